@@ -16,6 +16,7 @@ from bench.durable_loop import DurableIterations
 from bench.imports import Imports
 from bench.journals import LongJournal
 from bench.loop import FirstRun, Iterations, StreamedTurns
+from bench.mcp_calls import FastMcpCalls, GatewayCalls, IdleServers, McpCalls, StartedServers
 from bench.measure import QUICK, Bench, Counts, Row, run_rounds
 from bench.memory import IndexedSearch, Near, Recall
 from bench.peers import PEER_NAMES, Peer, beside_the_best
@@ -36,6 +37,8 @@ GROUPS: dict[str, tuple[Callable[[], Bench], ...]] = {
     "validation": (Validation, Compiling),
     "processes": (Processes,),
     "plugins": (PluginCalls,),
+    "mcp": (McpCalls,),
+    "gateway": (GatewayCalls,),
     "record": (Chain, Redaction),
     "disks": (Disk, SlowDisk, DurableIterations),
     "journals": (LongJournal, Recovery),
@@ -45,6 +48,8 @@ GROUPS: dict[str, tuple[Callable[[], Bench], ...]] = {
     "loop": (Iterations, StreamedTurns),
     "wrappers": WRAPPERS,
 }
+SLOW_GROUPS: dict[str, tuple[Callable[[], Bench], ...]] = {"servers": (StartedServers, IdleServers)}
+"""Measured only if they are asked for with `--only`, because a round takes a minute."""
 _README = Path(__file__).with_name("README.md")
 
 
@@ -53,7 +58,9 @@ def _arguments(given: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="tiny counts: see that every row runs; the numbers mean nothing")
     parser.add_argument("--write", action="store_true", help="write bench/README.md")
     parser.add_argument("--rounds", type=int, help="how often every row is measured")
-    parser.add_argument("--only", default="", help=f"some groups, with commas between: {', '.join((*GROUPS, 'imports', 'peers'))}")
+    parser.add_argument(
+        "--only", default="", help=f"some groups, with commas between: {', '.join((*GROUPS, 'imports', 'peers', *SLOW_GROUPS))}"
+    )
     parser.add_argument("--peers", metavar="PYTHON", default=sys.executable, help="the interpreter that has the peers; default: this one")
     return parser.parse_args(given)
 
@@ -62,12 +69,13 @@ async def measure(arguments: argparse.Namespace) -> None:
     counts = QUICK if arguments.quick else Counts()
     counts = replace(counts, rounds=arguments.rounds or counts.rounds, imports=arguments.rounds or counts.imports)
     chosen = set(arguments.only.split(",")) if arguments.only else {*GROUPS, "imports", "peers"}
-    benches: list[Bench] = [make() for group, makers in GROUPS.items() if group in chosen for make in makers]
+    benches: list[Bench] = [make() for group, makers in (GROUPS | SLOW_GROUPS).items() if group in chosen for make in makers]
     peers = [Peer(name, arguments.peers) for name in PEER_NAMES] if "peers" in chosen else []
+    proxies: list[Bench] = [FastMcpCalls(arguments.peers)] if "peers" in chosen else []
     imports: list[Bench] = [Imports(), FirstRun(arguments.peers)] if "imports" in chosen else []
-    await run_rounds([*benches, *peers], counts, counts.rounds, _say)
+    await run_rounds([*benches, *peers, *proxies], counts, counts.rounds, _say)
     await run_rounds(imports, counts, counts.imports, _say)
-    rows: list[Row] = [row for bench in (*benches, *imports, *peers) for row in bench.rows]
+    rows: list[Row] = [row for bench in (*benches, *imports, *peers, *proxies) for row in bench.rows]
     rows += [beside_the_best(bench.one, peers) for bench in benches if isinstance(bench, Iterations)]
     if arguments.quick:
         for row in rows:

@@ -136,6 +136,9 @@ and the garbage collector runs as usual.
 Each peer runs in a process of its own with its own floor, without telemetry. For one call, its bare dispatch below the agent loop parses
 the same text, without record or policy. For iterations, its agent loop runs over a model with prepared answers that ignores the history.
 
+For MCP, a client that only writes requests and reads responses calls a server of the official SDK over stdio, directly and through the
+gateway. Its CPU times are those of the whole server side, with all processes; the calls of the gateway have effects.
+
 Each framework that callgate has a wrapper for runs in a process of its own, with the wrapper and without, 20 iterations a sample.
 
 Targets are the project's own; 10 ms for the event loop stands for "never blocked"."""
@@ -145,5 +148,6 @@ _HOW = """## How to run
     make bench                                   the table on the screen, about a minute
     python -m bench --write                      the same, and this file
     python -m bench --only calls,threads         some of the rows
+    python -m bench --only servers --rounds 1    ten MCP servers: how they start, and what they cost while idle; takes a minute
     python -m bench --quick                      check that every row runs; the numbers mean nothing
     python -m bench --peers PYTHON               with the peers that this interpreter has: `pip install -r bench/peers.txt`"""

@@ -29,16 +29,18 @@ __all__ = ["FORMS", "load_tools"]
 FORMS = "builtin, module:attribute, path/to/file.py or path/to/file.py:attribute"
 
 
-def load_tools(specs: Iterable[str], blobs: BlobStore, memory: Memory | None = None) -> list[Tool]:
+def load_tools(specs: Iterable[str], blobs: BlobStore, memory: Memory | None = None, *, folder: str = "") -> list[Tool]:
     """Load the tools that these specs name, each once.
 
     Args:
         memory: Its tools are part of `builtin`, and its index serves their searches.
+        folder: Where modules are found besides those that are installed. Default: the current folder.
 
     Raises:
         UsageError: A spec cannot be loaded, or names no tool.
     """
     tools: list[Tool] = []
+    _look_in(folder or os.getcwd())
     for spec in specs:
         for tool in _builtin(blobs, memory) if spec == "builtin" else _named(spec):
             if not any(tool is other for other in tools):
@@ -88,7 +90,6 @@ def _offer(module: ModuleType) -> str:
 
 
 def _module(name: str, spec: str) -> ModuleType:
-    _look_in(os.getcwd())
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

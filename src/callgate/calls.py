@@ -355,6 +355,12 @@ class Suspended(NamedStruct, frozen=True):
     """When the question expires, in UTC nanoseconds. After that, the call must be submitted again."""
     question: str = ""
     uid: str = ""
+    tool: str = ""
+    """The name of the tool. This and the fields below are empty where an outcome was read from a run's record."""
+    arguments: str = ""
+    """The final arguments as JSON, about which the human decides: with the changes of hooks and policies, and without secrets."""
+    rule: str = ""
+    """The rule that asks."""
 
     def message(self) -> dict[str, Any]:
         raise UsageError(

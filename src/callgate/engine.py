@@ -195,10 +195,11 @@ class Engine:
         if scope is not parts.latest_scope.opened:
             check_call(raw)
             parts.admission.check_extra(scope)
-            try:
-                await self._open(scope)
-            except (RunHeld, RecordFailed) as error:
-                return parts.outcomes.unrecorded(raw, error)
+            if not parts.admission.open_nowait(scope):
+                try:
+                    await self._open(scope)
+                except (RunHeld, RecordFailed) as error:
+                    return parts.outcomes.unrecorded(raw, error)
         return await parts.route.call(raw, scope, signal or self.control.signal(scope.conversation))
 
     async def _open(self, scope: Scope) -> None:

@@ -85,6 +85,10 @@ class PendingApproval(Struct, frozen=True, kw_only=True):
     """The answer that waits in the inbox; None if nobody has sent one."""
     refused: str = ""
     """Whose answer with other arguments could not be used, and why; empty if there is none."""
+    principal: str = ""
+    """On whose behalf the call was made; empty if it is not recorded."""
+    rule: str = ""
+    """The rule that asks; empty if it is not recorded."""
 
 
 class CallToRepeat(Struct, frozen=True, kw_only=True):
@@ -297,7 +301,7 @@ def _left_out(reader: JournalReader, call: str, given: Mapping[str, object] | No
     if given is None:
         return ()
     try:
-        own = decode(_tool_and_arguments(reader, call)[1])
+        own = decode(_call_facts(reader, call).arguments)
     except DecodeError:  # not recorded completely
         return ()
     return tuple(name for name in own if name not in given) if isinstance(own, dict) else ()
@@ -376,31 +380,44 @@ def _refuse_answered(approval: str, sent: SentAnswer | None, *, allow: bool, arg
 
 
 def _told(reader: JournalReader, event: Event, question: Question, holder: str, sent: SentAnswer | None) -> PendingApproval:
-    tool, arguments = _tool_and_arguments(reader, event.call)
+    facts = _call_facts(reader, event.call)
     return PendingApproval(
         approval=question.approval_id,
         run=event.run,
-        tool=tool,
-        arguments=arguments,
+        tool=facts.tool,
+        arguments=facts.arguments,
         question=decode_reason(event.body).reason,
         asked_ns=event.at_ns,
         expires_ns=question.expires_at,
         held_by=holder,
         sent=sent,
         refused=question.refused,
+        principal=facts.principal,
+        rule=facts.rule,
     )
 
 
-def _tool_and_arguments(reader: JournalReader, call: str) -> tuple[str, str]:
-    """Return the name of a call's tool, and the call's final arguments as JSON as far as they are recorded."""
-    tool = arguments = ""
+class _CallFacts(Struct):
+    """What is recorded of a call."""
+
+    tool: str = ""
+    arguments: str = ""
+    """The final arguments as JSON, as far as they are recorded."""
+    principal: str = ""
+    rule: str = ""
+
+
+def _call_facts(reader: JournalReader, call: str) -> _CallFacts:
+    facts = _CallFacts()
     for one in reader.find(EventQuery(call=call, kinds=("call.received", "call.verdict"))):
         body = decode(one.body)
-        tool = str(body.get("tool") or body.get("name") or tool)
+        facts.tool = str(body.get("tool") or body.get("name") or facts.tool)
         given = body.get("arguments")
         if given is not None:
-            arguments = given if isinstance(given, str) else json_text(given)
-    return tool, arguments
+            facts.arguments = given if isinstance(given, str) else json_text(given)
+        facts.principal = str((body.get("scope") or {}).get("principal") or facts.principal)
+        facts.rule = str(body.get("rule") or facts.rule)
+    return facts
 
 
 @contextmanager

@@ -56,6 +56,13 @@ async def test_a_server_can_be_given_as_a_command(place: Path) -> None:
     assert bought(place) == ["look"]
 
 
+async def test_a_server_of_the_configuration_file_can_be_given_by_its_name(place: Path) -> None:
+    add_shop(place)
+    done = await ran(place, [[Call("look", {"article": "tea"})], DONE], "--mcp", "shop", "--json")
+    assert done.code == 0, done.err
+    assert bought(place) == ["look"]
+
+
 async def test_the_command_that_resumes_a_run_shows_no_credentials_of_its_servers(place: Path) -> None:
     servers = [f"{shlex.join(SHOP)} --token SECRET-1", "http://me:SECRET-2@127.0.0.1:9/mcp?key=SECRET-3"]
     words = [word for server in servers for word in ("--mcp", server)]

@@ -91,6 +91,17 @@ async def test_a_server_is_offered_only_what_the_client_of_the_call_can_do(front
     assert json.loads(offered[-1].split(" ", 2 if upstream == "stateless" else 1)[-1]) == {"roots": {"listChanged": True}}
 
 
+@pytest.mark.parametrize("ending", ["-TAMPERED", "=", "A"])
+async def test_a_state_with_anything_added_is_refused(ending: str, tmp_path: Path) -> None:
+    """Also text after the end of its encoding, which a decoder might ignore."""
+    params: dict[str, Any] = {"name": "ask", "arguments": {}}
+    async with gateway("stateless", "handshake", tmp_path) as client:
+        asked = (await client.request("tools/call", params))["result"]
+        (key,) = asked["inputRequests"]
+        answer = {"inputResponses": {key: {"action": "decline"}}, "requestState": asked["requestState"] + ending}
+        assert (await client.request("tools/call", {**params, **answer}))["error"]["code"] == -32602
+
+
 @pairs
 async def test_progress_and_logs_reach_the_client_before_the_result(front: Era, upstream: Era, tmp_path: Path) -> None:
     meta = {"progressToken": "mine", "io.modelcontextprotocol/logLevel": "info"}

@@ -76,6 +76,25 @@ async def test_an_engine_that_gets_a_run_back_knows_what_the_other_one_did(journ
     assert (again.metadata.replayed, ledger.lines()) == (True, ["ann", "bob"])
 
 
+async def test_engines_take_turns_also_if_each_call_has_a_scope_of_its_own(journals: Journals, ledger: Ledger) -> None:
+    one, other = engines(journals, paying(ledger))
+    async with one, other:
+        for number, engine in enumerate((one, one, other, other, one)):
+            await said(engine, call("pay", id=f"c{number}", to=str(number)), Scope(run="chat-1", conversation=f"request-{number}"))
+        again = await said(one, call("pay", id="c3", to="3"), Scope(run="chat-1", conversation="request-3"))
+    assert (again.metadata.replayed, ledger.lines()) == (True, ["0", "1", "2", "3", "4"])
+
+
+async def test_an_engine_that_released_a_run_after_its_work_knows_what_another_one_did_since(journals: Journals, ledger: Ledger) -> None:
+    one, other = engines(journals, paying(ledger))
+    async with one, other:
+        with one.runs.at_work("chat-1"):
+            await said(one, call("pay", id="a", to="ann"), Scope(run="chat-1"))
+        await said(other, call("pay", id="b", to="bob"), Scope(run="chat-1"))
+        again = await said(one, call("pay", id="b", to="bob"), Scope(run="chat-1"))
+    assert (again.metadata.replayed, ledger.lines()) == (True, ["ann", "bob"])
+
+
 async def test_a_question_of_one_engine_is_answered_and_used_up_at_another(journals: Journals, ledger: Ledger) -> None:
     one, other = engines(journals, paying(ledger, requires_approval=True))
     raw = call("pay", id="a", to="ann")

@@ -190,7 +190,7 @@ def _handler(server: LedgerServer) -> Callable[..., BaseHTTPRequestHandler]:
 
 def keep_serving(settings: dict[str, Any]) -> None:
     """Start the server, and start it again whenever it ends, at the same port, which is printed."""
-    listening = socket.create_server(("127.0.0.1", 0))
+    listening = socket.create_server(("127.0.0.1", settings.get("port", 0)))
     print(listening.getsockname()[1], flush=True)  # noqa: T201
     while True:
         child = os.fork()

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from callgate._journal.in_memory_journal import MemoryJournal, MemoryReader
 from callgate._journal.journal_reader import JournalReader, is_url
 
-__all__ = ["JournalAddress", "ended_writers", "open_reader"]
+__all__ = ["JournalAddress", "address_of", "ended_writers", "open_reader"]
 
 JournalAddress = str | Path | MemoryJournal
 """A journal's file, its `postgresql://` address, or a journal in the memory of this process."""
+
+
+@runtime_checkable
+class Addressed(Protocol):
+    """A journal that other objects, and other processes, can open by its address."""
+
+    @property
+    def address(self) -> str: ...
 
 
 def open_reader(where: JournalAddress) -> JournalReader:
@@ -29,6 +38,13 @@ def open_reader(where: JournalAddress) -> JournalReader:
     from callgate._journal.sqlite_reader import SqliteReader
 
     return SqliteReader(where)
+
+
+def address_of(journal: object) -> JournalAddress | None:
+    """Return the address by which this journal can be opened for reading; None if it has none."""
+    if isinstance(journal, MemoryJournal):
+        return journal
+    return journal.address if isinstance(journal, Addressed) else None
 
 
 def ended_writers(where: JournalAddress) -> Callable[[str], bool]:

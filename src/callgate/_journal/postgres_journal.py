@@ -118,6 +118,11 @@ class PostgresJournal(StoredJournal):
         )
         self._closed = False
 
+    @property
+    def address(self) -> str:
+        """The address of the journal with its schema and its password, for `callgate.inbox` and for readers."""
+        return self._place.address
+
     def append(self, draft: Draft) -> int:
         for word in (draft.run, draft.call, draft.kind):
             if "\x00" in word or len(word) > _LONGEST_KEY:

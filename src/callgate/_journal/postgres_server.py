@@ -48,6 +48,11 @@ class PostgresSchema:
         self.name = f"postgresql://{parts.get('host', '')}/{parts.get('dbname', '')} (schema {schema})"
         self._url = url
 
+    @property
+    def address(self) -> str:
+        """The address with the schema and the password."""
+        return f"{self._url}{'&' if '?' in self._url else '?'}schema={self.schema}"
+
     def connect(self) -> Connection:
         """Return a connection whose search path is this schema alone, with timeouts that detect a lost server.
 

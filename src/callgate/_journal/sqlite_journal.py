@@ -100,6 +100,11 @@ class SqliteJournal(StoredJournal):
         self._closed = False
 
     @property
+    def address(self) -> str:
+        """The address of the journal, for `callgate.inbox` and for readers."""
+        return str(self.path)
+
+    @property
     def files(self) -> tuple[str, ...]:
         """See `callgate.protocols.OnDisk`."""
         tables = (f"{table}{end}" for table in (self.path, self.cache_path) for end in ("", "-wal", "-shm", "-journal"))

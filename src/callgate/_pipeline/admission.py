@@ -98,6 +98,20 @@ class Admission:
         self._take(scope, placed)
         self._latest.opened = scope
 
+    def open_nowait(self, scope: Scope) -> bool:
+        """Use a scope whose run is open, without waiting. Return False if `open` is needed.
+
+        Raises:
+            UsageError: The scope is invalid, or the engine is closed or belongs to another event loop.
+        """
+        self._lifecycle.check_open()
+        placed = self._place(scope)
+        if not self._known.is_open(placed.run, new=self._is_new and placed.run == self._run):
+            return False
+        self._take(scope, placed)
+        self._latest.opened = scope
+        return True
+
     def admit(
         self,
         raw: RawCall,

@@ -180,6 +180,11 @@ class CallState(Struct, kw_only=True, eq=False):
         name = change.call.tool.name
         self.verdict("modify", name, rule=change.rule, reason=change.reason, hook=change.hook, approval=change.approval)
 
+    @property
+    def judged_arguments(self) -> bytes:
+        """The arguments that the gate judges, as JSON; `null` without any, or if a policy has put in what is not JSON."""
+        return b"null" if self.judged is None else _encoded(self.judged)
+
     def verdict(
         self,
         verdict: str,
@@ -197,15 +202,14 @@ class CallState(Struct, kw_only=True, eq=False):
         Args:
             key: The key of the call, if the verdict is repeated when the same call is handed in again.
         """
-        judged = self.judged
-        identity, arguments = ("", b"null") if judged is None else (judged.tool.identity, _encoded(judged))
+        identity = "" if self.judged is None else self.judged.tool.identity
         body = Verdict(
             verdict=verdict,
             tool=tool,
             rule=rule,
             reason=reason,
             identity=identity,
-            arguments=Raw(arguments),
+            arguments=Raw(self.judged_arguments),
             hook=hook,
             judgments=judgments,
             approval=approval,

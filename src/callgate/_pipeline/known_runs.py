@@ -59,6 +59,8 @@ class KnownRuns:
         self._opening = asyncio.Lock()
         self._outdated: set[str] = set()
         """Runs whose lease is being acquired, or was when the caller gave up: another engine may have written to their records."""
+        self._kept: set[str] = set()
+        """Runs whose lease was acquired here, and neither lost nor released nor offered since. Their states are known."""
         self._own = own
         self._work = work
         self._counts: dict[str, dict[str, int]] = {}
@@ -94,7 +96,8 @@ class KnownRuns:
             RunHeld: Another engine works on the run.
         """
         if new:
-            self.by_run.setdefault(run, RunState(run, remember=self._remember))
+            if run not in self.by_run:
+                self.by_run[run] = RunState(run, remember=self._remember)
             return
         async with self._opening:
             outdated = run in self._outdated
@@ -104,6 +107,15 @@ class KnownRuns:
                 self._set_aside(run)
             self._outdated.discard(run)
             await self._load(run)
+            self._kept.add(run)
+
+    def is_open(self, run: str, *, new: bool = False) -> bool:
+        """Return whether `open` has nothing to do."""
+        return run in self._kept or (new and run in self.by_run)
+
+    def let_go(self, run: str) -> None:
+        """Note that the run's lease is released or offered, so that the run has to be opened again."""
+        self._kept.discard(run)
 
     async def _acquire(self, run: str) -> bool:
         """Acquire the run's lease, and return whether this engine did not hold it before."""
@@ -131,6 +143,7 @@ class KnownRuns:
         since.
         """
         state = self.by_run.pop(run, None)
+        self._kept.discard(run)
         if state is not None and state.dangerous:
             self._counts[run] = state.dangerous
         if state is not None and (own := {doubt.uid: doubt for doubt in state.uncertain.values() if doubt.origin is None}):
@@ -172,6 +185,7 @@ class KnownRuns:
                 self.by_run.move_to_end(run)
                 continue
             del self.by_run[run]
+            self._kept.discard(run)
             self._recorder.journal.release_lease(run)
             if len(self.by_run) <= _MOST_RUNS:
                 return

@@ -141,6 +141,7 @@ class OpenRuns:
                 del self._last_calls[run]
                 if self._latest.placed.run == run:
                     self._latest.opened = NO_SCOPE
+                self._known.let_go(run)
                 journal.offer_lease(run)
         again = bool(self._last_calls)
         self._timer = asyncio.get_running_loop().call_later(IDLE_RUN_S, self._offer_idle, journal) if again else None

@@ -268,7 +268,8 @@ class Outcomes:
             self._asked(state, asked, question, text, name)
         except RecordFailed as unwritable:  # without a record, the question would end with this engine
             return self._refused(state, unwritable, name)
-        return Suspended(asked.approval_id, asked.expires_at, self._recorder.redacted(text), state.uid)
+        redacted, arguments = self._recorder.redacted, state.judged_arguments.decode()
+        return Suspended(asked.approval_id, asked.expires_at, redacted(text), state.uid, name, redacted(arguments), redacted(question.rule))
 
     @staticmethod
     def _asked(state: CallState, asked: Question, question: ApprovalNeeded, text: str, name: str) -> None:

@@ -81,6 +81,7 @@ class RunLeases:
                 del self._work[run]
                 if not self._known.is_busy(run):
                     self._inbox.forget(run)
+                    self._known.let_go(run)
                     self._journal.release_lease(run)
 
     def why_lost(self, run: str) -> str:

@@ -334,4 +334,6 @@ def has_made_id(raw: RawCall) -> bool:
 
 def clean(text: object, redactor: Redactor | None = None, chars: int = MOST_CHARS) -> str:
     """Return the text in valid UTF-8, with at most `chars` characters. It is redacted before it is cut."""
+    if type(text) is str and redactor is None and len(text) <= chars and text.isascii():
+        return text
     return cut_text(str(text), chars, redactor).encode("utf-8", "backslashreplace").decode()

@@ -26,6 +26,7 @@ from callgate.cli._plugin_commands import plugin_app
 from callgate.cli._replay_commands import replay as replay_words
 from callgate.cli._run_commands import resume as resume_words
 from callgate.cli._run_commands import run as run_words
+from callgate.cli._serve_commands import serve_app
 from callgate.cli._shared_options import AsJson, Tools
 from callgate.cli._standard_streams import guarded
 from callgate.cli._undo_commands import add_undo
@@ -56,6 +57,7 @@ app.command(log_app)
 app.command(memory_app)
 app.command(mcp_app)
 app.command(plugin_app)
+app.command(serve_app)
 add_undo(app)
 add_inbox(app)
 

@@ -39,6 +39,7 @@ __all__ = [
     "CallOptions",
     "Excluded",
     "ExportOptions",
+    "GateFile",
     "InboxOptions",
     "LogOptions",
     "Paths",
@@ -47,6 +48,7 @@ __all__ = [
     "ResumeOptions",
     "RunOptions",
     "SearchOptions",
+    "ServeOptions",
     "UndoOptions",
     "Workspace",
 ]
@@ -161,6 +163,35 @@ class CallOptions:
     undo: bool = True
     """Keep what the call changes in the workspace, for `callgate undo`. Default: yes."""
     json: AsJson = False
+
+
+GateFile = Annotated[
+    str,
+    Parameter(
+        name="--config", help="The configuration file. Default: `gate.toml` here, if it exists and neither --mcp nor --tools is given."
+    ),
+]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions:
+    """Options of `callgate serve`. Lists are added to those of the file; other values replace the file's."""
+
+    config: GateFile = ""
+    mcp: Servers = ()
+    tools: Annotated[
+        tuple[str, ...], Parameter(help=f"A source of Python tools: {FORMS}. May be repeated. Default: none.", negative="")
+    ] = ()
+    rules: Annotated[tuple[str, ...], Flag] = ()
+    """A TOML file of rules. May be repeated. Without one, every valid call runs."""
+    journal: str = ""
+    """The journal's file; a `postgresql://` address names one on a server. Default: the file's, or `CALLGATE_JOURNAL`, or
+    `.callgate/journal.db` here."""
+    workspace: str = ""
+    """The folder that file tools and commands are confined to. Default: the file's, or the current one."""
+    http: Annotated[tuple[str, ...] | None, Parameter(consume_multiple=True, negative="")] = None
+    """Serve streamable HTTP instead of standard input and output; `HOST:PORT` is where. Default: the file's, or `127.0.0.1:8765`."""
 
 
 @Parameter(name="*")

@@ -13,12 +13,12 @@ from callgate._unusable_paths import displayed
 from callgate.calls import Effect
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._console import print_json, say
+from callgate.cli._mcp_config import accepted_tools_of, servers_in
 from callgate.cli._mcp_effects import ask_yes, check_names, effects_of, person_is_here
 from callgate.cli._mcp_look import ServerLook, look_at, look_at_all
 from callgate.cli._mcp_screen import as_json_change, names_of, say_unaccepted, show_changes, show_tools
 from callgate.errors import UsageError
-from callgate.mcp import AcceptedTools, ConfiguredServer, ToolComparison, configured_servers
-from callgate.mcp.config_files import accepted_file
+from callgate.mcp import AcceptedTools, ConfiguredServer, ToolComparison
 
 __all__ = ["accept_mcp_tools", "diff_mcp_tools", "server_named"]
 
@@ -29,7 +29,7 @@ def server_named(name: str, config: str) -> ConfiguredServer:
     Raises:
         UsageError: There is none with this name.
     """
-    servers = configured_servers(config)
+    servers = servers_in(config)
     for one in servers:
         if name in (one.name, one.server.name):
             return one
@@ -39,8 +39,8 @@ def server_named(name: str, config: str) -> ConfiguredServer:
 
 def diff_mcp_tools(name: str, config: str, *, as_json: bool) -> int:
     """Show how the tools of the servers differ from the accepted ones; return the exit code."""
-    servers = [server_named(name, config)] if name else [one for one in configured_servers(config) if one.enabled]
-    accepted = AcceptedTools(accepted_file(config))
+    servers = [server_named(name, config)] if name else [one for one in servers_in(config) if one.enabled]
+    accepted = accepted_tools_of(config)
     accepted.servers()  # a file that cannot be read is reported before anything is started
     looks = asyncio.run(look_at_all(servers))
     compared = [_compared(one, look, accepted) for one, look in zip(servers, looks, strict=True)]
@@ -55,7 +55,7 @@ def diff_mcp_tools(name: str, config: str, *, as_json: bool) -> int:
 def accept_mcp_tools(name: str, tools: Sequence[str], effects: Sequence[str], config: str, *, yes: bool, as_json: bool) -> int:
     """Accept the tools of a server as they are now; return the exit code."""
     one = server_named(name, config)
-    accepted = AcceptedTools(accepted_file(config))
+    accepted = accepted_tools_of(config)
     accepted.servers()
     code = asyncio.run(_accept(one, accepted, tools, effects, yes=yes, as_json=as_json))
     if code == _exits.OK and not as_json:

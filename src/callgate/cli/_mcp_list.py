@@ -12,18 +12,18 @@ from callgate._terminal_text import one_line, printable
 from callgate._unusable_paths import displayed
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._console import output, print_json, say
+from callgate.cli._mcp_config import accepted_tools_of, servers_in
 from callgate.cli._mcp_look import ServerLook, look_at_all
 from callgate.cli._mcp_screen import hints_of, show_tools
-from callgate.mcp import AcceptedTools, ConfiguredServer, configured_servers
-from callgate.mcp.config_files import accepted_file
+from callgate.mcp import AcceptedTools, ConfiguredServer
 
 __all__ = ["list_mcp_servers", "quarantined_tools"]
 
 
 def list_mcp_servers(config: str, *, start: bool, as_json: bool) -> int:
     """List the servers; return the exit code."""
-    servers = configured_servers(config)
-    accepted = AcceptedTools(accepted_file(config))
+    servers = servers_in(config)
+    accepted = accepted_tools_of(config)
     accepted.servers()  # a file that cannot be read is reported before anything is started
     started = [one for one in servers if one.enabled] if start else []
     looks = dict(zip((one.name for one in started), asyncio.run(look_at_all(started)), strict=True))

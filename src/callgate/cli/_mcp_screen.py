@@ -10,7 +10,8 @@ from rich.text import Text
 from callgate._terminal_text import one_line, printable
 from callgate.calls import Effect
 from callgate.cli._console import grid, output, say
-from callgate.mcp import AcceptedTools, Definition, ToolChange, configured_servers
+from callgate.cli._mcp_config import servers_in
+from callgate.mcp import AcceptedTools, Definition, ToolChange
 
 __all__ = ["as_json_change", "hints_of", "names_of", "say_problems", "say_unaccepted", "show_changes", "show_tools"]
 
@@ -72,7 +73,7 @@ def show_changes(server: str, changes: Sequence[ToolChange]) -> None:
 def say_unaccepted(config: str, accepted: AcceptedTools) -> None:
     """Name the servers of the file that have no accepted tools: since the file of accepted tools exists, theirs are in quarantine."""
     known = accepted.servers()
-    names = [one.name for one in configured_servers(config) if one.enabled and one.server.name not in known]
+    names = [one.name for one in servers_in(config) if one.enabled and one.server.name not in known]
     if names:
         say(f"No tools are accepted yet of {one_line(', '.join(names), 500)}, so none of them runs. Look: callgate mcp diff", "yellow")
 

@@ -13,13 +13,13 @@ from callgate.cli import _exit_codes as _exits
 from callgate.cli._call_arguments import read_arguments, refuse_odd_text
 from callgate.cli._console import grid, output, print_json, say
 from callgate.cli._mcp_accept import server_named
+from callgate.cli._mcp_config import accepted_tools_of
 from callgate.cli._mcp_list import quarantined_tools
 from callgate.cli._mcp_look import ServerLook, look_at
 from callgate.cli._mcp_screen import hints_of, say_problems, show_tools
 from callgate.cli._result_output import ShownWhere, exit_code, show_result
 from callgate.engine import Engine
-from callgate.mcp import AcceptedTools, ConfiguredServer, McpServer
-from callgate.mcp.config_files import accepted_file
+from callgate.mcp import ConfiguredServer, McpServer
 
 __all__ = ["check_mcp_server"]
 
@@ -29,7 +29,7 @@ def check_mcp_server(name: str, tool: str, arguments: str, config: str, *, as_js
     one = server_named(name, config)
     given = read_arguments((arguments,))
     refuse_odd_text(tool=tool)
-    known = AcceptedTools(accepted_file(config))
+    known = accepted_tools_of(config)
     effects = known.effects(one.server.name)
     look = asyncio.run(look_at(one.server))
     quarantined = quarantined_tools(one, look, known)

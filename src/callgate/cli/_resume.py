@@ -22,9 +22,10 @@ from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._command_options import ResumeOptions
 from callgate.cli._console import say
 from callgate.cli._journal_location import MEMORY, CommandJournal
+from callgate.cli._named_servers import servers_of
 from callgate.cli._run_agent import TerminalRun
 from callgate.cli._run_names import run_named
-from callgate.cli._run_options import model_of, policies_of, servers_of, settings_of, system_of
+from callgate.cli._run_options import model_of, policies_of, settings_of, system_of
 from callgate.cli._search_memory import open_memory
 from callgate.errors import CallgateError, UsageError
 

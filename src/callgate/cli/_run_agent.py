@@ -28,8 +28,9 @@ from callgate.cli._console import console, print_json, say
 from callgate.cli._error_advice import at_terminal
 from callgate.cli._interrupt_signals import Interrupts, exit_code_of, interruptible
 from callgate.cli._journal_location import CommandJournal, default_journal
+from callgate.cli._named_servers import servers_of, shown_server
 from callgate.cli._run_events import ApprovalAnswered, ApprovalAsked, RunBegan, RunEventStream, RunFinished, RunInterrupted, Told
-from callgate.cli._run_options import model_of, policies_of, servers_of, settings_of, shown_server, system_of, task_of
+from callgate.cli._run_options import model_of, policies_of, settings_of, system_of, task_of
 from callgate.cli._run_screen import RunScreen
 from callgate.cli._search_memory import open_memory
 from callgate.cli._terminal_approver import TerminalApprover

@@ -73,8 +73,8 @@ Servers = Annotated[
     tuple[str, ...],
     Parameter(
         name="--mcp",
-        help="MCP servers whose tools are added: a configuration file such as `.mcp.json`, an address, or a command in quotes. "
-        "May be repeated.",
+        help="MCP servers whose tools are added: a configuration file such as `.mcp.json`, the name of a server in `.mcp.json` here, an "
+        "address, or a command in quotes. May be repeated.",
         negative="",
     ),
 ]

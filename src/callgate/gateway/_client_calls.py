@@ -17,10 +17,13 @@ from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, METHOD_NOT_FOUND, RpcError, notification
 from callgate.mcp._revisions import Era
 
-__all__ = ["PROTOCOL_PREFIX", "Ask", "Client", "ClientCall"]
+__all__ = ["PROTOCOL_PREFIX", "Ask", "AskLater", "CallInQuestion", "Client", "ClientCall", "Continued", "result_of"]
 
 Ask = Callable[[str, Mapping[str, Any], str], Awaitable[Mapping[str, Any]]]
 """Asks the client: the method and the `params` of a request, and the server's name of it. Raises `RpcError`."""
+
+AskLater = Callable[["CallInQuestion", Mapping[str, Any]], Message]
+"""Returns the result that ends a request with a question about its call, given the `params` of `elicitation/create`."""
 
 PROTOCOL_PREFIX = "io.modelcontextprotocol/"
 """The keys of `_meta` that MCP defines for one hop begin with it, except `progressToken`."""
@@ -50,6 +53,11 @@ class Client(Struct, kw_only=True, eq=False):
         return isinstance(self.capabilities.get(_CAPABILITY_OF.get(method, "")), dict)
 
     @property
+    def answers_requests(self) -> bool:
+        """Whether the client has declared that it answers any request."""
+        return not _PASSED_CAPABILITIES.isdisjoint(self.capabilities)
+
+    @property
     def can_approve(self) -> bool:
         """Whether the client can show its user a form, and may answer the questions about its own calls."""
         elicitation = self.capabilities.get("elicitation")
@@ -64,6 +72,23 @@ class Client(Struct, kw_only=True, eq=False):
         return _LEVELS.index(level) >= _LEVELS.index(self.log_level)
 
 
+class CallInQuestion(Struct, frozen=True):
+    """Names a call that is suspended until a human has decided about it, so that it can be submitted again."""
+
+    call: str
+    """The id of the call."""
+    run: str
+    approval: str
+
+
+class Continued(Struct, frozen=True):
+    """A request that continues an earlier one, which ended with a question about its call."""
+
+    question: CallInQuestion
+    answer: Mapping[str, Any] | None
+    """The client's result of `elicitation/create`; None if it has sent none."""
+
+
 class ClientCall:
     """A request of a client that upstream servers take part in. Implements `CallingClient`.
 
@@ -72,13 +97,27 @@ class ClientCall:
         params: The params of the request.
         exchange: The way back to the client. Changes if the client continues the request with another one.
         ask: Asks the client.
+        ask_later: Ends the request with the question whether its call may run. None: the question is asked with `ask`.
+        continued: The earlier request that this one continues; None if it continues none.
     """
 
-    def __init__(self, client: Client, key: str, params: Mapping[str, Any], exchange: Exchange, ask: Ask) -> None:
+    def __init__(
+        self,
+        client: Client,
+        key: str,
+        params: Mapping[str, Any],
+        exchange: Exchange,
+        ask: Ask,
+        *,
+        ask_later: AskLater | None = None,
+        continued: Continued | None = None,
+    ) -> None:
         self.client = client
         self.key = key
         self.exchange = exchange
         self._ask = ask
+        self.ask_later = ask_later
+        self.continued = continued
         meta = params.get("_meta")
         given: Mapping[str, Any] = meta if isinstance(meta, dict) else {}
         self._progress_token = given.get("progressToken")

@@ -13,6 +13,7 @@ from callgate.gateway._content import Content
 from callgate.gateway._methods import Methods
 from callgate.gateway._metrics import GatewayMetrics
 from callgate.gateway._parked_requests import ParkedRequests
+from callgate.gateway._request_states import RequestStates
 from callgate.gateway.principals import LOCAL, Principal
 from callgate.mcp._messages import INVALID_PARAMS, RpcError
 
@@ -27,6 +28,7 @@ class FrontParts(Struct, frozen=True, kw_only=True):
     changes: Changes
     runs: ClientRuns
     parked: ParkedRequests
+    states: RequestStates
     metrics: GatewayMetrics
     info: Mapping[str, Any]
     """The gateway's `name` and `version`."""

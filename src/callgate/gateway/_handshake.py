@@ -17,7 +17,7 @@ from callgate.gateway._client_calls import PROTOCOL_PREFIX, Client, ClientCall, 
 from callgate.gateway._client_messages import INVALID_REQUEST
 from callgate.gateway._exchange import Exchange
 from callgate.gateway._front_parts import FrontParts, object_of, params_of
-from callgate.gateway._running_requests import RunningRequests
+from callgate.gateway._request_tasks import RequestTasks
 from callgate.gateway._watched_resources import WatchedResources
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
@@ -44,7 +44,7 @@ class HandshakeSession:
         self.client = Client(
             principal=principal, era="handshake", revision=LATEST_HANDSHAKE, capabilities={}, info={}, run="", log_level="debug"
         )
-        self._running = RunningRequests()
+        self._running = RequestTasks()
         self._asked: dict[object, asyncio.Future[Mapping[str, Any]]] = {}
         self._ids = count(1)
         self._watched = WatchedResources(parts.content)

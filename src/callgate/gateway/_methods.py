@@ -11,6 +11,8 @@ from typing import Any
 
 from callgate.gateway._client_calls import ClientCall
 from callgate.gateway._content import Content
+from callgate.gateway._operator_tools import OPERATOR_TOOLS, OperatorTools
+from callgate.gateway._tool_calls import unknown_tool
 from callgate.gateway._tool_list import ToolLists
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import METHOD_NOT_FOUND, RpcError
@@ -31,10 +33,12 @@ Answer = Callable[[ClientCall, Mapping[str, Any]], Awaitable[Message]]
 class Methods:
     """Answers requests of one gateway's clients."""
 
-    def __init__(self, lists: ToolLists, call: Answer, content: Content) -> None:
+    def __init__(self, lists: ToolLists, call: Answer, operator: OperatorTools, content: Content) -> None:
         self._lists = lists
+        self._make_call = call
+        self._operator = operator
         self._content = content
-        self._answers: dict[str, Answer] = {"tools/list": self._tools, "tools/call": call}
+        self._answers: dict[str, Answer] = {"tools/list": self._tools, "tools/call": self._call}
         self._answers |= {method: partial(content.answer, method) for method in _CONTENT}
 
     def has(self, method: str) -> bool:
@@ -57,3 +61,11 @@ class Methods:
 
     async def _tools(self, call: ClientCall, params: Mapping[str, Any]) -> Message:
         return {"tools": self._lists.of(call.client.principal)}
+
+    async def _call(self, call: ClientCall, params: Mapping[str, Any]) -> Message:
+        name, principal = params.get("name"), call.client.principal
+        if not isinstance(name, str) or name not in OPERATOR_TOOLS:
+            return await self._make_call(call, params)
+        if principal.role != "operator":
+            raise unknown_tool(name)
+        return await self._operator.call(principal, name, params.get("arguments", {}))

@@ -1,8 +1,8 @@
-"""Requests of stateless clients that wait for input of the client, and the sealed states by which they are continued.
+"""Requests of stateless clients that wait for input of the client.
 
-Such a request ends with a result that says what is wanted; the client then sends the request again, with the answers and the state. Between
-the two, the call goes on here and waits for the answers. The state names it, is encrypted, and is valid for one principal, for the same
-method and params, once, and for a limited time.
+Such a request ends with a result that says what is wanted; the client then sends the request again, with the answers and a sealed state,
+which names it (see `_request_states.py`). Between the two, the call goes on here and waits for the answers. A state is valid once, and for
+a limited time.
 
 Source: MCP 2026-07-28, Multi Round-Trip Requests.
 """
@@ -10,30 +10,21 @@ Source: MCP 2026-07-28, Multi Round-Trip Requests.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import secrets
 from collections.abc import Coroutine, Mapping
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import msgspec
 from msgspec import Struct
 
-from callgate._json import canonical, plain_bytes
 from callgate.gateway._client_calls import ClientCall
+from callgate.gateway._request_states import ParkedState, RequestStates, state_refused
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, RpcError
 
-if TYPE_CHECKING:
-    from cryptography.fernet import Fernet
-
-__all__ = ["ParkedRequests", "RunningRequest", "request_digest"]
-
-_CONTINUATION = frozenset({"inputResponses", "requestState", "_meta"})
-"""The params that differ when a request is continued."""
+__all__ = ["MultiRoundRequest", "ParkedRequests", "answers_of"]
 
 
-class _Question(Struct):
+class _InputRequest(Struct):
     """What the client is asked."""
 
     method: str
@@ -41,11 +32,11 @@ class _Question(Struct):
     answer: asyncio.Future[Mapping[str, Any]]
 
 
-class RunningRequest:
+class MultiRoundRequest:
     """One request that may ask the client, from its first message to its result.
 
     Args:
-        digest: Identifies the method and the params; see `request_digest`.
+        digest: Identifies the method and the params; see `_request_states.request_digest`.
     """
 
     def __init__(self, principal: str, digest: str) -> None:
@@ -53,15 +44,16 @@ class RunningRequest:
         self.digest = digest
         self.call: ClientCall
         """The call; set before the request is started."""
-        self._questions: dict[str, _Question] = {}
+        self._questions: dict[str, _InputRequest] = {}
         self._early: dict[str, Mapping[str, Any]] = {}
         """Answers to questions that have not been asked yet."""
-        self._asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done as soon as there is a question."""
+        self._progress: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done as soon as there is a question, or the result."""
         self._task: asyncio.Task[Message]
 
     def start(self, work: Coroutine[Any, Any, Message]) -> None:
         self._task = asyncio.get_running_loop().create_task(work)
+        self._task.add_done_callback(self._wake)
 
     async def ask(self, method: str, params: Mapping[str, Any], name: str) -> Mapping[str, Any]:
         """Wait for the client's answer to a question, which is asked with the next result.
@@ -73,7 +65,7 @@ class RunningRequest:
             return self._early.pop(name)
         if not name or name in self._questions:
             name = f"{method.partition('/')[0]}-{secrets.token_hex(4)}"
-        question = _Question(method, params, asyncio.get_running_loop().create_future())
+        question = _InputRequest(method, params, asyncio.get_running_loop().create_future())
         self._questions[name] = question
         self._wake()
         try:
@@ -88,14 +80,16 @@ class RunningRequest:
             RpcError: The request has failed.
         """
         try:
-            await asyncio.wait((self._task, self._asked), return_when=asyncio.FIRST_COMPLETED)
+            await self._progress
         except asyncio.CancelledError:
             self.cancel()
             raise
         if self._task.done():
             return self._task.result()
         await asyncio.sleep(0)  # the server may ask for more in the same message
-        self._asked = asyncio.get_running_loop().create_future()
+        if self._task.done():
+            return self._task.result()
+        self._progress = asyncio.get_running_loop().create_future()
         return None
 
     def questions(self) -> dict[str, Message]:
@@ -121,46 +115,32 @@ class RunningRequest:
     def cancel(self) -> None:
         self._task.cancel()
 
-    def _wake(self) -> None:
-        if not self._asked.done():
-            self._asked.set_result(None)
-
-
-class _State(Struct, forbid_unknown_fields=True):
-    """What a sealed state says."""
-
-    request: str
-    principal: str
-    digest: str
+    def _wake(self, _: object = None) -> None:
+        if not self._progress.done():
+            self._progress.set_result(None)
 
 
 class ParkedRequests:
     """The requests of one gateway that wait for their clients.
 
     Args:
-        secret: 32 bytes from which states are encrypted; None: random ones.
+        states: Seals the states of requests.
+        replica: The address of this gateway for others on its journal; empty if there are none.
         most: How many requests may wait.
         wait_s: Seconds after which a request that nobody continues is cancelled.
     """
 
-    def __init__(self, secret: bytes | None, *, most: int, wait_s: float) -> None:
-        self._secret = secret or secrets.token_bytes(32)
+    def __init__(self, states: RequestStates, replica: str, *, most: int, wait_s: float) -> None:
+        self._states = states
+        self._replica = replica
         self._most = most
         self._wait_s = wait_s
-        self._parked: dict[str, tuple[RunningRequest, asyncio.TimerHandle]] = {}
-
-    @cached_property
-    def _seal(self) -> Fernet:
-        from base64 import urlsafe_b64encode
-
-        from cryptography.fernet import Fernet
-
-        return Fernet(urlsafe_b64encode(hashlib.sha256(b"callgate request state" + self._secret).digest()))
+        self._parked: dict[str, tuple[MultiRoundRequest, asyncio.TimerHandle]] = {}
 
     def __len__(self) -> int:
         return len(self._parked)
 
-    def park(self, request: RunningRequest) -> str:
+    def park(self, request: MultiRoundRequest) -> str:
         """Keep a request until it is continued; return its sealed state.
 
         Raises:
@@ -171,35 +151,19 @@ class ParkedRequests:
             raise RpcError(INTERNAL_ERROR, f"{self._most} requests wait for input of their clients already. Try again later.")
         name = secrets.token_hex(16)
         self._parked[name] = request, asyncio.get_running_loop().call_later(self._wait_s, self._give_up, name)
-        return self._seal.encrypt(plain_bytes(_State(name, request.principal, request.digest))).decode()
+        return self._states.sealed(ParkedState(request.principal, request.digest, name, self._replica))
 
-    def take(self, state: object, principal: str, digest: str) -> RunningRequest:
+    def take(self, state: ParkedState) -> MultiRoundRequest:
         """Return the request that a state names, and keep it no longer.
 
         Raises:
-            RpcError: The state is not one of this gateway, has been used, has expired, or belongs to another principal or request.
+            RpcError: The state has been used, or has expired.
         """
-        found = self._opened(state)
-        if found is not None and (found.principal, found.digest) == (principal, digest):
-            parked = self._parked.pop(found.request, None)
-            if parked is not None:
-                parked[1].cancel()
-                return parked[0]
-        raise RpcError(
-            INVALID_PARAMS,
-            "The requestState is not valid here: it was changed, was used already, has expired, or belongs to another request. Make the"
-            " request again without it.",
-        )
-
-    def _opened(self, state: object) -> _State | None:
-        from cryptography.fernet import InvalidToken
-
-        if not isinstance(state, str):
-            return None
-        try:
-            return msgspec.json.decode(self._seal.decrypt(state.encode("utf-8", "replace"), ttl=None), type=_State)
-        except (InvalidToken, msgspec.DecodeError):
-            return None
+        parked = self._parked.pop(state.request, None)
+        if parked is None:
+            raise state_refused()
+        parked[1].cancel()
+        return parked[0]
 
     def _give_up(self, name: str) -> None:
         self._parked.pop(name)[0].cancel()
@@ -211,6 +175,15 @@ class ParkedRequests:
         self._parked.clear()
 
 
-def request_digest(method: str, params: Mapping[str, Any]) -> str:
-    """Return a text that identifies a request whose continuations differ only in their answers."""
-    return hashlib.sha256(canonical([method, {key: value for key, value in params.items() if key not in _CONTINUATION}])).hexdigest()
+def answers_of(params: Mapping[str, Any]) -> Mapping[str, Message]:
+    """Return the client's answers to what it was asked, by the name of the question.
+
+    Raises:
+        RpcError: They are no object of objects.
+    """
+    answers = params.get("inputResponses")
+    if answers is None:
+        return {}
+    if not (isinstance(answers, dict) and all(isinstance(one, dict) for one in answers.values())):
+        raise RpcError(INVALID_PARAMS, "inputResponses must be an object with an object for each of the inputRequests.")
+    return answers

@@ -1,7 +1,8 @@
 """The front for clients of the stateless era, revision 2026-07-28.
 
 Each request says in `_meta` which revision it uses and what its client can do. What a server asks during a request is returned as its
-result, and the client continues the request with the answers; `_parked_requests.py` keeps it in between.
+result, and the client continues the request with the answers; `_parked_requests.py` keeps it in between. The question whether a call may
+run ends the request without keeping anything: the call is suspended and on record, and the sealed state names it.
 
 Sources: MCP 2026-07-28, Versioning; Multi Round-Trip Requests; Subscriptions; `server/discover`.
 """
@@ -12,11 +13,12 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from callgate.gateway._client_calls import PROTOCOL_PREFIX, Client, ClientCall
+from callgate.gateway._client_calls import PROTOCOL_PREFIX, CallInQuestion, Client, ClientCall, Continued
 from callgate.gateway._exchange import Exchange
 from callgate.gateway._front_parts import FrontParts, object_of, params_of
-from callgate.gateway._parked_requests import RunningRequest, request_digest
-from callgate.gateway._running_requests import RunningRequests
+from callgate.gateway._parked_requests import MultiRoundRequest, answers_of
+from callgate.gateway._request_states import ApprovalState, request_digest
+from callgate.gateway._request_tasks import RequestTasks
 from callgate.gateway._watched_resources import WatchedResources
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
@@ -34,9 +36,11 @@ _SUBSCRIPTION = f"{PROTOCOL_PREFIX}subscriptionId"
 
 _OWN = frozenset({"server/discover", "subscriptions/listen"})
 _MAY_ASK = frozenset({"tools/call", "prompts/get", "resources/read"})
-"""The requests whose answer may need input of the client."""
+"""The requests whose answer may need input of the client, if it can give any."""
 _CACHEABLE = frozenset({"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"})
 _LISTS = {f"{kind}ListChanged": f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")}
+_APPROVAL = "approval"
+"""The name of the question whether a call may run."""
 _MOST_WATCHED = 1_000
 
 
@@ -46,7 +50,7 @@ class StatelessFront:
     def __init__(self, parts: FrontParts, principal: Principal) -> None:
         self._parts = parts
         self._principal = principal
-        self._running = RunningRequests()
+        self._running = RequestTasks()
 
     # Front
 
@@ -76,7 +80,7 @@ class StatelessFront:
             result = self._discovered()
         elif method == "subscriptions/listen":
             result = await self._listen(message["id"], params, exchange)
-        elif method in _MAY_ASK:
+        elif method in _MAY_ASK and (client.answers_requests or "requestState" in params):
             result = await self._asking(method, client, params, exchange)
         else:
             call = ClientCall(client, self._parts.session_key(self._principal), params, exchange, _cannot_ask)
@@ -114,24 +118,44 @@ class StatelessFront:
 
     async def _asking(self, method: str, client: Client, params: Mapping[str, Any], exchange: Exchange) -> Message:
         """Answer a request, or a continuation of one, with its result or with what the client is to be asked."""
-        digest = request_digest(method, params)
-        if "requestState" in params:
-            request = self._parts.parked.take(params["requestState"], self._principal.name, digest)
-            request.call.exchange = exchange
-            request.take_answers(params.get("inputResponses"))
-        else:
-            request = RunningRequest(self._principal.name, digest)
-            request.call = ClientCall(client, self._parts.session_key(self._principal), params, exchange, request.ask)
-            request.take_answers(params.get("inputResponses"))
-            request.start(self._parts.methods.answer(method, request.call, params))
+        request = self._continued(method, client, params, exchange)
         result = await request.result_or_questions()
         if result is not None:
             return result
-        return {
-            "resultType": "input_required",
-            "inputRequests": request.questions(),
-            "requestState": self._parts.parked.park(request),
-        }
+        return _input_required(request.questions(), self._parts.parked.park(request))
+
+    def _continued(self, method: str, client: Client, params: Mapping[str, Any], exchange: Exchange) -> MultiRoundRequest:
+        """Return the request that the params continue, or a new one.
+
+        Raises:
+            RpcError: The state or the answers of the client are not valid.
+        """
+        digest = request_digest(method, params)
+        if "requestState" not in params:
+            return self._started(method, client, params, exchange, digest, None)
+        state = self._parts.states.opened(params["requestState"], self._principal.name, digest)
+        if isinstance(state, ApprovalState):
+            answer = answers_of(params).get(_APPROVAL)
+            return self._started(method, client, params, exchange, digest, Continued(state.question, answer))
+        request = self._parts.parked.take(state)
+        request.call.exchange = exchange
+        request.take_answers(params.get("inputResponses"))
+        return request
+
+    def _started(
+        self, method: str, client: Client, params: Mapping[str, Any], exchange: Exchange, digest: str, continued: Continued | None
+    ) -> MultiRoundRequest:
+        def ask_later(question: CallInQuestion, form: Mapping[str, Any]) -> Message:
+            state = self._parts.states.sealed(ApprovalState(self._principal.name, digest, question))
+            return _input_required({_APPROVAL: {"method": "elicitation/create", "params": form}}, state)
+
+        request = MultiRoundRequest(self._principal.name, digest)
+        key = self._parts.session_key(self._principal)
+        request.call = ClientCall(client, key, params, exchange, request.ask, ask_later=ask_later, continued=continued)
+        if continued is None:
+            request.take_answers(params.get("inputResponses"))
+        request.start(self._parts.methods.answer(method, request.call, params))
+        return request
 
     def _stamped(self, method: str, result: Message) -> Message:
         """Return a result with what each result of this era has."""
@@ -186,6 +210,10 @@ def _wanted(params: Mapping[str, Any]) -> tuple[frozenset[str], frozenset[str]]:
     if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris) or len(uris) > _MOST_WATCHED:
         raise RpcError(INVALID_PARAMS, f"resourceSubscriptions must be a list of at most {_MOST_WATCHED} URIs.")
     return frozenset(method for key, method in _LISTS.items() if asked.get(key) is True), frozenset(uris)
+
+
+def _input_required(questions: Mapping[str, Message], state: str) -> Message:
+    return {"resultType": "input_required", "inputRequests": questions, "requestState": state}
 
 
 async def _cannot_ask(method: str, params: Mapping[str, Any], name: str) -> Mapping[str, Any]:

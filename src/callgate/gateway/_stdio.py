@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import nullcontext
 from contextvars import Context
 from typing import Any, BinaryIO
 
@@ -31,9 +32,14 @@ _LAST_ANSWERS_S = 1.0
 _REVISION = "io.modelcontextprotocol/protocolVersion"
 
 
-async def serve_stdio(gateway: Gateway, principal: Principal = LOCAL) -> None:
-    """Serve the client at standard input and output, until it closes its end."""
-    with protocol_streams() as (reading, writing):
+async def serve_stdio(gateway: Gateway, principal: Principal = LOCAL, *, streams: tuple[BinaryIO, BinaryIO] | None = None) -> None:
+    """Serve the client at standard input and output, until it closes its end.
+
+    Args:
+        streams: The input and the output, if `protocol_streams` has taken them already, so that what was printed since then is not between
+            the messages. None: take them now.
+    """
+    with protocol_streams() if streams is None else nullcontext(streams) as (reading, writing):
         await _StdioServer(gateway, principal, writing).run(reading)
 
 

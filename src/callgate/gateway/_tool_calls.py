@@ -2,58 +2,54 @@
 
 A request of MCP has no message and no identity that survives it, so each request is a call of its own, and calls of one client run side by
 side. An exception is a call that waits for approval: when the same principal makes a call of the same tool with the same arguments, it is
-the same call, and runs if it was approved meanwhile. Knows no era of the protocol and no transport.
+the same call, and runs if it was approved meanwhile; see `_suspended_calls.py`. While a human thinks, the call is suspended, and takes none
+of its principal's places. Knows no era of the protocol and no transport.
 """
 
 from __future__ import annotations
 
-import hashlib
-import secrets
-from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct
-
-from callgate._json import canonical
-from callgate.calls import Aborted, Answered, RawCall, Restarted, Scope, Suspended
+from callgate.calls import Aborted, Answered, Outcome, Restarted, Suspended
 from callgate.engine import Engine
-from callgate.errors import UsageError
+from callgate.errors import RunHeld, UsageError
 from callgate.gateway._approvals import approval_form, pending_text, read_answer
-from callgate.gateway._client_calls import ClientCall
+from callgate.gateway._client_calls import CallInQuestion, ClientCall, Continued
 from callgate.gateway._principal_limits import PrincipalLimits
+from callgate.gateway._request_states import state_refused
+from callgate.gateway._suspended_calls import SubmittedCall, SuspendedCalls
 from callgate.gateway._tool_results import OUTCOME_KEY, ToolResults, error_result
+from callgate.gateway._user_approval import UserApproval
+from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INVALID_PARAMS, RpcError
 from callgate.mcp.calling_client import on_behalf_of
 
-__all__ = ["ToolCalls"]
+__all__ = ["ToolCalls", "unknown_tool"]
 
-_MOST_PENDING = 10_000
-_ORIGIN = "mcp"
-
-
-class _Call(Struct, frozen=True):
-    """A call as it was submitted; submitted again after its approval."""
-
-    raw: RawCall
-    scope: Scope
+_MOST_QUESTIONS = 3
+"""How often a user is asked about one call, if its final arguments differ each time."""
 
 
 class ToolCalls:
-    """Makes the calls of one gateway."""
+    """Makes the calls of one gateway.
 
-    def __init__(self, engine: Engine, results: ToolResults) -> None:
+    Args:
+        workspace: The workspace of all calls; empty: none.
+    """
+
+    def __init__(self, engine: Engine, results: ToolResults, workspace: str = "") -> None:
         self._engine = engine
         self._results = results
         self._limits = PrincipalLimits()
-        self._pending: OrderedDict[bytes, _Call] = OrderedDict()
-        """Calls that wait for approval, by principal, tool and arguments."""
+        self._pending = SuspendedCalls(engine, workspace)
+        self._user = UserApproval(engine)
 
     @property
     def waiting(self) -> int:
         """How many calls wait for approval."""
-        return len(self._pending)
+        return self._pending.waiting
 
     async def call(self, client_call: ClientCall, params: Mapping[str, Any]) -> Message:
         """Make a call, and return the result of `tools/call`.
@@ -61,68 +57,110 @@ class ToolCalls:
         Raises:
             RpcError: There is no such tool for this client, the request is not valid, or the upstream server has answered with an error.
         """
-        client = client_call.client
-        name, arguments = params.get("name"), params.get("arguments", {})
-        if not isinstance(name, str) or not name:
-            raise RpcError(INVALID_PARAMS, "tools/call needs the name of a tool.")
-        if not isinstance(arguments, dict):
-            raise RpcError(INVALID_PARAMS, f"The arguments of {name[:200]} must be an object.")
-        if not client.principal.may_use(name):
-            raise RpcError(INVALID_PARAMS, f"Unknown tool: {name[:200]}")
-        identity = _identity(client.principal.name, name, arguments)
-        async with self._limits.slot(client.principal) as free:
-            if not free:
-                return error_result(free.text, {"status": "error", "failure": "not_started", "code": "too_many_calls"})
-            with on_behalf_of(client_call):
-                return await self._submit(client_call, self._pending.get(identity) or _new_call(client_call, name, arguments), identity)
+        name, arguments = _asked_for(params, client_call.client.principal)
+        principal, continued = client_call.client.principal.name, client_call.continued
+        try:
+            if continued is not None:
+                return await self._continue(client_call, continued, name, arguments)
+            call = await self._pending.find(principal, name, arguments)
+        except RunHeld as held:
+            text = f"The call has not run: {held} Make the same call again in a moment."
+            return error_result(text, {"status": "error", "failure": "not_started", "code": held.code})
+        call = call or self._pending.new(principal, client_call.client.run, name, arguments)
+        with self._pending.in_work(call):
+            return await self._make(client_call, call)
 
-    async def _submit(self, client_call: ClientCall, call: _Call, identity: bytes) -> Message:
-        outcome = await self._engine.call(call.raw, call.scope)
-        if isinstance(outcome, Suspended) and await self._user_decides(client_call, outcome):
-            outcome = await self._engine.call(call.raw, call.scope)
+    async def _continue(self, client_call: ClientCall, continued: Continued, name: str, arguments: dict[str, Any]) -> Message:
+        """Continue a call whose question the user was asked by an earlier request.
+
+        Raises:
+            RpcError: The question is used up or has expired, or another request is continuing the call.
+            RunHeld: Another process works on the call's run.
+        """
+        client, approval_id = client_call.client, continued.question.approval
+        call = self._pending.named(continued.question, client.principal.name, name, arguments)
+        if call is None:
+            raise state_refused()
+        with self._pending.in_work(call):
+            try:
+                decided = await self._engine.wait_for_answer(approval_id, timeout_s=0.0) is not None
+            except RunHeld:
+                raise
+            except UsageError as closed:
+                raise state_refused() from closed
+            asks_user = True
+            if not decided and continued.answer is not None and client.can_approve:
+                asks_user = await self._user.record(client_call, approval_id, read_answer(continued.answer))
+            return await self._make(client_call, call, asks_user=asks_user)
+
+    async def _make(self, client_call: ClientCall, call: SubmittedCall, *, asks_user: bool = True) -> Message:
+        """Submit a call until its outcome is no question that the client's user answers.
+
+        Args:
+            asks_user: False if the user has been asked already, and has not answered.
+        """
+        left = _MOST_QUESTIONS if asks_user and client_call.client.can_approve else 0
+        while True:
+            outcome = await self._submitted(client_call, call)
+            if not isinstance(outcome, Suspended):
+                return outcome
+            self._pending.keep(call, outcome)
+            if not left:
+                break
+            left -= 1
+            if client_call.ask_later is not None:
+                self._pending.keep(call, outcome, told=False)
+                question = CallInQuestion(call.id, call.scope.run, outcome.approval_id)
+                return client_call.ask_later(question, approval_form(outcome))
+            if not await self._user.is_answered(client_call, outcome):
+                break
+        told = {"status": "waiting", "code": "approval_needed", "uid": outcome.uid, "approval": outcome.approval_id}
+        return error_result(pending_text(outcome), told)
+
+    async def _submitted(self, client_call: ClientCall, call: SubmittedCall) -> Message | Suspended:
+        """Submit a call when its principal may make one more, and return its result, or its question to a human."""
+        principal = client_call.client.principal
+        refusal = await self._limits.take(principal)
+        if refusal:
+            return error_result(refusal, {"status": "error", "failure": "not_started", "code": "too_many_calls"})
+        try:
+            with on_behalf_of(client_call):
+                outcome = await self._engine.call(call.raw, call.scope)
+        finally:
+            self._limits.give(principal)
+        return outcome if isinstance(outcome, Suspended) else self._result(outcome, client_call, call)
+
+    def _result(self, outcome: Outcome, client_call: ClientCall, call: SubmittedCall) -> Message:
         match outcome:
             case Answered(result=result):
                 client_call.uid = result.uid
-                self._pending.pop(identity, None)
+                if result.uid:  # else nothing is on record, and an approval is still unused
+                    self._pending.forget(call.id)
                 return self._results.result(result, client_call.response)
-            case Suspended(approval_id=uid):
-                self._keep(identity, call)
-                return error_result(pending_text(outcome), {"status": "waiting", "code": "approval_needed", "uid": uid})
             case Aborted(status=status, reason=reason):
                 return error_result(reason or "The call was stopped.", {"status": "error", "failure": "killed", "code": status})
             case Restarted(uid=uid):
                 return {"content": [], "_meta": {OUTCOME_KEY: {"status": "ok", "code": "restarted", "uid": uid}}}
-
-    async def _user_decides(self, client_call: ClientCall, asked: Suspended) -> bool:
-        """Ask the client's user about the call, and record the answer; return whether there is one."""
-        if not client_call.client.can_approve:
-            return False
-        try:
-            answer = read_answer(await client_call.answer("elicitation/create", approval_form(asked.question)))
-        except RpcError:
-            return False
-        by = f"the user of {client_call.client.principal.name}"
-        try:
-            if answer.verdict == "approve":
-                await self._engine.approve(asked.approval_id, by=by, reason=answer.reason)
-            elif answer.verdict == "deny":
-                await self._engine.deny(asked.approval_id, by=by, reason=answer.reason)
-        except UsageError:  # somebody else has answered meanwhile, or the question has expired
-            return True
-        return answer.verdict != "no answer"
-
-    def _keep(self, identity: bytes, call: _Call) -> None:
-        self._pending[identity] = call
-        self._pending.move_to_end(identity)
-        if len(self._pending) > _MOST_PENDING:
-            self._pending.popitem(last=False)
+            case Suspended():
+                raise AssertionError("a suspended call has no result")
 
 
-def _new_call(client_call: ClientCall, name: str, arguments: dict[str, Any]) -> _Call:
-    client, call_id = client_call.client, secrets.token_hex(8)
-    scope = Scope(run=client.run, conversation=call_id, principal=client.principal.name)
-    return _Call(RawCall(name=name, arguments=arguments, id=call_id, origin=_ORIGIN), scope)
+def unknown_tool(name: str) -> RpcError:
+    """Return the error for a tool that does not exist for a client."""
+    return RpcError(INVALID_PARAMS, f"Unknown tool: {name[:200]}")
 
 
-def _identity(principal: str, tool: str, arguments: Mapping[str, Any]) -> bytes:
-    return hashlib.sha256(canonical([principal, tool, arguments])).digest()
+def _asked_for(params: Mapping[str, Any], principal: Principal) -> tuple[str, dict[str, Any]]:
+    """Return the tool and the arguments of `tools/call`.
+
+    Raises:
+        RpcError: They are not valid, or the tool is not offered to this principal.
+    """
+    name, arguments = params.get("name"), params.get("arguments", {})
+    if not isinstance(name, str) or not name:
+        raise RpcError(INVALID_PARAMS, "tools/call needs the name of a tool.")
+    if not isinstance(arguments, dict):
+        raise RpcError(INVALID_PARAMS, f"The arguments of {name[:200]} must be an object.")
+    if not principal.may_use(name):
+        raise unknown_tool(name)
+    return name, arguments

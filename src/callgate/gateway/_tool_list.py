@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from callgate.gateway._operator_tools import DEFINITIONS, OPERATOR_TOOLS
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._http_headers import ArgumentHeaders
@@ -23,15 +24,20 @@ class ToolLists:
     def __init__(self, tools: ToolRegistry) -> None:
         self._tools = tools
         self._visible: object = None
-        self._lists: dict[tuple[str, ...], list[Message]] = {}
+        self._lists: dict[tuple[str, tuple[str, ...]], list[Message]] = {}
         self._headers = ArgumentHeaders()
 
     def of(self, principal: Principal) -> list[Message]:
-        """Return the definitions of the tools that a principal may use, in the order of their registration."""
+        """Return the definitions of the tools that a principal may use, in the order of their registration.
+
+        Those of the approval queue come last, for operators. No other tool is listed under one of their names.
+        """
         self._renew()
-        found = self._lists.get(principal.tools)
+        key = principal.role, principal.tools
+        found = self._lists.get(key)
         if found is None:
-            found = self._lists[principal.tools] = [definition(tool) for tool in self._tools if principal.may_use(tool.name)]
+            offered = [definition(tool) for tool in self._tools if principal.may_use(tool.name) and tool.name not in OPERATOR_TOOLS]
+            found = self._lists[key] = [*offered, *DEFINITIONS] if principal.role == "operator" else offered
         return found
 
     def argument_headers(self) -> ArgumentHeaders:

@@ -5,6 +5,7 @@ Assembles the parts that all fronts share. Transports get their fronts here, and
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import TracebackType
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from callgate._option_checks import Count, Options, Seconds, by_name
 from callgate._version import __version__
 from callgate.engine import Engine
+from callgate.errors import UsageError
 from callgate.gateway._changes import Changes
 from callgate.gateway._client_runs import ClientRuns
 from callgate.gateway._content import Content
@@ -22,7 +24,10 @@ from callgate.gateway._handshake import HandshakeSession
 from callgate.gateway._health import health
 from callgate.gateway._methods import Answer, Methods
 from callgate.gateway._metrics import GatewayMetrics, Readings
+from callgate.gateway._operator_tools import OPERATOR_TOOLS, OperatorTools
 from callgate.gateway._parked_requests import ParkedRequests
+from callgate.gateway._replicas import Replicas
+from callgate.gateway._request_states import RequestStates
 from callgate.gateway._stateless import StatelessFront
 from callgate.gateway._tool_calls import ToolCalls
 from callgate.gateway._tool_list import ToolLists
@@ -31,6 +36,8 @@ from callgate.gateway.principals import Principal
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
+
+log = logging.getLogger("callgate")
 
 __all__ = ["Gateway", "GatewayLimits"]
 
@@ -56,7 +63,9 @@ class Gateway:
         instructions: What clients may tell their models about these tools.
         secret: A secret of at least 32 bytes, the same for all gateways that share a journal. None: a random one.
         replica: The name of this gateway among those that share a journal.
+        replica_url: The address at which the others reach this one over HTTP, such as `http://10.0.0.3:8765`; empty: they do not.
         tracer_provider: Where spans of OpenTelemetry go, if opentelemetry-api is installed. None: the provider of the process.
+        workspace: The folder in which tools of this process may work with files.
     """
 
     @by_name
@@ -69,25 +78,33 @@ class Gateway:
         limits: GatewayLimits = _DEFAULTS,
         secret: bytes | None = None,
         replica: str = "",
+        replica_url: str = "",
         tracer_provider: TracerProvider | None = None,
+        workspace: str = "",
     ) -> None:
         self.engine = engine
         self.limits = limits
         self._changes = Changes()
-        self._parked = ParkedRequests(secret, most=limits.parked_requests, wait_s=limits.answer_s)
+        states = RequestStates(secret)
+        self.replicas = Replicas(replica_url, states)
+        """Where the sessions and waiting requests of clients are."""
+        self._parked = ParkedRequests(states, self.replicas.url, most=limits.parked_requests, wait_s=limits.answer_s)
         self._lists = ToolLists(engine.tools)
         results = ToolResults(engine.blobs, engine.redactor, changed_by_hooks=engine.changes_results)
-        calls = ToolCalls(engine, results)
+        calls = ToolCalls(engine, results, workspace)
         self.observed = GatewayMetrics(engine, Readings(waiting=lambda: calls.waiting, parked=lambda: len(self._parked)))
         """Where transports count what they refuse, and say how many clients they have."""
         self._closing = False
         content = Content(engine)
         self._parts = FrontParts(
-            methods=Methods(self._lists, partial(self.observed.call, _traced(calls.call, engine, tracer_provider)), content),
+            methods=Methods(
+                self._lists, partial(self.observed.call, _traced(calls.call, engine, tracer_provider)), OperatorTools(engine), content
+            ),
             content=content,
             changes=self._changes,
             runs=ClientRuns(replica),
             parked=self._parked,
+            states=states,
             metrics=self.observed,
             info={"name": name, "version": __version__},
             instructions=instructions,
@@ -122,12 +139,24 @@ class Gateway:
         """Start the engine's servers, and wait until each has listed its tools or has failed. Idempotent.
 
         Raises:
-            UsageError: A server with `required=True` cannot be started, or a rule is about something that no tool has.
+            UsageError: A server with `required=True` cannot be started, a rule is about something that no tool has, or a tool has the
+                name of one of the gateway's own.
         """
         await self.engine.start()
-        self.engine.tools.on_change = lambda: self._changes.list_changed("tools")
+        taken = self._taken_names()
+        if taken:
+            raise UsageError(f"{taken[0]} is the name of a tool of the gateway for operators. Give the tool or its server a prefix.")
+        self.engine.tools.on_change = self._tools_changed
         for server in self.engine.mcp_servers():
             server.on_change(self._changes.noticed)
+
+    def _taken_names(self) -> list[str]:
+        return sorted(tool.name for tool in self.engine.tools if tool.name in OPERATOR_TOOLS)
+
+    def _tools_changed(self) -> None:
+        for name in self._taken_names():
+            log.error("The tool %s is not offered: the gateway has a tool with this name for operators. Give its server a prefix", name)
+        self._changes.list_changed("tools")
 
     async def close(self) -> None:
         """End all requests and the engine, in bounded time. Idempotent."""

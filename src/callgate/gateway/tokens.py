@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from hashlib import sha256
 from hmac import compare_digest
+from types import MappingProxyType
 from typing import Protocol
 
 from callgate.gateway.principals import Principal
@@ -39,10 +40,13 @@ class StaticTokens:
 
     Args:
         tokens: The principal of each token.
+        digests: The principal of each further token by its digest, in hexadecimal.
     """
 
-    def __init__(self, tokens: Mapping[str, Principal]) -> None:
-        self._principals = tuple((sha256(token.encode()).digest(), principal) for token, principal in tokens.items())
+    def __init__(self, tokens: Mapping[str, Principal], *, digests: Mapping[str, Principal] = MappingProxyType({})) -> None:
+        known = {sha256(token.encode()).digest(): principal for token, principal in tokens.items()}
+        known |= {bytes.fromhex(digest): principal for digest, principal in digests.items()}
+        self._principals = tuple(known.items())
 
     async def principal_of(self, token: str) -> Principal | None:
         given, found = sha256(token.encode()).digest(), None

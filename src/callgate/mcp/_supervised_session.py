@@ -36,6 +36,7 @@ _LONGEST_WAIT_S = 10.0
 _MOST_FAILURES = 5
 """Failures in a row after which a server is quarantined."""
 _QUARANTINE_S = 60.0
+_NETWORK_QUARANTINE_S = 1.0
 _SILENT_S = 5.0
 _END_S = 0.5
 """How long the reason is waited for after a connection has failed."""
@@ -49,10 +50,18 @@ _TOOLS_CHANGED = "notifications/tools/list_changed"
 
 
 class _Backoff:
-    """Waits longer after each failure, and tries a quarantined server again after a minute or more. Calls wait for every start."""
+    """Waits longer after each failure. Calls wait for every start, until the server is quarantined.
+
+    Args:
+        server: A program that ends again and again is tried again after a minute or more. A server on the network may only be restarting,
+            and to ask it costs little, so it is tried again after a second or more.
+    """
 
     patience_s = math.inf
     until = ""
+
+    def __init__(self, server: McpServer) -> None:
+        self._on_network = bool(server.url)
 
     def wait_s(self, failures: int, clock: Clock) -> float | None:
         if failures >= _MOST_FAILURES:
@@ -60,7 +69,8 @@ class _Backoff:
         return backoff_s(failures, base_s=_FIRST_WAIT_S, max_s=_LONGEST_WAIT_S) * (0.5 + clock.jitter() / 2)
 
     def quarantine_s(self, failures: int) -> float:
-        return backoff_s(failures - _MOST_FAILURES + 1, base_s=_QUARANTINE_S, max_s=10 * _QUARANTINE_S)
+        first_s = _NETWORK_QUARANTINE_S if self._on_network else _QUARANTINE_S
+        return backoff_s(failures - _MOST_FAILURES + 1, base_s=first_s, max_s=10 * first_s)
 
 
 class SessionTools(Protocol):
@@ -110,7 +120,7 @@ class SupervisedSession:
     """
 
     def __init__(self, parts: SessionParts, requests: AnswersServer, tools: SessionTools, era: Era | None = None) -> None:
-        self.life = ServerLife[Session](f"The MCP server '{parts.server.name}'", _Backoff())
+        self.life = ServerLife[Session](f"The MCP server '{parts.server.name}'", _Backoff(parts.server))
         self.tools = tools
         self.subscribed: dict[str, int] = {}
         """How often changes of a resource are wanted, by its URI."""

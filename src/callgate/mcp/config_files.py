@@ -127,7 +127,7 @@ def configured_server(path: str | os.PathLike[str], name: str, entry: Mapping[st
 def accepted_file(path: str | os.PathLike[str]) -> Path:
     """Return the file of accepted tools that belongs to a configuration file: `.mcp.accepted.json` beside `.mcp.json`."""
     file = expanded(path)
-    return file.with_name(f"{file.name.removesuffix('.json')}.accepted.json")
+    return file.with_name(f"{file.name.removesuffix('.json').removesuffix('.toml')}.accepted.json")
 
 
 def add_server(path: str | os.PathLike[str], name: str, entry: Mapping[str, Any]) -> None:

@@ -43,13 +43,13 @@ async def eras(stage: DemoRun) -> list[Finding]:
 
 
 async def _meet(stage: DemoRun, front: Era, upstream: Era) -> _Meeting:
-    ledger = stage.root / f"{front}-client-{upstream}-server.txt"
-    server = shlex.join([sys.executable, "-m", "callgate.demo.eras._server", upstream, str(ledger)])
+    place = f"{front}-{upstream}"
+    server = shlex.join([sys.executable, "-m", "callgate.demo.eras._server", upstream, str(stage.ledger.path), place])
     gateway = [sys.executable, "-m", "callgate.cli", "serve", "--mcp", server, "--journal", str(stage.journal)]
     async with client(gateway, front) as one:
         listed = (await one.request("tools/list", {})).get("tools", [])
         result = await one.call("order", {"item": "lamp"})
-    return _Meeting(front, upstream, listed[0] if listed else None, result, one.asked, _lines(ledger))
+    return _Meeting(front, upstream, listed[0] if listed else None, result, one.asked, _orders(stage.ledger.path, place))
 
 
 def _findings(met: _Meeting) -> list[Finding]:
@@ -70,5 +70,6 @@ _RESULT = {
 }
 
 
-def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+def _orders(ledger: Path, place: str) -> list[str]:
+    lines = ledger.read_text(encoding="utf-8").splitlines() if ledger.exists() else []
+    return [line.removeprefix(f"{place}: ") for line in lines if line.startswith(f"{place}: ")]

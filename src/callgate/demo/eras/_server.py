@@ -1,4 +1,4 @@
-"""An MCP server that speaks one era only, over standard input and output: `python -m callgate.demo.eras._server ERA LEDGER`.
+"""An MCP server that speaks one era only, over standard input and output: `python -m callgate.demo.eras._server ERA LEDGER PLACE`.
 
 Its tool `order` asks the user how many pieces to order, writes the order to the ledger, and answers with fields that MCP does not define.
 The eras differ in how the user is asked: in the older one by a request during the call, in the newer one by the result of the call, which
@@ -31,9 +31,10 @@ _QUESTION = {
 
 
 class _ShopServer:
-    def __init__(self, era: Era, ledger: str) -> None:
+    def __init__(self, era: Era, ledger: str, place: str) -> None:
         self._era = era
         self._ledger = ledger
+        self._place = place
         self._orders: dict[object, Callable[[int], None]] = {}
         """What goes on when the user has answered, by the id of the question."""
 
@@ -67,7 +68,7 @@ class _ShopServer:
 
     def _ordered(self, number: object, item: str, count: int) -> None:
         with open(self._ledger, "a", encoding="utf-8") as ledger:
-            ledger.write(f"{count} x {item}\n")
+            ledger.write(f"{self._place}: {count} x {item}\n")
         text = {"type": "text", "text": f"ordered {count} x {item}", "shopColour": "blue"}
         self._reply(number, {"content": [text], "structuredContent": {"item": item, "count": count}, "shopReceipt": [3, 1, 2]})
 
@@ -82,6 +83,6 @@ class _ShopServer:
 _CACHED = {"ttlMs": 0, "cacheScope": "private"}
 
 if __name__ == "__main__":
-    server = _ShopServer(sys.argv[1], sys.argv[2])
+    server = _ShopServer(*sys.argv[1:])
     for line in sys.stdin:
         server.take(json.loads(line))

@@ -12,32 +12,43 @@ from callgate.gateway._client_messages import INVALID_REQUEST
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, RpcError, answer, error_answer
 
-__all__ = ["RunningRequests"]
+__all__ = ["RequestTasks"]
 
 log = logging.getLogger("callgate")
 
 _CLOSE_S = 1.0
 
 
-class RunningRequests:
+class RequestTasks:
     """The running requests of one front."""
 
     def __init__(self) -> None:
-        self._tasks: dict[object, asyncio.Task[Message]] = {}
+        self._tasks: dict[object, asyncio.Task[Any]] = {}
+        """The tasks that answer requests, by the id of the request."""
         self._cancelled: set[object] = set()
 
     async def run(self, number: object, work: Coroutine[Any, Any, Message]) -> Message | None:
-        """Return the response to a request, whose result `work` returns; None if the client has cancelled it."""
+        """Return the response to a request, whose result `work` returns; None if the client has cancelled it.
+
+        The calling task is cancelled if the request is, or if the front is closed.
+        """
         if number in self._tasks:
             work.close()
             return error_answer(number, RpcError(INVALID_REQUEST, f"A request with the id {number!r:.80} runs already. Use another id."))
-        task = self._tasks[number] = asyncio.get_running_loop().create_task(_response(number, work))
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks[number] = task
         try:
-            return await task
+            response = await _response(number, work)
         except asyncio.CancelledError:
-            if number in self._cancelled:
-                return None
-            raise
+            if number not in self._cancelled or task.uncancel():  # the caller was cancelled too
+                raise
+            return None
+        else:
+            if number not in self._cancelled:
+                return response
+            task.uncancel()
+            return None
         finally:
             del self._tasks[number]
             self._cancelled.discard(number)
@@ -47,7 +58,7 @@ class RunningRequests:
         params = notification.get("params")
         number = params.get("requestId") if isinstance(params, dict) else None
         task = self._tasks.get(number) if isinstance(number, (int, str)) else None
-        if task is not None:
+        if task is not None and number not in self._cancelled:
             self._cancelled.add(number)
             task.cancel()
 

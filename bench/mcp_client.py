@@ -1,0 +1,141 @@
+"""A client of MCP that does nothing but write requests to a child process and read its responses, and counts the child's CPU time."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import psutil
+
+from bench.measure import Unavailable
+
+__all__ = ["SERVER", "Era", "RawClient", "Took", "need_sdk"]
+
+Era = Literal["stateless", "handshake"]
+SERVER = (sys.executable, "-m", "bench.mcp_server")
+"""The command of the server that is called."""
+_ROOT = Path(__file__).resolve().parent.parent
+_PREFIX = "io.modelcontextprotocol/"
+_CLIENT = {"name": "bench", "version": "1"}
+_META = {f"{_PREFIX}protocolVersion": "2026-07-28", f"{_PREFIX}clientCapabilities": {}, f"{_PREFIX}clientInfo": _CLIENT}
+_HANDSHAKE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": _CLIENT}
+
+
+def need_sdk() -> None:
+    """Raise `Unavailable` if the server that is called cannot run here."""
+    if importlib.util.find_spec("mcp") is None:
+        raise Unavailable("the SDK of MCP is not installed")
+
+
+class Took:
+    """What one call has taken, on average.
+
+    Args:
+        wall_s: Seconds from the first request to the last response, divided by the number of calls.
+        cpu_s: CPU seconds of the child with all its children.
+    """
+
+    def __init__(self, wall_s: float, cpu_s: float) -> None:
+        self.wall_s = wall_s
+        self.cpu_s = cpu_s
+
+
+class RawClient:
+    """Starts a server, or a gateway, and calls its tool `echo`.
+
+    Args:
+        missing: Why there are no numbers if the program does not answer.
+    """
+
+    def __init__(self, command: Sequence[str], era: Era, missing: str = "the server did not answer") -> None:
+        self._era = era
+        self._numbers = 0
+        self._missing = missing
+        self._process = subprocess.Popen(
+            command,
+            cwd=_ROOT,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join((str(_ROOT / "src"), str(_ROOT)))},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def start(self) -> None:
+        """Wait until the server has listed its tools.
+
+        Raises:
+            Unavailable: It has ended instead.
+        """
+        try:
+            if self._era == "handshake":
+                self._ask("initialize", _HANDSHAKE)
+                self._write({"jsonrpc": "2.0", "method": "notifications/initialized"})
+            self._ask("tools/list", {})
+        except (OSError, ValueError) as error:
+            self.close()
+            raise Unavailable(self._missing) from error
+
+    def calls(self, count: int, at_once: int = 1) -> Took:
+        """Make calls, of which `at_once` are running at any time."""
+        processes = self._processes()
+        cpu, began = _cpu_s(processes), time.perf_counter()
+        sent = min(at_once, count)
+        for _ in range(sent):
+            self._send()
+        for _ in range(count):
+            answer = json.loads(self._read())
+            if answer["result"].get("isError"):
+                raise RuntimeError(f"a call failed: {answer}")
+            if sent < count:
+                self._send()
+                sent += 1
+        wall_s = time.perf_counter() - began
+        return Took(wall_s / count, (_cpu_s(processes) - cpu) / count)
+
+    def cpu_s(self) -> float:
+        """Return the CPU seconds that the child and its children have taken."""
+        return _cpu_s(self._processes())
+
+    def close(self) -> None:
+        self._process.communicate()
+
+    def _send(self) -> None:
+        self._request("tools/call", {"name": "echo", "arguments": {"text": "hello"}})
+
+    def _ask(self, method: str, params: Mapping[str, object]) -> None:
+        self._request(method, params)
+        if "result" not in json.loads(self._read()):
+            raise ValueError(f"{method} failed")
+
+    def _request(self, method: str, params: Mapping[str, object]) -> None:
+        self._numbers += 1
+        sent = {**params, "_meta": _META} if self._era == "stateless" else params
+        self._write({"jsonrpc": "2.0", "id": self._numbers, "method": method, "params": sent})
+
+    def _write(self, message: Mapping[str, object]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(message).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def _read(self) -> bytes:
+        """Return the next response. Skips notifications."""
+        assert self._process.stdout is not None
+        while b'"id"' not in (line := self._process.stdout.readline()):
+            if not line:
+                raise ValueError("the server has ended")
+        return line
+
+    def _processes(self) -> list[psutil.Process]:
+        own = psutil.Process(self._process.pid)
+        return [own, *own.children(recursive=True)]
+
+
+def _cpu_s(processes: Sequence[psutil.Process]) -> float:
+    return sum(sum(process.cpu_times()[:2]) for process in processes)

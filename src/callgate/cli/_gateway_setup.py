@@ -1,0 +1,143 @@
+"""Make a gateway from the options of `callgate serve` and its configuration file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callgate._engine_limits import Limits
+from callgate._tool_loading import load_tools
+from callgate._unusable_paths import displayed
+from callgate.cli._call_arguments import refuse_odd_text
+from callgate.cli._command_options import ServeOptions
+from callgate.cli._journal_location import CommandJournal, default_journal
+from callgate.cli._named_servers import servers_of, shown_server
+from callgate.engine import Engine
+from callgate.errors import UsageError
+from callgate.gateway import Gateway
+from callgate.gateway._listen_address import read_listen_address
+from callgate.gateway._secret_values import SecretValues
+from callgate.gateway.config import GatewayConfig, HttpConfig
+from callgate.gateway.config_file import read_gateway_config, refuse_open
+from callgate.mcp import ConfiguredServer, McpServer
+from callgate.policy import Rules
+from callgate.undo import UndoStore
+
+__all__ = ["CONFIG", "OpenedGateway", "config_of", "open_gateway", "policies_of_gateway"]
+
+CONFIG: Final = "gate.toml"
+"""The configuration file that is used if none is named."""
+_REMEMBERED_CALLS: Final = 200
+"""Few, because MCP has no identity of a call by which a client could ask for the result of an earlier one."""
+
+
+class OpenedGateway(Struct, frozen=True, kw_only=True):
+    """A gateway that is not started, and its journal."""
+
+    gateway: Gateway
+    engine: Engine
+    record: CommandJournal
+
+
+def config_of(options: ServeOptions) -> GatewayConfig:
+    """Return what the options and the configuration file say together.
+
+    Raises:
+        UsageError: An option or something in the file is wrong, or there is nothing to serve.
+    """
+    refuse_odd_text(config=options.config, journal=options.journal, workspace=options.workspace)
+    path = options.config or (CONFIG if os.path.isfile(CONFIG) and not (options.mcp or options.tools) else "")
+    config = read_gateway_config(path) if path else GatewayConfig(journal=default_journal(), workspace=os.getcwd())
+    config = replace(
+        config,
+        tools=(*config.tools, *options.tools),
+        rules=(*config.rules, *options.rules),
+        servers=_together(config.servers, servers_of(options.mcp), options.mcp),
+        journal=options.journal or config.journal,
+        workspace=_workspace(options) if options.workspace else config.workspace,
+        http=_http(config, options.http),
+    )
+    if not (config.tools or config.plugins or any(one.enabled for one in config.servers)):
+        raise UsageError(
+            f"There is nothing to serve{f' in {displayed(path)}' if path else ''}. Give MCP servers with --mcp, Python tools with --tools,"
+            f" or a configuration file such as {CONFIG} with --config."
+        )
+    refuse_open(config, path or "--http")
+    return config
+
+
+def open_gateway(config: GatewayConfig) -> OpenedGateway:
+    """Open the journal, and make the engine and the gateway. Starts nothing.
+
+    Raises:
+        UsageError: A file cannot be used, or tools or rules are wrong.
+    """
+    policies = policies_of_gateway(config)
+    record = CommandJournal.open(config.journal)
+    tools = load_tools(config.tools, record.blobs, folder=config.folder)
+    engine = Engine(
+        tools,
+        servers=(*(one.server for one in config.servers if one.enabled), *config.plugins),
+        policies=policies,
+        journal=record.journal,
+        blobs=record.blobs,
+        limits=Limits(remembered_calls=_REMEMBERED_CALLS),
+        timeout_s=config.timeout_s,
+        redactor=SecretValues(config.secrets) if config.secrets else None,
+        undo=UndoStore() if tools else None,
+    )
+    gateway = Gateway(
+        engine,
+        name=config.name,
+        instructions=config.instructions,
+        secret=config.replicas.secret if config.replicas else None,
+        replica=config.replicas.name if config.replicas else "",
+        workspace=config.workspace,
+    )
+    return OpenedGateway(gateway=gateway, engine=engine, record=record)
+
+
+def policies_of_gateway(config: GatewayConfig) -> tuple[Rules, ...]:
+    """Return the rules.
+
+    Raises:
+        UsageError: A file cannot be read, or has the verdict `judge`, which needs a model.
+    """
+    found = tuple(Rules.load(path) for path in config.rules)
+    for rules in found:
+        if rules.judge_required_by:
+            raise UsageError(f"{rules.judge_required_by} has the verdict judge, but a gateway has no model. Write ask or deny instead.")
+    return found
+
+
+def _together(configured: Sequence[ConfiguredServer], named: Sequence[McpServer], words: Sequence[str]) -> tuple[ConfiguredServer, ...]:
+    for server in named:
+        if server.name in (one.server.name for one in configured):
+            raise UsageError(f"--mcp gives a server named '{server.name}', and the configuration has one too. Rename one of them there.")
+    shown = [shown_server(word) for word in words] if len(words) == len(named) else [""] * len(named)
+    return (*configured, *(ConfiguredServer(name=one.name, server=one, target=shown[index]) for index, one in enumerate(named)))
+
+
+def _workspace(options: ServeOptions) -> str:
+    folder = Path(options.workspace)
+    if not folder.is_dir():
+        raise UsageError(f"The workspace {options.workspace} is not a folder. Give an existing one with --workspace.")
+    return str(folder.resolve())
+
+
+def _http(config: GatewayConfig, words: tuple[str, ...] | None) -> HttpConfig | None:
+    """Return where to listen; None for standard input and output."""
+    if words is None:
+        return None
+    if len(words) > 1:
+        raise UsageError(f"--http takes one address, and {words[1]!r:.80} is too much. Write --http HOST:PORT.")
+    http = config.http or HttpConfig()
+    if not words or not words[0]:
+        return http
+    host, port = read_listen_address(words[0], "--http")
+    return replace(http, host=host, port=port)

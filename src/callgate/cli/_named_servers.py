@@ -1,0 +1,70 @@
+"""Find the MCP servers that `--mcp` names. Starts none."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Sequence
+from typing import Final
+
+from callgate._server_processes.shown_command import shown_command, shown_word
+from callgate.cli._call_arguments import refuse_odd_text
+from callgate.errors import UsageError
+from callgate.mcp import McpServer, configured_servers, mcp, read_mcp_servers
+
+__all__ = ["servers_of", "shown_server"]
+
+_HERE: Final = ".mcp.json"
+
+
+def servers_of(words: Sequence[str]) -> list[McpServer]:
+    """Return the MCP servers of `--mcp`: of a configuration file, of `.mcp.json` here by name, or with an address or a command.
+
+    Raises:
+        UsageError: A value cannot be used, or two servers have one name.
+    """
+    found = list[McpServer]()
+    for word in words:
+        refuse_odd_text(mcp=word)
+        if not word.strip():
+            raise UsageError("--mcp is empty. Give a configuration file such as .mcp.json, an address, or a command.")
+        found += read_mcp_servers(word) if _is_file(word) else [_named(word) or _server(word)]
+    return [_differently_named(server, found[:index]) for index, server in enumerate(found)]
+
+
+def _is_file(word: str) -> bool:
+    return os.path.isfile(word) or (word.endswith((".json", ".jsonc")) and " " not in word and "://" not in word)
+
+
+def _named(word: str) -> McpServer | None:
+    """Return the server with this name in the configuration file of this folder; None if there is no such file or server."""
+    if not re.fullmatch(r"[\w.-]+", word) or not os.path.isfile(_HERE):
+        return None
+    return next((one.server for one in configured_servers(_HERE) if word in (one.name, one.server.name)), None)
+
+
+def _server(word: str) -> McpServer:
+    try:
+        shlex.split(word)
+    except ValueError as error:
+        raise UsageError(f"--mcp {word[:80]}: the command cannot be read: {error}. Close every quotation mark.") from error
+    return mcp(word)
+
+
+def shown_server(word: str) -> str:
+    """Return a value of `--mcp` without the credentials in it, so that it can be shown and recorded by a shell."""
+    if _is_file(word) or "://" in word.split(maxsplit=1)[0]:
+        return shown_word(word)
+    words = shlex.split(word)
+    shown = shown_command(words)
+    return word if shown == shlex.join(words) else shown
+
+
+def _differently_named(server: McpServer, others: Sequence[McpServer]) -> McpServer:
+    """Return the server; raise if another one has its name."""
+    if server.name in (other.name for other in others):
+        raise UsageError(
+            f"Two servers of --mcp are named '{server.name}'. Write them to one file with names of their own: callgate mcp add."
+        )
+    return server

@@ -1,0 +1,119 @@
+"""`callgate serve`: serve MCP clients, until they are gone or a signal ends the command.
+
+Over standard input and output, the real output is taken away before anything else can write to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import stat
+import sys
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, redirect_stdout
+from typing import Any, BinaryIO
+
+from callgate._server_processes.protocol_streams import protocol_streams
+from callgate._terminal_text import one_line, printable
+from callgate.cli import _exit_codes as _exits
+from callgate.cli._command_options import ServeOptions
+from callgate.cli._console import say
+from callgate.cli._error_advice import at_terminal
+from callgate.cli._gateway_setup import OpenedGateway, config_of, open_gateway
+from callgate.cli._interrupt_signals import Interrupts, interruptible
+from callgate.errors import UsageError
+from callgate.gateway import serve_stdio
+from callgate.gateway.config import GatewayConfig, HttpConfig
+
+__all__ = ["serve_clients"]
+
+
+def serve_clients(options: ServeOptions) -> int:
+    """Serve clients until the end; return the exit code."""
+    if options.http is not None:
+        with _shown_warnings():
+            config = config_of(options)
+            asyncio.run(_over_http(config, config.http or HttpConfig()))
+        return _exits.OK
+    _refuse_files()
+    with protocol_streams() as streams, redirect_stdout(sys.stderr), _shown_warnings():
+        config = config_of(options)
+        asyncio.run(_over_stdio(config, streams))
+    return _exits.OK
+
+
+async def _over_stdio(config: GatewayConfig, streams: tuple[BinaryIO, BinaryIO]) -> None:
+    opened = open_gateway(config)
+
+    async def served() -> None:
+        await opened.gateway.start()
+        _announce(config, opened, "standard input and output")
+        if streams[0].isatty():
+            say("An MCP client starts this command itself and speaks to it here. To serve clients on the network, add --http.", "yellow")
+        await serve_stdio(opened.gateway, streams=streams)
+
+    await _until_ended(opened, served())
+
+
+async def _over_http(config: GatewayConfig, http: HttpConfig) -> None:
+    from callgate.cli._serve_http import authenticated, listening, say_how_to_connect
+
+    authenticator, token = authenticated(config)
+    opened = open_gateway(config)
+
+    async def served() -> None:
+        await opened.gateway.start()
+        async with listening(opened.gateway, http, authenticator) as url:
+            _announce(config, opened, url)
+            say_how_to_connect(config.name, url, token)
+            await asyncio.Event().wait()
+
+    await _until_ended(opened, served())
+
+
+async def _until_ended(opened: OpenedGateway, serving: Coroutine[Any, Any, None]) -> None:
+    """Await `serving`, or until a signal comes; then end the running calls."""
+    interrupts = Interrupts()
+    with interruptible(lambda: interrupts.terminate(signal.SIGINT), interrupts.terminate):
+        try:
+            await interrupts.unless(serving)
+        finally:
+            await opened.gateway.close()
+
+
+def _refuse_files() -> None:
+    for number, name in ((0, "input"), (1, "output")):
+        mode = os.fstat(number).st_mode
+        if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(number)):
+            raise UsageError(
+                f"Standard {name} is no pipe, so no client can speak to this gateway. Let a client start it, or serve with --http."
+            )
+
+
+def _announce(config: GatewayConfig, opened: OpenedGateway, where: str) -> None:
+    """Say what is served, and what is wrong."""
+    tools = opened.engine.tools
+    servers = sum(one.enabled for one in config.servers)
+    for problem in (*tools.unavailable.values(), *tools.withdrawn.values()):
+        say(printable(at_terminal(problem)), "yellow")
+    for one in config.servers:
+        for note in one.notes if one.enabled else ():
+            say(f"The MCP server '{one_line(one.name)}': {printable(note)}", "dim")
+    say(f"{one_line(config.name)}: {len(tools.names())} tools, {servers} MCP servers, on {where}. Journal: {opened.record.name or 'none'}")
+    if not config.rules:
+        say("There are no rules, so every valid call runs. Give some with --rules, or `rules` in the configuration.", "dim")
+
+
+@contextmanager
+def _shown_warnings() -> Iterator[None]:
+    """Write the warnings of callgate to standard error while the block runs."""
+    handler, log = logging.StreamHandler(sys.stderr), logging.getLogger("callgate")
+    handler.setLevel(logging.WARNING)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)

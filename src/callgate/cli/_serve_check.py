@@ -1,0 +1,151 @@
+"""`callgate serve check`: read the configuration, start everything once, and show what clients would get.
+
+The servers are started with a journal in memory, and each is looked at by itself too, for its protocol. Nothing is called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+from rich.text import Text
+
+from callgate._terminal_text import one_line, printable
+from callgate.calls import Effect
+from callgate.cli import _exit_codes as _exits
+from callgate.cli._command_options import ServeOptions
+from callgate.cli._console import grid, output, print_json, say
+from callgate.cli._error_advice import at_terminal
+from callgate.cli._gateway_setup import OpenedGateway, config_of, open_gateway
+from callgate.cli._journal_location import MEMORY
+from callgate.cli._mcp_look import ServerLook, look_at_all
+from callgate.cli._plugin_look import PluginLook, look_at_plugin
+from callgate.errors import UsageError
+from callgate.gateway.config import GatewayConfig
+from callgate.mcp import AcceptedTools, ConfiguredServer
+
+__all__ = ["check_gateway"]
+
+
+class _Row(Struct, frozen=True, kw_only=True):
+    """What the check says of one source of tools."""
+
+    name: str
+    state: str
+    protocol: str = ""
+    tools: tuple[str, ...] = ()
+    effects: Mapping[str, int] = {}
+    problems: tuple[str, ...] = ()
+
+
+def check_gateway(options: ServeOptions, *, as_json: bool) -> int:
+    """Check what `callgate serve` would serve with these options; return the exit code."""
+    config = replace(config_of(options), journal=MEMORY)
+    return asyncio.run(_checked(config, as_json=as_json))
+
+
+async def _checked(config: GatewayConfig, *, as_json: bool) -> int:
+    enabled = [one for one in config.servers if one.enabled]
+    opened = open_gateway(config)
+    try:
+        starting = asyncio.gather(*(look_at_plugin(one, start=True) for one in config.plugins))
+        looks, plugins, problem = await asyncio.gather(look_at_all(enabled), starting, _start_problem(opened))
+        by_name = dict(zip((one.name for one in enabled), looks, strict=True))
+        rows = [_row_of_server(one, by_name.get(one.name)) for one in config.servers]
+        rows += [_row_of_plugin(look) for look in plugins] + _python_rows(opened)
+    finally:
+        await opened.gateway.close()
+    tools = opened.engine.tools
+    told = tuple(problem for row in rows for problem in row.problems)
+    unavailable = [why for name, why in tools.unavailable.items() if name not in (row.name for row in rows if row.problems)]
+    general = list(dict.fromkeys(map(at_terminal, (*([problem] if problem else []), *unavailable, *tools.withdrawn.values()))))
+    if as_json:
+        print_json({"name": config.name, "servers": rows, "tools": tools.names(), "problems": general})
+    else:
+        _show(rows, general, len(tools.names()))
+    return _exits.FAILED if general or told else _exits.OK
+
+
+async def _start_problem(opened: OpenedGateway) -> str:
+    """Start the gateway; return why it could not be started, or an empty text."""
+    try:
+        await opened.gateway.start()
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+def _row_of_server(one: ConfiguredServer, look: ServerLook | None) -> _Row:
+    if look is None:
+        return _Row(name=one.name, state="disabled")
+    if look.failure:
+        return _Row(name=one.name, state="cannot start", problems=(look.failure,))
+    effects = _effects_of(one)
+    names = tuple(str(tool["name"]) for tool in look.definitions)
+    chosen = [name for name in names if one.server.tools is None or name in one.server.tools]
+    missing = sorted({*(one.server.tools or ()), *one.server.effects, *one.server.options} - set(names))
+    return _Row(
+        name=one.name,
+        state="ready",
+        protocol=f"{look.revision} ({look.era})",
+        tools=tuple(chosen),
+        effects=Counter(effects.get(name, "once") for name in chosen),
+        problems=(
+            *(f"{one_line(name, 128)} cannot be registered: {why}" for name, why in look.unusable.items() if name in chosen),
+            *([_missing(one.name, missing, names)] if missing else []),
+            *look.remarks,
+        ),
+    )
+
+
+def _missing(server: str, missing: Sequence[str], names: Sequence[str]) -> str:
+    named, offered = ", ".join(one_line(name, 128) for name in missing), one_line(", ".join(names), 500)
+    return f"'{one_line(server)}' has no tool {named}, which its configuration names. It has: {offered or 'none'}. Correct the name."
+
+
+def _effects_of(one: ConfiguredServer) -> dict[str, Effect]:
+    given = one.server.accepted
+    accepted = AcceptedTools(given) if isinstance(given, (str, os.PathLike)) else given
+    return {**(accepted.effects(one.server.name) if accepted is not None else {}), **one.server.effects}
+
+
+def _row_of_plugin(look: PluginLook) -> _Row:
+    problems = ([look.failure] if look.failure else []) + [f"{name} cannot be used: {why}" for name, why in look.problems.items()]
+    return _Row(
+        name=look.plugin.name,
+        state="cannot start" if look.failure else "ready",
+        protocol="plugin",
+        tools=tuple(tool.name for tool in look.tools),
+        effects=Counter(str(tool.effect or "once") for tool in look.tools),
+        problems=tuple(problems),
+    )
+
+
+def _python_rows(opened: OpenedGateway) -> list[_Row]:
+    tools = [tool for tool in opened.engine.tools if tool.layer == "builtin"]
+    effects = Counter(str(tool.effect) for tool in tools)
+    return [_Row(name="Python", state="ready", tools=tuple(tool.name for tool in tools), effects=effects)] if tools else []
+
+
+def _show(rows: Sequence[_Row], general: Sequence[str], count: int) -> None:
+    screen = output()
+    table = grid("server", "state", "protocol", "tools", "effects", "problems", right=("tools", "problems"))
+    for row in rows:
+        style = {"ready": "green", "disabled": "dim"}.get(row.state, "red")
+        effects = ", ".join(f"{number} {effect}" for effect, number in sorted(row.effects.items()))
+        table.add_row(
+            Text(one_line(row.name), style="bold"),
+            Text(row.state, style=style),
+            row.protocol or "-",
+            str(len(row.tools)),
+            effects or "-",
+            str(len(row.problems)),
+        )
+    screen.print(table, soft_wrap=False)
+    for problem in (*(problem for row in rows for problem in row.problems), *general):
+        say(printable(problem), "red")
+    say(f"{count} tools in all.", "dim")

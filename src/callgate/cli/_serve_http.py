@@ -1,0 +1,86 @@
+"""Streamable HTTP for `callgate serve --http`: who may use it, where it listens, and how a client connects."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from callgate.cli._console import say
+from callgate.cli._serve_token import new_token
+from callgate.errors import UsageError
+from callgate.gateway import LOCAL, Gateway
+from callgate.gateway.config import GatewayConfig, HttpConfig
+from callgate.gateway.tokens import Anonymous, Authenticator, StaticTokens
+
+if TYPE_CHECKING:
+    from callgate.gateway._http import HttpServer
+
+__all__ = ["authenticated", "listening", "say_how_to_connect"]
+
+_NEEDED = ("h11", "starlette", "uvicorn")
+
+
+def authenticated(config: GatewayConfig) -> tuple[Authenticator, str]:
+    """Return who may use the gateway, and the token that was made because nobody is configured; empty if somebody is."""
+    if config.http is not None and config.http.anonymous:
+        return Anonymous(LOCAL), ""
+    digests = {digest: one.principal for one in config.principals for digest in one.token_sha256}
+    if digests:
+        return StaticTokens({}, digests=digests), ""
+    token = new_token()
+    return StaticTokens({token: LOCAL}), token
+
+
+@asynccontextmanager
+async def listening(gateway: Gateway, http: HttpConfig, authenticator: Authenticator) -> AsyncIterator[str]:
+    """Serve while the block runs; yield the address for clients.
+
+    Raises:
+        UsageError: A library is missing, or the address cannot be used.
+    """
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        raise UsageError(f"HTTP needs {' and '.join(missing)}. Install them with: python -m pip install 'callgate[gateway]'")
+    async with _bound(gateway, http, authenticator) as server:
+        host = f"[{http.host}]" if ":" in http.host else http.host
+        yield f"http://{host}:{server.port}{http.path}"
+
+
+@asynccontextmanager
+async def _bound(gateway: Gateway, http: HttpConfig, authenticator: Authenticator) -> AsyncIterator[HttpServer]:
+    from callgate.gateway._http import HttpApp, HttpServer
+
+    app = HttpApp(
+        gateway,
+        authenticator,
+        health=gateway.health,
+        metrics=lambda: gateway.metrics().decode(),
+        path=http.path,
+        hosts=http.hosts,
+        origins=http.origins,
+        header_params=gateway.header_params,
+    )
+    async with AsyncExitStack() as stack:
+        try:
+            server = await stack.enter_async_context(HttpServer(app, http.host, http.port))
+        except OSError as error:
+            raise UsageError(
+                f"The gateway cannot listen on {http.host}:{http.port}: {error.strerror}. Give another address with --http HOST:PORT;"
+                " port 0 is any free one."
+            ) from error
+        yield server
+
+
+def say_how_to_connect(name: str, url: str, token: str) -> None:
+    """Print the command by which a client connects, with the token if it was made now."""
+    if not token:
+        return
+    short = "".join(char if char.isalnum() or char in "_-" else "-" for char in name)
+    header = shlex.quote(f"Authorization: Bearer {token}")
+    say("No principal is configured, so one token was made for this start:", "cyan")
+    say(f"  {token}")
+    say("Connect a client, such as Claude Code:", "cyan")
+    say(f"  claude mcp add --transport http {short} {url} --header {header}")

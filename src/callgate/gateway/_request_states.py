@@ -1,0 +1,127 @@
+"""The sealed states by which clients of the stateless era continue their requests.
+
+A state is encrypted and authenticated, and is valid for one principal and for the same method and params. It names what continues: a
+request that waits in this process, or a call whose approval the client's user was asked for. The latter is on record, so it continues
+after a restart, and at any gateway with the same secret and journal. Knows neither requests nor calls.
+
+Source: MCP 2026-07-28, Multi Round-Trip Requests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from callgate._json import canonical, plain_bytes
+from callgate.gateway._client_calls import CallInQuestion
+from callgate.mcp._messages import INVALID_PARAMS, RpcError
+
+if TYPE_CHECKING:
+    from cryptography.fernet import Fernet
+
+__all__ = ["ApprovalState", "ParkedState", "RequestStates", "request_digest", "state_refused"]
+
+_CONTINUATION = frozenset({"inputResponses", "requestState", "_meta"})
+"""The params that differ when a request is continued."""
+
+
+class ParkedState(Struct, frozen=True, tag="parked"):
+    """The state of a request that waits in this process."""
+
+    principal: str
+    digest: str
+    request: str
+    replica: str = ""
+    """The address of that process for other gateways on its journal; empty if there are none."""
+
+
+class ApprovalState(Struct, frozen=True, tag="approval"):
+    """The state of a request whose call is suspended until a human approves it."""
+
+    principal: str
+    digest: str
+    question: CallInQuestion
+
+
+_State = ParkedState | ApprovalState
+_decode: Callable[[bytes], _State] = msgspec.json.Decoder(_State).decode
+
+
+class RequestStates:
+    """Seals and opens the states of one gateway.
+
+    Args:
+        secret: From which the key is made; None: a random one, so that states are valid until this process ends.
+    """
+
+    def __init__(self, secret: bytes | None) -> None:
+        self._secret = secret or secrets.token_bytes(32)
+
+    @cached_property
+    def _key(self) -> Fernet:
+        from cryptography.fernet import Fernet
+
+        return Fernet(urlsafe_b64encode(hashlib.sha256(b"callgate request state" + self._secret).digest()))
+
+    def sealed(self, state: _State) -> str:
+        return self.sealed_bytes(plain_bytes(msgspec.to_builtins(state)))
+
+    def sealed_bytes(self, data: bytes) -> str:
+        """Return text of letters, digits, `-`, `_` and `=` that nobody without the secret can read or make."""
+        return self._key.encrypt(data).decode()
+
+    def replica_of(self, sealed: object) -> str:
+        """Return the address of the gateway that holds what a state names; empty if none is needed, or the state is not valid."""
+        state = self._opened(sealed)
+        return state.replica if isinstance(state, ParkedState) else ""
+
+    def opened(self, sealed: object, principal: str, digest: str) -> _State:
+        """Return the state that a client has sent back.
+
+        Raises:
+            RpcError: It was changed, or belongs to another gateway, principal or request.
+        """
+        state = self._opened(sealed)
+        if state is None or (state.principal, state.digest) != (principal, digest):
+            raise state_refused()
+        return state
+
+    def _opened(self, sealed: object) -> _State | None:
+        data = self.unsealed(sealed)
+        try:
+            return None if data is None else _decode(data)
+        except msgspec.DecodeError:
+            return None
+
+    def unsealed(self, sealed: object) -> bytes | None:
+        """Return what `sealed_bytes` was given; None if it is not valid."""
+        from cryptography.fernet import InvalidToken
+
+        try:
+            token = sealed.encode("ascii") if isinstance(sealed, str) else b""
+            if urlsafe_b64encode(urlsafe_b64decode(token)) != token:  # text after the padding would be ignored
+                return None
+            return self._key.decrypt(token, ttl=None)
+        except (InvalidToken, ValueError):
+            return None
+
+
+def state_refused() -> RpcError:
+    """Return the error for a state by which nothing continues."""
+    return RpcError(
+        INVALID_PARAMS,
+        "The requestState is not valid here: it was changed, was used already, has expired, or belongs to another request. Make the"
+        " request again without it.",
+    )
+
+
+def request_digest(method: str, params: Mapping[str, Any]) -> str:
+    """Return a text that identifies a request whose continuations differ only in their answers."""
+    return hashlib.sha256(canonical([method, {key: value for key, value in params.items() if key not in _CONTINUATION}])).hexdigest()

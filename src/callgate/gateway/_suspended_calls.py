@@ -1,0 +1,235 @@
+"""The calls of clients that are suspended until a human has approved them, so that the same call made again is found.
+
+MCP gives a call no identity that survives its request. A suspended call is found by its principal, its tool and its arguments as the
+client sent them. Calls that another process submitted, or this gateway before it was restarted, are read from the journal. The engine
+knows whether a question is still open. Knows no client and no result.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from callgate._json import canonical, decode
+from callgate._run_state.event_bodies import approval_id_of, decode_received
+from callgate._run_state.recorder import off_loop
+from callgate.calls import RawCall, Scope, Suspended
+from callgate.engine import Engine
+from callgate.errors import RunHeld, UsageError
+from callgate.event_queries import EventQuery
+from callgate.events import Event
+from callgate.gateway._client_calls import CallInQuestion
+
+__all__ = ["SubmittedCall", "SuspendedCalls"]
+
+_MOST_PENDING = 10_000
+_MOST_READ = 1_000
+"""How many suspended calls are read from the journal at once; older ones are not found."""
+_READ_TOGETHER = 200
+_READ_EVERY_S = 1.0
+"""Seconds between two looks at what other processes have written. A human needs longer to answer."""
+_READ_AGAIN = 1_000
+"""How many positions are read again, because events that are not written yet may still change their positions."""
+_ORIGIN = "mcp"
+
+
+class SubmittedCall(Struct, frozen=True):
+    """A call as it was submitted, and is submitted again after its approval."""
+
+    raw: RawCall
+    scope: Scope
+
+    @property
+    def id(self) -> str:
+        return self.raw.id
+
+
+class _Pending(Struct, frozen=True):
+    call: SubmittedCall
+    approval: str
+    told: bool
+    """Whether the client knows of no other way to continue the call than to make it again."""
+    identity: bytes
+
+
+class SuspendedCalls:
+    """The suspended calls of one gateway's clients, and those of its journal.
+
+    Args:
+        workspace: The workspace of all calls; empty: none.
+    """
+
+    def __init__(self, engine: Engine, workspace: str = "") -> None:
+        self._engine = engine
+        self._workspace = workspace
+        self._pending: OrderedDict[str, _Pending] = OrderedDict()
+        """By the id of the call."""
+        self._by_identity: dict[bytes, list[str]] = {}
+        self._in_work: set[str] = set()
+        """The ids of the calls of requests that are being answered."""
+        self._seen: OrderedDict[str, None] = OrderedDict()
+        """The uids of suspended calls that need not be read from the journal."""
+        self._read_to = 0
+        self._next_read_s = 0.0
+
+    @property
+    def waiting(self) -> int:
+        """How many calls are suspended."""
+        return len(self._pending)
+
+    def new(self, principal: str, run: str, tool: str, arguments: dict[str, Any]) -> SubmittedCall:
+        """Return a new call. Its conversation is its own, so that calls of one client run side by side."""
+        call_id = secrets.token_hex(8)
+        raw = RawCall(name=tool, arguments=arguments, id=call_id, origin=_ORIGIN)
+        return SubmittedCall(raw, Scope(run=run, conversation=call_id, principal=principal, workspace=self._workspace))
+
+    @contextmanager
+    def in_work(self, call: SubmittedCall) -> Iterator[None]:
+        """Keep other requests from continuing the call until the block ends."""
+        self._in_work.add(call.id)
+        try:
+            yield
+        finally:
+            self._in_work.discard(call.id)
+
+    async def find(self, principal: str, tool: str, arguments: Mapping[str, Any]) -> SubmittedCall | None:
+        """Return the suspended call that a client makes again; None if there is none whose question is open or answered.
+
+        Raises:
+            RunHeld: It is answered, and another process works on its run.
+        """
+        await self._read_new()
+        for call_id in tuple(self._by_identity.get(_identity(principal, tool, arguments), ())):
+            pending = self._pending.get(call_id)
+            if pending is None or call_id in self._in_work:
+                continue
+            with self.in_work(pending.call):
+                usable = await self._usable(pending)
+            if usable:
+                return pending.call
+        return None
+
+    def named(self, question: CallInQuestion, principal: str, tool: str, arguments: dict[str, Any]) -> SubmittedCall | None:
+        """Return the call that a client continues; None if another request is continuing it."""
+        raw = RawCall(name=tool, arguments=arguments, id=question.call, origin=_ORIGIN)
+        return (
+            None
+            if question.call in self._in_work
+            else SubmittedCall(raw, Scope(run=question.run, conversation=question.call, principal=principal, workspace=self._workspace))
+        )
+
+    def keep(self, call: SubmittedCall, asked: Suspended, *, told: bool = True) -> None:
+        """Remember a suspended call.
+
+        Args:
+            told: False if the client has something else to continue it with; then it is found only if its question is answered.
+        """
+        self._see(asked.uid)
+        self._add(call, asked.approval_id, told=told)
+
+    def forget(self, call_id: str) -> None:
+        """Forget a call, because it is answered."""
+        pending = self._pending.pop(call_id, None)
+        if pending is not None:
+            alike = self._by_identity[pending.identity]
+            alike.remove(call_id)
+            if not alike:
+                del self._by_identity[pending.identity]
+
+    def _add(self, call: SubmittedCall, approval: str, *, told: bool) -> None:
+        self.forget(call.id)
+        arguments = call.raw.arguments
+        assert isinstance(arguments, Mapping)
+        identity = _identity(call.scope.principal, call.raw.name, arguments)
+        self._pending[call.id] = _Pending(call, approval, told, identity)
+        self._by_identity.setdefault(identity, []).append(call.id)
+        if len(self._pending) > _MOST_PENDING:
+            self.forget(next(iter(self._pending)))
+
+    def _see(self, uid: str) -> None:
+        self._seen[uid] = None
+        if len(self._seen) > _MOST_PENDING:
+            self._seen.popitem(last=False)
+
+    async def _usable(self, pending: _Pending) -> bool:
+        """Return whether a call made again is this one.
+
+        Raises:
+            RunHeld: It is, and another process works on its run.
+        """
+        try:
+            answer = await self._engine.wait_for_answer(pending.approval, timeout_s=0.0)
+        except RunHeld:
+            if await self._is_answered(pending.approval):
+                raise
+            return False
+        except UsageError:  # used up, or expired
+            self.forget(pending.call.id)
+            return False
+        return pending.told or answer is not None
+
+    async def _is_answered(self, approval: str) -> bool:
+        journal = self._engine.journal
+        query = EventQuery(call=approval, kinds=("approval.answered",), limit=1)
+        return bool(await off_loop(journal, lambda: list(journal.find(query))))
+
+    # The calls of other processes
+
+    async def _read_new(self) -> None:
+        """Add the suspended calls that have been written to the journal since the last time."""
+        engine, now_s = self._engine, self._engine.clock.monotonic()
+        if not (engine.may_ask and engine.journal.shared) or now_s < self._next_read_s:
+            return
+        self._next_read_s = now_s + _READ_EVERY_S
+        for event, call in await off_loop(engine.journal, partial(self._read, self._read_to)):
+            self._see(event.call)
+            self._read_to = max(self._read_to, event.position)
+            if call is not None and call.id not in self._pending:
+                self._add(call, approval_id_of(event), told=True)
+
+    def _read(self, after: int) -> list[tuple[Event, SubmittedCall | None]]:
+        """Return the suspended calls after a position, the oldest first; None for those that no client of a gateway has made."""
+        journal, life_ns = self._engine.journal, int(self._engine.limits.approval_s * 1e9)
+        query = EventQuery(
+            kinds=("call.suspended",),
+            since_ns=self._engine.clock.wall_ns() - life_ns,
+            after=max(0, after - _READ_AGAIN),
+            newest_first=True,
+            limit=_MOST_READ,
+        )
+        asked = [event for event in journal.find(query) if event.call not in self._seen]
+        calls: dict[str, SubmittedCall | None] = {}
+        for first in range(0, len(asked), _READ_TOGETHER):
+            uids = tuple(event.call for event in asked[first : first + _READ_TOGETHER])
+            for event in journal.find(EventQuery(calls=uids, kinds=("call.received",))):
+                calls[event.call] = _recorded_call(event, self._workspace)
+        return [(event, calls.get(event.call)) for event in reversed(asked)]
+
+
+def _recorded_call(event: Event, workspace: str) -> SubmittedCall | None:
+    """Return the call of `call.received`; None if it is none of a client in this workspace, or is not recorded completely."""
+    try:
+        received = decode_received(event.body)
+        arguments = decode(received.arguments)
+    except msgspec.DecodeError:
+        return None
+    scope = received.scope or {}
+    is_of_client = received.origin == _ORIGIN and scope.get("conversation") == received.id and scope.get("workspace", "") == workspace
+    if not is_of_client or received.arguments_bytes or not isinstance(arguments, dict):
+        return None
+    raw = RawCall(name=received.name, arguments=arguments, id=received.id, origin=_ORIGIN)
+    return SubmittedCall(
+        raw, Scope(run=event.run, conversation=received.id, principal=str(scope.get("principal", "")), workspace=workspace)
+    )
+
+
+def _identity(principal: str, tool: str, arguments: Mapping[str, Any]) -> bytes:
+    return hashlib.sha256(canonical([principal, tool, arguments])).digest()

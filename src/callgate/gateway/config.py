@@ -1,0 +1,78 @@
+"""The configuration of a gateway, as values. `config_file` reads them from a file; nothing is opened or started here."""
+
+from __future__ import annotations
+
+from callgate._option_checks import NamedStruct
+from callgate.gateway.principals import Principal
+from callgate.mcp import ConfiguredServer
+from callgate.plugins import Plugin
+
+__all__ = ["GatewayConfig", "HttpConfig", "KnownPrincipal", "ReplicaConfig"]
+
+
+class HttpConfig(NamedStruct, frozen=True, kw_only=True):
+    """Where the gateway listens, and for whom."""
+
+    host: str = "127.0.0.1"
+    port: int = 8765
+    """0: any free port."""
+    path: str = "/mcp"
+    hosts: tuple[str, ...] = ()
+    """The names that clients may use in the `Host` header, in addition to those of this machine's loopback."""
+    origins: tuple[str, ...] = ()
+    """The origins of web pages that may use the gateway."""
+    anonymous: bool = False
+    """Whether everybody who reaches the gateway may use it without a token; only on the loopback interface."""
+
+
+class KnownPrincipal(NamedStruct, frozen=True, kw_only=True):
+    """A principal, and the tokens by which it is known."""
+
+    principal: Principal
+    token_sha256: tuple[str, ...] = ()
+    """The digests of its tokens, in hexadecimal."""
+
+
+class ReplicaConfig(NamedStruct, frozen=True, kw_only=True):
+    """One of several gateways on the same journal."""
+
+    name: str
+    url: str
+    """Where the other replicas reach this one."""
+    secret: bytes
+    """The same for all replicas: what one has sealed, another can open."""
+
+    def __repr__(self) -> str:
+        return f"ReplicaConfig(name={self.name!r}, url={self.url!r})"
+
+
+class GatewayConfig(NamedStruct, frozen=True, kw_only=True):
+    """Everything that `gate.toml` says."""
+
+    name: str = "callgate"
+    """The name that clients show."""
+    instructions: str = ""
+    """What clients tell their model about this gateway."""
+    journal: str = ""
+    """The file or address of the journal. Empty: `.callgate/journal.db` in the current folder."""
+    rules: tuple[str, ...] = ()
+    """Files of rules, asked in this order."""
+    timeout_s: float | None = None
+    """Seconds for a whole call. None: the engine's default."""
+    tools: tuple[str, ...] = ()
+    """Sources of Python tools, as `callgate run --tools` takes them."""
+    folder: str = ""
+    """The folder of the file, where modules with tools are found. Empty: the current one."""
+    plugins: tuple[Plugin, ...] = ()
+    servers: tuple[ConfiguredServer, ...] = ()
+    """The MCP servers, also those of `mcp_files`, and those that are disabled."""
+    secrets: tuple[str, ...] = ()
+    """Values that must not be recorded or sent to a client."""
+    workspace: str = "."
+    http: HttpConfig | None = None
+    principals: tuple[KnownPrincipal, ...] = ()
+    replicas: ReplicaConfig | None = None
+
+    def __repr__(self) -> str:
+        """Return the name and the servers; the rest may hold secrets."""
+        return f"GatewayConfig(name={self.name!r}, servers={[one.name for one in self.servers]!r})"

@@ -1,0 +1,43 @@
+"""The gateway conforms to MCP: everything that a revision requires of a server passes through it, in front of a conformant server."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.fixture_server import FixtureServer
+from tests.conformance.suite import REVISIONS, Suite
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
+
+@contextmanager
+def gateway(upstream: str, folder: Path) -> Iterator[str]:
+    """Run `callgate serve` in front of a server, without a prefix and without tokens, and yield its address."""
+    config = folder / "gate.toml"
+    config.write_text(f'journal = "gate.db"\n[http]\nlisten = "127.0.0.1:0"\nanonymous = true\n[servers.fixture]\nurl = "{upstream}"\n')
+    command = [sys.executable, "-m", "callgate.cli", "serve", "--config", str(config), "--http"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            found = next(match for line in process.stderr if (match := re.search(r":(\d+)/mcp", line)))
+            yield f"http://localhost:{found[1]}/mcp"
+        finally:
+            process.terminate()
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_every_required_scenario_passes_through_the_gateway(
+    revision: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    suite = Suite(tmp_path_factory.getbasetemp().parent)
+    with FixtureServer() as fixture, gateway(fixture.url, tmp_path) as url:
+        verdicts = suite.server(url, revision, tmp_path / "out")
+    assert verdicts.conforms, str(verdicts)
+    assert all(verdicts.required.values())

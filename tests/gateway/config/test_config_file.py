@@ -1,0 +1,237 @@
+"""`gate.toml`: what is read, and what is said about everything that is wrong in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from callgate.errors import UsageError
+from callgate.gateway.config import GatewayConfig
+from callgate.gateway.config_file import principal_header, read_gateway_config, token_digest
+
+DIGEST = "a" * 64
+TOKEN = "cg_a-token-that-is-long-enough"
+ENVIRONMENT = {"ALICE_TOKEN": TOKEN, "SHORT": "abc", "KEY": "SECRET-KEY-1", "GATE_SECRET": "s" * 32, "PORT": "9000", "EMPTY": ""}
+GIT = '[servers.git]\ncommand = "uvx mcp-server-git"\n'
+
+
+def read(folder: Path, text: str) -> GatewayConfig:
+    (folder / "gate.toml").write_text(text, encoding="utf-8")
+    return read_gateway_config(folder / "gate.toml", ENVIRONMENT)
+
+
+def refusal(folder: Path, text: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        read(folder, text)
+    return str(caught.value)
+
+
+def test_an_empty_file_has_the_defaults(tmp_path: Path) -> None:
+    config = read(tmp_path, "")
+    assert config.name == "callgate"
+    assert config.journal == str(tmp_path / ".callgate" / "journal.db")
+    assert config.workspace == str(tmp_path)
+    assert (config.servers, config.tools, config.plugins, config.http, config.principals) == ((), (), (), None, ())
+
+
+def test_paths_begin_in_the_folder_of_the_file(tmp_path: Path) -> None:
+    config = read(
+        tmp_path,
+        'journal = "gate.db"\nrules = "rules.toml"\ntools = ["mine.py:both", "package.module:TOOLS", "builtin"]\n'
+        '[servers.git]\ncommand = ["uvx", "mcp-server-git"]\ncwd = "work"\nroots = ["src", "file:///etc"]\n',
+    )
+    assert config.journal == str(tmp_path / "gate.db")
+    assert config.rules == (str(tmp_path / "rules.toml"),)
+    assert config.tools == (f"{tmp_path / 'mine.py'}:both", "package.module:TOOLS", "builtin")
+    server = config.servers[0].server
+    assert server.cwd == str(tmp_path / "work")
+    assert list(map(str, server.roots)) == [str(tmp_path / "src"), "file:///etc"]
+
+
+@pytest.mark.parametrize("journal", [":memory:", "postgresql://user@db/callgate"])
+def test_a_journal_that_is_no_file_stays_as_it_is(tmp_path: Path, journal: str) -> None:
+    assert read(tmp_path, f'journal = "{journal}"').journal == journal
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ("command = \"uvx mcp-server-git --repository 'my repo'\"", ("uvx", "mcp-server-git", "--repository", "my repo")),
+        ('command = ["uvx", "mcp-server-git"]', ("uvx", "mcp-server-git")),
+        ('command = "uvx"\nargs = ["mcp-server-git", "${NONE:-a b}"]', ("uvx", "mcp-server-git", "a b")),
+        ('command = "${NONE:-uvx} ${KEY}"', ("uvx", "SECRET-KEY-1")),
+    ],
+)
+def test_a_command_is_a_text_or_a_list_of_words(tmp_path: Path, written: str, words: tuple[str, ...]) -> None:
+    """A variable is one word, whatever its value; none of its text is taken as a part of the command line."""
+    assert read(tmp_path, f"[servers.git]\n{written}").servers[0].server.command == words
+
+
+def test_a_server_takes_the_options_of_mcp_servers(tmp_path: Path) -> None:
+    config = read(
+        tmp_path,
+        '[servers.crm]\nurl = "https://${NONE:-crm.example}/mcp"\nheaders = { Authorization = "Bearer ${KEY}" }\ntools = ["find"]\n'
+        "prefix = true\ntimeout_s = 5\nparallel = 2\nrequired = true\n"
+        '[servers.crm.effects]\nfind = "none"\n[servers.crm.options.find]\ncacheable = true\n',
+    )
+    server = config.servers[0].server
+    assert (server.url, dict(server.headers)) == ("https://crm.example/mcp", {"Authorization": "Bearer SECRET-KEY-1"})
+    assert (server.tools, server.prefix, server.timeout_s, server.parallel, server.required) == (("find",), True, 5, 2, True)
+    assert (dict(server.effects), dict(server.options)) == ({"find": "none"}, {"find": {"cacheable": True}})
+    assert "SECRET" not in repr(config)
+
+
+def test_files_of_other_clients_are_read_as_they_are(tmp_path: Path) -> None:
+    servers = {"time": {"command": "uvx", "args": ["mcp-server-time"]}, "off": {"command": "x", "disabled": True}}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+    found = read(tmp_path, f'mcp_files = "mcp.json"\n{GIT}').servers
+    assert [(one.name, one.enabled) for one in found] == [("git", True), ("time", True), ("off", False)]
+
+
+def test_accepted_tools_are_beside_the_file_or_where_it_says(tmp_path: Path) -> None:
+    assert read(tmp_path, GIT).servers[0].server.accepted is None
+    assert read(tmp_path, f'accepted = "mine.json"\n{GIT}').servers[0].server.accepted == tmp_path / "mine.json"
+    (tmp_path / "gate.accepted.json").write_text('{"version": 1, "servers": {}}', encoding="utf-8")
+    assert read(tmp_path, GIT).servers[0].server.accepted == tmp_path / "gate.accepted.json"
+
+
+def test_tokens_are_known_by_their_digests_only(tmp_path: Path) -> None:
+    config = read(
+        tmp_path,
+        f'[principals.alice]\ntoken_env = "ALICE_TOKEN"\nrole = "operator"\ntools = ["git_*"]\nparallel = 2\nqueued = 3\napproves = false\n'
+        f'[principals."team two"]\ntoken_sha256 = ["{DIGEST}", "{"B" * 64}"]\n',
+    )
+    alice, team = config.principals
+    assert alice.token_sha256 == (token_digest(TOKEN),)
+    assert (alice.principal.role, alice.principal.tools, alice.principal.parallel) == ("operator", ("git_*",), 2)
+    assert (alice.principal.queued, alice.principal.approves) == (3, False)
+    assert (team.principal.name, team.token_sha256) == ("team two", (DIGEST, "b" * 64))
+    assert TOKEN not in repr(config)
+
+
+def test_the_network_needs_tokens_and_names(tmp_path: Path) -> None:
+    text = f'[http]\nlisten = "0.0.0.0:${{PORT}}"\nhosts = ["gate.example.com"]\n[principals.alice]\ntoken_sha256 = "{DIGEST}"\n'
+    http = read(tmp_path, text).http
+    assert http is not None
+    assert (http.host, http.port, http.path, http.hosts) == ("0.0.0.0", 9000, "/mcp", ("gate.example.com",))
+
+
+def test_replicas_share_a_journal_on_a_server(tmp_path: Path) -> None:
+    config = read(
+        tmp_path,
+        'journal = "postgresql://db/callgate"\n[replicas]\nname = "a"\nurl = "http://10.0.0.3:8765/"\nsecret_env = "GATE_SECRET"\n',
+    )
+    assert config.replicas is not None
+    assert (config.replicas.name, config.replicas.url) == ("a", "http://10.0.0.3:8765")
+    assert "sss" not in repr(config.replicas)
+
+
+def test_values_to_redact_come_from_the_environment(tmp_path: Path) -> None:
+    assert read(tmp_path, 'redact_env = ["KEY"]').secrets == ("SECRET-KEY-1",)
+
+
+ALICE = f'[principals.alice]\ntoken_sha256 = "{DIGEST}"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("name =", "gate.toml is no valid TOML: Invalid value"),
+        ('nam = "x"', "gate.toml has no option 'nam'; did you mean 'name'?"),
+        ("[mcpServers.git]", "gate.toml has no option 'mcpServers'; did you mean 'servers'?"),
+        ("name = 5", "gate.toml: name is 5; it must be text. Write it in quotes."),
+        ("timeout_s = 0", "timeout_s is 0; it must be a number of seconds above 0"),
+        ("timeout_s = inf", "timeout_s is inf; it must be a number of seconds above 0"),
+        ('timeout_s = "5"', "timeout_s is '5'; it must be a number of seconds above 0"),
+        ("rules = [1]", 'rules is [1]; it must be a text or a list of texts. Write rules = ["...", "..."].'),
+        ('journal = ""', "journal is empty. Write a file or a postgresql:// address"),
+        ('journal = "${NONE}/x.db"', "gate.toml: journal uses the environment variable NONE, which is not set. Set it before the start."),
+        ('workspace = "none"', "which is no folder. Make it, or name another."),
+        ('plugins = ["./none"]', "gate.toml: plugins cannot be used: There is no callgate-plugin.toml"),
+        ('[plugins.none]\nefect = "x"', "[plugins.none] has no option 'efect'; did you mean 'effects'?"),
+        ('mcp_files = ["none.json"]', "none.json, so it cannot be used as a configuration of MCP servers."),
+        ('redact_env = ["NONE"]', "redact_env names the environment variable NONE, which is not set. Set it, or remove it here."),
+        ('redact_env = ["SHORT"]', "redact_env names SHORT, whose value has 3 characters; at least 6 are needed."),
+        ("servers = 1", "servers is 1; it must be a table. Begin it with a line [servers]."),
+        ("[servers]\ngit = 1", "[servers] git is 1; it must be a table. Begin it with a line [servers.git]."),
+        ('[servers.git]\ncomand = "x"', "[servers.git] has no option 'comand'; did you mean 'command'?"),
+        ("[servers.git]", "[servers.git] command is missing, and so is url."),
+        ('[servers.git]\ncommand = "x"\nurl = "http://h/"', "[servers.git] command and url are both given."),
+        ('[servers.git]\ncommand = "a \'b"', "[servers.git] command cannot be divided into words (No closing quotation)."),
+        ("[servers.git]\ncommand = []", "[servers.git] command is empty. Write the program to start."),
+        ('[servers.git]\ncommand = "x ${A:-b c}"', "[servers.git] command has a variable with a blank in its default."),
+        ('[servers.git]\ncommand = "x ${NONE}"', "[servers.git] command uses the environment variable NONE, which is not set."),
+        ('[servers.git]\ncommand = "x"\nheaders = { A = "b" }', "[servers.git] headers is for a url; a command has none."),
+        ('[servers.git]\nurl = "http://h/"\nenv = { A = "b" }', "[servers.git] env is for a command; a server with a url has none."),
+        ('[servers.git]\nurl = "h"', "[servers.git] cannot be used: McpServer(url='h') of 'git': it must be an address"),
+        (
+            "[servers.git]\ncommand = 'x'\nparallel = 'x'",
+            "[servers.git] cannot be used: McpServer(parallel='x'): it must be a whole number",
+        ),
+        (
+            "[servers.git]\ncommand = 'x'\n[servers.git.effects]\na = 'read'",
+            "[servers.git] cannot be used: McpServer(effects={'a': 'read'})",
+        ),
+        ("[servers.git]\ncommand = 'x'\nenv = { A = 1 }", "[servers.git.env] A is no text. Write it in quotes."),
+        ('[servers."a b"]\ncommand = "x"', "McpServer(name='a b') of 'a b': it must be at most 64 letters"),
+        ('[http]\nlisten = "nowhere:x"', "[http] listen is 'nowhere:x', which is no address to listen on. Write HOST:PORT"),
+        ('[http]\nlisten = "127.0.0.1:65536"', "the port is from 0 to 65535"),
+        ('[http]\npath = "mcp"', "[http] path is 'mcp'; it must begin with '/'"),
+        ('[http]\norigins = ["app.example"]', "[http] origins has 'app.example', which is no origin."),
+        ('[http]\nlisten = "0.0.0.0:1"\nhosts = ["h"]', "on 0.0.0.0:1, which other machines can reach, but nobody has a token."),
+        (f'[http]\nlisten = "0.0.0.0:1"\n{ALICE}', "which other machines can reach, but `hosts` in [http] is empty."),
+        ("[principals.alice]", "[principals.alice] has neither token_env nor token_sha256, so nobody can be this principal."),
+        (f'[principals.alice]\ntoken = "{TOKEN}"', "[principals.alice] token would be a secret in this file"),
+        ('[principals.alice]\ntoken_env = "NONE"', "[principals.alice] token_env names the environment variable NONE, which is not set."),
+        ('[principals.alice]\ntoken_env = "SHORT"', "[principals.alice] token_env names SHORT, whose value is no token: at least 20"),
+        ('[principals.alice]\ntoken_sha256 = "abc"', "token_sha256 has 3 characters, and is no SHA-256 digest of 64 hexadecimal digits"),
+        (f'{ALICE}role = "admin"', "[principals.alice] role is 'admin'; it must be 'client' or 'operator'."),
+        (f"{ALICE}parallel = 0", "[principals.alice] parallel is 0; it must be a whole number from 1. The default is 64."),
+        (f"{ALICE}approves = 1", "[principals.alice] approves is 1; it must be true or false."),
+        (f'{ALICE}[principals.bob]\ntoken_sha256 = "{DIGEST}"', "[principals.bob] has the token of [principals.alice] too."),
+        ('[replicas]\nname = "a"', "[replicas] url is missing."),
+        (
+            '[replicas]\nname = "a"\nurl = "http://h"\nsecret_env = "GATE_SECRET"',
+            "[replicas] name is given, but journal is no postgresql:// address.",
+        ),
+        (
+            'journal = "postgresql://h/d"\n[replicas]\nname = "a"\nurl = "http://h"\nsecret_env = "SHORT"',
+            "[replicas] secret_env names SHORT, whose value has 3 characters; at least 32 are needed.",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_with_file_and_key(tmp_path: Path, text: str, told: str) -> None:
+    said = refusal(tmp_path, text)
+    assert told in said
+    assert "gate.toml" in said or "none.json" in said
+    for secret in ("SECRET-KEY-1", TOKEN, "abc'"):
+        assert secret not in said
+
+
+def test_two_servers_of_one_name_are_refused_with_both_places(tmp_path: Path) -> None:
+    (tmp_path / "mcp.json").write_text('{"mcpServers": {"git": {"command": "x"}}}', encoding="utf-8")
+    said = refusal(tmp_path, f'mcp_files = "mcp.json"\n{GIT}')
+    assert "Two MCP servers are named 'git'" in said
+    assert "[servers.git]" in said
+    assert "mcp.json" in said
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"[" * 100_000, b"a = 99999-01-01", b"a = " + b"[" * 100_000])
+def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "gate.toml").write_bytes(content)
+    with pytest.raises(UsageError, match=r"gate\.toml"):
+        read_gateway_config(tmp_path / "gate.toml", {})
+
+
+@pytest.mark.parametrize("name", ["", " a", 'a"b', "a\nb", "x" * 129])
+def test_a_name_that_nobody_can_have_has_no_header(name: str) -> None:
+    with pytest.raises(UsageError, match="A principal cannot be named"):
+        principal_header(name)
+
+
+def test_a_header_can_be_read_again(tmp_path: Path) -> None:
+    for name in ("alice", "team two", "ann@example.com"):
+        config = read(tmp_path, f'{principal_header(name)}\ntoken_sha256 = "{DIGEST}"')
+        assert config.principals[0].principal.name == name
