@@ -187,7 +187,7 @@ class Executor:
             )
             begun = start(request)
             execution = begun if isinstance(begun, Execution) else await begun
-            if context.human_time is not None and (asked_s := context.human_time.passed_s - human_s):
+            if context.human_time is not None and context.human_time.asked and (asked_s := context.human_time.passed_s - human_s):
                 human_s += asked_s
                 deadline, ends, context.deadline = deadline + asked_s, ends + asked_s, context.deadline + asked_s
                 state.deadline = deadline

@@ -9,36 +9,34 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from msgspec import Struct
+
 __all__ = ["HumanTime"]
 
 
-class HumanTime:
-    """The time in which a human is asked during one call.
+class HumanTime(Struct, eq=False):
+    """The time in which a human is asked during one call."""
 
-    Args:
-        limit_s: The most seconds of all questions of the call together.
-        monotonic: The clock, in seconds.
-    """
-
-    __slots__ = ("_asking", "_limit_s", "_monotonic", "_on_change", "_passed_s", "_since")
-
-    def __init__(self, limit_s: float, monotonic: Callable[[], float]) -> None:
-        self._limit_s = limit_s
-        self._monotonic = monotonic
-        self._asking = 0
-        self._since = 0.0
-        self._passed_s = 0.0
-        self._on_change: Callable[[], None] | None = None
+    limit_s: float
+    """The most seconds of all questions of the call together."""
+    monotonic: Callable[[], float]
+    """The clock, in seconds."""
+    asked: bool = False
+    """Whether a human has been asked."""
+    _asking: int = 0
+    _since: float = 0.0
+    _passed_s: float = 0.0
+    _on_change: Callable[[], None] | None = None
 
     @property
     def passed_s(self) -> float:
         """The seconds that have passed with questions, at most the limit."""
-        running_s = self._monotonic() - self._since if self._asking else 0.0
-        return min(self._passed_s + running_s, self._limit_s)
+        running_s = self.monotonic() - self._since if self._asking else 0.0
+        return min(self._passed_s + running_s, self.limit_s)
 
     @property
     def left_s(self) -> float:
-        return self._limit_s - self.passed_s
+        return self.limit_s - self.passed_s
 
     @property
     def is_asking(self) -> bool:
@@ -51,16 +49,17 @@ class HumanTime:
     @contextmanager
     def asking(self) -> Iterator[None]:
         """Stop the call's deadlines during the block. Blocks may overlap. Enter it on the engine's event loop."""
+        self.asked = True
         self._asking += 1
         if self._asking == 1:
-            self._since = self._monotonic()
+            self._since = self.monotonic()
             self._tell()
         try:
             yield
         finally:
             self._asking -= 1
             if not self._asking:
-                self._passed_s += self._monotonic() - self._since
+                self._passed_s += self.monotonic() - self._since
                 self._tell()
 
     def _tell(self) -> None:
