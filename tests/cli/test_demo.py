@@ -35,12 +35,13 @@ def repaired(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_the_repair_demo_repairs_the_repository_and_verifies_its_claims(repaired: dict[str, Any]) -> None:
     assert (repaired["ok"], repaired["problems"]) == (True, [])
-    assert len(repaired["proven"]) == 17
+    assert len(repaired["proven"]) == 18
     ended = [(call["tool"], call["failure_class"] or call["status"]) for call in repaired["calls"]]
     assert ended[4:] == [
         ("run_command", "ok"),
         ("run_command", "denied"),
         ("order_history", "ok"),
+        ("find_invoice", "ok"),
         ("search_result", "ok"),
         ("check_format", "timeout"),
         ("legacy_export", "exception"),
@@ -316,7 +317,7 @@ def test_demos_are_listed_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("nothing",), "The demonstrations are: repair, stop, crash, cut-off, early, side-by-side, large, undo, replay, folder"),
+        (("nothing",), "The demonstrations are: repair, stop, crash, cut-off, early, side-by-side, large, undo, replay, eras, folder"),
         (("folder",), "callgate demo --dir PATH"),
         (("--dir", "nowhere"), "nowhere is not a folder"),
         (("stop", "--dir", "."), "makes its own folder"),

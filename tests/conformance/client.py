@@ -108,7 +108,7 @@ PLAYS: Final[Mapping[str, Play]] = {
 
 async def open_page(address: str) -> str:
     """Return where the authorization server sends a user who agrees at once, as the suite's does."""
-    async with httpx2.AsyncClient() as browser:
+    async with httpx2.AsyncClient(timeout=30) as browser:
         return str((await browser.get(address)).headers["location"])
 
 

@@ -40,7 +40,7 @@ from callgate.errors import RecordFailed
 from callgate.protocols import Execution, RunRequest, WriteLog
 from callgate.stage_types import ApprovedCall, Checked
 from callgate.tools import BoundTool, ToolContext, is_retryable_error, validate_tool_result
-from callgate.tools.human_time import HumanTime
+from callgate.tools._human_time import HumanTime
 from callgate.tools.result_format import declared_failure, has_standard_shape
 
 __all__ = ["Executor"]

@@ -34,8 +34,11 @@ class HostAnswer(Struct, frozen=True):
     error: BaseException | None = None
 
 
-class _Named(Struct, frozen=True):
+class _HostContext(Struct, frozen=True):
+    """The fields of a `ToolContext` that `Drive` uses."""
+
     uid: str
+    human_time: None = None
 
 
 class _HostAwait(Struct, frozen=True, eq=False):
@@ -43,7 +46,7 @@ class _HostAwait(Struct, frozen=True, eq=False):
 
     kill: AbortSignal
     grace_s: float
-    context: _Named
+    context: _HostContext
     timeout_s: float
     not_done: tuple[type[BaseException], ...] = ()
 
@@ -71,7 +74,7 @@ class HostAwaits:
 
         `on_wait` is called when the coroutine suspends for the first time; one that never does needs no timer.
         """
-        request: Any = _HostAwait(kill, grace_s, _Named(name), timeout_s)  # has what the drive asks of a `RunRequest`
+        request: Any = _HostAwait(kill, grace_s, _HostContext(name), timeout_s)  # has what the drive asks of a `RunRequest`
         context = copy_context()
         begun = context.run(_first_step, request, coro)
         if isinstance(begun, Execution):
@@ -88,7 +91,7 @@ class HostAwaits:
 
         Context variables that it sets stay set, as with `await`.
         """
-        request = cast("RunRequest", _HostAwait(kill or AbortSignal(), grace_s, _Named(name), timeout_s))
+        request = cast("RunRequest", _HostAwait(kill or AbortSignal(), grace_s, _HostContext(name), timeout_s))
         context = copy_context()
         begun = context.run(_first_step, request, _caught(answer))
         execution = begun if isinstance(begun, Execution) else await Drive(request, *begun, context, self._abandoned_code, self._deadlines)

@@ -24,6 +24,7 @@ from callgate.demo._screen import Screen
 from callgate.engine import Engine
 from callgate.event_queries import EventQuery
 from callgate.events import Event, Progress
+from callgate.mcp import McpServer
 from callgate.policy import Rules
 from callgate.protocols import WriteLog
 from callgate.tools import Tool
@@ -48,7 +49,7 @@ class DemoRun:
         self.blobs = DirectoryBlobs(self.root / "blobs")
         self.screen = Screen(console, self.root)
 
-    def engine(self, tools: Iterable[Tool], *, rules: str = "", repair: bool = False, undo: WriteLog | None = None) -> Engine:
+    def engine(self, tools: Iterable[Tool | McpServer], *, rules: str = "", repair: bool = False, undo: WriteLog | None = None) -> Engine:
         """Return an engine that uses this journal and shows its events.
 
         Args:

@@ -59,10 +59,14 @@ class Changes:
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self.end_subscriptions()
+        self._listeners.clear()
+
+    def end_subscriptions(self) -> None:
+        """Tell those who want to know that the gateway closes."""
         for _, ended in self._listeners.values():
             if ended is not None and not ended.done():
                 ended.set_result(None)
-        self._listeners.clear()
 
     def _tell_lists(self) -> None:
         self._timer = None

@@ -123,6 +123,10 @@ class Gateway:
         """Return the front for requests of the stateless era."""
         return StatelessFront(self._parts, principal)
 
+    def end_subscriptions(self) -> None:
+        """Answer the requests of stateless clients that wait for changes, because their transport stops."""
+        self._changes.end_subscriptions()
+
     def header_params(self, tool: str) -> Mapping[str, Sequence[str]]:
         """Return which arguments of a tool are repeated as headers over HTTP: their paths, by the part of the header after `Mcp-Param-`."""
         return self._lists.argument_headers().paths(tool)

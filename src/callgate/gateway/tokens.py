@@ -10,7 +10,11 @@ from typing import Protocol
 
 from callgate.gateway.principals import Principal
 
-__all__ = ["Anonymous", "Authenticator", "StaticTokens"]
+__all__ = ["Anonymous", "Authenticator", "IssuerUnavailable", "StaticTokens"]
+
+
+class IssuerUnavailable(Exception):
+    """Whether a token is valid cannot be told now, because its issuer cannot be reached."""
 
 
 class Authenticator(Protocol):
@@ -21,6 +25,9 @@ class Authenticator(Protocol):
 
         Args:
             token: Empty if the request has none.
+
+        Raises:
+            IssuerUnavailable: The token cannot be checked now.
         """
         ...
 

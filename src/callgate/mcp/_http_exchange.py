@@ -109,14 +109,14 @@ class HttpExchange:
         if self._auth is None:
             return await self._send(method, headers, body)
         for _ in range(_AUTHORIZATIONS):
-            token = await self._auth.access_token()
+            token = await self._auth.access_token(self.label)
             response = await self._send(method, _with_token(headers, token), body)
             challenge = self._auth.refused(response.status, response.header("www-authenticate"), token)
             if challenge is None:
                 return response
             await response.release()
-            await self._auth.authorize(self.label, self._url, challenge, token)
-        return await self._send(method, _with_token(headers, await self._auth.access_token()), body)
+            await self._auth.authorize(self.label, challenge, token)
+        return await self._send(method, _with_token(headers, await self._auth.access_token(self.label)), body)
 
     async def _send(self, method: str, headers: Mapping[str, str], body: bytes) -> StreamedResponse:
         url = self._url

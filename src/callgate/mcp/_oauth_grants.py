@@ -7,6 +7,7 @@ Sources: OAuth 2.1 (draft), RFC 7591, 7636, 8707, 9207; MCP 2026-07-28, Authoriz
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import re
@@ -18,14 +19,20 @@ from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 from msgspec import Struct
 
+from callgate.mcp._oauth_addresses import Untrusted
 from callgate.mcp._oauth_http import OAuthHttp
-from callgate.mcp._oauth_metadata import AuthorizationServer, Untrusted
+from callgate.mcp._oauth_metadata import AuthorizationServer
 
 __all__ = ["AccessToken", "Grant", "OAuthClient", "ask_user", "register", "registered_client", "request_token"]
 
 _AUTH_METHODS = ("none", "client_secret_basic", "client_secret_post")
 _EXPIRES_EARLY_S = 30.0
-_TOKEN = re.compile(r"[!-~]+")
+_LONGEST_S = 10.0 * 365 * 86_400
+_LOGIN_S = 600.0
+"""How long the user may take."""
+_TOKEN = re.compile(r"[!-~]{1,16384}")
+_CREDENTIAL = re.compile(r"[ -~]{1,4096}")
+_PARAMETERS = re.compile(r"(?i)\b(code|state|code_challenge|iss)=[^&\s'\"]+")
 
 
 class OAuthClient(Struct, frozen=True, kw_only=True):
@@ -88,7 +95,7 @@ async def register(http: OAuthHttp, server: AuthorizationServer, name: str, redi
         body["scope"] = " ".join(scopes)
     found = await http.post_json(server.registration_endpoint, body)
     secret, used = found.get("client_secret", ""), found.get("token_endpoint_auth_method", method)
-    if not isinstance(found.get("client_id"), str) or not isinstance(secret, str) or used not in _AUTH_METHODS:
+    if not _is_credential(found.get("client_id")) or (secret != "" and not _is_credential(secret)) or used not in _AUTH_METHODS:
         raise Untrusted(f"the authorization server {server.issuer!r} answered the registration with what is no client")
     return OAuthClient(client_id=found["client_id"], secret=secret, auth_method=used)
 
@@ -116,12 +123,8 @@ async def ask_user(
         query["scope"] = " ".join(scopes)
     endpoint = grant.server.authorization_endpoint
     address = f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
-    try:
-        arrived = await open_page(address)
-        values = parse_qs(urlsplit(arrived).query)
-    except Exception as error:
-        raise Untrusted(f"the user could not be asked ({type(error).__name__}: {str(error)[:200]})") from error
-    code = _code({name: given[0] for name, given in values.items()}, grant.server, state)
+    http.allowed.check(endpoint)
+    code = _code(await _opened(open_page, address), grant.server, state)
     return await request_token(
         http, grant, {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri, "code_verifier": verifier}
     )
@@ -144,18 +147,43 @@ async def request_token(http: OAuthHttp, grant: Grant, form: Mapping[str, str]) 
     access, refresh, lasts = found.get("access_token"), found.get("refresh_token", form.get("refresh_token", "")), found.get("expires_in")
     if not isinstance(access, str) or not _TOKEN.fullmatch(access) or str(found.get("token_type")).lower() != "bearer":
         raise Untrusted(f"the authorization server {grant.server.issuer!r} answered with what is no bearer token")
-    seconds = float(lasts) - _EXPIRES_EARLY_S if isinstance(lasts, (int, float)) else float("inf")
-    return AccessToken(access=access, refresh=refresh if isinstance(refresh, str) else "", expires=time.monotonic() + seconds)
+    if not isinstance(refresh, str) or not _TOKEN.fullmatch(refresh):
+        refresh = ""
+    seconds = min(max(lasts, 0), _LONGEST_S) - _EXPIRES_EARLY_S if isinstance(lasts, (int, float)) else float("inf")
+    return AccessToken(access=access, refresh=refresh, expires=time.monotonic() + seconds)
+
+
+async def _opened(open_page: Callable[[str], Awaitable[str]], address: str) -> dict[str, str]:
+    """Return the parameters with which the user comes back.
+
+    Raises:
+        Untrusted: The user could not be asked, takes too long, or comes back with a parameter twice.
+    """
+    try:
+        async with asyncio.timeout(_LOGIN_S) as limit:
+            values = parse_qs(urlsplit(await open_page(address)).query, max_num_fields=100)
+    except Exception as error:
+        if limit.expired():
+            raise Untrusted(f"the user has not authorized it within {_LOGIN_S:g} s") from None
+        said = _PARAMETERS.sub(r"\1=***", str(error))[:200]  # its address may contain the code
+        raise Untrusted(f"the user could not be asked ({type(error).__name__}: {said})") from None
+    if any(len(given) > 1 for given in values.values()):
+        raise Untrusted("the answer has a parameter twice")
+    return {name: given[0] for name, given in values.items()}
+
+
+def _is_credential(value: object) -> bool:
+    return isinstance(value, str) and _CREDENTIAL.fullmatch(value) is not None
 
 
 def _code(found: Mapping[str, str], server: AuthorizationServer, state: str) -> str:
     """Return the code among the parameters with which the user was sent back."""
-    if not secrets.compare_digest(found.get("state", "").encode(), state.encode()):
+    if not secrets.compare_digest(found.get("state", "").encode("utf-8", "replace"), state.encode()):
         raise Untrusted("the answer belongs to another authorization request (its state differs)")
     issuer = found.get("iss")
     if issuer != server.issuer and (issuer is not None or server.names_itself):
-        raise Untrusted(f"the answer is of the authorization server {issuer!r}, and {server.issuer!r} was asked")
+        raise Untrusted(f"the answer is of the authorization server {str(issuer)[:200]!a}, and {server.issuer!r} was asked")
     if "code" not in found:
-        said = ": ".join(found[name] for name in ("error", "error_description") if name in found)[:300]
+        said = ascii(": ".join(found[name] for name in ("error", "error_description") if name in found)[:300])[1:-1]
         raise Untrusted(f"the authorization server {server.issuer!r} refused it: {said or 'without a reason'}")
     return found["code"]

@@ -12,32 +12,31 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from msgspec import Struct
+
+from callgate.mcp._oauth_addresses import Untrusted, checked_address
+from callgate.models._credential_redaction import redact_url
 
 __all__ = [
     "AuthorizationServer",
     "Challenge",
     "ProtectedResource",
-    "Untrusted",
     "authorization_server",
     "authorization_server_addresses",
     "challenge_of",
-    "checked_address",
-    "is_on_this_machine",
     "protected_resource",
     "protected_resource_addresses",
 ]
 
-_PARAMETER = re.compile(r'([A-Za-z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
+_MOST_HEADER_CHARS = 8_192
+_PARAMETER = re.compile(r'(?<![A-Za-z_])([A-Za-z_]++)\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s,"]++))')
 _BEARER = re.compile(r"(?:^|,|\s)bearer(?:\s|$)", re.IGNORECASE)
 _SCOPE = re.compile(r"[!#-\[\]-~]+")
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
-
-
-class Untrusted(Exception):
-    """Metadata are not valid, or not those of the address they were asked for."""
+_OWN_PARAMETERS = frozenset(
+    {"response_type", "client_id", "redirect_uri", "code_challenge", "code_challenge_method", "state", "resource", "scope", "request"}
+)
 
 
 class Challenge(Struct, frozen=True, kw_only=True):
@@ -73,7 +72,7 @@ class AuthorizationServer(Struct, frozen=True, kw_only=True):
 
 def challenge_of(status: int, header: str) -> Challenge | None:
     """Return the challenge of a response; None if it is about something other than authorization."""
-    after = _BEARER.split(header, maxsplit=1)
+    after = _BEARER.split(header[:_MOST_HEADER_CHARS], maxsplit=1)
     found = {name.lower(): quoted or bare for name, quoted, bare in _PARAMETER.findall(after[1])} if len(after) == 2 else {}
     if status != 401 and not (status == 403 and found.get("error") == "insufficient_scope"):
         return None
@@ -98,7 +97,7 @@ def protected_resource(found: Mapping[str, Any], url: str) -> ProtectedResource:
     """
     resource, issuers = found.get("resource"), _texts(found.get("authorization_servers"))
     if not isinstance(resource, str) or not _covers(resource, url):
-        raise Untrusted(f"its metadata are those of {str(resource)[:200]!r}, which is another server")
+        raise Untrusted(f"its metadata are those of {str(resource)[:200]!a}, which is another server")
     if not issuers:
         raise Untrusted("its metadata name no authorization server")
     return ProtectedResource(resource=resource, issuers=issuers, scopes=_texts(found.get("scopes_supported")))
@@ -123,13 +122,13 @@ def authorization_server(found: Mapping[str, Any], issuer: str) -> Authorization
         Untrusted: They are those of another one, an endpoint has no TLS, or PKCE with S256 is not supported.
     """
     if found.get("issuer") != issuer:
-        raise Untrusted(f"the metadata of {issuer!r} are those of the authorization server {str(found.get('issuer'))[:200]!r}")
+        raise Untrusted(f"the metadata of {issuer!a} are those of the authorization server {str(found.get('issuer'))[:200]!a}")
     if "S256" not in _texts(found.get("code_challenge_methods_supported")):
         raise Untrusted(f"the authorization server {issuer!r} does not support PKCE with S256, which MCP requires")
     registration = found.get("registration_endpoint")
     return AuthorizationServer(
         issuer=issuer,
-        authorization_endpoint=checked_address(found.get("authorization_endpoint"), "authorization_endpoint"),
+        authorization_endpoint=_authorization_endpoint(found.get("authorization_endpoint")),
         token_endpoint=checked_address(found.get("token_endpoint"), "token_endpoint"),
         registration_endpoint="" if registration is None else checked_address(registration, "registration_endpoint"),
         token_auth_methods=_texts(found.get("token_endpoint_auth_methods_supported")) or ("client_secret_basic",),
@@ -139,29 +138,16 @@ def authorization_server(found: Mapping[str, Any], issuer: str) -> Authorization
     )
 
 
-def is_on_this_machine(url: str) -> bool:
-    """Whether an address, which may be invalid, names this machine."""
-    try:
-        return urlsplit(url).hostname in _LOOPBACK
-    except ValueError:
-        return False
-
-
-def checked_address(value: object, name: str) -> str:
-    """Return an address that may be asked.
+def _authorization_endpoint(value: object) -> str:
+    """Return the address that the user is sent to. It must not contain parameters of the request, which could replace those of this client.
 
     Raises:
-        Untrusted: It is no address, or others could read what is sent there.
+        Untrusted: It does, or is no address that may be opened.
     """
-    try:
-        parts = urlsplit(value) if isinstance(value, str) else None
-        host = parts.hostname if parts else None
-    except ValueError:
-        parts = host = None
-    schemes = ("http", "https") if host in _LOOPBACK else ("https",)
-    if not isinstance(value, str) or parts is None or not host or parts.scheme not in schemes:
-        raise Untrusted(f"the {name} {str(value)[:200]!r} is no https address")
-    return value
+    address = checked_address(value, "authorization_endpoint")
+    if _OWN_PARAMETERS & parse_qs(urlsplit(address).query, keep_blank_values=True).keys():
+        raise Untrusted(f"the authorization_endpoint {redact_url(address)[:200]!a} contains parameters of the request")
+    return address
 
 
 def _covers(resource: str, url: str) -> bool:

@@ -173,8 +173,12 @@ class SupervisedSession:
 
     async def _serve(self) -> str:
         """Start a session and follow it to its end; return why it has ended."""
+        parts, auth = self._parts, self._parts.server.auth
+        if auth is not None and auth.waits_for:
+            self.life.problem = f"{self.life.label} cannot be used yet: {auth.waits_for}"
+            self.tools.unavailable(self.life.problem)
+            await auth.wait_for_user()
         self._changed = self._doubted = False
-        parts = self._parts
         session = Session(
             parts.server,
             parts.connect,
@@ -242,6 +246,9 @@ class SupervisedSession:
                 return False
 
     def _start_problem(self, error: Exception) -> str:
+        auth = self._parts.server.auth
+        if isinstance(error, TimeoutError) and auth is not None and auth.waits_for:
+            return f"{self.life.label} cannot be used yet: {auth.waits_for}"
         if isinstance(error, TimeoutError):
             return f"it did not start within {self._parts.server.start_timeout_s:g} s"
         lost = self._session.connection.lost if self._session is not None else None

@@ -98,6 +98,8 @@ class SupervisedServer:
         if self._started:
             await self._clients.close()
             await self._first.close()
+            if self._server.auth is not None:
+                await self._server.auth.close()
 
     # Of its tools
 
@@ -107,10 +109,14 @@ class SupervisedServer:
                 supervised = used.enter_context(await self._session_for(caller.client))
                 session = await self._place(supervised, used)
             except asyncio.CancelledError as error:  # the call's deadline or its kill
-                raise NotSent(f"The MCP server '{self.name}' was not ready for the call in time.") from error
+                raise NotSent(f"The MCP server '{self.name}' was not ready for the call in time{self._reason()}.") from error
             self._tools.check(definition)
             supervised.tools.check(definition)
             return await supervised.run(session, lambda on: on.call_tool(definition["name"], arguments, caller))
+
+    def _reason(self) -> str:
+        auth = self._server.auth
+        return f": {auth.waits_for}" if auth is not None and auth.waits_for else ""
 
     async def _place(self, supervised: SupervisedSession, used: ExitStack) -> Session:
         """Return the running session, with one of the server's places taken until the end of `used`."""

@@ -1,49 +1,55 @@
 """`OAuth`: access tokens for MCP servers on the network, from the user's authorization.
 
 Nothing happens until a server refuses a request for want of authorization. Then the user is asked once, in a browser that the host opens,
-and the request is sent again with the token. Tokens are kept in memory, renewed before they expire, and sent to the server that they were
-issued for and to no other.
+and the request is sent again with the token. Tokens are kept in memory, renewed before they expire or when they are refused, and
+sent to the server that they were issued for and to no other.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
+from contextvars import Context
+from typing import Literal
 from urllib.parse import urlsplit
 
 from callgate._option_checks import by_name, shown
 from callgate.errors import UsageError
 from callgate.mcp._connection import NotSent
+from callgate.mcp._oauth_addresses import AllowedAddresses, Unreachable, Untrusted
 from callgate.mcp._oauth_grants import AccessToken, Grant, OAuthClient, ask_user, register, registered_client, request_token
-from callgate.mcp._oauth_http import OAuthHttp
+from callgate.mcp._oauth_http import OAuthHttp, Refused
 from callgate.mcp._oauth_metadata import (
     AuthorizationServer,
     Challenge,
     ProtectedResource,
-    Untrusted,
     authorization_server,
     authorization_server_addresses,
     challenge_of,
-    is_on_this_machine,
     protected_resource,
     protected_resource_addresses,
 )
-from callgate.models._credential_redaction import SecretRedactor
+from callgate.models._credential_redaction import SecretRedactor, redact_url
 
 __all__ = ["OAuth"]
 
 _OFFLINE = "offline_access"
+_MOST_SCOPE_REQUESTS = 8
+"""How often a server may ask for more scopes, so that it cannot keep the user busy."""
+_KEPT_SECRETS = 8
 
 
 class OAuth:
     """The authorization of one MCP server with OAuth 2.1: `mcp(url, auth=OAuth(open_page=..., redirect_uri=...))`.
 
-    Keeps the token, so it belongs to one server and to one engine at a time.
+    Keeps the token, so it belongs to one server, the first that it is given to, and to one engine at a time. The user is asked once, also
+    if the engine starts the server again meanwhile, and has ten minutes.
 
     Args:
         open_page: Given an address, has the user open it in a browser, and returns the whole address to which the browser is redirected in
-            the end, which begins with `redirect_uri`. The server's `start_timeout_s` must leave time for that.
+            the end, which begins with `redirect_uri`. It is cancelled after ten minutes, and when the engine is closed.
         redirect_uri: Where the authorization server sends the user: usually a port of this machine, `http://127.0.0.1:PORT/callback`.
         client_name: The name that the user sees.
         client_id: The id of a client that was registered by hand; if empty, the client registers itself.
@@ -86,20 +92,63 @@ class OAuth:
         """All scopes that were asked for."""
         self._grant: Grant | None = None
         self._token: AccessToken | None = None
-        self._accepted = False
-        """Whether the server has accepted the token at least once."""
-        self._local = False
+        self._url = ""
+        """The server to which this belongs; empty until it has one."""
+        self._untried: Literal["", "renewed", "granted"] = ""
+        """How the token was got, until the server has accepted it."""
+        self._scope_requests = 0
+        self._secrets: deque[str] = deque(maxlen=_KEPT_SECRETS)
+        """The last tokens, which a server may repeat in its errors."""
         self._given_up = ""
         """Why the user is not asked any more."""
         self._lock = asyncio.Lock()
+        self._login: asyncio.Task[None] | None = None
+        """Gets a token. It outlives the request that began it, so that a page stays open while the server is started again."""
+        self._page_is_open = False
 
-    async def access_token(self) -> str:
-        """Return the token to send, renewed if it has expired; empty if there is none."""
-        if self._token is not None and self._token.expires <= time.monotonic():
+    def bind(self, url: str) -> None:
+        """Make this the authorization of the server at `url`.
+
+        Raises:
+            UsageError: It is that of another server, which must not get the same token.
+        """
+        if self._url and self._url != url:
+            raise UsageError(f"One OAuth cannot be used for {redact_url(self._url)} and {redact_url(url)}. Make an OAuth for each server.")
+        self._url = url
+
+    @property
+    def waits_for(self) -> str:
+        """What the user has to do now, as the end of a sentence; empty if nothing."""
+        return "it waits for the user's authorization, for which a page was opened" if self._page_is_open else ""
+
+    async def wait_for_user(self) -> None:
+        """Wait until no page is open."""
+        while self._page_is_open and self._login is not None:
+            await asyncio.wait({self._login})
+
+    async def close(self) -> None:
+        """Close the page that is open; keep the token."""
+        login, self._login = self._login, None
+        if login is not None:
+            login.cancel()
+            await asyncio.wait({login})
+
+    async def access_token(self, label: str) -> str:
+        """Return the token to send, renewed if it has expired; empty if there is none.
+
+        Args:
+            label: The server's name, for errors.
+
+        Raises:
+            NotSent: The token has expired, and the authorization server cannot be asked.
+        """
+        if self._has_expired():
             async with self._lock:
-                if self._token is not None and self._token.expires <= time.monotonic():
-                    async with OAuthHttp(local=self._local) as http:
-                        self._token = await self._renewed(http)
+                if self._has_expired():
+                    try:
+                        await self._renew()
+                    except Untrusted as error:
+                        raise _not_sent(label, f"its token has expired and cannot be renewed: {error}", error) from error
         return self._token.access if self._token is not None else ""
 
     def refused(self, status: int, header: str, used: str) -> Challenge | None:
@@ -114,13 +163,13 @@ class OAuth:
         challenge = challenge_of(status, header)
         current = self._token is not None and used == self._token.access
         if challenge is None:
-            self._accepted = self._accepted or current
-        elif current and (set(challenge.scopes) <= set(self._scopes) if status == 403 else not self._accepted):
+            self._untried = "" if current else self._untried
+        elif current and (set(challenge.scopes) <= set(self._scopes) if status == 403 else self._untried == "granted"):
             return None
         return challenge
 
-    async def authorize(self, label: str, url: str, challenge: Challenge, used: str) -> None:
-        """Get a token for the server at `url`, unless another request has just done so.
+    async def authorize(self, label: str, challenge: Challenge, used: str) -> None:
+        """Get a token for the server, unless another request has just done so or is about to.
 
         Args:
             label: The server's name, for errors.
@@ -129,35 +178,77 @@ class OAuth:
         Raises:
             NotSent: There is no token.
         """
+        if self._token is not None and self._token.access != used:
+            return
+        if self._login is None or self._login.done():
+            self._login = asyncio.get_running_loop().create_task(self._get_token(challenge, used), context=Context())
+        login = self._login
+        await asyncio.wait({login})
+        if login.cancelled():
+            raise NotSent(f"{label} cannot be asked any more: the connection is closed.")
+        error = login.exception()
+        if isinstance(error, Untrusted):
+            raise _not_sent(label, f"its authorization has failed, because {error}", error) from error
+        if error is not None:
+            raise error
+
+    async def _get_token(self, challenge: Challenge, used: str) -> None:
         async with self._lock:
             if self._token is not None and self._token.access != used:
                 return
-            try:
-                if self._given_up:
-                    raise Untrusted(f"{self._given_up}. The user is not asked again; make a new OAuth for that")
-                self._local = is_on_this_machine(url)
-                async with OAuthHttp(local=self._local) as http:
-                    self._token = await self._new_token(http, url, challenge)
-            except Untrusted as error:
-                text = f"{label} cannot be asked: its authorization has failed, because {error}."
-                raise NotSent(text, code="not_authorized", retryable=False) from error
-            self._accepted = False
+            if self._given_up:
+                raise Untrusted(f"{self._given_up}. The user is not asked again; make a new OAuth for that")
+            async with self._http() as http:
+                resource = protected_resource(await http.first_document(protected_resource_addresses(self._url, challenge)), self._url)
+                issuer = self._chosen_issuer(resource)
+                if self._may_be_renewed(challenge, issuer) and await self._renew():
+                    return
+                self._keep(await self._new_token(http, challenge, resource, issuer), "granted")
 
-    async def _new_token(self, http: OAuthHttp, url: str, challenge: Challenge) -> AccessToken:
-        resource = protected_resource(await http.first_document(protected_resource_addresses(url, challenge)), url)
-        issuer = self._chosen_issuer(resource)
+    def _may_be_renewed(self, challenge: Challenge, issuer: str) -> bool:
+        """Whether a new token of the same grant could be what the server wants."""
+        same = self._grant is not None and self._grant.server.issuer == issuer and set(challenge.scopes) <= set(self._scopes)
+        return same and self._untried == ""
+
+    def _has_expired(self) -> bool:
+        return self._token is not None and self._token.expires <= time.monotonic()
+
+    def _http(self) -> OAuthHttp:
+        return OAuthHttp(AllowedAddresses(self._url, self._issuer))
+
+    def _keep(self, token: AccessToken | None, untried: Literal["", "renewed", "granted"]) -> None:
+        self._token, self._untried = token, untried
+        if token is not None:
+            self._secrets.extend((token.access, token.refresh))
+
+    async def _new_token(self, http: OAuthHttp, challenge: Challenge, resource: ProtectedResource, issuer: str) -> AccessToken:
+        """Ask the user for a token.
+
+        Raises:
+            Untrusted: There is none. If the user was asked, nobody asks again.
+        """
         server = authorization_server(await http.first_document(authorization_server_addresses(issuer)), issuer)
         scopes = _scopes(challenge, resource, server)
         if self._grant is not None and self._grant.server.issuer == issuer:
             scopes = tuple(dict.fromkeys((*self._scopes, *scopes)))
         client = await self._client(http, server, scopes)
+        if self._token is not None and not set(scopes) <= set(self._scopes):
+            self._count_scope_request()
         self._grant = Grant(server=server, client=client, resource=resource.resource)
         self._scopes = scopes
+        self._page_is_open = True
         try:
             return await ask_user(http, self._grant, self._redirect_uri, scopes, self._open_page)
         except Untrusted as error:  # a server that cannot be started is started again and again
             self._given_up = str(error)
             raise
+        finally:
+            self._page_is_open = False
+
+    def _count_scope_request(self) -> None:
+        self._scope_requests += 1
+        if self._scope_requests > _MOST_SCOPE_REQUESTS:
+            raise Untrusted(f"it has asked for more scopes {_MOST_SCOPE_REQUESTS} times, and may not do so again")
 
     def _chosen_issuer(self, resource: ProtectedResource) -> str:
         if self._issuer and self._issuer not in resource.issuers:
@@ -173,19 +264,26 @@ class OAuth:
             self._clients[server.issuer] = await register(http, server, self._client_name, self._redirect_uri, scopes)
         return self._clients[server.issuer]
 
-    async def _renewed(self, http: OAuthHttp) -> AccessToken | None:
-        """Return a new token without asking the user; None if that cannot be done."""
-        if self._token is None or self._grant is None or not self._token.refresh:
-            return None
-        try:
-            return await request_token(http, self._grant, {"grant_type": "refresh_token", "refresh_token": self._token.refresh})
-        except Untrusted:
-            return None
+    async def _renew(self) -> bool:
+        """Replace the token without asking the user; forget it if that cannot be done.
+
+        Raises:
+            Untrusted: The authorization server has neither renewed the token nor refused to. The token is kept.
+        """
+        token = None
+        if self._token is not None and self._grant is not None and self._token.refresh:
+            form = {"grant_type": "refresh_token", "refresh_token": self._token.refresh}
+            try:
+                async with self._http() as http:
+                    token = await request_token(http, self._grant, form)
+            except Refused:
+                self._clients.pop(self._grant.server.issuer, None)  # it may be the client that is not known any more
+        self._keep(token, "renewed")
+        return token is not None
 
     def redact(self, text: str) -> str:
-        """Return the text without the tokens that are in use."""
-        secrets = () if self._token is None else (self._token.access, self._token.refresh)
-        return SecretRedactor(secrets).redact(text)
+        """Return the text without the tokens that are or were in use."""
+        return SecretRedactor(self._secrets).redact(text)
 
     def __repr__(self) -> str:
         """Return the address only: the rest may be secret."""
@@ -196,3 +294,8 @@ def _scopes(challenge: Challenge, resource: ProtectedResource, server: Authoriza
     """Return the scopes to ask for: those of the challenge, else all of the server's; and the one for tokens that can be renewed."""
     wanted = challenge.scopes or resource.scopes
     return (*wanted, _OFFLINE) if wanted and _OFFLINE in server.scopes and _OFFLINE not in wanted else wanted
+
+
+def _not_sent(label: str, why: str, error: Untrusted) -> NotSent:
+    text = f"{label} cannot be asked: {why.removesuffix('.')}."
+    return NotSent(text, code="not_authorized", retryable=isinstance(error, Unreachable))

@@ -15,11 +15,13 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta
 
+from callgate._network_addresses import NotPlain
 from callgate._option_checks import Count, NamedStruct, Seconds, by_name_with, check, refuse_unknown, shown
 from callgate._server_processes.shown_command import shown_command, shown_word
 from callgate.calls import Effect
 from callgate.errors import UsageError
 from callgate.mcp._http_headers import check_headers
+from callgate.mcp._oauth_addresses import is_private_connection
 from callgate.mcp.oauth import OAuth
 
 __all__ = ["Answers", "ChecksDefinitions", "McpServer", "ServerOptions", "mcp"]
@@ -312,6 +314,15 @@ def _check_auth(server: McpServer) -> None:
         raise _wrong(server, "auth", "OAuth(...)")
     if server.auth is not None and any(name.lower() == "authorization" for name in server.headers):
         raise UsageError(f"McpServer(name={server.name!r}) has auth and the header Authorization. Remove one of them.")
+    if server.auth is None:
+        return
+    try:
+        private = is_private_connection(server.url.partition("#")[0]) and "@" not in server.url.partition("?")[0]
+    except NotPlain:
+        private = False
+    if not private:
+        raise UsageError(f"McpServer(name={server.name!r}) has auth, so that its url must begin with https, and have no user part.")
+    server.auth.bind(server.url.partition("#")[0])
 
 
 def _check_tool_settings(server: McpServer) -> None:

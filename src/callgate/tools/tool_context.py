@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from callgate._abort_signals import AbortSignal
 from callgate._run_in_thread import LoopEnded, wait_for_loop
 from callgate.calls import Scope, ToolResult
-from callgate.tools.human_time import HumanTime
+from callgate.tools._human_time import HumanTime
 
 __all__ = ["ToolContext"]
 

@@ -30,13 +30,12 @@ class EchoFront:
         method = message["method"]
         if method == "talk":
             exchange.send({"jsonrpc": "2.0", "method": "notifications/message", "params": {}})
+        if method == "initialize":
+            return {"jsonrpc": "2.0", "id": message["id"], "result": {"protocolVersion": "2025-11-25"}}
         if method == "wait":
             self.started.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                self.cancelled.set()
-        if method not in ("initialize", "echo", "talk", "tools/call"):
+            await self.cancelled.wait()
+        if method not in ("echo", "talk", "tools/call"):
             return {"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "unknown"}}
         return {"jsonrpc": "2.0", "id": message["id"], "result": {"params": message.get("params")}}
 
@@ -48,6 +47,7 @@ class EchoFront:
 
     async def close(self) -> None:
         self._seen.append("closed")
+        self.cancelled.set()
 
 
 class EchoFronts:
@@ -60,6 +60,9 @@ class EchoFronts:
 
     def stateless(self, principal: Principal) -> EchoFront:
         return self.front
+
+    def end_subscriptions(self) -> None:
+        self.seen.append("ended")
 
 
 @pytest.fixture

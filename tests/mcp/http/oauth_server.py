@@ -13,6 +13,7 @@ from mcp.server.auth.provider import (
     AuthorizationParams,
     OAuthAuthorizationServerProvider,
     RefreshToken,
+    TokenError,
     construct_redirect_uri,
 )
 from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions
@@ -31,12 +32,17 @@ class OAuthServer(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshTok
     Args:
         lasts_s: How many seconds the server says that its tokens last. It accepts them for ever.
         refuses: Whether it accepts no token, and repeats the one that it was sent.
+        renews: Whether the authorization server renews tokens.
     """
 
-    def __init__(self, *, lasts_s: int = 3_600, refuses: bool = False) -> None:
+    def __init__(self, *, lasts_s: int = 3_600, refuses: bool = False, renews: bool = True) -> None:
         self.authorizations = 0
         """How often a user was asked."""
         self.renewals = 0
+        """How often a token was renewed, or was not."""
+        self.is_down = False
+        """Whether the authorization server answers 503 to every request for a token."""
+        self._renews = renews
         self._lasts_s = lasts_s
         self._refuses = refuses
         self._clients: dict[str, OAuthClientInformationFull] = {}
@@ -71,6 +77,10 @@ class OAuthServer(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshTok
         self._tokens.clear()
 
     async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
+        if self.is_down and scope["path"] == "/token":
+            await send({"type": "http.response.start", "status": 503, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+            return
         token = dict(scope.get("headers", ())).get(b"authorization")
         if token is None or not self._refuses or scope["path"] != "/mcp":
             await self._app(scope, receive, send)
@@ -117,6 +127,8 @@ class OAuthServer(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshTok
         self, client: OAuthClientInformationFull, refresh_token: RefreshToken, scopes: list[str]
     ) -> OAuthToken:
         self.renewals += 1
+        if not self._renews:
+            raise TokenError("invalid_grant")
         return self._issue(str(client.client_id))
 
     async def load_access_token(self, token: str) -> AccessToken | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -15,6 +16,7 @@ from callgate.demo._model import scripted_at
 from callgate.demo._processes import Order
 from callgate.demo.repair._project import test_command
 from callgate.engine import Engine
+from callgate.mcp import mcp
 from callgate.undo import UndoStore
 
 __all__ = ["SETTINGS", "begun", "engine", "work"]
@@ -29,7 +31,8 @@ _TASK = (
 def engine(stage: DemoRun) -> Engine:
     own = [tools.run_command, tools.edit_file, tools.order_history, tools.check_format, tools.legacy_export]
     given = [*tools.read_tools(), *own, *result_tools(stage.blobs)]
-    return stage.engine(given, rules="policy", repair=True, undo=UndoStore(stage.root / "kept"))
+    invoices = mcp([sys.executable, "-m", "callgate.demo.repair._invoice_server"], name="invoices", effects={"find_invoice": "none"})
+    return stage.engine([*given, invoices], rules="policy", repair=True, undo=UndoStore(stage.root / "kept"))
 
 
 async def begun(stage: DemoRun, agent: Agent) -> RunResult:

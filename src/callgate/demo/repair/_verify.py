@@ -50,6 +50,7 @@ def verify_repair(root: Path) -> list[Finding]:
         _hung(calls, ledger),
         _exited(calls, ledger),
         _large(calls),
+        _invoice(calls),
         _killed(calls),
         _went_on(root, events, ledger),
         nothing_left(root, ledger),
@@ -57,6 +58,11 @@ def verify_repair(root: Path) -> list[Finding]:
         finding("the journal verifies", broken is None, f"{len(events)} events, chained by hashes" if broken is None else broken.why),
         verify_undo(root),
     ]
+
+
+def _invoice(calls: Sequence[CallSummary]) -> Finding:
+    found = [_output(call) for call in _ran(calls, "find_invoice")]
+    return finding("an MCP server told what the invoice says", [one.get("invoiced_cents") for one in found] == [10], found)
 
 
 def _ran(calls: Sequence[CallSummary], tool: str) -> list[CallSummary]:

@@ -6,7 +6,9 @@ Looks into a message only for its kind and version, and for `initialize`, which 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any, Protocol
 
@@ -14,25 +16,29 @@ from callgate.gateway._client_messages import INVALID_REQUEST, PARSE_ERROR, kind
 from callgate.gateway._exchange import Exchange, Front
 from callgate.gateway._http.limits import HttpLimits
 from callgate.gateway._http.request_checks import Headers, Refused, RequestChecks, check_post_headers, read_headers
+from callgate.gateway._http.requests import HttpRequest
 from callgate.gateway._http.routing_headers import HANDSHAKE_VERSIONS, HeaderParams, check_routing_headers, meta_version
 from callgate.gateway._http.sessions import HttpSession, HttpSessions
-from callgate.gateway._http.streams import EventBuffer, Receive, Send, answer_request, send_body, send_events, wait_for_disconnect
+from callgate.gateway._http.streams import EventBuffer, RawHeaders, Receive, Send, send_body, send_events, wait_for_disconnect
 from callgate.gateway.principals import Principal
 from callgate.gateway.tokens import Authenticator
 from callgate.mcp._connection import Message
-from callgate.mcp._messages import RpcError, UnreadableMessage, encoded, error_answer
+from callgate.mcp._messages import INTERNAL_ERROR, RpcError, UnreadableMessage, encoded, error_answer
 
 __all__ = ["Fronts", "HttpApp"]
 
 Scope = MutableMapping[str, Any]
 _LOG = logging.getLogger("callgate.gateway")
+_PARAM_HEADER = re.compile("mcp-param-[a-z0-9_-]{1,100}")
 _CLOSE = ((b"connection", b"close"),)
 _TEXT = (
     (b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
 )
-_CORS_HEADERS = b"authorization, content-type, accept, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name"
+_CORS_HEADERS = frozenset(
+    {"authorization", "content-type", "accept", "last-event-id", "mcp-session-id", "mcp-protocol-version", "mcp-method", "mcp-name"}
+)
 
 
 class Fronts(Protocol):
@@ -41,6 +47,10 @@ class Fronts(Protocol):
     def handshake(self, principal: Principal, events: Exchange | None = None) -> Front: ...
 
     def stateless(self, principal: Principal) -> Front: ...
+
+    def end_subscriptions(self) -> None:
+        """Let the requests that wait for changes have their results."""
+        ...
 
 
 class HttpApp:
@@ -76,16 +86,22 @@ class HttpApp:
         self._header_params = header_params
         self._checks = RequestChecks(authenticator, hosts, origins)
         self._sessions = HttpSessions(self.limits)
-        self._requests: set[asyncio.Task[Any]] = set()
+        self._running: set[HttpRequest] = set()
+        self._ended = asyncio.Event()
+        self._stopping = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         try:
+            if self._stopping:
+                raise Refused(503, "The server stops. Send the request again later.", headers=_CLOSE)
             if scope["http_version"] not in ("1.0", "1.1"):
                 raise Refused(505, "The version of HTTP is not served. Use HTTP/1.1.", headers=_CLOSE)
             headers = read_headers(scope["headers"])
             self._checks.check_host_and_origin(headers, scope["server"][1])
+            if b"origin" in headers:
+                send = _with_headers(send, _cors(headers[b"origin"]))
             await self._route(scope["method"], scope["path"], headers, receive, send)
         except Refused as refused:
             told = error_answer(refused.number, RpcError(refused.code, refused.message, refused.data))
@@ -93,14 +109,21 @@ class HttpApp:
             await send_body(send, refused.status, encoded(told), refused.headers)
 
     async def close(self) -> None:
-        """End all sessions and cancel what runs."""
-        for task in list(self._requests):
-            task.cancel()
+        """Refuse new requests, end subscriptions and sessions, and cancel what still runs after `stop_timeout_s`."""
+        self._stopping = True
+        self._fronts.end_subscriptions()
+        self._sessions.close_streams()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.limits.stop_timeout_s):
+                while self._running:
+                    self._ended.clear()
+                    await self._ended.wait()
+        await asyncio.gather(*(request.cancel() for request in list(self._running)), return_exceptions=True)
         await self._sessions.close()
 
     async def _route(self, method: str, path: str, headers: Headers, receive: Receive, send: Send) -> None:
         if method == "OPTIONS" and b"origin" in headers:
-            await self._preflight(headers[b"origin"], send)
+            await _preflight(headers, send)
         elif path == self._path:
             principal = await self._checks.principal(headers)
             await self._mcp(method, headers, principal, receive, send)
@@ -114,15 +137,6 @@ class HttpApp:
             await self._checks.principal(headers)
             await send_body(send, 200, self._metrics().encode(), kind=_TEXT)
 
-    async def _preflight(self, origin: bytes, send: Send) -> None:
-        allowed = (
-            (b"access-control-allow-origin", origin),
-            (b"access-control-allow-methods", b"GET, POST, DELETE"),
-            (b"access-control-allow-headers", _CORS_HEADERS),
-            (b"vary", b"origin"),
-        )
-        await send_body(send, 200, b"", allowed)
-
     async def _mcp(self, method: str, headers: Headers, principal: Principal, receive: Receive, send: Send) -> None:
         if method == "POST":
             check_post_headers(headers, self.limits.body_bytes)
@@ -131,10 +145,13 @@ class HttpApp:
         elif method not in ("GET", "DELETE") or b"mcp-session-id" not in headers:
             raise Refused(405, f"{method} is not served without a session. Send messages with POST.", headers=((b"allow", b"POST"),))
         elif method == "GET":
-            await self._standing_stream(self._sessions.find(headers[b"mcp-session-id"], principal), headers, receive, send)
+            await self._standing_stream(self._session(headers, principal), headers, receive, send)
         else:
-            await self._sessions.end(self._sessions.find(headers[b"mcp-session-id"], principal))
+            await self._sessions.end(self._session(headers, principal))
             await send_body(send, 200, b"")
+
+    def _session(self, headers: Headers, principal: Principal) -> HttpSession:
+        return self._sessions.find(headers.get(b"mcp-session-id"), headers.get(b"mcp-protocol-version"), principal)
 
     async def _body(self, receive: Receive) -> bytes:
         parts: list[bytes] = []
@@ -165,7 +182,7 @@ class HttpApp:
         elif message.get("method") == "initialize" and "id" in message and b"mcp-session-id" not in headers:
             await self._initialize(message, principal, send)
         else:
-            await self._post_to_session(message, self._sessions.find(headers.get(b"mcp-session-id"), principal), receive, send)
+            await self._post_to_session(message, self._session(headers, principal), receive, send)
 
     async def _post_stateless(self, message: Message, headers: Headers, principal: Principal, receive: Receive, send: Send) -> None:
         if "method" not in message:
@@ -175,24 +192,39 @@ class HttpApp:
             return
         check_routing_headers(headers, message, self._header_params)
         front = self._fronts.stateless(principal)
-        await answer_request(front, message, receive, send, self.limits, stateless=True, keep=self._requests)
+        await self._answer(HttpRequest(front, message, receive, send, self.limits, stateless=True), self._running)
+
+    async def _answer(self, request: HttpRequest, *running: set[HttpRequest]) -> None:
+        for requests in running:
+            requests.add(request)
+        try:
+            await request.answer()
+        finally:
+            for requests in running:
+                requests.discard(request)
+            self._ended.set()
 
     async def _initialize(self, message: Message, principal: Principal, send: Send) -> None:
-        self._sessions.check_room(principal)
-        session = HttpSession(principal)
-        session.front = self._fronts.handshake(principal, session)
-        response = await session.front.request(message, session)
-        if response is None or "error" in response:
-            await session.front.close()
-            await send_body(send, 200, b"" if response is None else encoded(response))
-            return
-        self._sessions.add(session)
-        await send_body(send, 200, encoded(response), ((b"mcp-session-id", session.id.encode()),))
+        session = self._sessions.open(principal)
+        try:
+            session.front = self._fronts.handshake(principal, session)
+            response = await session.front.request(message, session)
+            if response is not None and "result" in response:
+                session.revision = response["result"]["protocolVersion"]
+        except Exception:
+            _LOG.exception("a session could not be started")
+            raise Refused(500, "The gateway failed to start a session. Its log says why.", INTERNAL_ERROR) from None
+        finally:
+            if not session.revision:
+                await self._sessions.end(session)
+        made = ((b"mcp-session-id", session.id.encode()),) if session.revision else ()
+        await send_body(send, 200, b"" if response is None else encoded(response), made)
 
     async def _post_to_session(self, message: Message, session: HttpSession, receive: Receive, send: Send) -> None:
         assert session.front is not None
         if "method" in message and "id" in message:
-            await answer_request(session.front, message, receive, send, self.limits, stateless=False, keep=session.tasks)
+            request = HttpRequest(session.front, message, receive, send, self.limits, stateless=False)
+            await self._answer(request, session.running, self._running)
             return
         if "method" in message:
             session.front.notification(message)
@@ -208,14 +240,38 @@ class HttpApp:
             raise Refused(409, "The session has a stream already. Close it first.")
         session.stream = stream = EventBuffer(self.limits)
         gone = asyncio.create_task(wait_for_disconnect(receive))
-        gone.add_done_callback(stream.wake)
+        gone.add_done_callback(lambda _: stream.close())
         try:
-            await send_events(send, stream, self.limits, until=(gone,))
-            await send({"type": "http.response.body", "body": b""})
+            await send_events(send, stream, self.limits)
         finally:
             gone.cancel()
-            stream.closed = True
             session.stream = None
+
+
+async def _preflight(headers: Headers, send: Send) -> None:
+    asked = headers.get(b"access-control-request-headers", b"").decode("latin-1").lower().split(",")
+    named = (name.strip() for name in asked)
+    allowed = sorted(name for name in named if name in _CORS_HEADERS or _PARAM_HEADER.fullmatch(name))
+    told = (
+        (b"access-control-allow-methods", b"GET, POST, DELETE"),
+        (b"access-control-allow-headers", ", ".join(allowed).encode()),
+        (b"access-control-max-age", b"600"),
+    )
+    await send_body(send, 204, b"", told)
+
+
+def _cors(origin: bytes) -> RawHeaders:
+    """Return the headers by which a page of an allowed origin may read a response."""
+    return (b"access-control-allow-origin", origin), (b"access-control-expose-headers", b"mcp-session-id"), (b"vary", b"origin")
+
+
+def _with_headers(send: Send, more: RawHeaders) -> Send:
+    async def sending(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = (*message["headers"], *more)
+        await send(message)
+
+    return sending
 
 
 def _readable(body: bytes) -> Message:

@@ -18,6 +18,8 @@ class HttpLimits(Options, frozen=True, kw_only=True):
     """How long a client may take to send a head, in seconds."""
     body_timeout_s: Seconds = 30.0
     """How long a client may take to send a whole body, in seconds."""
+    read_timeout_s: Seconds = 30.0
+    """How long a client may take to read 64 KiB of what waits for it, in seconds. One that is slower is disconnected."""
     connections: Count = 2000
     """How many connections may be open; further ones are answered with 503."""
     stream_messages: Count = 1000

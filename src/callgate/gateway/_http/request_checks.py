@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from callgate.gateway.principals import Principal
-from callgate.gateway.tokens import Authenticator
+from callgate.gateway.tokens import Authenticator, IssuerUnavailable
 
 __all__ = ["MAX_HEADERS", "Headers", "Refused", "RequestChecks", "check_post_headers", "read_headers"]
 
@@ -100,7 +100,10 @@ class RequestChecks:
         scheme, _, token = given.partition(b" ")
         principal = None
         if not given or (scheme.lower() == b"bearer" and token and token.isascii()):
-            principal = await self._authenticator.principal_of(token.decode("ascii"))
+            try:
+                principal = await self._authenticator.principal_of(token.decode("ascii"))
+            except IssuerUnavailable:
+                raise Refused(503, "The token cannot be checked now. Try again later.", headers=((b"retry-after", b"30"),)) from None
         if principal is None:
             raise Refused(
                 401, "The request has no valid token. Send Authorization: Bearer TOKEN.", headers=((b"www-authenticate", b"Bearer"),)

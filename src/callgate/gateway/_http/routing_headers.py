@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from callgate.gateway._http.request_checks import Headers, Refused
-from callgate.mcp._revisions import HANDSHAKE_REVISIONS
+from callgate.mcp._revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS, UNSUPPORTED_REVISION
 
 __all__ = ["HANDSHAKE_VERSIONS", "HeaderParams", "check_routing_headers", "meta_version"]
 
@@ -22,6 +24,7 @@ HeaderParams = Callable[[str], Mapping[str, Sequence[str]]]
 _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 _NAME_KEYS = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _HEADER_MISMATCH = -32020
+_NUMBER = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,400})?([eE][+-]?[0-9]{1,3})?", re.ASCII)
 
 
 def meta_version(message: Mapping[str, Any]) -> object:
@@ -35,7 +38,10 @@ def check_routing_headers(headers: Headers, message: Mapping[str, Any], header_p
     """Raise `Refused` if a routing header is missing or differs from the body of a stateless request."""
     method, params = message["method"], message.get("params")
     params = params if isinstance(params, dict) else {}
-    version = meta_version(message)
+    version, given = meta_version(message), headers.get(b"mcp-protocol-version", b"").decode("latin-1")
+    if version is None and given not in STATELESS_REVISIONS:
+        told = {"supported": list(STATELESS_REVISIONS), "requested": given[:100]}
+        raise Refused(400, f"The revision {given[:100]} is not supported.", UNSUPPORTED_REVISION, told)
     if version is not None:
         _same("MCP-Protocol-Version", headers.get(b"mcp-protocol-version"), version)
     _same("Mcp-Method", headers.get(b"mcp-method"), method)
@@ -51,7 +57,14 @@ def _check_param(headers: Headers, header: str, value: object) -> None:
     given = headers.get(header.lower().encode())
     if given is None and value is None:
         return
+    if given is not None and isinstance(value, (int, float)) and not isinstance(value, bool) and _is_number(_decoded(given), value):
+        return
     _same(header, given, str(value).lower() if isinstance(value, bool) else None if value is None else str(value))
+
+
+def _is_number(text: str | None, value: float) -> bool:
+    """Return whether a header is the same number, however it is written: 42 is 42.0."""
+    return text is not None and _NUMBER.fullmatch(text) is not None and Decimal(text) == Decimal(str(value))
 
 
 def _value_at(value: object, path: Sequence[str]) -> object:

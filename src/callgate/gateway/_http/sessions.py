@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Coroutine
-from typing import Any
+from collections import Counter
 
 from callgate.gateway._exchange import Front
 from callgate.gateway._http.limits import HttpLimits
 from callgate.gateway._http.request_checks import Refused
+from callgate.gateway._http.requests import HttpRequest
 from callgate.gateway._http.streams import EventBuffer
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
@@ -24,16 +24,15 @@ class HttpSession:
         self.id = secrets.token_urlsafe(32)
         self.principal = principal
         self.front: Front | None = None
+        self.revision = ""
+        """The revision that was negotiated; empty until it is."""
         self.stream: EventBuffer | None = None
-        self.tasks: set[asyncio.Task[Any]] = set()
+        self.running: set[HttpRequest] = set()
         self.used_at = 0.0
+        self.idle_timer: asyncio.TimerHandle | None = None
 
     def send(self, message: Message) -> bool:
         return self.stream is not None and self.stream.send(message)
-
-    @property
-    def busy(self) -> bool:
-        return self.stream is not None or bool(self.tasks)
 
 
 class HttpSessions:
@@ -46,62 +45,75 @@ class HttpSessions:
     def __init__(self, limits: HttpLimits) -> None:
         self._limits = limits
         self._open: dict[str, HttpSession] = {}
+        self._of: Counter[str] = Counter()
         self._closing: set[asyncio.Task[None]] = set()
 
-    def check_room(self, principal: Principal) -> None:
-        """Raise `Refused` if this principal can have no further session."""
-        mine = sum(session.principal.name == principal.name for session in self._open.values())
+    def open(self, principal: Principal) -> HttpSession:
+        """Return a new session, which counts from now on.
+
+        Raises:
+            Refused: The principal, or the server, can have no further session.
+        """
+        mine = self._of[principal.name]
         if mine >= self._limits.sessions_per_principal:
             raise Refused(429, f"{principal.name} has {mine} open sessions, which is the limit. End one with DELETE.")
         if len(self._open) >= self._limits.sessions:
             raise Refused(503, f"The server has {len(self._open)} open sessions, which is its limit. Try again later.")
-
-    def add(self, session: HttpSession) -> None:
-        """Keep a session until it is ended or unused for too long."""
+        session = HttpSession(principal)
         self._open[session.id] = session
+        self._of[principal.name] += 1
         session.used_at = asyncio.get_running_loop().time()
-        self._watch(session)
+        self._expire(session)
+        return session
 
-    def find(self, session_id: bytes | None, principal: Principal) -> HttpSession:
+    def find(self, session_id: bytes | None, revision: bytes | None, principal: Principal) -> HttpSession:
         """Return a principal's session.
 
+        Args:
+            revision: What the client says was negotiated; None if it does not say.
+
         Raises:
-            Refused: There is no id, or no such session of this principal.
+            Refused: There is no id, no such session of this principal, or it has another revision.
         """
         if session_id is None:
             raise Refused(400, "The header Mcp-Session-Id is missing. Send initialize first, and then the id of its response.")
         session = self._open.get(session_id.decode("latin-1"))
-        if session is None or session.principal.name != principal.name:
+        if session is None or not session.revision or session.principal.name != principal.name:
             raise Refused(404, "There is no such session. Send initialize to start another one.")
+        if revision is not None and revision.decode("latin-1") != session.revision:
+            raise Refused(400, f"The session uses {session.revision}. Send MCP-Protocol-Version: {session.revision}.")
         session.used_at = asyncio.get_running_loop().time()
         return session
 
     async def end(self, session: HttpSession) -> None:
         """Close a session and cancel what runs in it."""
-        self._open.pop(session.id, None)
+        if self._open.pop(session.id, None) is not None:
+            self._of -= Counter([session.principal.name])
+        if session.idle_timer is not None:
+            session.idle_timer.cancel()
         if session.stream is not None:
-            session.stream.closed = True
-            session.stream.wake()
+            session.stream.close()
         if session.front is not None:
             await session.front.close()
+
+    def close_streams(self) -> None:
+        """End the standing streams; the sessions stay open."""
+        for session in self._open.values():
+            if session.stream is not None:
+                session.stream.close()
 
     async def close(self) -> None:
         """End all sessions."""
         await asyncio.gather(*(self.end(session) for session in list(self._open.values())), return_exceptions=True)
 
-    def _watch(self, session: HttpSession) -> None:
-        if session.id not in self._open:
-            return
+    def _expire(self, session: HttpSession) -> None:
         loop = asyncio.get_running_loop()
-        if session.busy:
+        if session.stream is not None or session.running:
             session.used_at = loop.time()
         left_s = session.used_at + self._limits.session_idle_s - loop.time()
         if left_s > 0:
-            loop.call_later(left_s, self._watch, session)
-        else:
-            self._start(self.end(session))
-
-    def _start(self, ending: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(ending)
+            session.idle_timer = loop.call_later(left_s, self._expire, session)
+            return
+        task = asyncio.create_task(self.end(session))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)

@@ -1,0 +1,107 @@
+"""uvicorn's HTTP protocol with the bounds that it does not have: how long a client may take to send a head, and to read.
+
+A head and a body that are written together leave in one segment, which saves a system call and a wake-up of the client for each response.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from callgate.gateway._http.limits import HttpLimits
+
+__all__ = ["bounded_protocol"]
+
+_PROGRESS_BYTES = 64 * 1024
+"""How much of what waits for a client it must read in each period."""
+
+
+def bounded_protocol(limits: HttpLimits) -> type[H11Protocol]:
+    """Return the protocol class for connections with these limits, because uvicorn makes the instances."""
+
+    class BoundedProtocol(H11Protocol):
+        _head_deadline: asyncio.TimerHandle | None = None
+        _read_deadline: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(_JoinedWrites(transport, self.loop))  # type: ignore[arg-type]
+            self._head_deadline = self.loop.call_later(limits.head_timeout_s, transport.abort)
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            waiting = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
+            if not waiting:
+                self._stop_head_deadline()
+            elif self._head_deadline is None:
+                self._head_deadline = self.loop.call_later(limits.head_timeout_s, self.transport.abort)
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            if self._read_deadline is None:
+                self._expect_progress()
+
+        def resume_writing(self) -> None:
+            self._stop_read_deadline()
+            super().resume_writing()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop_head_deadline()
+            self._stop_read_deadline()
+            super().connection_lost(exc)
+
+        def _expect_progress(self) -> None:
+            waiting_bytes = self.transport.get_write_buffer_size()
+            self._read_deadline = self.loop.call_later(limits.read_timeout_s, self._check_progress, waiting_bytes)
+
+        def _check_progress(self, before_bytes: int) -> None:
+            if self.transport.get_write_buffer_size() > before_bytes - _PROGRESS_BYTES:
+                self.transport.abort()
+            else:
+                self._expect_progress()
+
+        def _stop_head_deadline(self) -> None:
+            if self._head_deadline is not None:
+                self._head_deadline.cancel()
+                self._head_deadline = None
+
+        def _stop_read_deadline(self) -> None:
+            if self._read_deadline is not None:
+                self._read_deadline.cancel()
+                self._read_deadline = None
+
+    return BoundedProtocol
+
+
+class _JoinedWrites:
+    """A transport that sends together what is written in one turn of the event loop. Has what uvicorn uses of a transport."""
+
+    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._parts: list[bytes] = []
+        self.get_extra_info = transport.get_extra_info
+        self.get_write_buffer_size = transport.get_write_buffer_size
+        self.is_closing = transport.is_closing
+        self.pause_reading = transport.pause_reading
+        self.resume_reading = transport.resume_reading
+        self.abort = transport.abort
+
+    def write(self, data: bytes) -> None:
+        if not data:
+            return
+        if not self._parts:
+            self._loop.call_soon(self._flush)
+        self._parts.append(data)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._parts:
+            data = b"".join(self._parts)
+            self._parts.clear()
+            if not self._transport.is_closing():
+                self._transport.write(data)

@@ -1,0 +1,91 @@
+"""Answer one request over HTTP: as JSON, or as an event stream if the front sends something before its response. Knows no era."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from callgate.gateway._exchange import Front
+from callgate.gateway._http.limits import HttpLimits
+from callgate.gateway._http.streams import EventBuffer, Receive, Send, send_body, send_events, wait_for_disconnect
+from callgate.mcp._connection import Message
+from callgate.mcp._messages import INTERNAL_ERROR, RpcError, encoded, error_answer
+
+__all__ = ["HttpRequest"]
+
+_LOG = logging.getLogger("callgate.gateway")
+_STATUS = {-32700: 400, -32600: 400, -32602: 400, -32601: 404, -32020: 400, -32021: 400, -32022: 400}
+_WATCH_AFTER_S = 0.02
+"""A request that is answered sooner is not watched: to notice that its client has gone would cost more than it saves."""
+
+
+class HttpRequest:
+    """A request that is being answered. Its `Exchange`: the first message that is sent makes an event stream of the response.
+
+    Args:
+        stateless: Whether the client cancels by closing the stream, and errors have their own status.
+    """
+
+    def __init__(
+        self, front: Front, message: Mapping[str, Any], receive: Receive, send: Send, limits: HttpLimits, *, stateless: bool
+    ) -> None:
+        self._front, self._message, self._stateless = front, message, stateless
+        self._receive, self._send, self._limits = receive, send, limits
+        self._buffer = EventBuffer(limits)
+        self._stream: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
+
+    def send(self, message: Message) -> bool:
+        if self._stream is None:
+            self._stream = asyncio.create_task(send_events(self._send, self._buffer, self._limits))
+        return self._buffer.send(message)
+
+    async def answer(self) -> None:
+        """Let the front answer the request, and send what it says."""
+        timer = asyncio.get_running_loop().call_later(_WATCH_AFTER_S, self._start_watch)
+        try:
+            response = await self._response()
+            if self._stream is None:
+                await send_body(self._send, self._status(response), b"" if response is None else encoded(response))
+            else:
+                self._buffer.close(response)
+                await self._stream
+        finally:
+            timer.cancel()
+            for task in (self._watch, self._stream):
+                if task is not None:
+                    task.cancel()
+
+    async def cancel(self) -> None:
+        """Cancel the request, because the server stops. Its client is told."""
+        await self._front.close()
+
+    async def _response(self) -> Message | None:
+        number = self._message["id"]
+        try:
+            return await self._front.request(self._message, self)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return error_answer(number, RpcError(INTERNAL_ERROR, "The request was cancelled, because its session has ended."))
+        except Exception:
+            _LOG.exception("a request failed inside of the gateway")
+            return error_answer(number, RpcError(INTERNAL_ERROR, "The gateway failed to answer. Its log says why."))
+
+    def _start_watch(self) -> None:
+        self._watch = asyncio.create_task(self._watch_client())
+
+    async def _watch_client(self) -> None:
+        await wait_for_disconnect(self._receive)
+        self._buffer.close()
+        if self._stateless:
+            await self._front.close()
+
+    def _status(self, response: Message | None) -> int:
+        if response is None:
+            return 202
+        error = response.get("error")
+        return _STATUS.get(error["code"], 200) if self._stateless and error is not None else 200

@@ -1,0 +1,190 @@
+"""Signed tokens, with real keys and an issuer on loopback that publishes them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hmac
+import json
+import logging
+import time
+from collections.abc import AsyncIterator
+from hashlib import sha256
+from typing import Any
+
+import httpx2
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from callgate.errors import UsageError
+from callgate.gateway._http import HttpApp, HttpServer
+from callgate.gateway.jwt_tokens import JwtTokens
+from callgate.gateway.principals import Principal
+from callgate.gateway.tokens import IssuerUnavailable
+from tests.gateway.http.conftest import EchoFronts
+from tests.loopback_server import LoopbackServer
+
+ISSUER, AUDIENCE = "https://issuer.example", "callgate"
+KEY, OTHER_KEY = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+PUBLIC_PEM = KEY.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+class Issuer(LoopbackServer):
+    """Publishes the public keys of `keys`; fails if `down`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys = {"one": KEY}
+        self.down = False
+        self.fetches = 0
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        self.fetches += 1
+        published = [json.loads(jwt.algorithms.ECAlgorithm.to_jwk(key.public_key())) | {"kid": kid} for kid, key in self.keys.items()]
+        body = json.dumps({"keys": published}).encode()
+        status = b"503 Down" if self.down else b"200 OK"
+        writer.write(b"HTTP/1.1 %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (status, len(body), body))
+        await writer.drain()
+
+
+@pytest.fixture
+async def issuer() -> AsyncIterator[Issuer]:
+    async with Issuer() as running:
+        yield running
+
+
+def tokens(issuer: Issuer, **more: Any) -> JwtTokens:
+    return JwtTokens(issuer=ISSUER, audience=AUDIENCE, jwks_url=issuer.url, **more)
+
+
+def claims(**more: Any) -> dict[str, Any]:
+    return {"iss": ISSUER, "aud": AUDIENCE, "exp": time.time() + 600, "sub": "alice", **more}
+
+
+def signed(key: Any = KEY, kid: str = "one", algorithm: str = "ES256", **more: Any) -> str:
+    present = {name: value for name, value in claims(**more).items() if value is not None}
+    return jwt.encode(present, key, algorithm=algorithm, headers={"kid": kid})
+
+
+def hs256_with_the_public_key() -> str:
+    def part(value: object) -> bytes:
+        return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=")
+
+    text = part({"alg": "HS256", "typ": "JWT", "kid": "one"}) + b"." + part(claims())
+    return (text + b"." + base64.urlsafe_b64encode(hmac.digest(PUBLIC_PEM.encode(), text, sha256)).rstrip(b"=")).decode()
+
+
+def tampered() -> str:
+    head, _, signature = signed().split(".")
+    return ".".join((head, signed(sub="root").split(".")[1], signature))
+
+
+async def test_a_signed_token_names_its_principal(issuer: Issuer) -> None:
+    checked = tokens(issuer, operators=["olga"], limits=Principal(name="any", tools=("a*",), parallel=3))
+    assert await checked.principal_of(signed()) == Principal(name="alice", tools=("a*",), parallel=3)
+    olga = await checked.principal_of(signed(sub="olga"))
+    assert olga is not None
+    assert olga.role == "operator"
+    assert issuer.fetches == 1
+
+
+@pytest.mark.parametrize(
+    ("token", "told"),
+    [
+        (signed(exp=time.time() - 60), "expired"),
+        (signed(nbf=time.time() + 600), "not valid yet"),
+        (signed(aud="somebody"), "another audience"),
+        (signed(iss="https://other.example"), "another issuer"),
+        (signed(exp=None), "missing"),
+        (signed(aud=None), "missing"),
+        (signed(sub=None), "claim sub"),
+        (signed(sub=""), "claim sub"),
+        (signed(sub="a\nb"), "claim sub"),
+        (signed(OTHER_KEY), "signature"),
+        (tampered(), "signature"),
+        (signed("", algorithm="none"), "algorithm"),
+        (hs256_with_the_public_key(), "algorithm"),
+        (signed(kid="two"), "kid"),
+        ("garbage", "malformed"),
+        ("a.b.c", "malformed"),
+    ],
+)
+async def test_a_token_that_is_not_valid_is_refused_and_the_log_says_why(
+    issuer: Issuer, caplog: pytest.LogCaptureFixture, token: str, told: str
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        assert await tokens(issuer).principal_of(token) is None
+    [record] = [record.getMessage() for record in caplog.records if record.name == "callgate.gateway"]
+    assert told in record
+    assert token not in caplog.text
+
+
+async def test_the_client_is_not_told_what_is_wrong(issuer: Issuer, caplog: pytest.LogCaptureFixture) -> None:
+    app = HttpApp(EchoFronts(), tokens(issuer), health=dict, metrics=str)
+    async with HttpServer(app) as server, httpx2.AsyncClient(base_url=f"http://127.0.0.1:{server.port}") as client:
+        answers = [
+            await client.get("/metrics", headers={"Authorization": f"Bearer {token}"}) for token in (tampered(), signed(aud="x"), "x")
+        ]
+        assert {answer.status_code for answer in answers} == {401}
+        assert len({answer.text for answer in answers}) == 1
+        assert (await client.get("/metrics", headers={"Authorization": f"Bearer {signed()}"})).status_code == 200
+
+
+async def test_tokens_with_unknown_keys_do_not_make_the_gateway_ask_the_issuer_again_and_again(issuer: Issuer) -> None:
+    checked = tokens(issuer)
+    found = await asyncio.gather(*(checked.principal_of(signed(OTHER_KEY, kid=f"made-up-{n}")) for n in range(20)))
+    assert (set(found), issuer.fetches) == ({None}, 1)
+    assert await checked.principal_of(signed()) is not None
+    assert issuer.fetches == 1
+
+
+async def test_a_new_key_of_the_issuer_is_fetched(issuer: Issuer) -> None:
+    checked = tokens(issuer, refetch_s=0)
+    assert await checked.principal_of(signed()) is not None
+    issuer.keys = {"two": OTHER_KEY}
+    assert await checked.principal_of(signed(OTHER_KEY, kid="two")) is not None
+    assert await checked.principal_of(signed()) is None
+
+
+async def test_without_the_issuer_known_keys_work_and_others_cannot_be_checked(issuer: Issuer, caplog: pytest.LogCaptureFixture) -> None:
+    checked, late = tokens(issuer, refetch_s=0), tokens(issuer)
+    assert await checked.principal_of(signed()) is not None
+    issuer.down = True
+    assert await checked.principal_of(signed(OTHER_KEY, kid="two")) is None
+    assert await checked.principal_of(signed()) is not None
+    with pytest.raises(IssuerUnavailable):
+        await late.principal_of(signed())
+    assert "could not be fetched" in caplog.text
+
+
+async def test_a_request_whose_token_cannot_be_checked_is_503(issuer: Issuer) -> None:
+    issuer.down = True
+    app = HttpApp(EchoFronts(), tokens(issuer), health=dict, metrics=str)
+    async with HttpServer(app) as server, httpx2.AsyncClient(base_url=f"http://127.0.0.1:{server.port}") as client:
+        answer = await client.get("/metrics", headers={"Authorization": f"Bearer {signed()}"})
+        assert (answer.status_code, "retry-after" in answer.headers) == (503, True)
+        assert issuer.url not in answer.text
+
+
+async def test_a_key_may_be_given_instead_of_an_address() -> None:
+    checked = JwtTokens(issuer=ISSUER, audience=AUDIENCE, key=PUBLIC_PEM)
+    assert await checked.principal_of(signed()) == Principal(name="alice")
+    assert await checked.principal_of(hs256_with_the_public_key()) is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"key": "x"},
+        {"key": "x", "jwks_url": "https://a.example"},
+        {"key": PUBLIC_PEM, "algorithms": ["HS256"]},
+        {"jwks_url": "file:///etc/keys"},
+    ],
+)
+def test_options_that_cannot_be_used_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        JwtTokens(issuer=ISSUER, audience=AUDIENCE, **options)
