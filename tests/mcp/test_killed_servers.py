@@ -83,3 +83,14 @@ async def test_a_server_on_the_network_is_used_again_soon_after_it_was_down(
             async with asyncio.timeout(PATIENCE_S):
                 while not (await said(engine, call("act", what="c"))).success:
                     await asyncio.sleep(0)
+
+
+async def test_the_signal_that_ended_a_server_is_named_when_a_call_meets_its_closed_pipe(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Engine(servers=[mcp(server_command(tmp_path, {}), name="killed", effects={"act": "none"})]) as engine:
+        for number in range(3):
+            os.kill(int(noted(tmp_path, "server.pids")[-1]), signal.SIGKILL)
+            assert (await said(engine, call("act", what=str(number)))).success
+    assert caplog.text.count("it was killed by SIGKILL") == 3
+    assert "answers nothing any more" not in caplog.text

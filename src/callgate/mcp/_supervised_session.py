@@ -39,7 +39,7 @@ _QUARANTINE_S = 60.0
 _NETWORK_QUARANTINE_S = 1.0
 _SILENT_S = 5.0
 _END_S = 0.5
-"""How long the reason is waited for after a connection has failed."""
+"""How long the end of a process is waited for after a request has failed."""
 _LONGEST_SILENCE_S = 120.0
 """A silent server is ended after this time, even if calls still wait for its answers."""
 _SETTLE_S = 0.05
@@ -190,9 +190,14 @@ class SupervisedSession:
         )
         self._session = session
         session.connection.lost.add_done_callback(lambda _: self.life.stop_sending())
-        async with asyncio.timeout(parts.server.start_timeout_s):
-            await session.start(self.era)
-            await self.tools.refresh(session)
+        try:
+            async with asyncio.timeout(parts.server.start_timeout_s):
+                await session.start(self.era)
+                await self.tools.refresh(session)
+        except McpError as error:
+            if error.code != "cannot_start":
+                await self._end_is_known(session)
+            raise
         self.era, self.revision = session.era, session.revision
         if session.connection.lost.done():
             return session.connection.lost.result()
@@ -234,8 +239,8 @@ class SupervisedSession:
                     await session.is_alive()
             except TimeoutError:
                 pass
-            except McpError:  # what has ended the connection is known soon
-                await asyncio.wait([session.connection.lost], timeout=_END_S)
+            except McpError:
+                await self._end_is_known(session)
             if session.connection.lost.done():
                 return True
             if session.heard != heard:
@@ -244,6 +249,11 @@ class SupervisedSession:
             self.life.hold()
             if not self._running or clock.monotonic() >= latest:
                 return False
+
+    async def _end_is_known(self, session: Session) -> None:
+        """Wait for the end of a process whose pipe is closed, because it says more than the pipe; for a moment, because it may live on."""
+        if not self._parts.server.url:
+            await asyncio.wait([session.connection.lost], timeout=_END_S)
 
     def _start_problem(self, error: Exception) -> str:
         auth = self._parts.server.auth
