@@ -97,6 +97,7 @@ def open_gateway(config: GatewayConfig) -> OpenedGateway:
         instructions=config.instructions,
         secret=config.replicas.secret if config.replicas else None,
         replica=config.replicas.name if config.replicas else "",
+        replica_url=config.replicas.url if config.replicas and config.http else "",
         workspace=config.workspace,
     )
     return OpenedGateway(gateway=gateway, engine=engine, record=record)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from callgate.cli._console import say
 from callgate.cli._serve_token import new_token
 from callgate.errors import UsageError
-from callgate.gateway import LOCAL, Gateway
-from callgate.gateway.config import GatewayConfig, HttpConfig
-from callgate.gateway.tokens import Anonymous, Authenticator, StaticTokens
+from callgate.gateway import LOCAL, Gateway, Principal
+from callgate.gateway.config import GatewayConfig, HttpConfig, JwtConfig
+from callgate.gateway.tokens import Anonymous, AnyTokens, Authenticator, StaticTokens
 
 if TYPE_CHECKING:
     from callgate.gateway._http import HttpServer
@@ -28,10 +30,26 @@ def authenticated(config: GatewayConfig) -> tuple[Authenticator, str]:
     if config.http is not None and config.http.anonymous:
         return Anonymous(LOCAL), ""
     digests = {digest: one.principal for one in config.principals for digest in one.token_sha256}
-    if digests:
-        return StaticTokens({}, digests=digests), ""
+    issued = [_issued_tokens(config.jwt, [one.principal for one in config.principals])] if config.jwt is not None else []
+    if digests or issued:
+        return AnyTokens(StaticTokens({}, digests=digests), *issued), ""
     token = new_token()
     return StaticTokens({token: LOCAL}), token
+
+
+def _issued_tokens(config: JwtConfig, principals: Sequence[Principal]) -> Authenticator:
+    from callgate.gateway.jwt_tokens import JwtTokens
+
+    return JwtTokens(
+        issuer=config.issuer,
+        audience=config.audience,
+        jwks_url=config.jwks_url,
+        key=Path(config.key_file).read_text(encoding="utf-8") if config.key_file else "",
+        algorithms=config.algorithms,
+        leeway_s=config.leeway_s,
+        principal_claim=config.principal_claim,
+        principals=principals,
+    )
 
 
 @asynccontextmanager
@@ -59,7 +77,7 @@ async def _bound(gateway: Gateway, http: HttpConfig, authenticator: Authenticato
         health=gateway.health,
         metrics=lambda: gateway.metrics().decode(),
         path=http.path,
-        hosts=http.hosts,
+        hosts=(*http.hosts, *_own_names(gateway)),
         origins=http.origins,
         header_params=gateway.header_params,
     )
@@ -72,6 +90,11 @@ async def _bound(gateway: Gateway, http: HttpConfig, authenticator: Authenticato
                 " port 0 is any free one."
             ) from error
         yield server
+
+
+def _own_names(gateway: Gateway) -> list[str]:
+    """Return the name by which other gateways on the journal reach this one."""
+    return [urlsplit(gateway.replicas.url).netloc] if gateway.replicas.url else []
 
 
 def say_how_to_connect(name: str, url: str, token: str) -> None:

@@ -21,7 +21,6 @@ from callgate.mcp._variables import Variables
 __all__ = ["TomlFile", "TomlTable", "read_toml"]
 
 _MOST_BYTES: Final = 4 * 1024 * 1024
-_LONGEST_S: Final = 1_000_000_000
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -109,13 +108,13 @@ class TomlTable:
             raise self.wrong(key, f"is {_said(value)}; it must be a whole number from 1", f"The default is {default}.")
         return value
 
-    def seconds(self, key: str) -> float | None:
+    def seconds(self, key: str, *, zero: bool = False) -> float | None:
         value = self.entries.get(key)
         if value is None:
             return None
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < _LONGEST_S:
-            fact = f"is {_said(value)}; it must be a number of seconds above 0 and under {_LONGEST_S:,}"
-            raise self.wrong(key, fact, "Write such as 30 or 0.5.")
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not (0 <= value < 1e9) or (value == 0 and not zero):
+            least = "from 0" if zero else "above 0"
+            raise self.wrong(key, f"is {_said(value)}; it must be a number of seconds {least}", "Write such as 30 or 0.5.")
         return float(value)
 
     def choice(self, key: str, choices: tuple[str, ...]) -> str:

@@ -7,7 +7,7 @@ from callgate.gateway.principals import Principal
 from callgate.mcp import ConfiguredServer
 from callgate.plugins import Plugin
 
-__all__ = ["GatewayConfig", "HttpConfig", "KnownPrincipal", "ReplicaConfig"]
+__all__ = ["GatewayConfig", "HttpConfig", "JwtConfig", "KnownPrincipal", "ReplicaConfig"]
 
 
 class HttpConfig(NamedStruct, frozen=True, kw_only=True):
@@ -30,7 +30,23 @@ class KnownPrincipal(NamedStruct, frozen=True, kw_only=True):
 
     principal: Principal
     token_sha256: tuple[str, ...] = ()
-    """The digests of its tokens, in hexadecimal."""
+    """The digests of its tokens, in hexadecimal. None: it is known by the claim of a JWT only."""
+
+
+class JwtConfig(NamedStruct, frozen=True, kw_only=True):
+    """How JSON Web Tokens are checked, and which claims say who it is."""
+
+    issuer: str
+    audience: tuple[str, ...]
+    jwks_url: str = ""
+    """The address of the issuer's keys."""
+    key_file: str = ""
+    """A file with the public key in PEM form, instead of `jwks_url`."""
+    algorithms: tuple[str, ...] = ("RS256",)
+    principal_claim: str = "sub"
+    """The claim with the principal's name."""
+    leeway_s: float = 30.0
+    """Seconds by which the clocks of the issuer and the gateway may differ."""
 
 
 class ReplicaConfig(NamedStruct, frozen=True, kw_only=True):
@@ -71,6 +87,7 @@ class GatewayConfig(NamedStruct, frozen=True, kw_only=True):
     workspace: str = "."
     http: HttpConfig | None = None
     principals: tuple[KnownPrincipal, ...] = ()
+    jwt: JwtConfig | None = None
     replicas: ReplicaConfig | None = None
 
     def __repr__(self) -> str:

@@ -12,6 +12,9 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
+from urllib.parse import urlsplit
+
+from msgspec.structs import fields
 
 from callgate._terminal_text import one_line
 from callgate._unusable_paths import displayed
@@ -20,7 +23,7 @@ from callgate.gateway._listen_address import DEFAULT_HOST, DEFAULT_PORT, is_loop
 from callgate.gateway._secret_values import SHORTEST_SECRET
 from callgate.gateway._server_tables import read_plugins, read_servers
 from callgate.gateway._toml_table import TomlTable, read_toml
-from callgate.gateway.config import GatewayConfig, HttpConfig, KnownPrincipal, ReplicaConfig
+from callgate.gateway.config import GatewayConfig, HttpConfig, JwtConfig, KnownPrincipal, ReplicaConfig
 from callgate.gateway.principals import Principal
 from callgate.mcp import ConfiguredServer, configured_servers
 from callgate.mcp.config_files import accepted_file
@@ -33,7 +36,7 @@ _USE: Final = "the configuration of a gateway"
 _MISSING: Final = "Write one, give another with --config, or give servers with --mcp."
 _KEYS: Final = (
     *("name", "instructions", "journal", "rules", "timeout_s", "tools", "plugins", "mcp_files", "accepted", "redact_env", "workspace"),
-    *("servers", "http", "principals", "replicas"),
+    *("servers", "http", "principals", "jwt", "replicas"),
 )
 _NAME: Final = re.compile(r"[^\s\x00-\x1f\x7f](?:[^\x00-\x1f\x7f]{0,126}[^\s\x00-\x1f\x7f])?")
 _DIGEST: Final = re.compile(r"[0-9a-fA-F]{64}")
@@ -66,6 +69,7 @@ def read_gateway_config(path: str | os.PathLike[str], environment: Mapping[str, 
         workspace=_workspace(root),
         http=_http(root),
         principals=tuple(_principals(root)),
+        jwt=_jwt(root),
         replicas=_replicas(root),
     )
     refuse_open(config, root.file.name)
@@ -194,9 +198,9 @@ def refuse_open(config: GatewayConfig, owner: str) -> None:
     where = f"{owner}: the gateway is to listen on {http.host}:{http.port}, which other machines can reach"
     if http.anonymous:
         raise UsageError(f"{where}, but anonymous = true in [http] is only for {DEFAULT_HOST}. Remove it, and give each principal a token.")
-    if not config.principals:
+    if not (config.jwt or any(one.token_sha256 for one in config.principals)):
         raise UsageError(
-            f"{where}, but nobody has a token. Write a principal ([principals.NAME], from `callgate serve token NAME`) to the"
+            f"{where}, but nobody has a token. Write a principal ([principals.NAME], from `callgate serve token NAME`) or [jwt] to the"
             f" configuration, or listen on {DEFAULT_HOST}."
         )
     if not http.hosts:
@@ -246,7 +250,7 @@ def _principal(root: TomlTable, name: str, table: TomlTable) -> KnownPrincipal:
             )
     table.refuse_unknown(("token_env", "token_sha256", "role", "tools", "parallel", "queued", "approves"))
     digests = (*_digests(table), *(_digest_of_variable(table, variable) for variable in table.texts("token_env")))
-    if not digests:
+    if not digests and "jwt" not in root:
         raise UsageError(
             f"{root.file.name}: {table.header} has neither token_env nor token_sha256, so nobody can be this principal."
             f" Make a token: callgate serve token {name}"
@@ -283,6 +287,46 @@ def _digest_of_variable(table: TomlTable, variable: str) -> str:
         )
         raise table.wrong("token_env", fact, f"Make one: callgate serve token {table.keys[-1]}")
     return token_digest(token)
+
+
+def _jwt(root: TomlTable) -> JwtConfig | None:
+    table = root.table("jwt")
+    if table is None:
+        return None
+    table.refuse_unknown([one.name for one in fields(JwtConfig)])
+    for key in ("issuer", "audience"):
+        if not table.texts(key):
+            raise table.wrong(key, "is missing", "Without it, tokens that were made for others would be accepted. Write it.")
+    jwks_url, key_file = table.text("jwks_url", variables=True), table.text("key_file", variables=True)
+    if bool(jwks_url) == bool(key_file):
+        raise table.wrong("jwks_url", "and key_file: exactly one of them is needed", "Write where the issuer's public keys are.")
+    if jwks_url and not (jwks_url.startswith("https://") or _is_loopback_url(jwks_url)):
+        raise table.wrong("jwks_url", f"is {one_line(jwks_url, 200)!r}; it must begin with https://", "Keys from elsewhere can be forged.")
+    if key_file and not (path := table.file.path(key_file)).is_file():
+        raise table.wrong("key_file", f"is {displayed(path)}, which is no file", "Write the path of the public key.")
+    algorithms = table.texts("algorithms", ("RS256",))
+    for one in algorithms:
+        if not re.fullmatch(r"(?:RS|PS|ES)(?:256|384|512)|EdDSA", one):
+            fact = f"has {one_line(one, 40)!r}, which is no algorithm with a public key"
+            raise table.wrong("algorithms", fact, "Take of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA.")
+    leeway = table.seconds("leeway_s", zero=True)
+    return JwtConfig(
+        issuer=table.text("issuer", variables=True),
+        audience=table.texts("audience", variables=True),
+        jwks_url=jwks_url,
+        key_file=str(table.file.path(key_file)) if key_file else "",
+        algorithms=algorithms,
+        principal_claim=table.text("principal_claim", "sub") or "sub",
+        leeway_s=30.0 if leeway is None else leeway,
+    )
+
+
+def _is_loopback_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme == "http" and is_loopback(parts.hostname or "")
+    except ValueError:
+        return False
 
 
 def _replicas(root: TomlTable) -> ReplicaConfig | None:

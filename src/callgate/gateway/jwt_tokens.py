@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any
-
-from msgspec.structs import replace
 
 from callgate._option_checks import by_name
 from callgate.errors import UsageError
@@ -29,7 +27,6 @@ _REQUIRED = ("exp", "iss", "aud")
 _FETCH_S = 10.0
 _FRESH_S = 300.0
 _LONGEST_NAME = 200
-_NOBODY = Principal(name="template")
 _FAULTS = {
     "ExpiredSignatureError": "it has expired",
     "ImmatureSignatureError": "it is not valid yet",
@@ -48,15 +45,14 @@ class JwtTokens:
 
     Args:
         issuer: The claim `iss` of its tokens.
-        audience: How the issuer calls this gateway. A token for somebody else is refused.
+        audience: How the issuer calls this gateway; several names may be given. A token for somebody else is refused.
         jwks_url: Where the issuer publishes its public keys. They are fetched when they are needed. While the issuer cannot be reached,
             those that were fetched before are used.
         key: The issuer's public key as PEM, instead of `jwks_url`.
         algorithms: The allowed signature algorithms. Only those with public keys can be allowed.
         leeway_s: How far the clocks may differ, in seconds.
         principal_claim: The claim that has the name of the principal.
-        operators: The names of the principals with the role `operator`.
-        limits: What each principal may use; its name and role are not used.
+        principals: Principals that are known by name, with what they may use. The others are clients with the default limits.
         refetch_s: The least time between two fetches of the keys, in seconds, whatever tokens arrive.
 
     Raises:
@@ -68,25 +64,26 @@ class JwtTokens:
         self,
         *,
         issuer: str,
-        audience: str,
+        audience: str | Sequence[str],
         jwks_url: str = "",
         key: str = "",
         algorithms: Sequence[str] = ("RS256", "ES256", "EdDSA"),
         leeway_s: float = 30.0,
         principal_claim: str = "sub",
-        operators: Sequence[str] = (),
-        limits: Principal = _NOBODY,
+        principals: Iterable[Principal] = (),
         refetch_s: float = 30.0,
     ) -> None:
         if not algorithms or any(one not in _ALGORITHMS for one in algorithms):
             raise UsageError(f"JwtTokens(algorithms={algorithms!r:.200}): each must be one of {', '.join(_ALGORITHMS)}.")
         if bool(jwks_url) == bool(key):
             raise UsageError("JwtTokens needs jwks_url or key, and not both.")
-        self._issuer, self._audience, self._leeway_s = issuer, audience, leeway_s
+        self._issuer, self._leeway_s = issuer, leeway_s
+        self._audience = audience if isinstance(audience, str) else list(audience)
         self._algorithms = list(algorithms)
         self._key = _public_key(key) if key else None
         self._keys = _IssuerKeys(jwks_url, refetch_s) if jwks_url else None
-        self._principal_claim, self._operators, self._limits = principal_claim, frozenset(operators), limits
+        self._principal_claim = principal_claim
+        self._known = {one.name: one for one in principals}
 
     async def principal_of(self, token: str) -> Principal | None:
         if not token:
@@ -116,7 +113,7 @@ class JwtTokens:
         if not isinstance(name, str) or not name or len(name) > _LONGEST_NAME or not name.isprintable():
             _log_refusal(f"its claim {self._principal_claim} is no name of at most {_LONGEST_NAME} characters")
             return None
-        return replace(self._limits, name=name, role="operator" if name in self._operators else "client")
+        return self._known.get(name) or Principal(name=name)
 
 
 class _IssuerKeys:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from callgate.gateway.principals import Principal
 
-__all__ = ["Anonymous", "Authenticator", "IssuerUnavailable", "StaticTokens"]
+__all__ = ["Anonymous", "AnyTokens", "Authenticator", "IssuerUnavailable", "StaticTokens"]
 
 
 class IssuerUnavailable(Exception):
@@ -40,6 +40,20 @@ class Anonymous:
 
     async def principal_of(self, token: str) -> Principal | None:
         return self._principal
+
+
+class AnyTokens:
+    """Tokens of several kinds: the first that knows a token says whose it is."""
+
+    def __init__(self, *kinds: Authenticator) -> None:
+        self._kinds = kinds
+
+    async def principal_of(self, token: str) -> Principal | None:
+        for kind in self._kinds:
+            found = await kind.principal_of(token)
+            if found is not None:
+                return found
+        return None
 
 
 class StaticTokens:

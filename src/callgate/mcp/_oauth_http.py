@@ -18,7 +18,7 @@ from callgate.mcp._oauth_addresses import AllowedAddresses, Unreachable, Untrust
 from callgate.models._credential_redaction import SecretRedactor, redact_url
 from callgate.models._http_clients import create_client, import_httpx2, tls_context
 
-__all__ = ["OAuthHttp", "Refused"]
+__all__ = ["AuthorizationRefused", "OAuthHttp"]
 
 _TIMEOUT_S = 20.0
 _MAX_BYTES = 1_000_000
@@ -29,7 +29,7 @@ _PASSING_ERRORS = ("temporarily_unavailable", "server_error")
 _SECRET_FIELDS = ("code", "code_verifier", "refresh_token", "client_secret")
 
 
-class Refused(Untrusted):
+class AuthorizationRefused(Untrusted):
     """The authorization server has refused a request, with an error of OAuth."""
 
 
@@ -69,7 +69,7 @@ class OAuthHttp:
         """Return the JSON object with which a form is answered.
 
         Raises:
-            Refused: The form is refused.
+            AuthorizationRefused: The form is refused.
             Unreachable: The authorization server cannot be asked now.
             Untrusted: The answer is not one of OAuth, or the address may not be asked.
         """
@@ -149,4 +149,4 @@ def _accepted(url: str, status: int, found: dict[str, Any], secret: SecretRedact
     _check_available(url, 503 if found.get("error") in _PASSING_ERRORS else status)
     said = secret.redact(": ".join(str(found[name]) for name in ("error", "error_description") if name in found))[:_MOST_ERROR_CHARS]
     refused = status in _OAUTH_ERRORS and isinstance(found.get("error"), str)
-    raise (Refused if refused else Untrusted)(f"{redact_url(url)} answered {status}{f' and says {said!a}' if said else ''}")
+    raise (AuthorizationRefused if refused else Untrusted)(f"{redact_url(url)} answered {status}{f' and says {said!a}' if said else ''}")

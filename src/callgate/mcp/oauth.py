@@ -20,7 +20,7 @@ from callgate.errors import UsageError
 from callgate.mcp._connection import NotSent
 from callgate.mcp._oauth_addresses import AllowedAddresses, Unreachable, Untrusted
 from callgate.mcp._oauth_grants import AccessToken, Grant, OAuthClient, ask_user, register, registered_client, request_token
-from callgate.mcp._oauth_http import OAuthHttp, Refused
+from callgate.mcp._oauth_http import AuthorizationRefused, OAuthHttp
 from callgate.mcp._oauth_metadata import (
     AuthorizationServer,
     Challenge,
@@ -276,7 +276,7 @@ class OAuth:
             try:
                 async with self._http() as http:
                     token = await request_token(http, self._grant, form)
-            except Refused:
+            except AuthorizationRefused:
                 self._clients.pop(self._grant.server.issuer, None)  # it may be the client that is not known any more
         self._keep(token, "renewed")
         return token is not None

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from callgate._abort_signals import AbortSignal
 from callgate._run_in_thread import LoopEnded, wait_for_loop
 from callgate.calls import Scope, ToolResult
-from callgate.tools._human_time import HumanTime
 
 __all__ = ["ToolContext"]
 
@@ -31,6 +30,21 @@ class Policies(Protocol):
 
     def may_visit(self, path: str, size_bytes: int) -> bool: ...
     async def refusal(self, changed: Mapping[str, object]) -> str: ...
+
+
+class HumanTimer(Protocol):
+    """The time of one call in which a human is asked, which does not count; see `_human_time.py`."""
+
+    asked: bool
+
+    @property
+    def passed_s(self) -> float: ...
+    @property
+    def left_s(self) -> float: ...
+    @property
+    def is_asking(self) -> bool: ...
+    def watch(self, on_change: Callable[[], None] | None) -> None: ...
+    def asking(self) -> AbstractContextManager[None]: ...
 
 
 class ToolContext(Struct, kw_only=True, eq=False, weakref=True):
@@ -62,7 +76,7 @@ class ToolContext(Struct, kw_only=True, eq=False, weakref=True):
     """The end of the attempt, in seconds of `time.monotonic`."""
     show_kill_hint: bool = False
     """Whether the turn has taken long, so that the tool should tell the user how to end it."""
-    human_time: HumanTime | None = None
+    human_time: HumanTimer | None = None
     """The time of the call in which a human is asked; use `asking_human`."""
     loop: asyncio.AbstractEventLoop | None = None
     """The engine's event loop, if the tool runs in a thread; use `call_sync`."""

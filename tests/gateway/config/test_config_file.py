@@ -133,6 +133,7 @@ def test_values_to_redact_come_from_the_environment(tmp_path: Path) -> None:
 
 
 ALICE = f'[principals.alice]\ntoken_sha256 = "{DIGEST}"\n'
+JWT = '[jwt]\nissuer = "https://id.example"\naudience = "gate"\n'
 
 
 @pytest.mark.parametrize(
@@ -191,6 +192,14 @@ ALICE = f'[principals.alice]\ntoken_sha256 = "{DIGEST}"\n'
         (f"{ALICE}parallel = 0", "[principals.alice] parallel is 0; it must be a whole number from 1. The default is 64."),
         (f"{ALICE}approves = 1", "[principals.alice] approves is 1; it must be true or false."),
         (f'{ALICE}[principals.bob]\ntoken_sha256 = "{DIGEST}"', "[principals.bob] has the token of [principals.alice] too."),
+        ('[jwt]\naudience = "gate"', "[jwt] issuer is missing."),
+        (JWT, "[jwt] jwks_url and key_file: exactly one of them is needed."),
+        (f'{JWT}jwks_url = "http://id.example/keys"', "[jwt] jwks_url is 'http://id.example/keys'; it must begin with https://."),
+        (
+            f'{JWT}jwks_url = "https://id.example/keys"\nalgorithms = ["HS256"]',
+            "algorithms has 'HS256', which is no algorithm with a public",
+        ),
+        (f'{JWT}key_file = "none.pem"', "which is no file. Write the path of the public key."),
         ('[replicas]\nname = "a"', "[replicas] url is missing."),
         (
             '[replicas]\nname = "a"\nurl = "http://h"\nsecret_env = "GATE_SECRET"',

@@ -15,6 +15,7 @@ HEADERS = {
     "Keys": "",
     "Servers": "[servers.one]",
     "HTTP": "[http]",
+    "Tokens of an issuer": "[jwt]",
     "Principals": "[principals.one]",
     "Replicas": "[replicas]",
 }

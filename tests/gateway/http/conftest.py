@@ -11,6 +11,8 @@ import pytest
 
 from callgate.gateway._exchange import Exchange
 from callgate.gateway._http import HttpApp, HttpLimits, HttpServer
+from callgate.gateway._replicas import Replicas
+from callgate.gateway._request_states import RequestStates
 from callgate.gateway.principals import Principal
 from callgate.gateway.tokens import StaticTokens
 from callgate.mcp._connection import Message
@@ -54,6 +56,7 @@ class EchoFronts:
     def __init__(self) -> None:
         self.seen: list[str] = []
         self.front = EchoFront(self.seen)
+        self.replicas = Replicas("", RequestStates(None))
 
     def handshake(self, principal: Principal, events: Exchange | None = None) -> EchoFront:
         return self.front

@@ -83,8 +83,10 @@ def tampered() -> str:
 
 
 async def test_a_signed_token_names_its_principal(issuer: Issuer) -> None:
-    checked = tokens(issuer, operators=["olga"], limits=Principal(name="any", tools=("a*",), parallel=3))
-    assert await checked.principal_of(signed()) == Principal(name="alice", tools=("a*",), parallel=3)
+    alice = Principal(name="alice", tools=("a*",), parallel=3)
+    checked = tokens(issuer, principals=[alice, Principal(name="olga", role="operator")])
+    assert await checked.principal_of(signed()) == alice
+    assert await checked.principal_of(signed(sub="somebody")) == Principal(name="somebody")
     olga = await checked.principal_of(signed(sub="olga"))
     assert olga is not None
     assert olga.role == "operator"

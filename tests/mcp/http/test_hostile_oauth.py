@@ -11,7 +11,7 @@ import pytest
 from callgate import Engine
 from callgate.mcp import McpServer, OAuth
 from callgate.mcp._oauth_addresses import AllowedAddresses, Untrusted, checked_address
-from callgate.mcp._oauth_http import OAuthHttp, Refused
+from callgate.mcp._oauth_http import AuthorizationRefused, OAuthHttp
 from callgate.mcp._oauth_metadata import authorization_server, challenge_of
 from tests.app_thread import AppThread
 from tests.engine_calls import call, said
@@ -173,7 +173,7 @@ async def test_an_authorization_server_that_repeats_what_it_was_sent_does_not_br
     said_again = json.dumps({"error": "invalid_grant", "error_description": "\x1b[2J no CODE-1234 SECRET-1234"}).encode()
     with HostileServer(lambda _, __: (400, {}, said_again)) as server:
         async with OAuthHttp(AllowedAddresses(server.url)) as http:
-            with pytest.raises(Refused) as caught:
+            with pytest.raises(AuthorizationRefused) as caught:
                 await http.post_form(server.url, {"code": "CODE-1234", "client_secret": "SECRET-1234"}, {})
     assert "no *** ***" in str(caught.value)
     assert "\x1b" not in str(caught.value)

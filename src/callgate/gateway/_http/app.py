@@ -15,11 +15,13 @@ from typing import Any, Protocol
 from callgate.gateway._client_messages import INVALID_REQUEST, PARSE_ERROR, kind_of, read_client_message
 from callgate.gateway._exchange import Exchange, Front
 from callgate.gateway._http.limits import HttpLimits
-from callgate.gateway._http.request_checks import Headers, Refused, RequestChecks, check_post_headers, read_headers
-from callgate.gateway._http.requests import HttpRequest
+from callgate.gateway._http.posted_request import PostedRequest
+from callgate.gateway._http.replica_forwarding import FORWARDED, ReplicaForwarding
+from callgate.gateway._http.request_checks import Headers, RefusedRequest, RequestChecks, check_post_headers, read_headers
 from callgate.gateway._http.routing_headers import HANDSHAKE_VERSIONS, HeaderParams, check_routing_headers, meta_version
-from callgate.gateway._http.sessions import HttpSession, HttpSessions
+from callgate.gateway._http.sessions import GatewaySession, GatewaySessions
 from callgate.gateway._http.streams import EventBuffer, RawHeaders, Receive, Send, send_body, send_events, wait_for_disconnect
+from callgate.gateway._replicas import Replicas
 from callgate.gateway.principals import Principal
 from callgate.gateway.tokens import Authenticator
 from callgate.mcp._connection import Message
@@ -47,6 +49,9 @@ class Fronts(Protocol):
     def handshake(self, principal: Principal, events: Exchange | None = None) -> Front: ...
 
     def stateless(self, principal: Principal) -> Front: ...
+
+    @property
+    def replicas(self) -> Replicas: ...
 
     def end_subscriptions(self) -> None:
         """Let the requests that wait for changes have their results."""
@@ -85,8 +90,10 @@ class HttpApp:
         self._fronts, self._health, self._metrics, self._path = fronts, health, metrics, path
         self._header_params = header_params
         self._checks = RequestChecks(authenticator, hosts, origins)
-        self._sessions = HttpSessions(self.limits)
-        self._running: set[HttpRequest] = set()
+        self._replicas = fronts.replicas
+        self._sessions = GatewaySessions(self.limits, self._replicas.new_session_id)
+        self._forwarding = ReplicaForwarding() if self._replicas.url else None
+        self._running: set[PostedRequest] = set()
         self._ended = asyncio.Event()
         self._stopping = False
 
@@ -95,15 +102,15 @@ class HttpApp:
             return
         try:
             if self._stopping:
-                raise Refused(503, "The server stops. Send the request again later.", headers=_CLOSE)
+                raise RefusedRequest(503, "The server stops. Send the request again later.", headers=_CLOSE)
             if scope["http_version"] not in ("1.0", "1.1"):
-                raise Refused(505, "The version of HTTP is not served. Use HTTP/1.1.", headers=_CLOSE)
+                raise RefusedRequest(505, "The version of HTTP is not served. Use HTTP/1.1.", headers=_CLOSE)
             headers = read_headers(scope["headers"])
             self._checks.check_host_and_origin(headers, scope["server"][1])
             if b"origin" in headers:
                 send = _with_headers(send, _cors(headers[b"origin"]))
             await self._route(scope["method"], scope["path"], headers, receive, send)
-        except Refused as refused:
+        except RefusedRequest as refused:
             told = error_answer(refused.number, RpcError(refused.code, refused.message, refused.data))
             _LOG.info("refused %s: %s", refused.status, refused.message)
             await send_body(send, refused.status, encoded(told), refused.headers)
@@ -120,17 +127,20 @@ class HttpApp:
                     await self._ended.wait()
         await asyncio.gather(*(request.cancel() for request in list(self._running)), return_exceptions=True)
         await self._sessions.close()
+        if self._forwarding is not None:
+            await self._forwarding.close()
 
     async def _route(self, method: str, path: str, headers: Headers, receive: Receive, send: Send) -> None:
         if method == "OPTIONS" and b"origin" in headers:
             await _preflight(headers, send)
         elif path == self._path:
             principal = await self._checks.principal(headers)
-            await self._mcp(method, headers, principal, receive, send)
+            if not await self._is_forwarded(method, headers, receive, send):
+                await self._mcp(method, headers, principal, receive, send)
         elif path not in ("/health", "/metrics"):
-            raise Refused(404, f"There is nothing at this path. MCP is served at {self._path}.")
+            raise RefusedRequest(404, f"There is nothing at this path. MCP is served at {self._path}.")
         elif method != "GET":
-            raise Refused(405, "Only GET is served here.", headers=((b"allow", b"GET"),))
+            raise RefusedRequest(405, "Only GET is served here.", headers=((b"allow", b"GET"),))
         elif path == "/health":
             await send_body(send, 200, encoded(self._health()))
         else:
@@ -140,17 +150,33 @@ class HttpApp:
     async def _mcp(self, method: str, headers: Headers, principal: Principal, receive: Receive, send: Send) -> None:
         if method == "POST":
             check_post_headers(headers, self.limits.body_bytes)
-            message = _readable(await self._body(receive))
-            await self._post(message, headers, principal, receive, send)
+            body = await self._body(receive)
+            message = _readable(body)
+            holder = self._replicas.of_request(message) if self._forwarding is not None and FORWARDED not in headers else ""
+            if holder and self._forwarding is not None:
+                await self._forwarding.forward(holder + self._path, method, headers, body, receive, send)
+            else:
+                await self._post(message, headers, principal, receive, send)
         elif method not in ("GET", "DELETE") or b"mcp-session-id" not in headers:
-            raise Refused(405, f"{method} is not served without a session. Send messages with POST.", headers=((b"allow", b"POST"),))
+            raise RefusedRequest(405, f"{method} is not served without a session. Send messages with POST.", headers=((b"allow", b"POST"),))
         elif method == "GET":
             await self._standing_stream(self._session(headers, principal), headers, receive, send)
         else:
             await self._sessions.end(self._session(headers, principal))
             await send_body(send, 200, b"")
 
-    def _session(self, headers: Headers, principal: Principal) -> HttpSession:
+    async def _is_forwarded(self, method: str, headers: Headers, receive: Receive, send: Send) -> bool:
+        """Pass a request of a session on if another gateway has the session, and return whether that was done."""
+        session = headers.get(b"mcp-session-id", b"").decode("latin-1")
+        holder = self._replicas.of_session(session) if session and self._forwarding is not None and FORWARDED not in headers else ""
+        if not holder or self._forwarding is None:
+            return False
+        check_post_headers(headers, self.limits.body_bytes) if method == "POST" else None
+        body = await self._body(receive) if method == "POST" else b""
+        await self._forwarding.forward(holder + self._path, method, headers, body, receive, send)
+        return True
+
+    def _session(self, headers: Headers, principal: Principal) -> GatewaySession:
         return self._sessions.find(headers.get(b"mcp-session-id"), headers.get(b"mcp-protocol-version"), principal)
 
     async def _body(self, receive: Receive) -> bytes:
@@ -161,22 +187,26 @@ class HttpApp:
                 while True:
                     part = await receive()
                     if part["type"] == "http.disconnect":
-                        raise Refused(400, "The body is incomplete.")
+                        raise RefusedRequest(400, "The body is incomplete.")
                     parts.append(part.get("body", b""))
                     size_bytes += len(parts[-1])
                     if size_bytes > self.limits.body_bytes:
-                        raise Refused(413, f"The body is larger than {self.limits.body_bytes} bytes. Send less at once.", headers=_CLOSE)
+                        raise RefusedRequest(
+                            413, f"The body is larger than {self.limits.body_bytes} bytes. Send less at once.", headers=_CLOSE
+                        )
                     if not part.get("more_body", False):
                         return b"".join(parts)
         except TimeoutError:
-            raise Refused(408, f"The body took more than {self.limits.body_timeout_s:g} s. Send it faster.", headers=_CLOSE) from None
+            raise RefusedRequest(
+                408, f"The body took more than {self.limits.body_timeout_s:g} s. Send it faster.", headers=_CLOSE
+            ) from None
 
     async def _post(self, message: Message, headers: Headers, principal: Principal, receive: Receive, send: Send) -> None:
         header, version = headers.get(b"mcp-protocol-version", b"").decode("latin-1"), meta_version(message)
         if version is not None or (header and header not in HANDSHAKE_VERSIONS):
             try:
                 await self._post_stateless(message, headers, principal, receive, send)
-            except Refused as refused:
+            except RefusedRequest as refused:
                 refused.number = message.get("id")
                 raise
         elif message.get("method") == "initialize" and "id" in message and b"mcp-session-id" not in headers:
@@ -186,15 +216,15 @@ class HttpApp:
 
     async def _post_stateless(self, message: Message, headers: Headers, principal: Principal, receive: Receive, send: Send) -> None:
         if "method" not in message:
-            raise Refused(400, "The body must be a request or a notification.")
+            raise RefusedRequest(400, "The body must be a request or a notification.")
         if "id" not in message:
             await send_body(send, 202, b"")
             return
         check_routing_headers(headers, message, self._header_params)
         front = self._fronts.stateless(principal)
-        await self._answer(HttpRequest(front, message, receive, send, self.limits, stateless=True), self._running)
+        await self._answer(PostedRequest(front, message, receive, send, self.limits, stateless=True), self._running)
 
-    async def _answer(self, request: HttpRequest, *running: set[HttpRequest]) -> None:
+    async def _answer(self, request: PostedRequest, *running: set[PostedRequest]) -> None:
         for requests in running:
             requests.add(request)
         try:
@@ -213,17 +243,17 @@ class HttpApp:
                 session.revision = response["result"]["protocolVersion"]
         except Exception:
             _LOG.exception("a session could not be started")
-            raise Refused(500, "The gateway failed to start a session. Its log says why.", INTERNAL_ERROR) from None
+            raise RefusedRequest(500, "The gateway failed to start a session. Its log says why.", INTERNAL_ERROR) from None
         finally:
             if not session.revision:
                 await self._sessions.end(session)
         made = ((b"mcp-session-id", session.id.encode()),) if session.revision else ()
         await send_body(send, 200, b"" if response is None else encoded(response), made)
 
-    async def _post_to_session(self, message: Message, session: HttpSession, receive: Receive, send: Send) -> None:
+    async def _post_to_session(self, message: Message, session: GatewaySession, receive: Receive, send: Send) -> None:
         assert session.front is not None
         if "method" in message and "id" in message:
-            request = HttpRequest(session.front, message, receive, send, self.limits, stateless=False)
+            request = PostedRequest(session.front, message, receive, send, self.limits, stateless=False)
             await self._answer(request, session.running, self._running)
             return
         if "method" in message:
@@ -232,12 +262,12 @@ class HttpApp:
             session.front.response(message)
         await send_body(send, 202, b"")
 
-    async def _standing_stream(self, session: HttpSession, headers: Headers, receive: Receive, send: Send) -> None:
+    async def _standing_stream(self, session: GatewaySession, headers: Headers, receive: Receive, send: Send) -> None:
         accept = headers.get(b"accept", b"").lower()
         if b"text/event-stream" not in accept and b"*/*" not in accept:
-            raise Refused(406, "The answer is an event stream. Send Accept: text/event-stream.")
+            raise RefusedRequest(406, "The answer is an event stream. Send Accept: text/event-stream.")
         if session.stream is not None:
-            raise Refused(409, "The session has a stream already. Close it first.")
+            raise RefusedRequest(409, "The session has a stream already. Close it first.")
         session.stream = stream = EventBuffer(self.limits)
         gone = asyncio.create_task(wait_for_disconnect(receive))
         gone.add_done_callback(lambda _: stream.close())
@@ -278,7 +308,7 @@ def _readable(body: bytes) -> Message:
     try:
         message = read_client_message(body)
     except UnreadableMessage as error:
-        raise Refused(400, f"The body is no message: {error}.", PARSE_ERROR) from None
+        raise RefusedRequest(400, f"The body is no message: {error}.", PARSE_ERROR) from None
     if not kind_of(message):
-        raise Refused(400, "The body is no JSON-RPC 2.0 message with a valid id.", INVALID_REQUEST)
+        raise RefusedRequest(400, "The body is no JSON-RPC 2.0 message with a valid id.", INVALID_REQUEST)
     return message

@@ -6,10 +6,9 @@ The other gateway authenticates the client again, so nothing is trusted between 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
-import httpx2
-
-from callgate.gateway._http.request_checks import Headers, Refused
+from callgate.gateway._http.request_checks import Headers, RefusedRequest
 from callgate.gateway._http.streams import Receive, Send, wait_for_disconnect
 from callgate.mcp._messages import INTERNAL_ERROR
 
@@ -26,14 +25,17 @@ class ReplicaForwarding:
     """The connections of one gateway to the others."""
 
     def __init__(self) -> None:
+        import httpx2  # only several gateways need it
+
+        self._unreachable: type[Exception] = httpx2.HTTPError
         limits = httpx2.Limits(max_connections=1_000, max_keepalive_connections=100)
-        self._client = httpx2.AsyncClient(timeout=httpx2.Timeout(_LONGEST_S, connect=_CONNECT_S), limits=limits, trust_env=False)
+        self._client: Any = httpx2.AsyncClient(timeout=httpx2.Timeout(_LONGEST_S, connect=_CONNECT_S), limits=limits, trust_env=False)
 
     async def forward(self, address: str, method: str, headers: Headers, body: bytes, receive: Receive, send: Send) -> None:
         """Send a request to `address`, and its response to the client, until the client goes away.
 
         Raises:
-            Refused: The other gateway cannot be reached.
+            RefusedRequest: The other gateway cannot be reached.
         """
         loop = asyncio.get_running_loop()
         passing = loop.create_task(self._pass(address, method, headers, body, send))
@@ -51,8 +53,8 @@ class ReplicaForwarding:
         request = self._client.build_request(method, address, headers=sent, content=body)
         try:
             response = await self._client.send(request, stream=True)
-        except httpx2.HTTPError as error:
-            raise Refused(
+        except self._unreachable as error:
+            raise RefusedRequest(
                 502,
                 "The gateway that holds this session or request cannot be reached. If it ran a call, that may have happened: its outcome is"
                 " in the journal. Begin a new session, or make the request again without its state.",

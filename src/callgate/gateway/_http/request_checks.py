@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from callgate.gateway.principals import Principal
 from callgate.gateway.tokens import Authenticator, IssuerUnavailable
 
-__all__ = ["MAX_HEADERS", "Headers", "Refused", "RequestChecks", "check_post_headers", "read_headers"]
+__all__ = ["MAX_HEADERS", "Headers", "RefusedRequest", "RequestChecks", "check_post_headers", "read_headers"]
 
 Headers = Mapping[bytes, bytes]
 
@@ -29,7 +29,7 @@ MAX_HEADERS = 100
 _LOCAL = ("127.0.0.1", "localhost", "[::1]")
 
 
-class Refused(Exception):
+class RefusedRequest(Exception):
     """A request that is not served.
 
     Args:
@@ -53,19 +53,21 @@ def read_headers(raw: Iterable[tuple[bytes, bytes]]) -> Headers:
     """Return the headers by lower-case name.
 
     Raises:
-        Refused: A header that decides something is there twice.
+        RefusedRequest: A header that decides something is there twice.
     """
     pairs = list(raw)
     if len(pairs) > MAX_HEADERS:
-        raise Refused(431, f"The request has more than {MAX_HEADERS} headers. Send fewer.")
+        raise RefusedRequest(431, f"The request has more than {MAX_HEADERS} headers. Send fewer.")
     headers = dict(pairs)
     if b"content-length" in headers and b"transfer-encoding" in headers:
-        raise Refused(400, "Content-Length and Transfer-Encoding exclude each other. Send one.", headers=((b"connection", b"close"),))
+        raise RefusedRequest(
+            400, "Content-Length and Transfer-Encoding exclude each other. Send one.", headers=((b"connection", b"close"),)
+        )
     if len(headers) != len(pairs):
         seen: set[bytes] = set()
         for name, _ in pairs:
             if name in seen and (name in _SINGLE or name.startswith(b"mcp-param-")):
-                raise Refused(400, f"The header {name.decode('latin-1')} is there more than once. Send it once.")
+                raise RefusedRequest(400, f"The header {name.decode('latin-1')} is there more than once. Send it once.")
             seen.add(name)
     return headers
 
@@ -86,16 +88,18 @@ class RequestChecks:
         self._local: dict[int | None, tuple[frozenset[bytes], frozenset[bytes]]] = {}
 
     def check_host_and_origin(self, headers: Headers, port: int | None) -> None:
-        """Raise `Refused` if the request is for another host, or made by a page of another origin."""
+        """Raise `RefusedRequest` if the request is for another host, or made by a page of another origin."""
         hosts, origins = self._local.get(port) or self._allow(port)
         if headers.get(b"host", b"").lower() not in hosts:
-            raise Refused(421, "The Host header names no host of this server. Use its address, or add the name to its allowed hosts.")
+            raise RefusedRequest(
+                421, "The Host header names no host of this server. Use its address, or add the name to its allowed hosts."
+            )
         origin = headers.get(b"origin")
         if origin is not None and origin.lower() not in origins:
-            raise Refused(403, "The Origin header is not allowed. Add the origin to the server's allowed origins.")
+            raise RefusedRequest(403, "The Origin header is not allowed. Add the origin to the server's allowed origins.")
 
     async def principal(self, headers: Headers) -> Principal:
-        """Return the principal of the request's bearer token, or raise `Refused`."""
+        """Return the principal of the request's bearer token, or raise `RefusedRequest`."""
         given = headers.get(b"authorization", b"")
         scheme, _, token = given.partition(b" ")
         principal = None
@@ -103,9 +107,9 @@ class RequestChecks:
             try:
                 principal = await self._authenticator.principal_of(token.decode("ascii"))
             except IssuerUnavailable:
-                raise Refused(503, "The token cannot be checked now. Try again later.", headers=((b"retry-after", b"30"),)) from None
+                raise RefusedRequest(503, "The token cannot be checked now. Try again later.", headers=((b"retry-after", b"30"),)) from None
         if principal is None:
-            raise Refused(
+            raise RefusedRequest(
                 401, "The request has no valid token. Send Authorization: Bearer TOKEN.", headers=((b"www-authenticate", b"Bearer"),)
             )
         return principal
@@ -121,16 +125,16 @@ class RequestChecks:
 
 
 def check_post_headers(headers: Headers, body_bytes: int) -> None:
-    """Raise `Refused` if the body is not plain JSON of a permitted size, or the client does not accept what is answered."""
+    """Raise `RefusedRequest` if the body is not plain JSON of a permitted size, or the client does not accept what is answered."""
     length = headers.get(b"content-length", b"0")
     if not length.isdigit():
-        raise Refused(400, "Content-Length is not a number. Send the size of the body in bytes.")
+        raise RefusedRequest(400, "Content-Length is not a number. Send the size of the body in bytes.")
     if len(length) > 18 or int(length) > body_bytes:
-        raise Refused(413, f"The body is larger than {body_bytes} bytes. Send less at once.", headers=((b"connection", b"close"),))
+        raise RefusedRequest(413, f"The body is larger than {body_bytes} bytes. Send less at once.", headers=((b"connection", b"close"),))
     if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/json":
-        raise Refused(415, "The body must be JSON. Send Content-Type: application/json.")
+        raise RefusedRequest(415, "The body must be JSON. Send Content-Type: application/json.")
     if headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
-        raise Refused(415, "Compressed bodies are not read. Send the body without Content-Encoding.")
+        raise RefusedRequest(415, "Compressed bodies are not read. Send the body without Content-Encoding.")
     accept = headers.get(b"accept", b"").lower()
     if b"*/*" not in accept and not (b"application/json" in accept and b"text/event-stream" in accept):
-        raise Refused(406, "The answer is JSON or an event stream. Send Accept: application/json, text/event-stream.")
+        raise RefusedRequest(406, "The answer is JSON or an event stream. Send Accept: application/json, text/event-stream.")

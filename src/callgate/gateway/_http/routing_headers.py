@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from callgate.gateway._http.request_checks import Headers, Refused
+from callgate.gateway._http.request_checks import Headers, RefusedRequest
 from callgate.mcp._revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS, UNSUPPORTED_REVISION
 
 __all__ = ["HANDSHAKE_VERSIONS", "HeaderParams", "check_routing_headers", "meta_version"]
@@ -35,13 +35,13 @@ def meta_version(message: Mapping[str, Any]) -> object:
 
 
 def check_routing_headers(headers: Headers, message: Mapping[str, Any], header_params: HeaderParams | None) -> None:
-    """Raise `Refused` if a routing header is missing or differs from the body of a stateless request."""
+    """Raise `RefusedRequest` if a routing header is missing or differs from the body of a stateless request."""
     method, params = message["method"], message.get("params")
     params = params if isinstance(params, dict) else {}
     version, given = meta_version(message), headers.get(b"mcp-protocol-version", b"").decode("latin-1")
     if version is None and given not in STATELESS_REVISIONS:
         told = {"supported": list(STATELESS_REVISIONS), "requested": given[:100]}
-        raise Refused(400, f"The revision {given[:100]} is not supported.", UNSUPPORTED_REVISION, told)
+        raise RefusedRequest(400, f"The revision {given[:100]} is not supported.", UNSUPPORTED_REVISION, told)
     if version is not None:
         _same("MCP-Protocol-Version", headers.get(b"mcp-protocol-version"), version)
     _same("Mcp-Method", headers.get(b"mcp-method"), method)
@@ -76,7 +76,7 @@ def _value_at(value: object, path: Sequence[str]) -> object:
 def _same(header: str, given: bytes | None, wanted: object) -> None:
     if given is None or _decoded(given) != wanted:
         what = "is missing" if given is None else "differs from the body"
-        raise Refused(400, f"The header {header} {what}. Send the same value in both.", _HEADER_MISMATCH)
+        raise RefusedRequest(400, f"The header {header} {what}. Send the same value in both.", _HEADER_MISMATCH)
 
 
 def _decoded(given: bytes) -> str | None:

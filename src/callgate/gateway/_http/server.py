@@ -37,7 +37,7 @@ class HttpServer:
             OSError: The address cannot be used.
         """
         listening = self._listen()
-        self._server = _Server(self._config())
+        self._server = _UvicornServer(self._config())
         self._serving = asyncio.create_task(self._server.serve(sockets=[listening]))
         ready = asyncio.create_task(self._server.ready.wait())
         await asyncio.wait((self._serving, ready), return_when=asyncio.FIRST_COMPLETED)
@@ -80,7 +80,7 @@ class HttpServer:
         return listening
 
 
-class _Server(uvicorn.Server):
+class _UvicornServer(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.ready = asyncio.Event()

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections import Counter
+from collections.abc import Callable
 
 from callgate.gateway._exchange import Front
 from callgate.gateway._http.limits import HttpLimits
-from callgate.gateway._http.request_checks import Refused
-from callgate.gateway._http.requests import HttpRequest
+from callgate.gateway._http.posted_request import PostedRequest
+from callgate.gateway._http.request_checks import RefusedRequest
 from callgate.gateway._http.streams import EventBuffer
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 
-__all__ = ["HttpSession", "HttpSessions"]
+__all__ = ["GatewaySession", "GatewaySessions"]
 
 
-class HttpSession:
+class GatewaySession:
     """One handshake session. As an `Exchange`, it sends on the standing stream, if the client has one open."""
 
-    def __init__(self, principal: Principal) -> None:
-        self.id = secrets.token_urlsafe(32)
+    def __init__(self, session_id: str, principal: Principal) -> None:
+        self.id = session_id
         self.principal = principal
         self.front: Front | None = None
         self.revision = ""
         """The revision that was negotiated; empty until it is."""
         self.stream: EventBuffer | None = None
-        self.running: set[HttpRequest] = set()
+        self.running: set[PostedRequest] = set()
         self.used_at = 0.0
         self.idle_timer: asyncio.TimerHandle | None = None
 
@@ -35,57 +35,59 @@ class HttpSession:
         return self.stream is not None and self.stream.send(message)
 
 
-class HttpSessions:
+class GatewaySessions:
     """All open sessions.
 
     Args:
         limits: How many there may be, and how long an unused one is kept.
+        new_id: Returns an id that nobody can guess.
     """
 
-    def __init__(self, limits: HttpLimits) -> None:
+    def __init__(self, limits: HttpLimits, new_id: Callable[[], str]) -> None:
         self._limits = limits
-        self._open: dict[str, HttpSession] = {}
+        self._new_id = new_id
+        self._open: dict[str, GatewaySession] = {}
         self._of: Counter[str] = Counter()
         self._closing: set[asyncio.Task[None]] = set()
 
-    def open(self, principal: Principal) -> HttpSession:
+    def open(self, principal: Principal) -> GatewaySession:
         """Return a new session, which counts from now on.
 
         Raises:
-            Refused: The principal, or the server, can have no further session.
+            RefusedRequest: The principal, or the server, can have no further session.
         """
         mine = self._of[principal.name]
         if mine >= self._limits.sessions_per_principal:
-            raise Refused(429, f"{principal.name} has {mine} open sessions, which is the limit. End one with DELETE.")
+            raise RefusedRequest(429, f"{principal.name} has {mine} open sessions, which is the limit. End one with DELETE.")
         if len(self._open) >= self._limits.sessions:
-            raise Refused(503, f"The server has {len(self._open)} open sessions, which is its limit. Try again later.")
-        session = HttpSession(principal)
+            raise RefusedRequest(503, f"The server has {len(self._open)} open sessions, which is its limit. Try again later.")
+        session = GatewaySession(self._new_id(), principal)
         self._open[session.id] = session
         self._of[principal.name] += 1
         session.used_at = asyncio.get_running_loop().time()
         self._expire(session)
         return session
 
-    def find(self, session_id: bytes | None, revision: bytes | None, principal: Principal) -> HttpSession:
+    def find(self, session_id: bytes | None, revision: bytes | None, principal: Principal) -> GatewaySession:
         """Return a principal's session.
 
         Args:
             revision: What the client says was negotiated; None if it does not say.
 
         Raises:
-            Refused: There is no id, no such session of this principal, or it has another revision.
+            RefusedRequest: There is no id, no such session of this principal, or it has another revision.
         """
         if session_id is None:
-            raise Refused(400, "The header Mcp-Session-Id is missing. Send initialize first, and then the id of its response.")
+            raise RefusedRequest(400, "The header Mcp-Session-Id is missing. Send initialize first, and then the id of its response.")
         session = self._open.get(session_id.decode("latin-1"))
         if session is None or not session.revision or session.principal.name != principal.name:
-            raise Refused(404, "There is no such session. Send initialize to start another one.")
+            raise RefusedRequest(404, "There is no such session. Send initialize to start another one.")
         if revision is not None and revision.decode("latin-1") != session.revision:
-            raise Refused(400, f"The session uses {session.revision}. Send MCP-Protocol-Version: {session.revision}.")
+            raise RefusedRequest(400, f"The session uses {session.revision}. Send MCP-Protocol-Version: {session.revision}.")
         session.used_at = asyncio.get_running_loop().time()
         return session
 
-    async def end(self, session: HttpSession) -> None:
+    async def end(self, session: GatewaySession) -> None:
         """Close a session and cancel what runs in it."""
         if self._open.pop(session.id, None) is not None:
             self._of -= Counter([session.principal.name])
@@ -106,7 +108,7 @@ class HttpSessions:
         """End all sessions."""
         await asyncio.gather(*(self.end(session) for session in list(self._open.values())), return_exceptions=True)
 
-    def _expire(self, session: HttpSession) -> None:
+    def _expire(self, session: GatewaySession) -> None:
         loop = asyncio.get_running_loop()
         if session.stream is not None or session.running:
             session.used_at = loop.time()

@@ -13,7 +13,7 @@ from callgate.gateway._http.streams import EventBuffer, Receive, Send, send_body
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, RpcError, encoded, error_answer
 
-__all__ = ["HttpRequest"]
+__all__ = ["PostedRequest"]
 
 _LOG = logging.getLogger("callgate.gateway")
 _STATUS = {-32700: 400, -32600: 400, -32602: 400, -32601: 404, -32020: 400, -32021: 400, -32022: 400}
@@ -21,7 +21,7 @@ _WATCH_AFTER_S = 0.02
 """A request that is answered sooner is not watched: to notice that its client has gone would cost more than it saves."""
 
 
-class HttpRequest:
+class PostedRequest:
     """A request that is being answered. Its `Exchange`: the first message that is sent makes an event stream of the response.
 
     Args:
@@ -68,8 +68,8 @@ class HttpRequest:
             return await self._front.request(self._message, self)
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
+            while task is not None and task.uncancel():
+                pass
             return error_answer(number, RpcError(INTERNAL_ERROR, "The request was cancelled, because its session has ended."))
         except Exception:
             _LOG.exception("a request failed inside of the gateway")

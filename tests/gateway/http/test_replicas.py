@@ -1,0 +1,136 @@
+"""Two gateways on one journal in PostgreSQL: a client may reach either of them with each of its messages."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from callgate import Engine, PostgresJournal, tool
+from callgate.gateway import Gateway, Principal
+from callgate.gateway._http import HttpApp, HttpServer
+from callgate.gateway.tokens import StaticTokens
+from callgate.mcp import mcp
+from tests.journals.postgres_server import Unavailable, running_server
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
+SECRET = b"a secret of all gateways together"
+ASKING = str(Path(__file__).parents[1] / "asking_server.py")
+PREFIX = "io.modelcontextprotocol/"
+ACCEPTED = {"action": "accept", "content": {"name": "Ada"}}
+
+
+@pytest.fixture
+def database() -> Iterator[str]:
+    """The address of an empty database."""
+    try:
+        with running_server() as server, server.empty_database() as url:
+            yield url
+    except Unavailable as error:
+        pytest.skip(f"PostgreSQL: {error}")
+
+
+@asynccontextmanager
+async def replica(name: str, database: str, tmp_path: Path, paid: list[int]) -> AsyncIterator[Gateway]:
+    """Run a gateway; its address is `replicas.url`."""
+
+    @tool(requires_approval=True)
+    def pay(amount: int) -> str:
+        """Pay an amount."""
+        paid.append(amount)
+        return f"paid {amount}"
+
+    server = mcp([sys.executable, ASKING, "handshake", str(tmp_path / f"log-{name}")], name="asking")
+    engine = Engine([pay], servers=[server], journal=PostgresJournal(database))
+    port = _free_port()
+    url = f"http://127.0.0.1:{port}"
+    gateway = Gateway(engine, secret=SECRET, replica=name, replica_url=url)
+    tokens = StaticTokens({"secret": Principal(name="alice", approves=False)})
+    async with gateway:
+        app = HttpApp(gateway, tokens, health=gateway.health, metrics=lambda: "", header_params=gateway.header_params)
+        async with HttpServer(app, port=port):
+            yield gateway
+
+
+@pytest.fixture
+async def pair(database: str, tmp_path: Path) -> AsyncIterator[tuple[Gateway, Gateway, list[int]]]:
+    paid: list[int] = []
+    async with AsyncExitStack() as stack:
+        one = await stack.enter_async_context(replica("a", database, tmp_path, paid))
+        other = await stack.enter_async_context(replica("b", database, tmp_path, paid))
+        yield one, other, paid
+
+
+async def post(gateway: Gateway, method: str, params: Mapping[str, Any], session: str = "") -> httpx2.Response:
+    """Send a request: of a session if one is named or begun, otherwise of the stateless era."""
+    headers = {"Authorization": "Bearer secret", "Accept": "application/json, text/event-stream"}
+    if session:
+        headers["Mcp-Session-Id"] = session
+    elif method != "initialize":
+        capabilities: dict[str, Any] = {"elicitation": {"form": {}}}
+        params = {**params, "_meta": {f"{PREFIX}protocolVersion": "2026-07-28", f"{PREFIX}clientCapabilities": capabilities}}
+        headers |= {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Mcp-Name": params.get("name", "")}
+    async with httpx2.AsyncClient(trust_env=False, timeout=30) as client:
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        return await client.post(f"{gateway.replicas.url}/mcp", json=message, headers=headers)
+
+
+def text_of(response: httpx2.Response) -> str:
+    text: str = response.json()["result"]["content"][0]["text"]
+    return text
+
+
+async def test_a_session_is_used_through_another_gateway(pair: tuple[Gateway, Gateway, list[int]]) -> None:
+    one, other, _ = pair
+    about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
+    session = (await post(one, "initialize", about)).headers["mcp-session-id"]
+    for gateway in pair[:2]:
+        listed = await post(gateway, "tools/list", {}, session)
+        assert {"pay", "ask"} <= {tool["name"] for tool in listed.json()["result"]["tools"]}
+    assert (await post(other, "tools/list", {}, session[:-3] + "AAA")).status_code == 404
+
+
+async def test_a_request_that_waits_for_its_client_is_continued_through_another_gateway(pair: tuple[Gateway, Gateway, list[int]]) -> None:
+    one, other, _ = pair
+    call: dict[str, Any] = {"name": "ask", "arguments": {}}
+    asked = (await post(one, "tools/call", call)).json()["result"]
+    assert asked["resultType"] == "input_required"
+    (key,) = asked["inputRequests"]
+    answered = await post(other, "tools/call", {**call, "inputResponses": {key: ACCEPTED}, "requestState": asked["requestState"]})
+    assert json.loads(text_of(answered)) == [ACCEPTED]
+
+
+async def test_a_call_that_was_approved_runs_once_at_another_gateway(pair: tuple[Gateway, Gateway, list[int]]) -> None:
+    one, other, paid = pair
+    call = {"name": "pay", "arguments": {"amount": 5}}
+    waiting = (await post(one, "tools/call", call)).json()["result"]
+    await one.engine.approve(waiting["_meta"]["callgate/outcome"]["approval"], by="an operator")
+    assert text_of(await post(other, "tools/call", call)).startswith("paid 5")
+    assert paid == [5]
+    assert (await post(one, "tools/call", call)).json()["result"]["isError"]
+    assert paid == [5]
+
+
+async def test_a_session_of_a_gateway_that_has_ended_is_refused_with_the_next_step(database: str, tmp_path: Path) -> None:
+    about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
+    async with replica("a", database, tmp_path, []) as one:
+        session = (await post(one, "initialize", about)).headers["mcp-session-id"]
+    async with replica("b", database, tmp_path, []) as other:
+        refused = await post(other, "tools/list", {}, session)
+    assert refused.status_code == 502
+    assert "Begin a new session" in refused.json()["error"]["message"]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
