@@ -60,7 +60,7 @@ class RawClient:
         """Send a request; return its id, and what will have the response."""
         self._number += 1
         if self.closed:
-            raise ConnectionResetError("the server has closed its output")
+            raise ConnectionError("the server has ended")
         waiting = self._waiting[self._number] = asyncio.get_running_loop().create_future()
         self.send({"jsonrpc": "2.0", "id": self._number, "method": method, "params": self._with_meta(params)})
         return self._number, asyncio.ensure_future(asyncio.wait_for(waiting, HANGS_S))
@@ -101,7 +101,7 @@ class RawClient:
         self.closed = True
         for waiting in self._waiting.values():
             if not waiting.done():
-                waiting.set_exception(ConnectionResetError("the server has closed its output"))
+                waiting.set_exception(ConnectionError("the server has ended without a response"))
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from asyncio.subprocess import PIPE
+from asyncio.subprocess import PIPE, Process
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -56,7 +56,7 @@ async def begun_then_killed(client: RawClient, server: Path, what: str) -> None:
     calling = begun(client, "paper", what, NEVER)
     await until(lambda: what in noted(server, "ledger.txt"))
     os.kill(client.process.pid, signal.SIGKILL)
-    with pytest.raises(ConnectionResetError):
+    with pytest.raises(ConnectionError):
         await calling
     await client.process.wait()
 
@@ -112,10 +112,9 @@ async def test_no_server_outlives_a_killed_gateway(tmp_path: Path) -> None:
 
 async def test_an_http_client_sees_the_closed_connection_of_a_killed_gateway(tmp_path: Path) -> None:
     servers = {"paper": upstream(tmp_path / "paper")}
-    command = gateway_command(tmp_path, servers, http=True)
-    process = await asyncio.create_subprocess_exec(*command, cwd=Path(__file__).parents[2], stdout=PIPE)
-    assert process.stdout is not None
-    url = f"http://127.0.0.1:{int(await process.stdout.readline())}/mcp"
+    command = gateway_command(tmp_path, servers, "--http", "127.0.0.1:0")
+    process = await asyncio.create_subprocess_exec(*command, stderr=PIPE)
+    url = await address_of(process)
     calling = asyncio.ensure_future(posted_call(url, "paper.act", {"what": "a", "until": str(NEVER)}))
     await until(lambda: noted(tmp_path / "paper", "ledger.txt") or calling.done())
     process.kill()
@@ -123,6 +122,15 @@ async def test_an_http_client_sees_the_closed_connection_of_a_killed_gateway(tmp
         await calling
     await process.wait()
     assert len(unsettled(tmp_path)) == 1
+
+
+async def address_of(process: Process) -> str:
+    """Return the address that a gateway prints."""
+    assert process.stderr is not None
+    while line := (await process.stderr.readline()).decode():
+        if found := [word.rstrip(".,") for word in line.split() if word.startswith("http://")]:
+            return found[0]
+    raise AssertionError("the gateway has ended")
 
 
 async def posted_call(url: str, name: str, arguments: dict[str, Any]) -> str:

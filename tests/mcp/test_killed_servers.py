@@ -9,15 +9,17 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from callgate import Engine, Scope
 from callgate.mcp import McpServer, mcp
+from callgate.tools.retry_policy import NO_RETRY
 from tests.engine_calls import call, said
 from tests.recovery.ledger_server import noted
 from tests.recovery.mcp_kills import http_server, server_command
-from tests.waiting import until
+from tests.waiting import HANGS_S, PATIENCE_S, until
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform != "linux", reason="the server forks")]
 NAMES = ("killed", "other")
@@ -59,3 +61,36 @@ async def test_the_calls_of_a_killed_server_end_and_those_of_another_server_go_o
         assert (await said(engine, call("killed.act", what="again"))).text == "did again"
     assert len(noted(tmp_path / "killed", "ledger.txt")) == CALLS + 1
     assert len(noted(tmp_path / "other", "server.pids")) == 1
+
+
+@pytest.mark.parametrize("era", ["stateless", "handshake"])
+async def test_a_server_on_the_network_is_used_again_soon_after_it_was_down(
+    tmp_path: Path, era: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server that is being restarted refuses connections for a while; programs that end again and again wait for longer."""
+    monkeypatch.setattr("callgate.mcp._supervised_session._FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr("callgate.mcp._supervised_session._NETWORK_QUARANTINE_S", 0.001)
+    monkeypatch.setattr("callgate.mcp._supervised_session._QUARANTINE_S", HANGS_S)
+    with ExitStack() as running:
+        url = running.enter_context(http_server(tmp_path, {"era": era}))
+        async with Engine(servers=[mcp(url, name="up", options={"act": {"retry": NO_RETRY}})]) as engine:
+            assert (await said(engine, call("act", what="a"))).success
+            running.close()
+            while (await said(engine, call("act", what="b"))).code != "not_started":
+                await asyncio.sleep(0)
+            await until(lambda: caplog.text.count("cannot be reached") >= 4)  # after the end of the session, the fifth failure
+            running.enter_context(http_server(tmp_path, {"era": era, "port": urlsplit(url).port}))
+            async with asyncio.timeout(PATIENCE_S):
+                while not (await said(engine, call("act", what="c"))).success:
+                    await asyncio.sleep(0)
+
+
+async def test_the_signal_that_ended_a_server_is_named_when_a_call_meets_its_closed_pipe(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Engine(servers=[mcp(server_command(tmp_path, {}), name="killed", effects={"act": "none"})]) as engine:
+        for number in range(3):
+            os.kill(int(noted(tmp_path, "server.pids")[-1]), signal.SIGKILL)
+            assert (await said(engine, call("act", what=str(number)))).success
+    assert caplog.text.count("it was killed by SIGKILL") == 3
+    assert "answers nothing any more" not in caplog.text

@@ -6,6 +6,7 @@ parent process prints the port, and starts the server again when it ends. Needs 
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -188,13 +189,23 @@ def _handler(server: LedgerServer) -> Callable[..., BaseHTTPRequestHandler]:
     return Handler
 
 
+def end_with(parent: int) -> None:
+    """Let the kernel kill this process when its parent ends, however that happens."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
 def keep_serving(settings: dict[str, Any]) -> None:
     """Start the server, and start it again whenever it ends, at the same port, which is printed."""
-    listening = socket.create_server(("127.0.0.1", 0))
+    end_with(os.getppid())
+    keeper = os.getpid()
+    listening = socket.create_server(("127.0.0.1", settings.get("port", 0)))
     print(listening.getsockname()[1], flush=True)  # noqa: T201
     while True:
         child = os.fork()
         if child == 0:
+            end_with(keeper)
             serve_http(LedgerServer(settings), listening)
         os.waitpid(child, 0)
 

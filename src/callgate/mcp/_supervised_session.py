@@ -36,9 +36,10 @@ _LONGEST_WAIT_S = 10.0
 _MOST_FAILURES = 5
 """Failures in a row after which a server is quarantined."""
 _QUARANTINE_S = 60.0
+_NETWORK_QUARANTINE_S = 1.0
 _SILENT_S = 5.0
 _END_S = 0.5
-"""How long the reason is waited for after a connection has failed."""
+"""How long the end of a process is waited for after a request has failed."""
 _LONGEST_SILENCE_S = 120.0
 """A silent server is ended after this time, even if calls still wait for its answers."""
 _SETTLE_S = 0.05
@@ -49,10 +50,18 @@ _TOOLS_CHANGED = "notifications/tools/list_changed"
 
 
 class _Backoff:
-    """Waits longer after each failure, and tries a quarantined server again after a minute or more. Calls wait for every start."""
+    """Waits longer after each failure. Calls wait for every start, until the server is quarantined.
+
+    Args:
+        server: A program that ends again and again is tried again after a minute or more. A server on the network may only be restarting,
+            and to ask it costs little, so it is tried again after a second or more.
+    """
 
     patience_s = math.inf
     until = ""
+
+    def __init__(self, server: McpServer) -> None:
+        self._on_network = bool(server.url)
 
     def wait_s(self, failures: int, clock: Clock) -> float | None:
         if failures >= _MOST_FAILURES:
@@ -60,7 +69,8 @@ class _Backoff:
         return backoff_s(failures, base_s=_FIRST_WAIT_S, max_s=_LONGEST_WAIT_S) * (0.5 + clock.jitter() / 2)
 
     def quarantine_s(self, failures: int) -> float:
-        return backoff_s(failures - _MOST_FAILURES + 1, base_s=_QUARANTINE_S, max_s=10 * _QUARANTINE_S)
+        first_s = _NETWORK_QUARANTINE_S if self._on_network else _QUARANTINE_S
+        return backoff_s(failures - _MOST_FAILURES + 1, base_s=first_s, max_s=10 * first_s)
 
 
 class SessionTools(Protocol):
@@ -110,7 +120,7 @@ class SupervisedSession:
     """
 
     def __init__(self, parts: SessionParts, requests: AnswersServer, tools: SessionTools, era: Era | None = None) -> None:
-        self.life = ServerLife[Session](f"The MCP server '{parts.server.name}'", _Backoff())
+        self.life = ServerLife[Session](f"The MCP server '{parts.server.name}'", _Backoff(parts.server))
         self.tools = tools
         self.subscribed: dict[str, int] = {}
         """How often changes of a resource are wanted, by its URI."""
@@ -180,9 +190,14 @@ class SupervisedSession:
         )
         self._session = session
         session.connection.lost.add_done_callback(lambda _: self.life.stop_sending())
-        async with asyncio.timeout(parts.server.start_timeout_s):
-            await session.start(self.era)
-            await self.tools.refresh(session)
+        try:
+            async with asyncio.timeout(parts.server.start_timeout_s):
+                await session.start(self.era)
+                await self.tools.refresh(session)
+        except McpError as error:
+            if error.code != "cannot_start":
+                await self._end_is_known(session)
+            raise
         self.era, self.revision = session.era, session.revision
         if session.connection.lost.done():
             return session.connection.lost.result()
@@ -224,8 +239,8 @@ class SupervisedSession:
                     await session.is_alive()
             except TimeoutError:
                 pass
-            except McpError:  # what has ended the connection is known soon
-                await asyncio.wait([session.connection.lost], timeout=_END_S)
+            except McpError:
+                await self._end_is_known(session)
             if session.connection.lost.done():
                 return True
             if session.heard != heard:
@@ -234,6 +249,11 @@ class SupervisedSession:
             self.life.hold()
             if not self._running or clock.monotonic() >= latest:
                 return False
+
+    async def _end_is_known(self, session: Session) -> None:
+        """Wait for the end of a process whose pipe is closed, because it says more than the pipe; for a moment, because it may live on."""
+        if not self._parts.server.url:
+            await asyncio.wait([session.connection.lost], timeout=_END_S)
 
     def _start_problem(self, error: Exception) -> str:
         auth = self._parts.server.auth
