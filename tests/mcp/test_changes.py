@@ -63,9 +63,10 @@ async def test_a_resource_is_subscribed_to_once_for_all_and_until_nobody_wants_i
         await content.subscribe("a://b")
         await content.subscribe("a://b")
         await content.unsubscribe("a://b")
-        assert wanted(fake, era) == ["+a://b"]
+        await until(lambda: wanted(fake, era) == ["+a://b"])
         await said(engine, call("work"))
         await content.unsubscribe("a://b")
+        await until(lambda: wanted(fake, era) == ["+a://b", "-a://b"])
     assert [params for params in told if params] == [{"uri": "a://b", "_meta": {"x": 1}}]
     assert wanted(fake, era) == ["+a://b", "-a://b"]
 

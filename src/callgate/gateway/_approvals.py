@@ -102,7 +102,8 @@ def read_answer(result: Mapping[str, Any]) -> UserAnswer:
 
 def pending_text(asked: Suspended) -> str:
     """Return what a model is told of a call that waits for a human."""
+    question = asked.question if asked.question.endswith((".", "?", "!")) else f"{asked.question}."
     return (
-        f"{asked.question.rstrip('.')}. The call has not run: a human has to approve it first (approval {asked.approval_id}). Tell the"
-        " user. When it is approved, make the same call again, with exactly the same arguments; it then runs once."
+        f"{question} The call has not run: a human has to approve it first (approval {asked.approval_id}). Tell the user. When it is"
+        " approved, make the same call again, with exactly the same arguments; it then runs once."
     )
