@@ -34,7 +34,15 @@ _GRAMMARS = (
     "tree-sitter",
     *(f"tree-sitter-{name}" for name in ("c", "c-sharp", "cpp", "go", "java", "javascript", "php", "ruby", "rust", "typescript")),
 )
-_EXTRAS = {"cli": ("cyclopts", "rich"), "models": ("httpx2",), "postgres": ("psycopg",), "pydantic": ("pydantic",), "symbols": _GRAMMARS}
+_EXTRAS = {
+    "cli": ("cyclopts", "rich"),
+    "gateway": ("prometheus-client", "pyjwt", "starlette", "uvicorn"),
+    "models": ("httpx2",),
+    "otel": ("opentelemetry-api",),
+    "postgres": ("psycopg",),
+    "pydantic": ("pydantic",),
+    "symbols": _GRAMMARS,
+}
 
 
 class Check(Struct, frozen=True, kw_only=True):
