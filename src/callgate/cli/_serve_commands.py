@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cyclopts import App
 
+from callgate._gateway_packages import check_gateway_packages
 from callgate.cli._command_options import ServeOptions
 from callgate.cli._shared_options import AsJson
 
@@ -27,6 +28,7 @@ def serve(*, options: ServeOptions | None = None) -> int:
 
     Exit codes: 0 ended by its client, Ctrl-C or a signal · 2 wrong usage, or it could not be started.
     """
+    check_gateway_packages("callgate serve")
     from callgate.cli._serve import serve_clients
 
     return serve_clients(options or ServeOptions())
@@ -40,6 +42,7 @@ def serve_check(*, options: ServeOptions | None = None, json: AsJson = False) ->
     callgate serve check --config gate.toml
     ```
     """
+    check_gateway_packages("callgate serve")
     from callgate.cli._serve_check import check_gateway
 
     return check_gateway(options or ServeOptions(), as_json=json)
@@ -58,6 +61,7 @@ def serve_token(name: str = "NAME", /, *, json: AsJson = False) -> int:
     name
         The name of the principal who gets the token.
     """
+    check_gateway_packages("callgate serve")
     from callgate.cli._serve_token import make_token
 
     return make_token(name, as_json=json)

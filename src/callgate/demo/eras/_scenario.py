@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from callgate._gateway_packages import check_gateway_packages
 from callgate.demo._checks import Finding, finding
 from callgate.demo._demo_run import DemoRun, calls_in
 from callgate.demo.eras._client import client
@@ -35,6 +36,7 @@ class _Meeting(Struct, frozen=True):
 
 async def eras(stage: DemoRun) -> list[Finding]:
     """Order something through each pair of eras; the server asks the user on the way."""
+    check_gateway_packages("The demonstration")
     meetings = [await _meet(stage, front, upstream) for front in REVISIONS for upstream in REVISIONS]
     found = [one for meeting in meetings for one in _findings(meeting)]
     calls = calls_in(stage.journal)
