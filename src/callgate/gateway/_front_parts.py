@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -11,11 +11,13 @@ from callgate.gateway._changes import Changes
 from callgate.gateway._client_runs import ClientRuns
 from callgate.gateway._content import Content
 from callgate.gateway._methods import Methods
-from callgate.gateway._metrics import GatewayMetrics
 from callgate.gateway._parked_requests import ParkedRequests
 from callgate.gateway._request_states import RequestStates
 from callgate.gateway.principals import LOCAL, Principal
 from callgate.mcp._messages import INVALID_PARAMS, RpcError
+
+if TYPE_CHECKING:
+    from callgate.gateway._metrics import GatewayMetrics
 
 __all__ = ["FrontParts", "object_of", "params_of"]
 

@@ -22,7 +22,6 @@ from callgate.gateway._front_parts import FrontParts
 from callgate.gateway._handshake import HandshakeSession
 from callgate.gateway._health import health
 from callgate.gateway._methods import Answer, Methods
-from callgate.gateway._metrics import GatewayMetrics, Readings
 from callgate.gateway._operator_tools import OperatorTools
 from callgate.gateway._parked_requests import ParkedRequests
 from callgate.gateway._replicas import Replicas
@@ -82,6 +81,8 @@ class Gateway:
         tracer_provider: TracerProvider | None = None,
         workspace: str = "",
     ) -> None:
+        from callgate.gateway._metrics import GatewayMetrics, Readings  # only a gateway that is made needs its packages
+
         self.engine = engine
         self.limits = limits
         self._changes = Changes()
