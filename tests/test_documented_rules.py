@@ -46,6 +46,12 @@ def publish(page: str) -> str:
     return "published"
 
 
+@tool
+def order(item: str) -> str:
+    """Order an item."""
+    return "ordered"
+
+
 @tool(effect="none")
 def order_status(order: str) -> str:
     """Look an order up."""
@@ -58,7 +64,17 @@ def read_record(kind: str) -> str:
     return kind
 
 
-TOOLS: Sequence[Tool] = [*workspace_tools(), *symbol_tools(), *command_tools(), fetch_tool(), refund, publish, order_status, read_record]
+TOOLS: Sequence[Tool] = [
+    *workspace_tools(),
+    *symbol_tools(),
+    *command_tools(),
+    fetch_tool(),
+    refund,
+    publish,
+    order,
+    order_status,
+    read_record,
+]
 
 
 class Denying:
@@ -198,6 +214,7 @@ TRIED: dict[str, Tried] = {
             call("refund", order="A7"),
         ],
     ),
+    "run-the-gateway.md:0": Tried([call("order", item="lamp")], []),
     "ask-a-human.md:0": Tried([call("refund", order="A7", amount=20), call("Refund", order="A7", amount=20)], []),
     "first-agent.md:0": Tried([call("refund", order="A7", cents=1)], [call("order_status", order="A7")]),
     "first-call.md:0": Tried(

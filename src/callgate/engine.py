@@ -572,6 +572,8 @@ class Engine:
         this blocks: call it in a thread, with `await asyncio.to_thread(...)`.
         """
         question = self._parts.context.approvals.find(approval_id)
+        if question is None and self._parts.known.knows(str(approval_id).rsplit("/", 2)[0]):
+            return None  # a question of this engine's own that could not be recorded may still be in the journal
         if (question is None or question.allowed is None) and self.journal.shared:
             question = open_question(self.journal, approval_id, self.clock.wall_ns())
         return None if question is None else as_approval(question)

@@ -36,7 +36,7 @@ _GRAMMARS = (
 )
 _EXTRAS = {
     "cli": ("cyclopts", "rich"),
-    "gateway": ("prometheus-client", "pyjwt", "starlette", "uvicorn"),
+    "gateway": ("prometheus-client", "pyjwt", "uvicorn"),
     "models": ("httpx2",),
     "otel": ("opentelemetry-api",),
     "postgres": ("psycopg",),

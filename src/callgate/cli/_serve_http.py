@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["authenticated", "listening", "say_how_to_connect"]
 
-_NEEDED = ("h11", "starlette", "uvicorn")
+_NEEDED = ("h11", "uvicorn")
 
 
 def authenticated(config: GatewayConfig) -> tuple[Authenticator, str]:
