@@ -26,6 +26,7 @@ from callgate.gateway.config import GatewayConfig, HttpConfig
 from callgate.gateway.config_file import read_gateway_config, refuse_open
 from callgate.mcp import ConfiguredServer, McpServer
 from callgate.policy import Rules
+from callgate.policy.rule_file import rules_text
 from callgate.undo import UndoStore
 
 __all__ = ["CONFIG", "OpenedGateway", "config_of", "open_gateway", "policies_of_gateway"]
@@ -109,7 +110,7 @@ def policies_of_gateway(config: GatewayConfig) -> tuple[Rules, ...]:
     Raises:
         UsageError: A file cannot be read, or has the verdict `judge`, which needs a model.
     """
-    found = tuple(Rules.load(path) for path in config.rules)
+    found = tuple(Rules.parse(rules_text(path), where=Path(path).name) for path in config.rules)  # clients see the name
     for rules in found:
         if rules.judge_required_by:
             raise UsageError(f"{rules.judge_required_by} has the verdict judge, but a gateway has no model. Write ask or deny instead.")

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from callgate.gateway._exchange import Exchange
+from callgate.gateway._redaction import ClientRedaction
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, METHOD_NOT_FOUND, RpcError, notification
@@ -97,6 +98,7 @@ class ClientCall:
         params: The params of the request.
         exchange: The way back to the client. Changes if the client continues the request with another one.
         ask: Asks the client.
+        redaction: Removes secrets from what servers send to the client.
         ask_later: Ends the request with the question whether its call may run. None: the question is asked with `ask`.
         continued: The earlier request that this one continues; None if it continues none.
     """
@@ -109,10 +111,12 @@ class ClientCall:
         exchange: Exchange,
         ask: Ask,
         *,
+        redaction: ClientRedaction,
         ask_later: AskLater | None = None,
         continued: Continued | None = None,
     ) -> None:
         self.client = client
+        self._clean = redaction.clean
         self.key = key
         self.exchange = exchange
         self._ask = ask
@@ -139,7 +143,7 @@ class ClientCall:
     async def answer(self, method: str, params: Mapping[str, Any], name: str = "") -> Mapping[str, Any]:
         if not self.client.can_answer(method):
             raise RpcError(METHOD_NOT_FOUND, f"The client of this call does not answer {method[:100]}.")
-        return await self._ask(method, params, name)
+        return await self._ask(method, self._clean(params), name)
 
     @property
     def wants_progress(self) -> bool:
@@ -149,18 +153,19 @@ class ClientCall:
         if self.counts_progress:
             self.reported(str(params.get("message", "")))
         elif self.wants_progress:
-            self.exchange.send(notification("notifications/progress", {**params, "progressToken": self._progress_token}))
+            self.exchange.send(notification("notifications/progress", {**self._clean(params), "progressToken": self._progress_token}))
 
     def reported(self, text: str) -> None:
         """Send the client a piece of the tool's output as a notification of progress, if there is something to read in it."""
         if message := text.strip():
             self._reported += 1
-            params = {"progressToken": self._progress_token, "progress": self._reported, "message": message}
+            told = self._clean({"progress": self._reported, "message": message})
+            params = {"progressToken": self._progress_token, **told}
             self.exchange.send(notification("notifications/progress", params))
 
     def logged(self, params: Mapping[str, Any]) -> None:
         if self.client.wants_log(params):
-            self.exchange.send(notification("notifications/message", params))
+            self.exchange.send(notification("notifications/message", self._clean(params)))
 
     def answered(self, response: Mapping[str, Any]) -> None:
         self.response = response

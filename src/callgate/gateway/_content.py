@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from callgate.engine import Engine
 from callgate.gateway._client_calls import ClientCall
+from callgate.gateway._redaction import ClientRedaction
 from callgate.gateway._startup import Startup
 from callgate.mcp import McpError, RequestRejected, ServerContent
 from callgate.mcp._connection import Message
@@ -45,7 +46,8 @@ _POSSIBLE: Mapping[str, Any] = {
 class Content:
     """The resources, prompts and completions of one gateway."""
 
-    def __init__(self, engine: Engine, startup: Startup) -> None:
+    def __init__(self, engine: Engine, startup: Startup, redaction: ClientRedaction) -> None:
+        self._redaction = redaction
         self._engine = engine
         self._startup = startup
         self._server_of_uri: dict[str, str] = {}
@@ -72,6 +74,12 @@ class Content:
         Raises:
             RpcError: No server has this, or the server has answered with an error.
         """
+        try:
+            return dict(self._redaction.clean(await self._result(method, call, params)))
+        except RpcError as error:
+            raise self._redaction.clean_error(error) from error
+
+    async def _result(self, method: str, call: ClientCall, params: Mapping[str, Any]) -> Message:
         given = {key: value for key, value in params.items() if key not in _PARAMS_OF_HOP}
         with on_behalf_of(call):
             if method in _LISTS:

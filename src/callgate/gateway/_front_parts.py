@@ -12,6 +12,7 @@ from callgate.gateway._client_runs import ClientRuns
 from callgate.gateway._content import Content
 from callgate.gateway._methods import Methods
 from callgate.gateway._parked_requests import ParkedRequests
+from callgate.gateway._redaction import ClientRedaction
 from callgate.gateway._request_states import RequestStates
 from callgate.gateway.principals import LOCAL, Principal
 from callgate.mcp._messages import INVALID_PARAMS, RpcError
@@ -30,6 +31,7 @@ class FrontParts(Struct, frozen=True, kw_only=True):
     changes: Changes
     runs: ClientRuns
     parked: ParkedRequests
+    redaction: ClientRedaction
     states: RequestStates
     metrics: GatewayMetrics
     info: Mapping[str, Any]

@@ -127,7 +127,7 @@ class HandshakeSession:
         async def ask(method: str, params: Mapping[str, Any], name: str) -> Mapping[str, Any]:
             return await self._ask(method, params, call.exchange)
 
-        call = ClientCall(self.client, key, params, exchange, ask)
+        call = ClientCall(self.client, key, params, exchange, ask, redaction=self._parts.redaction)
         return call
 
     # What the client is asked and told

@@ -83,7 +83,9 @@ class StatelessFront:
         elif method in _MAY_ASK and (client.answers_requests or "requestState" in params):
             result = await self._asking(method, client, params, exchange)
         else:
-            call = ClientCall(client, self._parts.session_key(self._principal), params, exchange, _cannot_ask)
+            call = ClientCall(
+                client, self._parts.session_key(self._principal), params, exchange, _cannot_ask, redaction=self._parts.redaction
+            )
             result = await self._parts.methods.answer(method, call, params)
         return self._stamped(method, result)
 
@@ -151,7 +153,9 @@ class StatelessFront:
 
         request = MultiRoundRequest(self._principal.name, digest)
         key = self._parts.session_key(self._principal)
-        request.call = ClientCall(client, key, params, exchange, request.ask, ask_later=ask_later, continued=continued)
+        request.call = ClientCall(
+            client, key, params, exchange, request.ask, redaction=self._parts.redaction, ask_later=ask_later, continued=continued
+        )
         if continued is None:
             request.take_answers(params.get("inputResponses"))
         request.start(self._parts.methods.answer(method, request.call, params))

@@ -153,7 +153,8 @@ class ToolCalls:
         Raises:
             RpcError: They are not valid, or the tool is not offered to this principal.
         """
-        name, arguments = params.get("name"), params.get("arguments", {})
+        name, arguments = params.get("name"), params.get("arguments")
+        arguments = {} if arguments is None else arguments
         if not isinstance(name, str) or not name:
             raise RpcError(INVALID_PARAMS, "tools/call needs the name of a tool.")
         if not isinstance(arguments, dict):

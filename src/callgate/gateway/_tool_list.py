@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from callgate.gateway._operator_tools import DEFINITIONS, OPERATOR_TOOLS
+from callgate.gateway._redaction import ClientRedaction
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._http_headers import ArgumentHeaders
@@ -21,8 +22,9 @@ __all__ = ["ToolLists"]
 class ToolLists:
     """The definitions of the tools of one engine, for each principal."""
 
-    def __init__(self, tools: ToolRegistry) -> None:
+    def __init__(self, tools: ToolRegistry, redaction: ClientRedaction) -> None:
         self._tools = tools
+        self._redaction = redaction
         self._visible: object = None
         self._lists: dict[tuple[str, tuple[str, ...]], list[Message]] = {}
         self._headers = ArgumentHeaders()
@@ -36,7 +38,11 @@ class ToolLists:
         key = principal.role, principal.tools
         found = self._lists.get(key)
         if found is None:
-            offered = [definition(tool) for tool in self._tools if principal.may_use(tool.name) and tool.name not in OPERATOR_TOOLS]
+            offered = [
+                dict(self._redaction.clean(definition(tool)))
+                for tool in self._tools
+                if principal.may_use(tool.name) and tool.name not in OPERATOR_TOOLS
+            ]
             found = self._lists[key] = [*offered, *DEFINITIONS] if principal.role == "operator" else offered
         return found
 

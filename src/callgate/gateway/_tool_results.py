@@ -12,10 +12,9 @@ from typing import Any
 
 import msgspec
 
-from callgate._json import decode, plain_bytes
-from callgate._secret_redaction import Redactor
 from callgate.calls import ToolResult
 from callgate.content_parts import Part, Text
+from callgate.gateway._redaction import ClientRedaction
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INVALID_PARAMS, RpcError
 from callgate.protocols import BlobStore
@@ -30,13 +29,13 @@ class ToolResults:
     """Makes the results of calls of one engine.
 
     Args:
-        redactor: Removes secrets from what servers have answered; None: nothing is secret.
+        redaction: Removes secrets from what servers have answered.
         changed_by_hooks: Whether hooks may change results, so that the server's response is not passed on.
     """
 
-    def __init__(self, blobs: BlobStore, redactor: Redactor | None, *, changed_by_hooks: bool) -> None:
+    def __init__(self, blobs: BlobStore, redaction: ClientRedaction, *, changed_by_hooks: bool) -> None:
         self._blobs = blobs
-        self._redactor = redactor
+        self._redaction = redaction
         self._changed_by_hooks = changed_by_hooks
 
     def result(self, result: ToolResult, response: Mapping[str, Any] | None) -> Message:
@@ -62,8 +61,7 @@ class ToolResults:
         Raises:
             RpcError: The server has answered with an error.
         """
-        if self._redactor is not None:
-            response = _redacted(response, self._redactor)
+        response = self._redaction.clean(response)
         error = response.get("error")
         if isinstance(error, dict):
             raise RpcError(error["code"], error["message"], error.get("data"))
@@ -131,12 +129,3 @@ def _is_accepted(result: ToolResult, response: Mapping[str, Any]) -> bool:
 def _outcome(result: ToolResult) -> dict[str, object]:
     known: dict[str, object] = {"status": result.status, "failure": result.failure_class, "code": result.code, "uid": result.uid}
     return {key: value for key, value in known.items() if value}
-
-
-def _redacted(response: Mapping[str, Any], redactor: Redactor) -> Mapping[str, Any]:
-    body = plain_bytes(response)
-    clean = redactor.redact(body)
-    if clean == body:
-        return response
-    found = decode(clean)
-    return found if isinstance(found, dict) else {}

@@ -24,6 +24,7 @@ from callgate.gateway._health import health
 from callgate.gateway._methods import Answer, Methods
 from callgate.gateway._operator_tools import OperatorTools
 from callgate.gateway._parked_requests import ParkedRequests
+from callgate.gateway._redaction import ClientRedaction
 from callgate.gateway._replicas import Replicas
 from callgate.gateway._request_states import RequestStates
 from callgate.gateway._startup import Startup
@@ -90,14 +91,15 @@ class Gateway:
         self.replicas = Replicas(replica_url, states)
         """Where the sessions and waiting requests of clients are."""
         self._parked = ParkedRequests(states, self.replicas.url, most=limits.parked_requests, wait_s=limits.answer_s)
-        self._lists = ToolLists(engine.tools)
-        results = ToolResults(engine.blobs, engine.redactor, changed_by_hooks=engine.changes_results)
+        redaction = ClientRedaction(engine.redactor)
+        self._lists = ToolLists(engine.tools, redaction)
+        results = ToolResults(engine.blobs, redaction, changed_by_hooks=engine.changes_results)
         calls = ToolCalls(engine, results, workspace)
         self.observed = GatewayMetrics(engine, Readings(waiting=lambda: calls.waiting, parked=lambda: len(self._parked)))
         """Where transports count what they refuse, and say how many clients they have."""
         self._closing = False
         self._startup = Startup(engine, self._changes)
-        content = Content(engine, self._startup)
+        content = Content(engine, self._startup, redaction)
         self._parts = FrontParts(
             methods=Methods(
                 self._lists,
@@ -110,6 +112,7 @@ class Gateway:
             changes=self._changes,
             runs=ClientRuns(replica),
             parked=self._parked,
+            redaction=redaction,
             states=states,
             metrics=self.observed,
             info={"name": name, "version": __version__},
