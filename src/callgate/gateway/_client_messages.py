@@ -12,21 +12,29 @@ from typing import Any
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import UnreadableMessage, read_message
 
-__all__ = ["INVALID_REQUEST", "PARSE_ERROR", "kind_of", "read_client_message"]
+__all__ = ["INVALID_REQUEST", "PARSE_ERROR", "AmbiguousMessage", "kind_of", "read_client_message"]
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
+
+
+class AmbiguousMessage(UnreadableMessage):
+    """A message with a duplicate key. `number` is its id; None if it has no valid one."""
+
+    def __init__(self, why: str, number: object) -> None:
+        super().__init__(why)
+        self.number = number if type(number) in (int, str) else None
 
 
 def read_client_message(data: bytes) -> Message:
     """Return the message in `data`, of which the caller has checked the size.
 
     Raises:
-        UnreadableMessage: It is no JSON object, is nested too deeply, or has a duplicate key.
+        UnreadableMessage: It is no JSON object, or is nested too deeply. The subclass `AmbiguousMessage` means that it has a duplicate key.
     """
     message = read_message(data)
     if data.count(b":") != _members(message):
-        _check_keys(data)
+        _check_keys(data, message.get("id"))
     return message
 
 
@@ -54,11 +62,11 @@ def _members(root: object) -> int:
     return count
 
 
-def _check_keys(data: bytes) -> None:
+def _check_keys(data: bytes, number: object) -> None:
     def unique(pairs: list[tuple[str, object]]) -> None:
         keys = [key for key, _ in pairs]
         if len(set(keys)) != len(keys):
             twice = next(key for key in keys if keys.count(key) > 1)
-            raise UnreadableMessage(f"it has the key {twice[:100]!r} twice")
+            raise AmbiguousMessage(f"it has the key {twice[:100]!r} twice", number)
 
     json.loads(data, object_pairs_hook=unique)

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 from callgate._server_processes.line_process import MAX_LINE_BYTES
 from callgate._server_processes.protocol_streams import protocol_streams
-from callgate.gateway._client_messages import INVALID_REQUEST, PARSE_ERROR, kind_of, read_client_message
+from callgate.gateway._client_messages import INVALID_REQUEST, PARSE_ERROR, AmbiguousMessage, kind_of, read_client_message
 from callgate.gateway._exchange import Front
 from callgate.gateway.gateway import Gateway
 from callgate.gateway.principals import LOCAL, Principal
@@ -98,6 +98,9 @@ class _StdioServer:
             return
         try:
             message = read_client_message(line)
+        except AmbiguousMessage as error:
+            self._write(error_answer(error.number, RpcError(INVALID_REQUEST, f"The line is refused: {error}.")))
+            return
         except UnreadableMessage as error:
             self._write(error_answer(None, RpcError(PARSE_ERROR, f"The line is no message: {error}.")))
             return

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMappi
 from typing import Any, Protocol
 
 from callgate.errors import UsageError
-from callgate.gateway._client_messages import INVALID_REQUEST, PARSE_ERROR, kind_of, read_client_message
+from callgate.gateway._client_messages import INVALID_REQUEST, PARSE_ERROR, AmbiguousMessage, kind_of, read_client_message
 from callgate.gateway._exchange import Exchange, Front
 from callgate.gateway._http.limits import HttpLimits
 from callgate.gateway._http.posted_request import PostedRequest
@@ -318,6 +318,10 @@ def _with_headers(send: Send, more: RawHeaders) -> Send:
 def _readable(body: bytes) -> Message:
     try:
         message = read_client_message(body)
+    except AmbiguousMessage as error:
+        refused = RefusedRequest(400, f"The body is refused: {error}.", INVALID_REQUEST)
+        refused.number = error.number
+        raise refused from None
     except UnreadableMessage as error:
         raise RefusedRequest(400, f"The body is no message: {error}.", PARSE_ERROR) from None
     if not kind_of(message):
