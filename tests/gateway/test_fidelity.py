@@ -4,53 +4,52 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-import pytest_asyncio
 
 from tests.gateway.odd_server import ERRORS, RESULTS, TOOLS
 from tests.gateway.raw_client import Era, RawClient, raw_client, served
 
-pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.process]
 
 ERAS = get_args(Era)
+pairs = pytest.mark.parametrize(("front", "upstream"), [(front, upstream) for front in ERAS for upstream in ERAS])
 _ODD = str(Path(__file__).with_name("odd_server.py"))
 _OF_THE_ERA = frozenset({"resultType", "ttlMs", "cacheScope"})
 
 
-@pytest_asyncio.fixture(
-    loop_scope="module", scope="module", params=[(front, upstream) for front in ERAS for upstream in ERAS], ids="-".join
-)
-async def client(request: pytest.FixtureRequest) -> AsyncIterator[RawClient]:
-    """A client of one era, through the gateway, in front of a server of the same or the other era."""
-    front, upstream = request.param
-    async with raw_client(served(servers=[[sys.executable, _ODD, upstream]]), front) as client:
-        yield client
+def gateway(front: Era, upstream: Era) -> AbstractAsyncContextManager[RawClient]:
+    """Return a client of one era, through the gateway, in front of a server of the same or the other era."""
+    return raw_client(served(servers=[[sys.executable, _ODD, upstream]]), front)
 
 
-async def test_definitions_are_unchanged_with_their_unknown_fields_and_the_order_of_their_keys(client: RawClient) -> None:
-    listed = {tool["name"]: tool for tool in (await client.request("tools/list", {}))["result"]["tools"]}
+@pairs
+async def test_definitions_are_unchanged_with_their_unknown_fields_and_the_order_of_their_keys(front: Era, upstream: Era) -> None:
+    async with gateway(front, upstream) as client:
+        listed = {tool["name"]: tool for tool in (await client.request("tools/list", {}))["result"]["tools"]}
     for tool in TOOLS:
         assert json.dumps(listed[tool["name"]]) == json.dumps(tool)
 
 
-@pytest.mark.parametrize("name", RESULTS)
-async def test_results_are_unchanged(client: RawClient, name: str) -> None:
-    result = (await client.call("odd", {"a": name}))["result"]
-    assert json.dumps(_without_hop(result)) == json.dumps(RESULTS[name])
+@pairs
+async def test_results_and_errors_are_unchanged(front: Era, upstream: Era) -> None:
+    async with gateway(front, upstream) as client:
+        results = {name: _without_hop((await client.call("odd", {"a": name}))["result"]) for name in RESULTS}
+        errors = {name: (await client.call("odd", {"a": name}))["error"] for name in ERRORS}
+    changed = [name for name in RESULTS if json.dumps(results[name]) != json.dumps(RESULTS[name])]
+    assert changed == []
+    assert errors == ERRORS
 
 
-@pytest.mark.parametrize("name", ERRORS)
-async def test_errors_keep_their_code_and_data(client: RawClient, name: str) -> None:
-    assert (await client.call("odd", {"a": name}))["error"] == ERRORS[name]
-
-
-async def test_arguments_and_fields_of_meta_reach_the_server_unchanged(client: RawClient) -> None:
+@pairs
+async def test_arguments_and_fields_of_meta_reach_the_server_unchanged(front: Era, upstream: Era) -> None:
     arguments = {"z": 1.0, "a": [None, {"b": 9223372036854775807, "a": ""}], "ü": "\u2028", "deep": {"k": {"k": {}}}}
-    result = (await client.call("echo", arguments, _meta={"example/trace": {"b": 1, "a": 2}}))["result"]
+    async with gateway(front, upstream) as client:
+        result = (await client.call("echo", arguments, _meta={"example/trace": {"b": 1, "a": 2}}))["result"]
     got = json.loads(result["content"][0]["text"])
     assert json.dumps(got["arguments"]) == json.dumps(arguments)
     assert got["meta"] == {"example/trace": {"b": 1, "a": 2}}
