@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,10 +19,13 @@ from callgate.gateway.tokens import Anonymous, AnyTokens, Authenticator, StaticT
 
 if TYPE_CHECKING:
     from callgate.gateway._http import HttpServer
+    from callgate.gateway._metrics import Refusal
 
 __all__ = ["authenticated", "listening", "say_how_to_connect"]
 
 _NEEDED = ("h11", "uvicorn")
+_REASONS: Mapping[int, Refusal] = {401: "authentication", 403: "origin", 413: "size", 421: "host", 429: "sessions"}
+"""Why a request was refused, for the metrics, by its status; the others are about headers."""
 
 
 def authenticated(config: GatewayConfig) -> tuple[Authenticator, str]:
@@ -80,8 +83,10 @@ async def _bound(gateway: Gateway, http: HttpConfig, authenticator: Authenticato
         hosts=(*http.hosts, *_own_names(gateway)),
         origins=http.origins,
         header_params=gateway.header_params,
+        on_refused=lambda status: gateway.observed.refused(_REASONS.get(status, "headers")),
         started=gateway.start,
     )
+    gateway.observed.connections = app.connection_counts
     async with AsyncExitStack() as stack:
         try:
             server = await stack.enter_async_context(HttpServer(app, http.host, http.port))

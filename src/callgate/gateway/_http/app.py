@@ -73,6 +73,7 @@ class HttpApp:
         header_params: Returns the `x-mcp-header` annotations of a tool; None if there are none.
         started: Waits until the tools are known, which `header_params` is about; None if they are.
         limits: Bounds of clients.
+        on_refused: Called with the status of each request that is refused.
     """
 
     def __init__(
@@ -88,12 +89,14 @@ class HttpApp:
         header_params: HeaderParams | None = None,
         started: Callable[[], Awaitable[None]] | None = None,
         limits: HttpLimits | None = None,
+        on_refused: Callable[[int], None] | None = None,
     ) -> None:
         self.limits = limits or HttpLimits()
         self._fronts, self._health, self._metrics, self._path = fronts, health, metrics, path
         self._header_params, self._started = header_params, started
         self._checks = RequestChecks(authenticator, hosts, origins)
         self._replicas = fronts.replicas
+        self._on_refused = on_refused
         self._sessions = GatewaySessions(self.limits, self._replicas.new_session_id)
         self._forwarding = ReplicaForwarding() if self._replicas.url else None
         self._running: set[PostedRequest] = set()
@@ -116,7 +119,13 @@ class HttpApp:
         except RefusedRequest as refused:
             told = error_answer(refused.number, RpcError(refused.code, refused.message, refused.data))
             _LOG.info("refused %s: %s", refused.status, refused.message)
+            if self._on_refused is not None:
+                self._on_refused(refused.status)
             await send_body(send, refused.status, encoded(told), refused.headers)
+
+    def connection_counts(self) -> dict[str, int]:
+        """Return the numbers of open `sessions` and of running requests, which are `connections` in the metrics."""
+        return {"sessions": len(self._sessions), "connections": len(self._running)}
 
     async def close(self) -> None:
         """Refuse new requests, end subscriptions and sessions, and cancel what still runs after `stop_timeout_s`."""

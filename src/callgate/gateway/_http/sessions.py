@@ -98,6 +98,9 @@ class GatewaySessions:
         if session.front is not None:
             await session.front.close()
 
+    def __len__(self) -> int:
+        return len(self._open)
+
     def close_streams(self) -> None:
         """End the standing streams; the sessions stay open."""
         for session in self._open.values():
