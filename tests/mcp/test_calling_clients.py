@@ -1,4 +1,4 @@
-"""Calls on behalf of a client: what reaches it, what the server is told of it, and which session its calls are sent on."""
+"""Calls on behalf of a client: the messages that it receives, its capabilities at the server, and the session of its calls."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def read_answer(result: Mapping[str, Any]) -> UserAnswer:
 
 
 def pending_text(asked: Suspended) -> str:
-    """Return what a model is told of a call that waits for a human."""
+    """Return the text for the model about a call that waits for approval."""
     question = asked.question if asked.question.endswith((".", "?", "!")) else f"{asked.question}."
     return (
         f"{question} The call has not run: a human has to approve it first (approval {asked.approval_id}). Tell the user. When it is"

@@ -19,7 +19,7 @@ _COLLECT_S = 0.05
 
 
 class Changes:
-    """The changes of one gateway, and who is told of them."""
+    """The listeners for changes of one gateway."""
 
     def __init__(self) -> None:
         self._listeners: dict[object, tuple[Change, asyncio.Future[None] | None]] = {}

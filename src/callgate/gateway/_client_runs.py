@@ -1,7 +1,7 @@
 """The runs of the journal that have the calls of clients.
 
-A run is one session of a client. Clients of the stateless era have no sessions, so all requests of a principal have one run. A run ends
-after many calls, because the engine keeps the state of the runs in use in memory.
+A run is one session of a client. Clients of the stateless era have no sessions, so all requests of a principal share a run; after many
+calls a new one is begun, because the engine keeps the state of the runs in use in memory.
 """
 
 from __future__ import annotations

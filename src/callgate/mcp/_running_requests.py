@@ -21,7 +21,7 @@ _KEPT_IDS = 1_000
 
 
 class Caller(Struct, frozen=True, kw_only=True, eq=False):
-    """Who makes a request and is told of it. The default is this engine itself, for lists and the like."""
+    """The origin of a request, and what receives its progress. The default is the engine itself, for example for lists."""
 
     uid: str = ""
     """The uid of the call; empty if the request is no call of a tool."""

@@ -104,7 +104,7 @@ async def client_answer(
 
 
 class ServerRequests:
-    """Answers the requests of one server as its configuration says, whoever makes the call."""
+    """Answers the requests of one server by its configuration, for all calls alike."""
 
     def __init__(self, server: McpServer, log: RedactedLog) -> None:
         self._server = server

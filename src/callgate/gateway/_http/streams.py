@@ -50,7 +50,7 @@ class EventBuffer:
         return True
 
     def close(self, last: Message | None = None) -> None:
-        """End the stream, after a last message for which there is always room."""
+        """End the stream after a last message, which is accepted even if the buffer is full."""
         if not self.closed and last is not None:
             self._append(_event(last))
         self.closed = True
