@@ -11,7 +11,8 @@ from callgate import Answered, Engine, Limits, RawCall, Scope, tool
 from callgate._abort_signals import AbortSignal
 from callgate._pipeline.engine_assembly import EngineParts, GivenParts
 from callgate._pipeline.engine_options import EngineContext
-from callgate.mcp import ServerContent
+from callgate.mcp import McpServer, ServerContent
+from callgate.plugins import Plugin
 from callgate.response_calls import ResponseReply
 from callgate.response_streams import WatchedStream
 
@@ -54,11 +55,20 @@ def test_engine_parts_have_no_reference_cycles() -> None:
         assert part not in seen, f"{_named(parts, part)} refers to itself"
 
 
+_IMPORTED_LATE = {
+    "McpServer": McpServer,
+    "Plugin": Plugin,
+    "ProcessLimits": object,
+    "ResponseReply": ResponseReply,
+    "ServerContent": ServerContent,
+    "WatchedStream": WatchedStream,
+}
+
+
 def test_no_public_engine_method_takes_or_returns_a_private_type() -> None:
     for name, method in inspect.getmembers(Engine, inspect.isfunction):
         if not name.startswith("_"):
-            lazy = {"ProcessLimits": object, "ResponseReply": ResponseReply, "WatchedStream": WatchedStream, "ServerContent": ServerContent}
-            hints = get_type_hints(method, vars(inspect.getmodule(Engine)) | lazy)
+            hints = get_type_hints(method, vars(inspect.getmodule(Engine)) | _IMPORTED_LATE)
             assert not [hint for hint in hints.values() if "_pipeline" in str(hint) or "_pipeline" in getattr(hint, "__module__", "")], name
 
 

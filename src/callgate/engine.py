@@ -29,6 +29,7 @@ from callgate._pipeline.engine_options import (
     hooks_of,
     policies_of,
     runners_of,
+    server_change_of,
     servers_of,
 )
 from callgate._pipeline.recorded_questions import open_question
@@ -481,6 +482,28 @@ class Engine:
     def servers_status(self) -> list[ServerStatus]:
         """Return the state of each of the engine's tool servers, in their order. Starts nothing."""
         return self._parts.servers.statuses()
+
+    @by_name
+    async def change_servers(
+        self,
+        *,
+        add: Iterable[McpServer | Plugin | ToolServer] = (),
+        remove: Iterable[str] = (),
+        wait_s: float = 30.0,
+    ) -> None:
+        """Remove servers by name and start others, while the engine runs. A server may be replaced by one of the same name.
+
+        Args:
+            wait_s: Seconds in which the running calls of removed servers may end. The tools of these servers cannot be called any longer.
+
+        Raises:
+            UsageError: There is no server with such a name, a name is taken, a server with `required=True` cannot be started, or a rule is
+                about something that no tool has any longer. The servers of `add` are then gone again, and those of `remove` stay removed.
+        """
+        check("engine.change_servers", "wait_s", wait_s, Pause)
+        added, removed = server_change_of(add, remove)
+        self._parts.lifecycle.check_open()
+        await self._parts.server_changes.change(added, removed, wait_s)
 
     # What an operator does
 

@@ -29,6 +29,7 @@ from callgate._pipeline.outcomes import Outcomes, UnstartedCalls
 from callgate._pipeline.recorded_effects import RecordedEffects
 from callgate._pipeline.result_cache import Cache
 from callgate._pipeline.run_leases import RunLeases
+from callgate._pipeline.server_changes import ServerChanges
 from callgate._pipeline.tool_plan import ToolPlans
 from callgate._pipeline.tool_servers import Catalogue, ToolServers
 from callgate._pipeline.unknown_outcomes import Fence, UnknownOutcomes
@@ -77,6 +78,7 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
     tools: ToolRegistry
     plans: ToolPlans
     servers: ToolServers
+    server_changes: ServerChanges
     known: KnownRuns
     open_runs: OpenRuns
     latest_scope: LatestScope
@@ -130,9 +132,10 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
         outcomes = Outcomes(context, given.restart, given.timeout_s)
         plans = ToolPlans(given.hooks, runners, limits, recorder.log, persists=store is not None, captures=given.undo is not None)
         catalogue = Catalogue(given.servers, context.tools, plans, given.policies, recorder, context.clock)
-        servers = ToolServers(given.servers, catalogue)
+        servers = ToolServers(catalogue)
         resources = _Resources(context, runners, cache, given.memory, servers)
         lifecycle = Lifecycle(context.journal, leases, running, outcomes, resources, limits.grace_s)
+        server_changes = ServerChanges(servers, lifecycle)
         unstarted = UnstartedCalls(recorder, outcomes, lifecycle)
         nowhere = Scope()
         latest = LatestScope(nowhere, nowhere, ScopeFacts(nowhere, context.redactor))
@@ -172,6 +175,7 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
             tools=tools,
             plans=plans,
             servers=servers,
+            server_changes=server_changes,
             known=known,
             open_runs=open_runs,
             latest_scope=latest,

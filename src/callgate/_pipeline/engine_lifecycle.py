@@ -14,7 +14,7 @@ import os
 import threading
 import warnings
 from asyncio import get_running_loop
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import wait
 from contextlib import suppress
 from contextvars import Context
@@ -28,6 +28,7 @@ from callgate._runners.thread_runner import while_thread_waits
 from callgate._worker_import import refuse_while_importing
 from callgate.errors import UsageError
 from callgate.protocols import Journal, RunWatcher
+from callgate.tools import BoundTool
 
 __all__ = ["Activity", "Lifecycle", "LoopThread", "SyncRunner", "refuse_inside_loop"]
 
@@ -57,6 +58,19 @@ class EndsCalls(Protocol):
     """Records the end of a call that no caller waits for."""
 
     def cancelled(self, state: CallState, why: str) -> None: ...
+
+
+class AwaitedCalls:
+    """Running calls whose end somebody waits for."""
+
+    def __init__(self, uids: set[str]) -> None:
+        self.uids = uids
+        self.all_ended = asyncio.Event()
+
+    def ended(self, uid: str) -> None:
+        self.uids.discard(uid)
+        if not self.uids:
+            self.all_ended.set()
 
 
 class Lifecycle:
@@ -96,6 +110,7 @@ class Lifecycle:
         self._closing: asyncio.Future[None] | None = None
         self._idle = asyncio.Event()
         """Set when the engine is closed and its last call has ended."""
+        self._awaited: list[AwaitedCalls] = []
 
     def check_open(self) -> None:
         """Bind to the running event loop on first use.
@@ -138,8 +153,25 @@ class Lifecycle:
         """Remove a call that has ended."""
         del self.running[state.uid]
         state.run_state.under_way -= 1
+        for calls in self._awaited:
+            calls.ended(state.uid)
         if self.closed and not self.running:
             self._idle.set()
+
+    async def wait_for_calls(self, tools: Collection[BoundTool], timeout_s: float) -> None:
+        """Wait until the running calls of these tools have ended, at most `timeout_s` seconds."""
+        uids = {uid for uid, state in self.running.items() if state.judged is not None and any(state.judged.tool is one for one in tools)}
+        if not uids:
+            return
+        awaited = AwaitedCalls(uids)
+        self._awaited.append(awaited)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await awaited.all_ended.wait()
+        except TimeoutError:
+            log.warning("%d calls of removed tools did not end within %g s", len(awaited.uids), timeout_s)
+        finally:
+            self._awaited.remove(awaited)
 
     async def close(self) -> None:
         """End all calls and close all resources. Idempotent; continues if the caller that waits for it is cancelled.

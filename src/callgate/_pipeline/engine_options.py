@@ -49,6 +49,7 @@ __all__ = [
     "hooks_of",
     "policies_of",
     "runners_of",
+    "server_change_of",
     "servers_of",
 ]
 
@@ -118,6 +119,25 @@ def servers_of(
             f"Engine(servers=...) has two servers with the name {twice!r}. Give one of them another name: mcp(..., name='...')."
         )
     return tuple(plain), tuple(found)
+
+
+def server_change_of(
+    add: Iterable[McpServer | Plugin | ToolServer], remove: Iterable[str]
+) -> tuple[tuple[ToolServer, ...], tuple[str, ...]]:
+    """Return the servers to add, and the names of those to remove.
+
+    Raises:
+        UsageError: One of them is no server or no name, or two servers have one name.
+    """
+    plain, servers = servers_of((), _listed("add", add, "change_servers"))
+    names = _listed("remove", remove, "change_servers")
+    odd = next((one for one in (*plain, *(name for name in names if not isinstance(name, str)))), None)
+    if odd is not None:
+        raise UsageError(
+            f"change_servers was given a {_kind(odd)}. Write add=[mcp(...)] or add=[plugin(...)] to add servers, and remove=['NAME'] to"
+            " remove them. Single tools are added with engine.register."
+        )
+    return servers, names
 
 
 def _tool_server(given: object) -> ToolServer | None:
@@ -197,9 +217,9 @@ def runners_of(runners: Mapping[str, Runner] | None) -> dict[str, Runner]:
     return found
 
 
-def _listed(name: str, given: Iterable[T]) -> tuple[T, ...]:
+def _listed(name: str, given: Iterable[T], owner: str = "Engine") -> tuple[T, ...]:
     if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
-        raise UsageError(f"Engine({name}=...) was given a {_kind(given)}; it must be a list of them.{_how_to_write(name)}")
+        raise UsageError(f"{owner}({name}=...) was given a {_kind(given)}; it must be a list of them.{_how_to_write(name)}")
     return tuple(given)
 
 

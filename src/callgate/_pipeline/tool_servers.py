@@ -8,7 +8,7 @@ every server has listed its tools; from then on, a tool that does not fit them i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import Context
 from copy import copy
 
@@ -22,7 +22,7 @@ from callgate.errors import UsageError
 from callgate.protocols import CallJudge, Policy, ReportsStatus, ServerStatus, ToolServer
 from callgate.tools import BoundTool, Tool, ToolRegistry
 from callgate.tools.prefixed_names import prefixed_name
-from callgate.tools.registry import prepared_tool
+from callgate.tools.registry import Layer, prepared_tool
 
 __all__ = ["Catalogue", "ToolServers"]
 
@@ -46,7 +46,7 @@ class Catalogue:
         self.log: RedactedLog = recorder.log
         self.clock = clock
         self.late = recorder.late
-        self._servers = servers
+        self.servers = list(servers)
         self._registry = registry
         self._plans = plans
         self._policies = policies
@@ -81,7 +81,7 @@ class Catalogue:
         """
         if self._checks:
             return
-        silent = [server.name for server in self._servers if server.name not in self._offered]
+        silent = [server.name for server in self.servers if server.name not in self._offered]
         if silent:
             self.log.warning("The rules about tools of %s are not checked, because their tools are not known yet", ", ".join(silent))
             return
@@ -96,7 +96,7 @@ class Catalogue:
         self._checks = True
 
     def prepare(self, server: str, tools: Sequence[Tool]) -> None:
-        layer = next(one.layer for one in self._servers if one.name == server)
+        layer = next(one.layer for one in self.servers if one.name == server)
         found = {tool: prepared_tool(tool, layer) for tool in tools}
         self._prepared[server] = {tool: bound for tool, bound in found.items() if bound is not None}
 
@@ -105,6 +105,26 @@ class Catalogue:
         self._prefixable[server] = may_rename
         self._register()
         self._prepared.pop(server, None)
+
+    def suspend_checks(self) -> None:
+        """Register tools without checking the policies against them, until `check_all`."""
+        self._checks = False
+
+    def forget(self, servers: Collection[ToolServer]) -> list[BoundTool]:
+        """Remove servers and their tools; return the tools that are no longer registered."""
+        before = list(self._registry)
+        for server in servers:
+            self.servers.remove(server)
+            for tool in self._offered.pop(server.name, ()):
+                self._seen.pop(tool.name, None)
+                self._seen.pop(prefixed_name(server.name, tool.name), None)
+            self._prefixable.pop(server.name, None)
+            self._withdrawn.pop(server.name, None)
+            self._prepared.pop(server.name, None)
+        for layer in {server.layer for server in servers}:
+            self._refused.pop(layer, None)
+        self._register({server.layer for server in servers})
+        return [tool for tool in before if self._registry.get(tool.name) is not tool]
 
     def count(self, server: str) -> int:
         """Return how many tools a server offers."""
@@ -118,14 +138,18 @@ class Catalogue:
             self._register()
         self._tell_reasons()
 
-    def _register(self) -> None:
-        """Register the tools of all servers again, in the order of the servers, so that names do not depend on which was the fastest."""
+    def _register(self, emptied: Iterable[Layer] = ()) -> None:
+        """Register the tools of all servers again, in the order of the servers, so that names do not depend on which was the fastest.
+
+        Args:
+            emptied: Layers that may have no server any longer.
+        """
         prepared = {tool: bound for found in self._prepared.values() for tool, bound in found.items()}
-        for layer in dict.fromkeys(server.layer for server in self._servers):
+        for layer in dict.fromkeys((*(server.layer for server in self.servers), *emptied)):
             taken = {tool.name for tool in self._registry if tool.layer != layer}
             named: list[Tool] = []
             refused: dict[str, str] = {}
-            for server in self._servers:
+            for server in self.servers:
                 if server.layer == layer:
                     named += self._named(server.name, taken, refused)
             refused |= self._registry.replace(layer, named, self.check, prepared)
@@ -165,11 +189,12 @@ def _renamed(tool: Tool, name: str) -> Tool:
 class ToolServers:
     """The servers of one engine, and whether they have been started."""
 
-    def __init__(self, servers: Sequence[ToolServer], catalogue: Catalogue) -> None:
-        self._servers = servers
+    def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
         self._starting: asyncio.Task[None] | None = None
-        self.settled = not servers
+        self._removed: list[ToolServer] = []
+        """Servers that still end."""
+        self.settled = not catalogue.servers
         """Whether the first start of every server has ended, well or not."""
 
     async def start(self) -> None:
@@ -185,11 +210,11 @@ class ToolServers:
         await asyncio.shield(self._starting)
 
     def __iter__(self) -> Iterator[ToolServer]:
-        return iter(self._servers)
+        return iter(tuple(self._catalogue.servers))
 
     def statuses(self) -> list[ServerStatus]:
         """Return the state of each server."""
-        return [self._status(server, self._catalogue.count(server.name)) for server in self._servers]
+        return [self._status(server, self._catalogue.count(server.name)) for server in self]
 
     def _status(self, server: ToolServer, tools: int) -> ServerStatus:
         if isinstance(server, ReportsStatus):
@@ -202,27 +227,60 @@ class ToolServers:
         Raises:
             UsageError: There is none.
         """
-        for server in self._servers:
+        for server in self:
             if server.name == name:
                 return server
-        names = ", ".join(server.name for server in self._servers)
+        names = ", ".join(server.name for server in self)
         known = f"It has: {names}." if names else "Give it one: Engine(servers=[...])."
         raise UsageError(f"The engine has no server {shown(name)}. {known}")
 
     async def _start(self) -> None:
         try:
-            ends = await asyncio.gather(*(server.start(self._catalogue) for server in self._servers), return_exceptions=True)
-            for end in ends:
-                if isinstance(end, BaseException):
-                    raise end
+            await self._started(tuple(self))
             self._catalogue.check_all()
         finally:
             self.settled = True
+
+    async def _started(self, servers: Iterable[ToolServer]) -> None:
+        ends = await asyncio.gather(*(server.start(self._catalogue) for server in servers), return_exceptions=True)
+        for end in ends:
+            if isinstance(end, BaseException):
+                raise end
+
+    # Changes while the engine runs
+
+    def begin_change(self, servers: Collection[ToolServer]) -> list[BoundTool]:
+        """Remove servers and their tools, which end later by `end`; return the tools that can no longer be called.
+
+        The policies are not checked against the tools until `add`.
+        """
+        self._catalogue.suspend_checks()
+        self._removed += servers
+        return self._catalogue.forget(servers)
+
+    async def add(self, servers: Sequence[ToolServer]) -> None:
+        """Start further servers at the same time, and check the policies against all tools.
+
+        Raises:
+            UsageError: A server that is required could not be started, or a rule is about something that no tool has.
+        """
+        self._catalogue.servers += servers
+        await self._started(servers)
+        self._catalogue.check_all()
+
+    async def end(self, servers: Iterable[ToolServer]) -> None:
+        """End servers that were removed, in bounded time."""
+        listed = tuple(servers)
+        await self._closed(listed)
+        self._removed = [server for server in self._removed if server not in listed]
 
     async def close(self) -> None:
         """End all servers, in bounded time."""
         if self._starting is not None and not self._starting.done():
             self._starting.cancel()
-        for end in await asyncio.gather(*(server.close() for server in self._servers), return_exceptions=True):
+        await self._closed((*self, *self._removed))
+
+    async def _closed(self, servers: Iterable[ToolServer]) -> None:
+        for end in await asyncio.gather(*(server.close() for server in servers), return_exceptions=True):
             if isinstance(end, Exception):
                 self._catalogue.log.error("A tool server could not be closed", error=end)

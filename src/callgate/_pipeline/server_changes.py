@@ -1,0 +1,58 @@
+"""Replace the tool servers of an engine while it runs, one change after the other.
+
+Tools of a removed server can no longer be called at once; its running calls may still end. Knows no protocol and no configuration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+
+from callgate._option_checks import shown
+from callgate._pipeline.engine_lifecycle import Lifecycle
+from callgate._pipeline.tool_servers import ToolServers
+from callgate.errors import UsageError
+from callgate.protocols import ToolServer
+from callgate.tools import BoundTool
+
+__all__ = ["ServerChanges"]
+
+
+class ServerChanges:
+    """Adds and removes the servers of one engine."""
+
+    def __init__(self, servers: ToolServers, lifecycle: Lifecycle) -> None:
+        self._servers = servers
+        self._lifecycle = lifecycle
+        self._one_at_a_time = asyncio.Lock()
+        self._ending: set[asyncio.Future[None]] = set()
+
+    async def change(self, add: Sequence[ToolServer], remove: Collection[str], wait_s: float) -> None:
+        """Remove servers by name, and start others; see `Engine.change_servers`."""
+        async with self._one_at_a_time:
+            await self._servers.start()
+            leaving = [self._servers.named(name) for name in dict.fromkeys(remove)]
+            self._refuse_taken(add, leaving)
+            unregistered = self._servers.begin_change(leaving)
+            ending = asyncio.ensure_future(self._end(leaving, unregistered, wait_s))
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+            try:
+                await self._servers.add(add)
+                self._lifecycle.check_unclosed()
+            except BaseException:
+                self._servers.begin_change([server for server in add if server in self._servers])
+                await self._servers.end(add)
+                raise
+            finally:
+                await asyncio.shield(ending)
+
+    def _refuse_taken(self, add: Sequence[ToolServer], leaving: Collection[ToolServer]) -> None:
+        taken = [server.name for server in self._servers if server not in leaving]
+        for server in add:
+            if server.name in taken:
+                raise UsageError(f"The engine has a server {shown(server.name)} already. Remove it in the same change, or rename one.")
+
+    async def _end(self, servers: Collection[ToolServer], tools: Collection[BoundTool], wait_s: float) -> None:
+        await self._lifecycle.wait_for_calls(tools, wait_s)
+        await self._servers.end(servers)
