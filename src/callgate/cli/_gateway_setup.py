@@ -20,16 +20,18 @@ from callgate.cli._named_servers import servers_of, shown_server
 from callgate.engine import Engine
 from callgate.errors import UsageError
 from callgate.gateway import Gateway
+from callgate.gateway._current_rules import CurrentRules
 from callgate.gateway._listen_address import read_listen_address
 from callgate.gateway._secret_values import SecretValues
 from callgate.gateway.config import GatewayConfig, HttpConfig
 from callgate.gateway.config_file import read_gateway_config, refuse_open
 from callgate.mcp import ConfiguredServer, McpServer
+from callgate.plugins import Plugin
 from callgate.policy import Rules
 from callgate.policy.rule_file import rules_text
 from callgate.undo import UndoStore
 
-__all__ = ["CONFIG", "OpenedGateway", "config_of", "open_gateway", "policies_of_gateway"]
+__all__ = ["CONFIG", "OpenedGateway", "config_of", "open_gateway", "rules_of_gateway", "servers_to_start"]
 
 CONFIG: Final = "gate.toml"
 """The configuration file that is used if none is named."""
@@ -43,6 +45,7 @@ class OpenedGateway(Struct, frozen=True, kw_only=True):
     gateway: Gateway
     engine: Engine
     record: CommandJournal
+    rules: CurrentRules
 
 
 def config_of(options: ServeOptions) -> GatewayConfig:
@@ -78,13 +81,13 @@ def open_gateway(config: GatewayConfig) -> OpenedGateway:
     Raises:
         UsageError: A file cannot be used, or tools or rules are wrong.
     """
-    policies = policies_of_gateway(config)
+    rules = CurrentRules(*rules_of_gateway(config))
     record = CommandJournal.open(config.journal)
     tools = load_tools(config.tools, record.blobs, folder=config.folder)
     engine = Engine(
         tools,
-        servers=(*(one.server for one in config.servers if one.enabled), *config.plugins),
-        policies=policies,
+        servers=servers_to_start(config),
+        policies=(rules,),
         journal=record.journal,
         blobs=record.blobs,
         limits=Limits(remembered_calls=_REMEMBERED_CALLS),
@@ -101,10 +104,14 @@ def open_gateway(config: GatewayConfig) -> OpenedGateway:
         replica_url=config.replicas.url if config.replicas and config.http else "",
         workspace=config.workspace,
     )
-    return OpenedGateway(gateway=gateway, engine=engine, record=record)
+    return OpenedGateway(gateway=gateway, engine=engine, record=record, rules=rules)
 
 
-def policies_of_gateway(config: GatewayConfig) -> tuple[Rules, ...]:
+def servers_to_start(config: GatewayConfig) -> tuple[McpServer | Plugin, ...]:
+    return (*(one.server for one in config.servers if one.enabled), *config.plugins)
+
+
+def rules_of_gateway(config: GatewayConfig) -> tuple[Rules, ...]:
     """Return the rules.
 
     Raises:

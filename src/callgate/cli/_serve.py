@@ -24,6 +24,7 @@ from callgate.cli._console import say
 from callgate.cli._error_advice import at_terminal
 from callgate.cli._gateway_setup import OpenedGateway, config_of, open_gateway
 from callgate.cli._interrupt_signals import Interrupts, interruptible
+from callgate.cli._serve_reload import ConfigReload, terminal_of_process
 from callgate.errors import UsageError
 from callgate.gateway import serve_stdio
 from callgate.gateway.config import GatewayConfig, HttpConfig
@@ -40,36 +41,38 @@ def serve_clients(options: ServeOptions) -> int:
         with _shown_warnings():
             config = config_of(options)
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-                runner.run(_over_http(config, config.http or HttpConfig()))
+                runner.run(_over_http(options, config, config.http or HttpConfig()))
         return _exits.OK
     _refuse_files()
     with protocol_streams() as streams, redirect_stdout(sys.stderr), _shown_warnings():
         config = config_of(options)
-        asyncio.run(_over_stdio(config, streams))
+        asyncio.run(_over_stdio(options, config, streams))
     return _exits.OK
 
 
-async def _over_stdio(config: GatewayConfig, streams: tuple[BinaryIO, BinaryIO]) -> None:
+async def _over_stdio(options: ServeOptions, config: GatewayConfig, streams: tuple[BinaryIO, BinaryIO]) -> None:
     opened = open_gateway(config)
     if streams[0].isatty():
         say("An MCP client starts this command itself and speaks to it here. To serve clients on the network, add --http.", "yellow")
     serving = serve_stdio(opened.gateway, streams=streams)
-    await _until_ended(opened, _while_servers_start(serving, _started(config, opened, "standard input and output")))
+    reload = ConfigReload(options, config, opened)
+    await _until_ended(opened, _while_servers_start(serving, _started(config, opened, "standard input and output")), reload)
 
 
-async def _over_http(config: GatewayConfig, http: HttpConfig) -> None:
-    from callgate.cli._serve_http import authenticated, listening, say_how_to_connect
+async def _over_http(options: ServeOptions, config: GatewayConfig, http: HttpConfig) -> None:
+    from callgate.cli._serve_http import Access, listening, say_how_to_connect
 
-    authenticator, token = authenticated(config)
+    access = Access(config)
     opened = open_gateway(config)
+    reload = ConfigReload(options, config, opened, access)
 
     async def served() -> None:
-        async with listening(opened.gateway, http, authenticator) as url:
+        async with listening(opened.gateway, http, access) as url:
             say(f"Listening on {url} while the servers start.")
-            say_how_to_connect(config.name, url, token)
+            say_how_to_connect(config.name, url, access.token)
             await _while_servers_start(asyncio.Event().wait(), _started(config, opened, url))
 
-    await _until_ended(opened, served())
+    await _until_ended(opened, served(), reload)
 
 
 async def _started(config: GatewayConfig, opened: OpenedGateway, where: str) -> None:
@@ -96,13 +99,24 @@ async def _while_servers_start(serving: Coroutine[Any, Any, object], starting: C
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _until_ended(opened: OpenedGateway, serving: Coroutine[Any, Any, None]) -> None:
-    """Await `serving`, or until a signal comes; then end the running calls."""
+async def _until_ended(opened: OpenedGateway, serving: Coroutine[Any, Any, None], reload: ConfigReload) -> None:
+    """Await `serving`, or until a signal comes that ends the command; then end the running calls. SIGHUP reloads the configuration."""
     interrupts = Interrupts()
-    with interruptible(lambda: interrupts.terminate(signal.SIGINT), interrupts.terminate):
+    terminal_is_gone = terminal_of_process()
+
+    def signalled(number: int) -> None:
+        if number == signal.SIGHUP and not terminal_is_gone():
+            reload.request()
+        else:
+            interrupts.terminate(number)
+
+    reloading = asyncio.create_task(reload.run())
+    with interruptible(lambda: interrupts.terminate(signal.SIGINT), signalled):
         try:
             await interrupts.unless(serving)
         finally:
+            reloading.cancel()
+            await asyncio.gather(reloading, return_exceptions=True)
             await opened.gateway.close()
 
 

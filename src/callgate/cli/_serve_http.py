@@ -14,30 +14,59 @@ from callgate.cli._console import say
 from callgate.cli._serve_token import new_token
 from callgate.errors import UsageError
 from callgate.gateway import LOCAL, Gateway, Principal
+from callgate.gateway._config_changes import keeps_access
 from callgate.gateway.config import GatewayConfig, HttpConfig, JwtConfig
-from callgate.gateway.tokens import Anonymous, AnyTokens, Authenticator, StaticTokens
+from callgate.gateway.tokens import Anonymous, AnyTokens, Authenticator, CurrentTokens, StaticTokens
 
 if TYPE_CHECKING:
-    from callgate.gateway._http import HttpServer
+    from callgate.gateway._http import HttpApp, HttpServer
     from callgate.gateway._metrics import Refusal
 
-__all__ = ["authenticated", "listening", "say_how_to_connect"]
+__all__ = ["Access", "listening", "say_how_to_connect"]
 
 _NEEDED = ("h11", "uvicorn")
 _REASONS: Mapping[int, Refusal] = {401: "authentication", 403: "origin", 413: "size", 421: "host", 429: "sessions"}
 """Why a request was refused, for the metrics, by its status; the others are about headers."""
 
 
-def authenticated(config: GatewayConfig) -> tuple[Authenticator, str]:
-    """Return who may use the gateway, and the token that was made because nobody is configured; empty if somebody is."""
+class Access:
+    """Who may use the gateway, which a reload of the configuration changes. Implements `NewAccess`."""
+
+    def __init__(self, config: GatewayConfig) -> None:
+        self.token = ""
+        """The token that was made because nobody is configured; empty if somebody is."""
+        self.app: HttpApp | None = None
+        """What serves the clients; None while nobody is served."""
+        self._config = config
+        known = _authenticator(config)
+        if known is None:
+            self.token = new_token()
+            known = StaticTokens({self.token: LOCAL})
+        self.authenticator = CurrentTokens(known)
+
+    def read(self, config: GatewayConfig) -> Authenticator | None:
+        known = _authenticator(config)
+        if known is None and not self.token:
+            raise UsageError("No principal is left, so that nobody could use the gateway. Leave one, or restart the gateway.")
+        return known
+
+    async def use(self, known: Authenticator | None, config: GatewayConfig) -> None:
+        before, self._config = self._config, config
+        if known is None or (before.principals, before.jwt) == (config.principals, config.jwt):
+            return
+        self.token = ""
+        self.authenticator.replace(known)
+        if self.app is not None:
+            await self.app.end_principals(lambda principal: not keeps_access(principal, before, config))
+
+
+def _authenticator(config: GatewayConfig) -> Authenticator | None:
+    """Return who may use the gateway; None if nobody is configured."""
     if config.http is not None and config.http.anonymous:
-        return Anonymous(LOCAL), ""
+        return Anonymous(LOCAL)
     digests = {digest: one.principal for one in config.principals for digest in one.token_sha256}
     issued = [_issued_tokens(config.jwt, [one.principal for one in config.principals])] if config.jwt is not None else []
-    if digests or issued:
-        return AnyTokens(StaticTokens({}, digests=digests), *issued), ""
-    token = new_token()
-    return StaticTokens({token: LOCAL}), token
+    return AnyTokens(StaticTokens({}, digests=digests), *issued) if digests or issued else None
 
 
 def _issued_tokens(config: JwtConfig, principals: Sequence[Principal]) -> Authenticator:
@@ -56,7 +85,7 @@ def _issued_tokens(config: JwtConfig, principals: Sequence[Principal]) -> Authen
 
 
 @asynccontextmanager
-async def listening(gateway: Gateway, http: HttpConfig, authenticator: Authenticator) -> AsyncIterator[str]:
+async def listening(gateway: Gateway, http: HttpConfig, access: Access) -> AsyncIterator[str]:
     """Serve while the block runs; yield the address for clients.
 
     Raises:
@@ -65,18 +94,18 @@ async def listening(gateway: Gateway, http: HttpConfig, authenticator: Authentic
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise UsageError(f"HTTP needs {' and '.join(missing)}. Install them with: python -m pip install 'callgate[gateway]'")
-    async with _bound(gateway, http, authenticator) as server:
+    async with _bound(gateway, http, access) as server:
         host = f"[{http.host}]" if ":" in http.host else http.host
         yield f"http://{host}:{server.port}{http.path}"
 
 
 @asynccontextmanager
-async def _bound(gateway: Gateway, http: HttpConfig, authenticator: Authenticator) -> AsyncIterator[HttpServer]:
+async def _bound(gateway: Gateway, http: HttpConfig, access: Access) -> AsyncIterator[HttpServer]:
     from callgate.gateway._http import HttpApp, HttpServer
 
-    app = HttpApp(
+    app = access.app = HttpApp(
         gateway,
-        authenticator,
+        access.authenticator,
         health=gateway.health,
         metrics=lambda: gateway.metrics().decode(),
         path=http.path,

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 
-__all__ = ["Exchange", "Front"]
+__all__ = ["Exchange", "Front", "SessionFront"]
 
 
 class Exchange(Protocol):
@@ -49,4 +50,12 @@ class Front(Protocol):
 
     async def close(self) -> None:
         """Cancel what runs, because the client is gone. Idempotent."""
+        ...
+
+
+class SessionFront(Front, Protocol):
+    """A front that lasts for a session, in which the rights of the principal may change."""
+
+    def use_principal(self, principal: Principal) -> None:
+        """Let the following requests have the rights of `principal`, which has the same name as before."""
         ...

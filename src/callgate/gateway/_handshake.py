@@ -32,7 +32,7 @@ _LEVELS = frozenset({"debug", "info", "notice", "warning", "error", "critical", 
 
 
 class HandshakeSession:
-    """One session of a client. Implements `Front`.
+    """One session of a client. Implements `SessionFront`.
 
     Args:
         events: Where messages go that belong to no request; None until the client has opened a stream for them.
@@ -65,6 +65,9 @@ class HandshakeSession:
         waiting = self._asked.get(number) if isinstance(number, str) else None
         if waiting is not None and not waiting.done():
             waiting.set_result(message)
+
+    def use_principal(self, principal: Principal) -> None:
+        self.client.principal = principal
 
     async def close(self) -> None:
         self._stop_listening()
@@ -161,10 +164,6 @@ class HandshakeSession:
         if self.events is None or not self.client.run or (uri and uri not in self._watched):
             return
         self.events.send(notification(method, {"uri": uri} if uri else None))
-
-
-def _no_longer_asked(number: str, reason: str) -> Message:
-    return notification("notifications/cancelled", {"requestId": number, "reason": reason})
 
 
 def _adapted(result: Message) -> Message:

@@ -86,6 +86,7 @@ class GatewayMetrics:
             "callgate_requests", "Requests of MCP clients that have ended.", ["method", "era", "outcome"], registry=self.registry
         )
         self._refused = Counter("callgate_requests_refused", "Requests that were refused.", ["reason"], registry=self.registry)
+        self._reloads = Counter("callgate_config_reloads", "Reloads of the configuration.", ["outcome"], registry=self.registry)
         self._tools: set[str] = set()
         self._call_counters: dict[tuple[str, str, str], Counter] = {}
         self._call_durations: dict[str, Histogram] = {}
@@ -99,6 +100,10 @@ class GatewayMetrics:
     def refused(self, reason: Refusal) -> None:
         """Count a request that was refused before it was answered."""
         self._refused.labels(reason).inc()
+
+    def reloaded(self, *, succeeded: bool) -> None:
+        """Count a reload of the configuration."""
+        self._reloads.labels("ok" if succeeded else "refused").inc()
 
     async def request(self, era: Era, answer: _Request[P], message: Mapping[str, Any], *more: P.args, **named: P.kwargs) -> Message:
         """Answer a request, and count it."""

@@ -1,4 +1,4 @@
-"""Whether the servers of a gateway's engine have started.
+"""Whether the servers of a gateway's engine have started, and how they are replaced.
 
 Clients are served meanwhile: what does not need the servers is answered at once, and the rest waits here.
 """
@@ -6,11 +6,17 @@ Clients are served meanwhile: what does not need the servers is answered at once
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from callgate.engine import Engine
 from callgate.errors import UsageError
 from callgate.gateway._changes import Changes
 from callgate.gateway._operator_tools import OPERATOR_TOOLS
+
+if TYPE_CHECKING:
+    from callgate.mcp import McpServer
+    from callgate.plugins import Plugin
 
 __all__ = ["Startup"]
 
@@ -47,6 +53,19 @@ class Startup:
         self._engine.tools.on_change = self._tools_changed
         for server in self._engine.mcp_servers():
             server.on_change(self._changes.noticed)
+
+    async def change(self, add: Collection[McpServer | Plugin], remove: Collection[str]) -> None:
+        """Replace servers; see `Engine.change_servers`."""
+        await self.wait()
+        try:
+            await self._engine.change_servers(add=add, remove=remove)
+        finally:
+            added = {one.name for one in add}
+            for server in self._engine.mcp_servers():
+                if server.name in added:
+                    server.on_change(self._changes.noticed)
+            self._changes.list_changed("prompts")
+            self._changes.list_changed("resources")
 
     def _taken_names(self) -> list[str]:
         return sorted(tool.name for tool in self._engine.tools if tool.name in OPERATOR_TOOLS)

@@ -6,7 +6,7 @@ Assembles the parts that all fronts share. Transports get their fronts here, and
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -36,6 +36,9 @@ from callgate.gateway.principals import Principal
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
+
+    from callgate.mcp import McpServer
+    from callgate.plugins import Plugin
 
 log = logging.getLogger("callgate")
 
@@ -158,6 +161,20 @@ class Gateway:
                 name of one of the gateway's own.
         """
         await self._startup.wait()
+
+    async def change_servers(self, *, add: Collection[McpServer | Plugin] = (), remove: Collection[str] = ()) -> None:
+        """Remove servers by name and start others, while clients are served; see `Engine.change_servers`.
+
+        Clients are told that the lists of tools, resources and prompts have changed.
+
+        Raises:
+            UsageError: As `Engine.change_servers` says.
+        """
+        await self._startup.change(add, remove)
+
+    def tell_tools_changed(self) -> None:
+        """Tell all clients that their list of tools has changed, because principals may use others."""
+        self._changes.list_changed("tools")
 
     async def close(self) -> None:
         """End all requests and the engine, in bounded time. Idempotent."""

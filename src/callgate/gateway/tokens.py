@@ -10,7 +10,7 @@ from typing import Protocol
 
 from callgate.gateway.principals import Principal
 
-__all__ = ["Anonymous", "AnyTokens", "Authenticator", "IssuerUnavailable", "StaticTokens"]
+__all__ = ["Anonymous", "AnyTokens", "Authenticator", "CurrentTokens", "IssuerUnavailable", "StaticTokens"]
 
 
 class IssuerUnavailable(Exception):
@@ -54,6 +54,20 @@ class AnyTokens:
             if found is not None:
                 return found
         return None
+
+
+class CurrentTokens:
+    """Tokens that can be replaced while the gateway runs."""
+
+    def __init__(self, tokens: Authenticator) -> None:
+        self._tokens = tokens
+
+    def replace(self, tokens: Authenticator) -> None:
+        """Know these tokens instead, from the next request on."""
+        self._tokens = tokens
+
+    async def principal_of(self, token: str) -> Principal | None:
+        return await self._tokens.principal_of(token)
 
 
 class StaticTokens:

@@ -47,6 +47,9 @@ class EchoFront:
     def response(self, message: Mapping[str, Any]) -> None:
         self._seen.append("response")
 
+    def use_principal(self, principal: Principal) -> None:
+        self._seen.append(f"as {principal.name}")
+
     async def close(self) -> None:
         self._seen.append("closed")
         self.cancelled.set()

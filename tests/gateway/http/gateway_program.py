@@ -12,7 +12,7 @@ from pathlib import Path
 
 from callgate import Engine, SqliteJournal, tool
 from callgate.gateway import Gateway, Principal
-from callgate.gateway._exchange import Exchange, Front
+from callgate.gateway._exchange import Exchange, SessionFront
 from callgate.gateway._http import HttpApp, HttpLimits, HttpServer
 from callgate.gateway.tokens import StaticTokens
 
@@ -30,7 +30,7 @@ class Fronts:
         self.end_subscriptions = gateway.end_subscriptions
         self.replicas = gateway.replicas
 
-    def handshake(self, principal: Principal, events: Exchange | None = None) -> Front:
+    def handshake(self, principal: Principal, events: Exchange | None = None) -> SessionFront:
         assert events is not None
         self._events.append(events)
         return self._gateway.handshake(principal, events)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from callgate.errors import UsageError
 from callgate.gateway._client_messages import INVALID_REQUEST, PARSE_ERROR, AmbiguousMessage, kind_of, read_client_message
-from callgate.gateway._exchange import Exchange, Front
+from callgate.gateway._exchange import Exchange, Front, SessionFront
 from callgate.gateway._http.limits import HttpLimits
 from callgate.gateway._http.posted_request import PostedRequest
 from callgate.gateway._http.replica_forwarding import FORWARDED, ReplicaForwarding
@@ -47,7 +47,7 @@ _CORS_HEADERS = frozenset(
 class Fronts(Protocol):
     """Makes the fronts of both eras."""
 
-    def handshake(self, principal: Principal, events: Exchange | None = None) -> Front: ...
+    def handshake(self, principal: Principal, events: Exchange | None = None) -> SessionFront: ...
 
     def stateless(self, principal: Principal) -> Front: ...
 
@@ -126,6 +126,11 @@ class HttpApp:
     def connection_counts(self) -> dict[str, int]:
         """Return the numbers of open `sessions` and of running requests, which are `connections` in the metrics."""
         return {"sessions": len(self._sessions), "connections": len(self._running)}
+
+    async def end_principals(self, ended: Callable[[Principal], bool]) -> None:
+        """Cancel the requests and close the sessions of principals who may no longer use the gateway."""
+        await asyncio.gather(*(request.cancel() for request in list(self._running) if ended(request.principal)), return_exceptions=True)
+        await self._sessions.end_of(ended)
 
     async def close(self) -> None:
         """Refuse new requests, end subscriptions and sessions, and cancel what still runs after `stop_timeout_s`."""
@@ -236,7 +241,7 @@ class HttpApp:
             await self._wait_for_tools(self._started)
         check_routing_headers(headers, message, self._header_params)
         front = self._fronts.stateless(principal)
-        await self._answer(PostedRequest(front, message, receive, send, self.limits, stateless=True), self._running)
+        await self._answer(PostedRequest(front, principal, message, receive, send, self.limits, stateless=True), self._running)
 
     async def _wait_for_tools(self, started: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -273,7 +278,7 @@ class HttpApp:
     async def _post_to_session(self, message: Message, session: GatewaySession, receive: Receive, send: Send) -> None:
         assert session.front is not None
         if "method" in message and "id" in message:
-            request = PostedRequest(session.front, message, receive, send, self.limits, stateless=False)
+            request = PostedRequest(session.front, session.principal, message, receive, send, self.limits, stateless=False)
             await self._answer(request, session.running, self._running)
             return
         if "method" in message:

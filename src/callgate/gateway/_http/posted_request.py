@@ -10,6 +10,7 @@ from typing import Any
 from callgate.gateway._exchange import Front
 from callgate.gateway._http.limits import HttpLimits
 from callgate.gateway._http.streams import EventBuffer, Receive, Send, send_body, send_events, wait_for_disconnect
+from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, RpcError, encoded, error_answer
 
@@ -29,8 +30,17 @@ class PostedRequest:
     """
 
     def __init__(
-        self, front: Front, message: Mapping[str, Any], receive: Receive, send: Send, limits: HttpLimits, *, stateless: bool
+        self,
+        front: Front,
+        principal: Principal,
+        message: Mapping[str, Any],
+        receive: Receive,
+        send: Send,
+        limits: HttpLimits,
+        *,
+        stateless: bool,
     ) -> None:
+        self.principal = principal
         self._front, self._message, self._stateless = front, message, stateless
         self._receive, self._send, self._limits = receive, send, limits
         self._buffer = EventBuffer(limits)

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 
-from callgate.gateway._exchange import Front
+from callgate.gateway._exchange import SessionFront
 from callgate.gateway._http.limits import HttpLimits
 from callgate.gateway._http.posted_request import PostedRequest
 from callgate.gateway._http.request_checks import RefusedRequest
@@ -23,13 +23,19 @@ class GatewaySession:
     def __init__(self, session_id: str, principal: Principal) -> None:
         self.id = session_id
         self.principal = principal
-        self.front: Front | None = None
+        self.front: SessionFront | None = None
         self.revision = ""
         """The revision that was negotiated; empty until it is."""
         self.stream: EventBuffer | None = None
         self.running: set[PostedRequest] = set()
         self.used_at = 0.0
         self.idle_timer: asyncio.TimerHandle | None = None
+
+    def use_principal(self, principal: Principal) -> None:
+        """Let the following requests have the rights of `principal`."""
+        self.principal = principal
+        if self.front is not None:
+            self.front.use_principal(principal)
 
     def send(self, message: Message) -> bool:
         return self.stream is not None and self.stream.send(message)
@@ -84,8 +90,15 @@ class GatewaySessions:
             raise RefusedRequest(404, "There is no such session. Send initialize to start another one.")
         if revision is not None and revision.decode("latin-1") != session.revision:
             raise RefusedRequest(400, f"The session uses {session.revision}. Send MCP-Protocol-Version: {session.revision}.")
+        if session.principal != principal:  # its rights were changed meanwhile
+            session.use_principal(principal)
         session.used_at = asyncio.get_running_loop().time()
         return session
+
+    async def end_of(self, principals: Callable[[Principal], bool]) -> None:
+        """Close the sessions of some principals."""
+        ended = [session for session in self._open.values() if principals(session.principal)]
+        await asyncio.gather(*(self.end(session) for session in ended), return_exceptions=True)
 
     async def end(self, session: GatewaySession) -> None:
         """Close a session and cancel what runs in it."""

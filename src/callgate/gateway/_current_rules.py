@@ -1,0 +1,69 @@
+"""The rules of a gateway, which can be replaced while its engine uses them.
+
+All rule files count as one policy, so that a call is judged by all of the old files or by all of the new ones, and never by some of each.
+Reads no file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from callgate.policy import Rules
+from callgate.protocols import Allow, Ask, Deny, PathFilter, Verdict
+from callgate.stage_types import ValidatedCall
+from callgate.tools import BoundTool
+
+__all__ = ["CurrentRules"]
+
+_STRICTEST_FIRST = (Deny, Ask, Allow)
+
+
+class CurrentRules:
+    """A policy of several `Rules` without judges; the strictest verdict counts."""
+
+    never_waits = True
+
+    def __init__(self, *rules: Rules) -> None:
+        self._asked = self._checked = self._before = rules
+
+    def begin_change(self, *rules: Rules) -> None:
+        """Judge by these rules as well, until `end_change`. Only these are compared with the tools from now on."""
+        self._before, self._checked = self._asked, rules
+        self._asked = (*self._before, *rules)
+
+    def undo_change(self) -> None:
+        """Compare only the rules from before `begin_change` with the tools; `end_change` then leaves only these."""
+        self._checked = self._before
+
+    def end_change(self) -> None:
+        """Judge by one of both sets of rules only. Calls that run already are judged by it when they meet more resources."""
+        self._asked = self._checked
+
+    def check_tools(self, tools: Sequence[BoundTool]) -> None:
+        """Refuse rules that can never match these tools; see `Rules.check_tools`."""
+        for one in self._checked:
+            one.check_tools(tools)
+
+    def judge(self, call: ValidatedCall) -> Verdict | None:
+        """Return the strictest verdict, or None if one of them needs the file system or a large value."""
+        found: list[Verdict] = []
+        for one in self._asked:
+            verdict = one.judge(call)
+            if verdict is None:
+                return None
+            found.append(verdict)
+        return _strictest(found)
+
+    async def decide(self, call: ValidatedCall) -> Verdict:
+        return _strictest([await one.decide(call) for one in self._asked])
+
+    def path_filter(self, call: ValidatedCall) -> PathFilter | None:
+        """Return the check for files that this call visits; None if no rule uses paths."""
+        found = [allows for one in self._asked if (allows := one.path_filter(call)) is not None]
+        if not found:
+            return None
+        return lambda path, size: all(allows(path, size) for allows in found)
+
+
+def _strictest(verdicts: Iterable[Verdict]) -> Verdict:
+    return min(verdicts, key=lambda verdict: _STRICTEST_FIRST.index(type(verdict)), default=Allow(rule="default"))
