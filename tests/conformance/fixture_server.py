@@ -21,6 +21,7 @@ from pydantic import BaseModel
 from tests.app_thread import AppThread
 from tests.conformance.fixture_content import PROMPTS, RESOURCES, TEMPLATES, complete, get_prompt, read_resource
 from tests.conformance.fixture_questions import Context
+from tests.conformance.fixture_slow_tools import SLOW_TOOLS
 from tests.conformance.fixture_tools import TOOLS, FixtureTool, text
 from tests.mcp.http.sdk_server import StoredEvents
 
@@ -52,6 +53,7 @@ class _Handlers:
         self.bus = InMemorySubscriptionBus()
         self._tools = {
             **TOOLS,
+            **SLOW_TOOLS,
             "test_trigger_tool_change": FixtureTool(description="Say that the tools have changed.", run=self._change_tools),
             "test_trigger_prompt_change": FixtureTool(description="Say that the prompts have changed.", run=self._change_prompts),
         }

@@ -18,10 +18,12 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 
 @contextmanager
-def gateway(upstream: str, folder: Path) -> Iterator[str]:
+def gateway(upstream: str, folder: Path, more: str = "") -> Iterator[str]:
     """Run `callgate serve` in front of a server, without a prefix and without tokens, and yield its address."""
     config = folder / "gate.toml"
-    config.write_text(f'journal = "gate.db"\n[http]\nlisten = "127.0.0.1:0"\nanonymous = true\n[servers.fixture]\nurl = "{upstream}"\n')
+    config.write_text(
+        f'journal = "gate.db"\n[http]\nlisten = "127.0.0.1:0"\nanonymous = true\n{more}[servers.fixture]\nurl = "{upstream}"\n'
+    )
     command = [sys.executable, "-m", "callgate.cli", "serve", "--config", str(config), "--http"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -41,3 +43,18 @@ def test_every_required_scenario_passes_through_the_gateway(
         verdicts = suite.server(url, revision, tmp_path / "out")
     assert verdicts.conforms, str(verdicts)
     assert all(verdicts.required.values())
+
+
+_NOT_OF_A_GATEWAY = {"tasks-required-task-error", "tasks-status-notifications"}
+"""The first is about a server that cannot answer without a task, and the second has no checks in this version of the suite."""
+
+
+def test_the_scenarios_of_the_tasks_extension_pass_through_the_gateway(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The server behind the gateway knows no tasks; the gateway makes tasks of calls that take long."""
+    suite = Suite(tmp_path_factory.getbasetemp().parent)
+    with FixtureServer() as fixture, gateway(fixture.url, tmp_path, "[tasks]\nafter_s = 0.3\n") as url:
+        verdicts = suite.server(url, "2026-07-28", tmp_path / "out")
+    about_tasks = {name: passed for name, passed in verdicts.optional.items() if name.startswith("tasks-")}
+    assert len(about_tasks) >= 8
+    failed = {name for name, passed in about_tasks.items() if not passed} - _NOT_OF_A_GATEWAY
+    assert not failed, {name: verdicts.failures.get(name) for name in failed}

@@ -2,17 +2,20 @@
 
 Its tools: `ask` asks the user for a name, and returns the answer; `ask_twice` asks for two names, one after the other; `model` asks for a
 message of a language model; `folders` asks for the roots; `work` reports progress and a log message, then answers; `wait` waits until it is
-cancelled. `LOG` is a file: one line for each start of the process, each call and each cancellation.
+cancelled. `ask_twice_later` and `fail_later` do nothing until the file `LOG.go` exists; the first then asks for two names, and the second
+answers with a JSON-RPC error. `LOG` is a file: one line for each start of the process, each call and each cancellation.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
+import time
 from typing import Any
 
 ERA, LOG = sys.argv[1], sys.argv[2]
-TOOLS = ("ask", "ask_twice", "model", "folders", "work", "wait")
+TOOLS = ("ask", "ask_twice", "model", "folders", "work", "wait", "ask_twice_later", "fail_later")
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 CACHED: dict[str, Any] = {"ttlMs": 0, "cacheScope": "private"} if ERA == "stateless" else {}
 waiting: dict[object, Any] = {}
@@ -47,7 +50,12 @@ def question(tool: str, round_: int) -> tuple[str, dict[str, Any]]:
 
 def call(number: object, tool: str, params: dict[str, Any]) -> None:
     meta = params.get("_meta", {})
-    if tool == "work":
+    while tool.endswith("_later") and not os.path.exists(f"{LOG}.go"):
+        time.sleep(0.01)
+    tool = tool.removesuffix("_later")
+    if tool == "fail":
+        send({"id": number, "error": {"code": -32050, "message": "out of paper", "data": {"tray": 2}}})
+    elif tool == "work":
         notes: list[dict[str, Any]] = [{"progress": 1, "total": 2, "message": "half", "vendor": 1}, {"progress": 2, "total": 2}]
         if "progressToken" in meta:
             for note in notes:

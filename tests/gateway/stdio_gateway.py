@@ -1,7 +1,7 @@
 """A gateway as a program: `python -m tests.gateway.stdio_gateway '{"servers": [["python", "server.py"]]}'`.
 
-`servers` are commands, `effects` what the operator accepts. It has two tools of its own: `price`, which prints while it runs, and `pay`,
-which a human has to approve.
+`servers` are commands, `effects` what the operator accepts, `limits` those of the gateway. It has two tools of its own: `price`, which
+prints while it runs, and `pay`, which a human has to approve.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import sys
 
 from callgate import Engine, SqliteJournal, tool
-from callgate.gateway import Gateway, serve_stdio
+from callgate.gateway import Gateway, GatewayLimits, serve_stdio
 from callgate.mcp import mcp
 
 
@@ -32,7 +32,10 @@ async def main() -> None:
     given = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
     servers = [mcp(command, name=f"server{n}", effects=given.get("effects", {})) for n, command in enumerate(given.get("servers", []))]
     journal = SqliteJournal(given["journal"]) if "journal" in given else None
-    async with Gateway(Engine([price, pay], servers=servers, journal=journal), name="test gateway", instructions="Be careful.") as gateway:
+    limits = GatewayLimits(**given.get("limits", {}))
+    secret = b"the secret of the tests, 32 bytes"
+    engine = Engine([price, pay], servers=servers, journal=journal)
+    async with Gateway(engine, name="test gateway", instructions="Be careful.", limits=limits, secret=secret) as gateway:
         await serve_stdio(gateway)
 
 

@@ -11,16 +11,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._engine_limits import Limits
+from callgate._journal import is_url
 from callgate._tool_loading import load_tools
 from callgate._unusable_paths import displayed
 from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._command_options import ServeOptions
-from callgate.cli._journal_location import CommandJournal, default_journal
+from callgate.cli._journal_location import MEMORY, CommandJournal, default_journal
 from callgate.cli._named_servers import servers_of, shown_server
 from callgate.engine import Engine
 from callgate.errors import UsageError
-from callgate.gateway import Gateway
+from callgate.gateway import Gateway, GatewayLimits
 from callgate.gateway._current_rules import CurrentRules
+from callgate.gateway._kept_secret import kept_secret
 from callgate.gateway._listen_address import read_listen_address
 from callgate.gateway._secret_values import SecretValues
 from callgate.gateway.config import GatewayConfig, HttpConfig
@@ -99,12 +101,20 @@ def open_gateway(config: GatewayConfig) -> OpenedGateway:
         engine,
         name=config.name,
         instructions=config.instructions,
-        secret=config.replicas.secret if config.replicas else None,
+        secret=_secret(config),
         replica=config.replicas.name if config.replicas else "",
         replica_url=config.replicas.url if config.replicas and config.http else "",
         workspace=config.workspace,
+        limits=GatewayLimits(task_after_s=config.tasks.after_s, task_ttl_s=config.tasks.ttl_s, tasks=config.tasks.most),
     )
     return OpenedGateway(gateway=gateway, engine=engine, record=record, rules=rules)
+
+
+def _secret(config: GatewayConfig) -> bytes | None:
+    """Return the secret of all replicas, or the one beside the journal's file; None without a file."""
+    if config.replicas is not None:
+        return config.replicas.secret
+    return None if config.journal == MEMORY or is_url(config.journal) else kept_secret(Path(config.journal).parent)
 
 
 def servers_to_start(config: GatewayConfig) -> tuple[McpServer | Plugin, ...]:

@@ -57,7 +57,7 @@ class Access:
         self.token = ""
         self.authenticator.replace(known)
         if self.app is not None:
-            await self.app.end_principals(lambda principal: not keeps_access(principal, before, config))
+            await self.app.end_principals(lambda name: not keeps_access(name, before, config))
 
 
 def _authenticator(config: GatewayConfig) -> Authenticator | None:

@@ -18,7 +18,18 @@ from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, METHOD_NOT_FOUND, RpcError, notification
 from callgate.mcp._revisions import Era
 
-__all__ = ["PROTOCOL_PREFIX", "Ask", "AskLater", "CallInQuestion", "Client", "ClientCall", "Continued", "result_of"]
+__all__ = [
+    "PROTOCOL_PREFIX",
+    "TASKS",
+    "Ask",
+    "AskLater",
+    "CallInQuestion",
+    "Client",
+    "ClientCall",
+    "Continued",
+    "RecordedCall",
+    "result_of",
+]
 
 Ask = Callable[[str, Mapping[str, Any], str], Awaitable[Mapping[str, Any]]]
 """Asks the client: the method and the `params` of a request, and the server's name of it. Raises `RpcError`."""
@@ -26,6 +37,8 @@ Ask = Callable[[str, Mapping[str, Any], str], Awaitable[Mapping[str, Any]]]
 AskLater = Callable[["CallInQuestion", Mapping[str, Any]], Message]
 """Returns the result that ends a request with a question about its call, given the `params` of `elicitation/create`."""
 
+TASKS = "io.modelcontextprotocol/tasks"
+"""The extension by which a call may go on after its request."""
 PROTOCOL_PREFIX = "io.modelcontextprotocol/"
 """The keys of `_meta` that MCP defines for one hop begin with it, except `progressToken`."""
 
@@ -59,6 +72,12 @@ class Client(Struct, kw_only=True, eq=False):
         return not _PASSED_CAPABILITIES.isdisjoint(self.capabilities)
 
     @property
+    def takes_tasks(self) -> bool:
+        """Whether the client has declared that a call of it may go on as a task."""
+        extensions = self.capabilities.get("extensions")
+        return self.era == "stateless" and isinstance(extensions, dict) and isinstance(extensions.get(TASKS), dict)
+
+    @property
     def can_approve(self) -> bool:
         """Whether the client can show its user a form, and may answer the questions about its own calls."""
         elicitation = self.capabilities.get("elicitation")
@@ -82,6 +101,13 @@ class CallInQuestion(Struct, frozen=True):
     approval: str
 
 
+class RecordedCall(Struct, frozen=True):
+    """Names a call that another process has submitted, or this one before, so that it can be submitted again."""
+
+    call: str
+    run: str
+
+
 class Continued(Struct, frozen=True):
     """A request that continues an earlier one, which ended with a question about its call."""
 
@@ -101,6 +127,7 @@ class ClientCall:
         redaction: Removes secrets from what servers send to the client.
         ask_later: Ends the request with the question whether its call may run. None: the question is asked with `ask`.
         continued: The earlier request that this one continues; None if it continues none.
+        resumed: The call to submit again; None: a new one.
     """
 
     def __init__(
@@ -114,6 +141,7 @@ class ClientCall:
         redaction: ClientRedaction,
         ask_later: AskLater | None = None,
         continued: Continued | None = None,
+        resumed: RecordedCall | None = None,
     ) -> None:
         self.client = client
         self._clean = redaction.clean
@@ -122,6 +150,13 @@ class ClientCall:
         self._ask = ask
         self.ask_later = ask_later
         self.continued = continued
+        self.resumed = resumed
+        self.may_become_task = False
+        """Whether the client need not wait for the result."""
+        self.call_id = ""
+        """The id of the call, once it is submitted."""
+        self.waits_for = ""
+        """What the call waits for that is neither its tool nor its client, as sentences; empty if nothing."""
         meta = params.get("_meta")
         given: Mapping[str, Any] = meta if isinstance(meta, dict) else {}
         token = given.get("progressToken")

@@ -10,7 +10,6 @@ from msgspec.structs import astuple
 
 from callgate.errors import UsageError
 from callgate.gateway.config import GatewayConfig
-from callgate.gateway.principals import Principal
 from callgate.mcp import AcceptedTools, McpServer
 from callgate.plugins import Plugin
 
@@ -26,6 +25,7 @@ _AFTER_RESTART = {
     "workspace": "workspace",
     "http": "[http]",
     "replicas": "[replicas]",
+    "tasks": "[tasks]",
 }
 """The keys of the file that only a restart changes, by the field of `GatewayConfig`."""
 
@@ -79,11 +79,14 @@ def server_change(before: ServerSettings, after: ServerSettings, servers: tuple[
     )
 
 
-def keeps_access(principal: Principal, before: GatewayConfig, after: GatewayConfig) -> bool:
-    """Return whether what a principal has begun may go on. Whom only an issuer knows keeps it as long as the issuer is the same."""
-    if principal.name in (one.principal.name for one in after.principals):
+def keeps_access(principal: str, before: GatewayConfig, after: GatewayConfig) -> bool:
+    """Return whether what a principal, given by name, has begun may go on.
+
+    Whom only an issuer of tokens knows keeps access as long as the issuer is the same.
+    """
+    if principal in (one.principal.name for one in after.principals):
         return True
-    was_configured = principal.name in (one.principal.name for one in before.principals)
+    was_configured = principal in (one.principal.name for one in before.principals)
     return after.jwt is not None and after.jwt == before.jwt and not was_configured
 
 

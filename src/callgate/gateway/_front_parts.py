@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -14,6 +14,8 @@ from callgate.gateway._methods import Methods
 from callgate.gateway._parked_requests import ParkedRequests
 from callgate.gateway._redaction import ClientRedaction
 from callgate.gateway._request_states import RequestStates
+from callgate.gateway._suspended_calls import SubmittedCall
+from callgate.gateway._tasks import Tasks
 from callgate.gateway.principals import LOCAL, Principal
 from callgate.mcp._messages import INVALID_PARAMS, RpcError
 
@@ -33,6 +35,9 @@ class FrontParts(Struct, frozen=True, kw_only=True):
     parked: ParkedRequests
     redaction: ClientRedaction
     states: RequestStates
+    tasks: Tasks
+    recorded_call: Callable[[str], Awaitable[SubmittedCall | None]]
+    """Returns a call of the journal by its id."""
     metrics: GatewayMetrics
     info: Mapping[str, Any]
     """The gateway's `name` and `version`."""

@@ -52,6 +52,9 @@ _METHODS = frozenset(
         "prompts/list",
         "prompts/get",
         "completion/complete",
+        "tasks/get",
+        "tasks/update",
+        "tasks/cancel",
     }
 )
 _STATES = (*get_args(ServerState), "unknown")
@@ -67,6 +70,8 @@ class Readings(Struct, frozen=True, kw_only=True, eq=False):
     """How many calls wait for approval."""
     parked: Callable[[], int]
     """How many requests of stateless clients wait for answers."""
+    tasks: Callable[[], int]
+    """How many calls run as tasks."""
 
 
 class GatewayMetrics:
@@ -110,7 +115,8 @@ class GatewayMetrics:
         outcome = "failed"
         try:
             result = await answer(message, *more, **named)
-            outcome = "input_required" if result.get("resultType") == "input_required" else "ok"
+            kind = result.get("resultType")
+            outcome = kind if kind in ("input_required", "task") else "ok"
             return result
         except RpcError:
             outcome = "error"
@@ -181,6 +187,7 @@ class _Gauges(Collector):
     def collect(self) -> Iterator[Metric]:
         yield _gauge("callgate_calls_waiting_for_approval", "Calls that wait for approval.", self._readings.waiting())
         yield _gauge("callgate_requests_parked", "Requests of stateless clients that wait for answers.", self._readings.parked())
+        yield _gauge("callgate_tasks_running", "Calls that go on as tasks of their clients.", self._readings.tasks())
         yield _gauge("callgate_abandoned", "Threads, coroutines and tasks that still run after their calls.", self._engine.abandoned)
         counts = self._metrics.connections()
         yield _gauge("callgate_sessions_open", "Open sessions of clients.", counts.get("sessions", 0))

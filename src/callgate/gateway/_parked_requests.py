@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -47,6 +47,9 @@ class MultiRoundRequest:
         self._questions: dict[str, _InputRequest] = {}
         self._early: dict[str, Mapping[str, Any]] = {}
         """Answers to questions that have not been asked yet."""
+        self._asked: set[str] = set()
+        """The names of all questions of a task."""
+        self._on_change: Callable[[], None] | None = None
         self._progress: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done as soon as there is a question, or the result."""
         self._task: asyncio.Task[Message]
@@ -63,8 +66,10 @@ class MultiRoundRequest:
         """
         if name in self._early:
             return self._early.pop(name)
-        if not name or name in self._questions:
+        if not name or name in self._questions or name in self._asked:
             name = f"{method.partition('/')[0]}-{secrets.token_hex(4)}"
+        if self._on_change is not None:
+            self._asked.add(name)
         question = _InputRequest(method, params, asyncio.get_running_loop().create_future())
         self._questions[name] = question
         self._wake()
@@ -92,9 +97,37 @@ class MultiRoundRequest:
         self._progress = asyncio.get_running_loop().create_future()
         return None
 
+    async def has_settled(self, within_s: float) -> bool:
+        """Wait until there is a result or a question, at most `within_s` seconds; return whether there is one."""
+        try:
+            await asyncio.wait((self._progress,), timeout=within_s)
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+        return self._progress.done()
+
+    def go_on(self, on_change: Callable[[], None]) -> None:
+        """Go on without a request of the client that waits. A name of a question is never used again, and answers to others are ignored.
+
+        Args:
+            on_change: Called when there is a question, an answer or a result.
+        """
+        self._on_change = on_change
+        self._early.clear()
+        self._asked.update(self._questions)
+        self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
+
+    @property
+    def done(self) -> bool:
+        return self._task.done()
+
+    def result(self) -> Message:
+        """Return the result of a request that is done, or raise its error."""
+        return self._task.result()
+
     def questions(self) -> dict[str, Message]:
         """Return what the client is to be asked, by name."""
-        return {name: {"method": one.method, "params": one.params} for name, one in self._questions.items()}
+        return {name: {"method": one.method, "params": one.params} for name, one in self._questions.items() if not one.answer.done()}
 
     def take_answers(self, answers: object) -> None:
         """Take the client's answers. A question without an answer is asked again.
@@ -105,11 +138,12 @@ class MultiRoundRequest:
         given = {} if answers is None else answers
         if not isinstance(given, dict) or not all(isinstance(given.get(name, {}), dict) for name in self._questions):
             raise RpcError(INVALID_PARAMS, "inputResponses must be an object with an object for each of the inputRequests.")
-        self._early = {name: one for name, one in given.items() if name not in self._questions and isinstance(one, dict)}
+        if self._on_change is None:
+            self._early = {name: one for name, one in given.items() if name not in self._questions and isinstance(one, dict)}
         for name in self._questions.keys() & given.keys():
             if not self._questions[name].answer.done():
                 self._questions[name].answer.set_result(given[name])
-        if any(not one.answer.done() for one in self._questions.values()):
+        if self._on_change is not None or any(not one.answer.done() for one in self._questions.values()):
             self._wake()
 
     def cancel(self) -> None:
@@ -118,6 +152,8 @@ class MultiRoundRequest:
     def _wake(self, _: object = None) -> None:
         if not self._progress.done():
             self._progress.set_result(None)
+        if self._on_change is not None:
+            self._on_change()
 
 
 class ParkedRequests:

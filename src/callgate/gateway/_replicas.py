@@ -13,7 +13,7 @@ from typing import Any
 
 from callgate.gateway._request_states import RequestStates
 
-__all__ = ["Replicas"]
+__all__ = ["Replicas", "is_about_task"]
 
 _SESSION = b"session "
 
@@ -42,10 +42,16 @@ class Replicas:
         return self._unless_here(data.removeprefix(_SESSION).partition(b" ")[0].decode())
 
     def of_request(self, message: Mapping[str, Any]) -> str:
-        """Return the address of the other gateway where a request waits that this message continues; empty if it is here."""
+        """Return the address of the other gateway that has the request or the task that this message is about; empty if it is here."""
         params = message.get("params")
-        state = params.get("requestState") if self.url and isinstance(params, dict) else None
+        key = "taskId" if is_about_task(message) else "requestState"
+        state = params.get(key) if self.url and isinstance(params, dict) else None
         return self._unless_here(self._states.replica_of(state)) if state is not None else ""
 
     def _unless_here(self, url: str) -> str:
         return "" if url == self.url else url
+
+
+def is_about_task(message: Mapping[str, Any]) -> bool:
+    """Return whether a message is about a task, which any gateway of the journal can go on with."""
+    return message.get("method") in ("tasks/get", "tasks/update", "tasks/cancel")

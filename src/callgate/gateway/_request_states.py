@@ -2,7 +2,8 @@
 
 A state is encrypted and authenticated, and is valid for one principal and for the same method and params. It names what continues: a
 request that waits in this process, or a call whose approval the client's user was asked for. The latter is on record, so it continues
-after a restart, and at any gateway with the same secret and journal. Knows neither requests nor calls.
+after a restart, and at any gateway with the same secret and journal. The id of a task is sealed in the same way. Knows neither requests
+nor calls.
 
 Source: MCP 2026-07-28, Multi Round-Trip Requests.
 """
@@ -26,7 +27,7 @@ from callgate.mcp._messages import INVALID_PARAMS, RpcError
 if TYPE_CHECKING:
     from cryptography.fernet import Fernet
 
-__all__ = ["ApprovalState", "ParkedState", "RequestStates", "request_digest", "state_refused"]
+__all__ = ["ApprovalState", "ParkedState", "RequestStates", "TaskState", "request_digest", "state_refused"]
 
 _CONTINUATION = frozenset({"inputResponses", "requestState", "_meta"})
 """The params that differ when a request is continued."""
@@ -50,7 +51,18 @@ class ApprovalState(Struct, frozen=True, tag="approval"):
     question: CallInQuestion
 
 
-_State = ParkedState | ApprovalState
+class TaskState(Struct, frozen=True, tag="task"):
+    """What the id of a task says."""
+
+    principal: str
+    call: str
+    """The id of its call; empty if none had been submitted yet."""
+    created_ms: int
+    replica: str = ""
+    """The address of the process that began it for other gateways on its journal; empty if there are none."""
+
+
+_State = ParkedState | ApprovalState | TaskState
 _decode: Callable[[bytes], _State] = msgspec.json.Decoder(_State).decode
 
 
@@ -80,16 +92,21 @@ class RequestStates:
     def replica_of(self, sealed: object) -> str:
         """Return the address of the gateway that holds what a state names; empty if none is needed, or the state is not valid."""
         state = self._opened(sealed)
-        return state.replica if isinstance(state, ParkedState) else ""
+        return "" if state is None or isinstance(state, ApprovalState) else state.replica
 
-    def opened(self, sealed: object, principal: str, digest: str) -> _State:
+    def opened_task(self, sealed: object, principal: str) -> TaskState | None:
+        """Return what the id of a task says; None if it is not valid, or belongs to another principal."""
+        state = self._opened(sealed)
+        return state if isinstance(state, TaskState) and state.principal == principal else None
+
+    def opened(self, sealed: object, principal: str, digest: str) -> ParkedState | ApprovalState:
         """Return the state that a client has sent back.
 
         Raises:
             RpcError: It was changed, or belongs to another gateway, principal or request.
         """
         state = self._opened(sealed)
-        if state is None or (state.principal, state.digest) != (principal, digest):
+        if state is None or isinstance(state, TaskState) or (state.principal, state.digest) != (principal, digest):
             raise state_refused()
         return state
 

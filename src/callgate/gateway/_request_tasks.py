@@ -12,7 +12,7 @@ from callgate.gateway._client_messages import INVALID_REQUEST
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, RpcError, answer, error_answer
 
-__all__ = ["RequestTasks"]
+__all__ = ["RequestTasks", "told_error"]
 
 log = logging.getLogger("callgate")
 
@@ -74,11 +74,16 @@ class RequestTasks:
 async def _response(number: object, work: Awaitable[Message]) -> Message:
     try:
         return answer(number, await work)
-    except RpcError as error:
-        return error_answer(number, error)
-    except CallgateError as error:
+    except Exception as error:
+        return error_answer(number, told_error(error))
+
+
+def told_error(error: Exception) -> RpcError:
+    """Return what a client is told when its request has failed. What is no answer to the client is logged."""
+    if isinstance(error, RpcError):
+        return error
+    if isinstance(error, CallgateError):
         log.warning("A request of an MCP client could not be answered: %s", error)
-        return error_answer(number, RpcError(INTERNAL_ERROR, str(error)))
-    except Exception:
-        log.exception("A request of an MCP client could not be answered")
-        return error_answer(number, RpcError(INTERNAL_ERROR, "The gateway could not answer this request. Its log says why."))
+        return RpcError(INTERNAL_ERROR, str(error))
+    log.error("A request of an MCP client could not be answered", exc_info=error)
+    return RpcError(INTERNAL_ERROR, "The gateway could not answer this request. Its log says why.")

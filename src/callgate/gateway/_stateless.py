@@ -2,27 +2,30 @@
 
 Each request says in `_meta` which revision it uses and what its client can do. What a server asks during a request is returned as its
 result, and the client continues the request with the answers; `_parked_requests.py` keeps it in between. The question whether a call may
-run ends the request without keeping anything: the call is suspended and on record, and the sealed state names it.
+run ends the request without keeping anything: the call is suspended and on record, and the sealed state names it. A call that takes long
+goes on as a task, if its client knows tasks; see `_tasks.py`.
 
-Sources: MCP 2026-07-28, Versioning; Multi Round-Trip Requests; Subscriptions; `server/discover`.
+Sources: MCP 2026-07-28, Versioning; Multi Round-Trip Requests; `server/discover`; Tasks extension.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from callgate.gateway._client_calls import PROTOCOL_PREFIX, CallInQuestion, Client, ClientCall, Continued
+from callgate.gateway._client_calls import PROTOCOL_PREFIX, TASKS, CallInQuestion, Client, ClientCall, Continued, RecordedCall
 from callgate.gateway._exchange import Exchange
 from callgate.gateway._front_parts import FrontParts, object_of, params_of
 from callgate.gateway._parked_requests import MultiRoundRequest, answers_of
 from callgate.gateway._request_states import ApprovalState, request_digest
 from callgate.gateway._request_tasks import RequestTasks
-from callgate.gateway._watched_resources import WatchedResources
+from callgate.gateway._subscriptions import listen, read_subscription
+from callgate.gateway._suspended_calls import SubmittedCall
+from callgate.gateway._task_requests import TASK_METHODS, TaskRequests
+from callgate.gateway._tasks import NobodyListens
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
-from callgate.mcp._messages import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError, notification
+from callgate.mcp._messages import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 from callgate.mcp._revisions import STATELESS_REVISIONS, UNSUPPORTED_REVISION
 
 __all__ = ["StatelessFront"]
@@ -32,16 +35,13 @@ _CAPABILITIES = f"{PROTOCOL_PREFIX}clientCapabilities"
 _CLIENT_INFO = f"{PROTOCOL_PREFIX}clientInfo"
 _LOG_LEVEL = f"{PROTOCOL_PREFIX}logLevel"
 _SERVER_INFO = f"{PROTOCOL_PREFIX}serverInfo"
-_SUBSCRIPTION = f"{PROTOCOL_PREFIX}subscriptionId"
 
 _OWN = frozenset({"server/discover", "subscriptions/listen"})
 _MAY_ASK = frozenset({"tools/call", "prompts/get", "resources/read"})
 """The requests whose answer may need input of the client, if it can give any."""
 _CACHEABLE = frozenset({"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"})
-_LISTS = {f"{kind}ListChanged": f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")}
 _APPROVAL = "approval"
 """The name of the question whether a call may run."""
-_MOST_WATCHED = 1_000
 
 
 class StatelessFront:
@@ -51,6 +51,7 @@ class StatelessFront:
         self._parts = parts
         self._principal = principal
         self._running = RequestTasks()
+        self._tasks = TaskRequests(parts, principal.name, self._resumed, self._stamped_call)
 
     # Front
 
@@ -71,16 +72,19 @@ class StatelessFront:
     # Requests
 
     async def _result(self, message: Mapping[str, Any], exchange: Exchange) -> Message:
-        method = message["method"]
-        if method not in _OWN and not self._parts.methods.has(method):
+        method, tasks = message["method"], self._parts.tasks
+        if not (method in _OWN or self._parts.methods.has(method) or (tasks.offered and method in TASK_METHODS)):
             raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
         params = params_of(message)
         client = self._client(params)
         if method == "server/discover":
             result = self._discovered()
         elif method == "subscriptions/listen":
-            result = await self._listen(message["id"], params, exchange)
-        elif method in _MAY_ASK and (client.answers_requests or "requestState" in params):
+            wanted = read_subscription(message["id"], params, exchange)
+            result = await listen(wanted, self._parts, self._tasks.named(client, wanted.task_ids))
+        elif method in TASK_METHODS:
+            result = await self._tasks.answer(method, client, params)
+        elif method in _MAY_ASK and (client.answers_requests or "requestState" in params or self._may_become_task(method, client)):
             result = await self._asking(method, client, params, exchange)
         else:
             call = ClientCall(
@@ -115,12 +119,17 @@ class StatelessFront:
         )
 
     def _discovered(self) -> Message:
-        result: Message = {"supportedVersions": list(STATELESS_REVISIONS), "capabilities": self._parts.methods.capabilities()}
+        capabilities = self._parts.methods.capabilities()
+        if self._parts.tasks.offered:
+            capabilities |= {"extensions": {TASKS: {}}}
+        result: Message = {"supportedVersions": list(STATELESS_REVISIONS), "capabilities": capabilities}
         return result | ({"instructions": self._parts.instructions} if self._parts.instructions else {})
 
     async def _asking(self, method: str, client: Client, params: Mapping[str, Any], exchange: Exchange) -> Message:
         """Answer a request, or a continuation of one, with its result or with what the client is to be asked."""
-        request = self._continued(method, client, params, exchange)
+        request, tasks = self._continued(method, client, params, exchange), self._parts.tasks
+        if self._may_become_task(method, client) and not await request.has_settled(tasks.after_s) and not tasks.full:
+            return {"resultType": "task", **tasks.begin(request, self._stamped_call).described()}
         result = await request.result_or_questions()
         if result is not None:
             return result
@@ -132,21 +141,29 @@ class StatelessFront:
         Raises:
             RpcError: The state or the answers of the client are not valid.
         """
-        digest = request_digest(method, params)
         if "requestState" not in params:
-            return self._started(method, client, params, exchange, digest, None)
-        state = self._parts.states.opened(params["requestState"], self._principal.name, digest)
+            return self._started(method, client, params, exchange)
+        state = self._parts.states.opened(params["requestState"], self._principal.name, request_digest(method, params))
         if isinstance(state, ApprovalState):
             answer = answers_of(params).get(_APPROVAL)
-            return self._started(method, client, params, exchange, digest, Continued(state.question, answer))
+            return self._started(method, client, params, exchange, continued=Continued(state.question, answer))
         request = self._parts.parked.take(state)
         request.call.exchange = exchange
         request.take_answers(params.get("inputResponses"))
         return request
 
     def _started(
-        self, method: str, client: Client, params: Mapping[str, Any], exchange: Exchange, digest: str, continued: Continued | None
+        self,
+        method: str,
+        client: Client,
+        params: Mapping[str, Any],
+        exchange: Exchange,
+        *,
+        continued: Continued | None = None,
+        resumed: RecordedCall | None = None,
     ) -> MultiRoundRequest:
+        digest = request_digest(method, params)
+
         def ask_later(question: CallInQuestion, form: Mapping[str, Any]) -> Message:
             state = self._parts.states.sealed(ApprovalState(self._principal.name, digest, question))
             return _input_required({_APPROVAL: {"method": "elicitation/create", "params": form}}, state)
@@ -154,12 +171,33 @@ class StatelessFront:
         request = MultiRoundRequest(self._principal.name, digest)
         key = self._parts.session_key(self._principal)
         request.call = ClientCall(
-            client, key, params, exchange, request.ask, redaction=self._parts.redaction, ask_later=ask_later, continued=continued
+            client,
+            key,
+            params,
+            exchange,
+            request.ask,
+            redaction=self._parts.redaction,
+            ask_later=ask_later,
+            continued=continued,
+            resumed=resumed,
         )
+        request.call.may_become_task = self._may_become_task(method, client)
         if continued is None:
             request.take_answers(params.get("inputResponses"))
         request.start(self._parts.methods.answer(method, request.call, params))
         return request
+
+    def _may_become_task(self, method: str, client: Client) -> bool:
+        return method == "tools/call" and client.takes_tasks and self._parts.tasks.offered
+
+    def _resumed(self, client: Client, call: SubmittedCall) -> MultiRoundRequest:
+        """Return the request of a task whose call is submitted again, after its process has ended."""
+        params = {"name": call.raw.name, "arguments": call.raw.arguments}
+        recorded = RecordedCall(call.id, call.scope.run)
+        return self._started("tools/call", client, params, NobodyListens(), resumed=recorded)
+
+    def _stamped_call(self, result: Message) -> Message:
+        return self._stamped("tools/call", result)
 
     def _stamped(self, method: str, result: Message) -> Message:
         """Return a result with what each result of this era has."""
@@ -170,50 +208,6 @@ class StatelessFront:
             stamped.setdefault("ttlMs", 0)
             stamped.setdefault("cacheScope", "private")
         return stamped
-
-    # Subscriptions
-
-    async def _listen(self, number: object, params: Mapping[str, Any], exchange: Exchange) -> Message:
-        """Tell the client of changes until it goes away or the gateway closes."""
-        wanted, uris = _wanted(params)
-        meta = {_SUBSCRIPTION: number}
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def tell(method: str, uri: str) -> None:
-            if (uri in uris) if uri else (method in wanted):
-                sent = exchange.send(notification(method, {"uri": uri, "_meta": meta} if uri else {"_meta": meta}))
-                if not sent and not ended.done():
-                    ended.set_result(None)
-
-        told: dict[str, Any] = {key: True for key, method in _LISTS.items() if method in wanted}
-        if uris:
-            told["resourceSubscriptions"] = sorted(uris)
-        exchange.send(notification("notifications/subscriptions/acknowledged", {"notifications": told, "_meta": meta}))
-        stop = self._parts.changes.listen(tell, ended)
-        watched = WatchedResources(self._parts.content)
-        try:
-            for uri in sorted(uris):
-                await watched.add(uri)
-            await ended
-        finally:
-            stop()
-            await watched.close()
-        return {"_meta": meta}
-
-
-def _wanted(params: Mapping[str, Any]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the notifications about lists, and the URIs of resources, that a client subscribes to.
-
-    Raises:
-        RpcError: The params are not valid.
-    """
-    asked = params.get("notifications")
-    if not isinstance(asked, dict):
-        raise RpcError(INVALID_PARAMS, "subscriptions/listen needs notifications, an object.")
-    uris = asked.get("resourceSubscriptions") or []
-    if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris) or len(uris) > _MOST_WATCHED:
-        raise RpcError(INVALID_PARAMS, f"resourceSubscriptions must be a list of at most {_MOST_WATCHED} URIs.")
-    return frozenset(method for key, method in _LISTS.items() if asked.get(key) is True), frozenset(uris)
 
 
 def _input_required(questions: Mapping[str, Message], state: str) -> Message:

@@ -26,7 +26,7 @@ from callgate.engine import Engine
 from callgate.errors import RunHeld, UsageError
 from callgate.event_queries import EventQuery
 from callgate.events import Event
-from callgate.gateway._client_calls import CallInQuestion
+from callgate.gateway._client_calls import CallInQuestion, RecordedCall
 
 __all__ = ["SubmittedCall", "SuspendedCalls"]
 
@@ -91,6 +91,17 @@ class SuspendedCalls:
         raw = RawCall(name=tool, arguments=arguments, id=call_id, origin=_ORIGIN)
         return SubmittedCall(raw, Scope(run=run, conversation=call_id, principal=principal, workspace=self._workspace))
 
+    async def recorded(self, call_id: str) -> SubmittedCall | None:
+        """Return a call of the journal by its id; None if it is not recorded completely."""
+        query = EventQuery(conversation=call_id, kinds=("call.received",), limit=1)
+        found = await off_loop(self._engine.journal, lambda: list(self._engine.journal.find(query))) if call_id else []
+        return _recorded_call(found[0], self._workspace) if found else None
+
+    def again(self, recorded: RecordedCall, principal: str, tool: str, arguments: dict[str, Any]) -> SubmittedCall:
+        """Return a call that was submitted before."""
+        raw = RawCall(name=tool, arguments=arguments, id=recorded.call, origin=_ORIGIN)
+        return SubmittedCall(raw, Scope(run=recorded.run, conversation=recorded.call, principal=principal, workspace=self._workspace))
+
     @contextmanager
     def in_work(self, call: SubmittedCall) -> Iterator[None]:
         """Keep other requests from continuing the call until the block ends."""
@@ -119,12 +130,8 @@ class SuspendedCalls:
 
     def named(self, question: CallInQuestion, principal: str, tool: str, arguments: dict[str, Any]) -> SubmittedCall | None:
         """Return the call that a client continues; None if another request is continuing it."""
-        raw = RawCall(name=tool, arguments=arguments, id=question.call, origin=_ORIGIN)
-        return (
-            None
-            if question.call in self._in_work
-            else SubmittedCall(raw, Scope(run=question.run, conversation=question.call, principal=principal, workspace=self._workspace))
-        )
+        recorded = RecordedCall(question.call, question.run)
+        return None if question.call in self._in_work else self.again(recorded, principal, tool, arguments)
 
     def keep(self, call: SubmittedCall, asked: Suspended, *, told: bool = True) -> None:
         """Remember a suspended call.

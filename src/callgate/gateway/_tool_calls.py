@@ -30,6 +30,8 @@ from callgate.mcp.calling_client import on_behalf_of
 __all__ = ["ToolCalls", "unknown_tool"]
 
 _EVERY = "*"
+_HELD_S = 1.0
+"""Seconds between two attempts to submit a call whose run another process works on."""
 _MOST_QUESTIONS = 3
 """How often a user is asked about one call, if its final arguments differ each time."""
 
@@ -63,6 +65,8 @@ class ToolCalls:
         name, arguments = self._asked_for(params, client_call.client.principal)
         principal, continued = client_call.client.principal.name, client_call.continued
         try:
+            if client_call.resumed is not None:
+                return await self._resume(client_call, self._pending.again(client_call.resumed, principal, name, arguments))
             if continued is not None:
                 return await self._continue(client_call, continued, name, arguments)
             call = await self._pending.find(principal, name, arguments)
@@ -96,12 +100,27 @@ class ToolCalls:
                 asks_user = await self._user.record(client_call, approval_id, read_answer(continued.answer))
             return await self._make(client_call, call, asks_user=asks_user)
 
+    async def recorded(self, call_id: str) -> SubmittedCall | None:
+        """Return a call of the journal by its id; None if it is not recorded completely."""
+        return await self._pending.recorded(call_id)
+
+    async def _resume(self, client_call: ClientCall, call: SubmittedCall) -> Message:
+        """Submit a call of an earlier process again, as soon as no other process works on its run."""
+        with self._pending.in_work(call):
+            while True:
+                try:
+                    return await self._make(client_call, call)
+                except RunHeld as held:
+                    client_call.waits_for = str(held)
+                    await self._engine.clock.sleep(_HELD_S)
+
     async def _make(self, client_call: ClientCall, call: SubmittedCall, *, asks_user: bool = True) -> Message:
-        """Submit a call until its outcome is no question that the client's user answers.
+        """Submit a call until its outcome is no question that the client's user, or somebody else for a task, answers.
 
         Args:
             asks_user: False if the user has been asked already, and has not answered.
         """
+        client_call.call_id = call.id
         left = _MOST_QUESTIONS if asks_user and client_call.client.can_approve else 0
         while True:
             outcome = await self._submitted(client_call, call)
@@ -109,6 +128,8 @@ class ToolCalls:
                 return outcome
             self._pending.keep(call, outcome)
             if not left:
+                if client_call.may_become_task and await self._answered_elsewhere(client_call, outcome):
+                    continue
                 break
             left -= 1
             if client_call.ask_later is not None:
@@ -116,9 +137,21 @@ class ToolCalls:
                 question = CallInQuestion(call.id, call.scope.run, outcome.approval_id)
                 return client_call.ask_later(question, approval_form(outcome))
             if not await self._user.is_answered(client_call, outcome):
-                break
+                left = 0
+                if not client_call.may_become_task:
+                    break
         told = {"status": "waiting", "code": "approval_needed", "uid": outcome.uid, "approval": outcome.approval_id}
         return error_result(pending_text(outcome), told)
+
+    async def _answered_elsewhere(self, client_call: ClientCall, asked: Suspended) -> bool:
+        """Wait for the answer of somebody who is not the client's user, which takes long; return whether there is one."""
+        client_call.waits_for = f"A human has to approve the call first (approval {asked.approval_id})."
+        try:
+            return await self._engine.wait_for_answer(asked.approval_id) is not None
+        except UsageError:  # it has expired
+            return False
+        finally:
+            client_call.waits_for = ""
 
     async def _submitted(self, client_call: ClientCall, call: SubmittedCall) -> Message | Suspended:
         """Submit a call when its principal may make one more, and return its result, or its question to a human."""

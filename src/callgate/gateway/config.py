@@ -7,7 +7,7 @@ from callgate.gateway.principals import Principal
 from callgate.mcp import ConfiguredServer
 from callgate.plugins import Plugin
 
-__all__ = ["GatewayConfig", "HttpConfig", "JwtConfig", "KnownPrincipal", "ReplicaConfig"]
+__all__ = ["GatewayConfig", "HttpConfig", "JwtConfig", "KnownPrincipal", "ReplicaConfig", "TasksConfig"]
 
 
 class HttpConfig(NamedStruct, frozen=True, kw_only=True):
@@ -62,6 +62,17 @@ class ReplicaConfig(NamedStruct, frozen=True, kw_only=True):
         return f"ReplicaConfig(name={self.name!r}, url={self.url!r})"
 
 
+class TasksConfig(NamedStruct, frozen=True, kw_only=True):
+    """When calls go on as tasks of clients that know the tasks extension of MCP."""
+
+    after_s: float = 10.0
+    """Seconds after which a call becomes a task."""
+    ttl_s: float = 3_600.0
+    """Seconds for which a task exists."""
+    most: int = 1_000
+    """How many tasks are kept in memory; 0: there are none."""
+
+
 class GatewayConfig(NamedStruct, frozen=True, kw_only=True):
     """Everything that `gate.toml` says."""
 
@@ -89,6 +100,7 @@ class GatewayConfig(NamedStruct, frozen=True, kw_only=True):
     principals: tuple[KnownPrincipal, ...] = ()
     jwt: JwtConfig | None = None
     replicas: ReplicaConfig | None = None
+    tasks: TasksConfig = TasksConfig()
 
     def __repr__(self) -> str:
         """Return the name and the servers; the rest may hold secrets."""

@@ -23,7 +23,7 @@ from callgate.gateway._listen_address import DEFAULT_HOST, DEFAULT_PORT, is_loop
 from callgate.gateway._secret_values import SHORTEST_SECRET
 from callgate.gateway._server_tables import read_plugins, read_servers
 from callgate.gateway._toml_table import TomlTable, read_toml
-from callgate.gateway.config import GatewayConfig, HttpConfig, JwtConfig, KnownPrincipal, ReplicaConfig
+from callgate.gateway.config import GatewayConfig, HttpConfig, JwtConfig, KnownPrincipal, ReplicaConfig, TasksConfig
 from callgate.gateway.principals import Principal
 from callgate.mcp import ConfiguredServer, configured_servers
 from callgate.mcp.config_files import accepted_file
@@ -36,7 +36,7 @@ _USE: Final = "the configuration of a gateway"
 _MISSING: Final = "Write one, give another with --config, or give servers with --mcp."
 _KEYS: Final = (
     *("name", "instructions", "journal", "rules", "timeout_s", "tools", "plugins", "mcp_files", "accepted", "redact_env", "workspace"),
-    *("servers", "http", "principals", "jwt", "replicas"),
+    *("servers", "http", "principals", "jwt", "replicas", "tasks"),
 )
 _NAME: Final = re.compile(r"[^\s\x00-\x1f\x7f](?:[^\x00-\x1f\x7f]{0,126}[^\s\x00-\x1f\x7f])?")
 _DIGEST: Final = re.compile(r"[0-9a-fA-F]{64}")
@@ -71,6 +71,7 @@ def read_gateway_config(path: str | os.PathLike[str], environment: Mapping[str, 
         principals=tuple(_principals(root)),
         jwt=_jwt(root),
         replicas=_replicas(root),
+        tasks=_tasks(root),
     )
     refuse_open(config, root.file.name)
     return config
@@ -181,6 +182,20 @@ def _http(root: TomlTable) -> HttpConfig | None:
         if not name or "/" in name or name != name.strip():
             raise table.wrong("hosts", f"has {one_line(name, 80)!r}, which is no host", 'Write such as "gate.example.com".')
     return HttpConfig(host=host, port=port, path=path, hosts=hosts, origins=origins, anonymous=table.flag("anonymous", False))
+
+
+def _tasks(root: TomlTable) -> TasksConfig:
+    table = root.table("tasks")
+    if table is None:
+        return TasksConfig()
+    table.refuse_unknown(("enabled", "after_s", "ttl_s", "most"))
+    usual = TasksConfig()
+    most = table.count("most", usual.most)
+    return TasksConfig(
+        after_s=table.seconds("after_s") or usual.after_s,
+        ttl_s=table.seconds("ttl_s") or usual.ttl_s,
+        most=most if table.flag("enabled", True) else 0,
+    )
 
 
 def refuse_open(config: GatewayConfig, owner: str) -> None:

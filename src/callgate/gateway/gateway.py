@@ -6,12 +6,12 @@ Assembles the parts that all fronts share. Transports get their fronts here, and
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from callgate._option_checks import Count, Options, Seconds, by_name
+from callgate._option_checks import Count, Options, Seconds, Whole, by_name
 from callgate._version import __version__
 from callgate.engine import Engine
 from callgate.gateway._changes import Changes
@@ -29,6 +29,7 @@ from callgate.gateway._replicas import Replicas
 from callgate.gateway._request_states import RequestStates
 from callgate.gateway._startup import Startup
 from callgate.gateway._stateless import StatelessFront
+from callgate.gateway._tasks import Tasks
 from callgate.gateway._tool_calls import ToolCalls
 from callgate.gateway._tool_list import ToolLists
 from callgate.gateway._tool_results import ToolResults
@@ -52,6 +53,12 @@ class GatewayLimits(Options, frozen=True, kw_only=True):
     """Seconds that a client may take to answer a question of a server, or about an approval."""
     parked_requests: Count = 1_000
     """How many requests of stateless clients may wait for the answers of their clients."""
+    task_after_s: Seconds = 10.0
+    """Seconds after which a call goes on as a task, if its client knows the tasks extension of MCP."""
+    task_ttl_s: Seconds = 3_600.0
+    """Seconds for which a task exists. If it still runs then, it is cancelled."""
+    tasks: Whole = 1_000
+    """How many tasks are kept in memory; 0: the tasks extension is not offered."""
 
 
 _DEFAULTS = GatewayLimits()
@@ -98,7 +105,11 @@ class Gateway:
         self._lists = ToolLists(engine.tools, redaction)
         results = ToolResults(engine.blobs, redaction, changed_by_hooks=engine.changes_results)
         calls = ToolCalls(engine, results, workspace)
-        self.observed = GatewayMetrics(engine, Readings(waiting=lambda: calls.waiting, parked=lambda: len(self._parked)))
+        self._tasks = Tasks(
+            states, engine.clock, self.replicas.url, after_s=limits.task_after_s, ttl_s=limits.task_ttl_s, most=limits.tasks
+        )
+        readings = Readings(waiting=lambda: calls.waiting, parked=lambda: len(self._parked), tasks=lambda: len(self._tasks))
+        self.observed = GatewayMetrics(engine, readings)
         """Where transports count what they refuse, and say how many clients they have."""
         self._closing = False
         self._startup = Startup(engine, self._changes)
@@ -117,6 +128,8 @@ class Gateway:
             parked=self._parked,
             redaction=redaction,
             states=states,
+            tasks=self._tasks,
+            recorded_call=calls.recorded,
             metrics=self.observed,
             info={"name": name, "version": __version__},
             instructions=instructions,
@@ -172,6 +185,10 @@ class Gateway:
         """
         await self._startup.change(add, remove)
 
+    def end_tasks(self, ended: Callable[[str], bool]) -> None:
+        """Cancel the tasks of principals, given by name, who may no longer use the gateway."""
+        self._tasks.end(ended)
+
     def tell_tools_changed(self) -> None:
         """Tell all clients that their list of tools has changed, because principals may use others."""
         self._changes.list_changed("tools")
@@ -181,6 +198,7 @@ class Gateway:
         self._closing = True
         self._changes.close()
         self._parked.close()
+        self._tasks.end(lambda _: True)
         await self.engine.close()
 
     async def __aenter__(self) -> Self:

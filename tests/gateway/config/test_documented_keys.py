@@ -18,6 +18,7 @@ HEADERS = {
     "Tokens of an issuer": "[jwt]",
     "Principals": "[principals.one]",
     "Replicas": "[replicas]",
+    "Tasks": "[tasks]",
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import httpx2
@@ -69,6 +69,9 @@ class EchoFronts:
 
     def end_subscriptions(self) -> None:
         self.seen.append("ended")
+
+    def end_tasks(self, ended: Callable[[str], bool]) -> None:
+        self.seen.append("tasks ended")
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ class Fronts:
         self._events: list[Exchange] = []
         self.stateless = gateway.stateless
         self.end_subscriptions = gateway.end_subscriptions
+        self.end_tasks = gateway.end_tasks
         self.replicas = gateway.replicas
 
     def handshake(self, principal: Principal, events: Exchange | None = None) -> SessionFront:

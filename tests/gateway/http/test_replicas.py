@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import sys
@@ -13,8 +14,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from callgate import Engine, PostgresJournal, tool
-from callgate.gateway import Gateway, Principal
+from callgate import Engine, PostgresJournal, UsageError, tool
+from callgate.gateway import Gateway, GatewayLimits, Principal
 from callgate.gateway._http import HttpApp, HttpServer
 from callgate.gateway.tokens import StaticTokens
 from callgate.mcp import mcp
@@ -52,7 +53,8 @@ async def replica(name: str, database: str, tmp_path: Path, paid: list[int]) -> 
     engine = Engine([pay], servers=[server], journal=PostgresJournal(database))
     port = _free_port()
     url = f"http://127.0.0.1:{port}"
-    gateway = Gateway(engine, secret=SECRET, replica=name, replica_url=url)
+    limits = GatewayLimits(task_after_s=0.1)
+    gateway = Gateway(engine, secret=SECRET, replica=name, replica_url=url, limits=limits)
     tokens = StaticTokens({"secret": Principal(name="alice", approves=False)})
     async with gateway:
         app = HttpApp(gateway, tokens, health=gateway.health, metrics=lambda: "", header_params=gateway.header_params)
@@ -69,15 +71,15 @@ async def pair(database: str, tmp_path: Path) -> AsyncIterator[tuple[Gateway, Ga
         yield one, other, paid
 
 
-async def post(gateway: Gateway, method: str, params: Mapping[str, Any], session: str = "") -> httpx2.Response:
+async def post(gateway: Gateway, method: str, params: Mapping[str, Any], session: str = "", **more: Any) -> httpx2.Response:
     """Send a request: of a session if one is named or begun, otherwise of the stateless era."""
     headers = {"Authorization": "Bearer secret", "Accept": "application/json, text/event-stream"}
     if session:
         headers["Mcp-Session-Id"] = session
     elif method != "initialize":
-        capabilities: dict[str, Any] = {"elicitation": {"form": {}}}
+        capabilities: dict[str, Any] = {"elicitation": {"form": {}}, **more}
         params = {**params, "_meta": {f"{PREFIX}protocolVersion": "2026-07-28", f"{PREFIX}clientCapabilities": capabilities}}
-        headers |= {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Mcp-Name": params.get("name", "")}
+        headers |= {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Mcp-Name": params.get("taskId") or params.get("name", "")}
     async with httpx2.AsyncClient(trust_env=False, timeout=30) as client:
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         return await client.post(f"{gateway.replicas.url}/mcp", json=message, headers=headers)
@@ -127,6 +129,40 @@ async def test_a_session_of_a_gateway_that_has_ended_is_refused_with_the_next_st
         refused = await post(other, "tools/list", {}, session)
     assert refused.status_code == 502
     assert "Begin a new session" in refused.json()["error"]["message"]
+
+
+async def test_a_task_is_asked_for_at_another_gateway_and_continues_there_when_its_own_has_ended(database: str, tmp_path: Path) -> None:
+    extensions: dict[str, Any] = {"io.modelcontextprotocol/tasks": {}}
+    call = {"name": "pay", "arguments": {"amount": 5}}
+    paid: list[int] = []
+
+    async def told(gateway: Gateway, task: str) -> dict[str, Any]:
+        found: dict[str, Any] = (await post(gateway, "tasks/get", {"taskId": task}, extensions=extensions)).json()["result"]
+        return found
+
+    async with replica("b", database, tmp_path, paid) as other:
+        async with replica("a", database, tmp_path, paid) as one:
+            task = (await post(one, "tools/call", call, extensions=extensions)).json()["result"]["taskId"]
+            for gateway in (one, other):
+                waiting = await told(gateway, task)
+                assert waiting["status"] == "working"
+        approval = waiting["statusMessage"].split("approval ")[1].split(")")[0]
+        assert (await told(other, task))["status"] == "working"
+        await until_held_here(other, approval)
+        while (ended := await told(other, task))["status"] == "working":
+            await asyncio.sleep(0.01)
+    assert ended["result"]["content"][0]["text"].startswith("paid 5")
+    assert paid == [5]
+
+
+async def until_held_here(gateway: Gateway, approval: str) -> None:
+    """Approve a call as soon as the lease of the gateway that has ended is free."""
+    while True:
+        try:
+            await gateway.engine.approve(approval, by="an operator")
+            return
+        except UsageError:
+            await asyncio.sleep(0.05)
 
 
 def _free_port() -> int:

@@ -22,7 +22,7 @@ from callgate.gateway._http.request_checks import Headers, RefusedRequest, Reque
 from callgate.gateway._http.routing_headers import HANDSHAKE_VERSIONS, HeaderParams, check_routing_headers, meta_version
 from callgate.gateway._http.sessions import GatewaySession, GatewaySessions
 from callgate.gateway._http.streams import EventBuffer, RawHeaders, Receive, Send, send_body, send_events, wait_for_disconnect
-from callgate.gateway._replicas import Replicas
+from callgate.gateway._replicas import Replicas, is_about_task
 from callgate.gateway.principals import Principal
 from callgate.gateway.tokens import Authenticator
 from callgate.mcp._connection import Message
@@ -53,6 +53,10 @@ class Fronts(Protocol):
 
     @property
     def replicas(self) -> Replicas: ...
+
+    def end_tasks(self, ended: Callable[[str], bool]) -> None:
+        """Cancel the tasks of some principals, given by name."""
+        ...
 
     def end_subscriptions(self) -> None:
         """Let the requests that wait for changes have their results."""
@@ -127,10 +131,12 @@ class HttpApp:
         """Return the numbers of open `sessions` and of running requests, which are `connections` in the metrics."""
         return {"sessions": len(self._sessions), "connections": len(self._running)}
 
-    async def end_principals(self, ended: Callable[[Principal], bool]) -> None:
-        """Cancel the requests and close the sessions of principals who may no longer use the gateway."""
-        await asyncio.gather(*(request.cancel() for request in list(self._running) if ended(request.principal)), return_exceptions=True)
+    async def end_principals(self, ended: Callable[[str], bool]) -> None:
+        """Cancel the requests and tasks and close the sessions of principals, given by name, who may no longer use the gateway."""
+        requests = [request.cancel() for request in list(self._running) if ended(request.principal.name)]
+        await asyncio.gather(*requests, return_exceptions=True)
         await self._sessions.end_of(ended)
+        self._fronts.end_tasks(ended)
 
     async def close(self) -> None:
         """Refuse new requests, end subscriptions and sessions, and cancel what still runs after `stop_timeout_s`."""
@@ -169,10 +175,7 @@ class HttpApp:
             check_post_headers(headers, self.limits.body_bytes)
             body = await self._body(receive)
             message = _readable(body)
-            holder = self._replicas.of_request(message) if self._forwarding is not None and FORWARDED not in headers else ""
-            if holder and self._forwarding is not None:
-                await self._forwarding.forward(holder + self._path, method, headers, body, receive, send)
-            else:
+            if not await self._is_passed_on(message, headers, body, receive, send):
                 await self._post(message, headers, principal, receive, send)
         elif method not in ("GET", "DELETE") or b"mcp-session-id" not in headers:
             raise RefusedRequest(405, f"{method} is not served without a session. Send messages with POST.", headers=((b"allow", b"POST"),))
@@ -181,6 +184,19 @@ class HttpApp:
         else:
             await self._sessions.end(self._session(headers, principal))
             await send_body(send, 200, b"")
+
+    async def _is_passed_on(self, message: Message, headers: Headers, body: bytes, receive: Receive, send: Send) -> bool:
+        """Pass a message on if another gateway has the request or task that it is about, and return whether that was done."""
+        holder = self._replicas.of_request(message) if self._forwarding is not None and FORWARDED not in headers else ""
+        if not holder or self._forwarding is None:
+            return False
+        try:
+            await self._forwarding.forward(holder + self._path, "POST", headers, body, receive, send)
+        except RefusedRequest:
+            if is_about_task(message):  # it can go on here
+                return False
+            raise
+        return True
 
     async def _is_forwarded(self, method: str, headers: Headers, receive: Receive, send: Send) -> bool:
         """Pass a request of a session on if another gateway has the session, and return whether that was done."""

@@ -22,7 +22,14 @@ HeaderParams = Callable[[str], Mapping[str, Sequence[str]]]
 """Returns for a tool the path in its arguments of each header (the part after `Mcp-Param-`)."""
 
 _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
-_NAME_KEYS = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_NAME_KEYS = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
 _HEADER_MISMATCH = -32020
 _NUMBER = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,400})?([eE][+-]?[0-9]{1,3})?", re.ASCII)
 

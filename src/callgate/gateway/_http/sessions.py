@@ -95,10 +95,10 @@ class GatewaySessions:
         session.used_at = asyncio.get_running_loop().time()
         return session
 
-    async def end_of(self, principals: Callable[[Principal], bool]) -> None:
-        """Close the sessions of some principals."""
-        ended = [session for session in self._open.values() if principals(session.principal)]
-        await asyncio.gather(*(self.end(session) for session in ended), return_exceptions=True)
+    async def end_of(self, ended: Callable[[str], bool]) -> None:
+        """Close the sessions of some principals, given by name."""
+        sessions = [session for session in self._open.values() if ended(session.principal.name)]
+        await asyncio.gather(*(self.end(session) for session in sessions), return_exceptions=True)
 
     async def end(self, session: GatewaySession) -> None:
         """Close a session and cancel what runs in it."""

@@ -1,0 +1,97 @@
+"""Answer what a stateless client asks about its tasks.
+
+Source: MCP extension io.modelcontextprotocol/tasks, 2026-07-28.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from callgate.gateway._client_calls import TASKS, Client
+from callgate.gateway._front_parts import FrontParts
+from callgate.gateway._parked_requests import MultiRoundRequest
+from callgate.gateway._suspended_calls import SubmittedCall
+from callgate.gateway._tasks import RunningTask, task_not_found
+from callgate.mcp._connection import Message
+from callgate.mcp._messages import RpcError
+
+__all__ = ["TASK_METHODS", "TaskRequests"]
+
+TASK_METHODS = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
+_MISSING_CAPABILITY = -32021
+
+
+class TaskRequests:
+    """The requests of one principal about its tasks.
+
+    Args:
+        resumed: Submits a call of an earlier process again.
+        finished: Makes the result that the request would have had of the result of the call.
+    """
+
+    def __init__(
+        self,
+        parts: FrontParts,
+        principal: str,
+        resumed: Callable[[Client, SubmittedCall], MultiRoundRequest],
+        finished: Callable[[Message], Message],
+    ) -> None:
+        self._parts = parts
+        self._principal = principal
+        self._resumed = resumed
+        self._finished = finished
+
+    async def answer(self, method: str, client: Client, params: Mapping[str, Any]) -> Message:
+        """Return the result of a request about a task.
+
+        Raises:
+            RpcError: The client has not declared the extension, or has no such task.
+        """
+        _refuse_undeclared(client)
+        task = await self._task(client, params.get("taskId"))
+        match method:
+            case "tasks/get":
+                return task.described()
+            case "tasks/update":
+                task.request.take_answers(params.get("inputResponses"))
+            case _:
+                task.request.cancel()
+        return {}
+
+    def named(self, client: Client, task_ids: Sequence[str]) -> list[RunningTask]:
+        """Return the tasks of a client that this process has, among these.
+
+        Raises:
+            RpcError: The client has not declared the extension.
+        """
+        if task_ids:
+            _refuse_undeclared(client)
+        found = (self._parts.tasks.kept(task_id, self._principal) for task_id in task_ids)
+        return [task for task in found if task is not None]
+
+    async def _task(self, client: Client, task_id: object) -> RunningTask:
+        """Return a task of the client. One that this process does not have goes on here.
+
+        Raises:
+            RpcError: There is no such task.
+        """
+        tasks = self._parts.tasks
+        state = tasks.state_of(task_id, self._principal)
+        kept = tasks.kept(task_id, self._principal)
+        if kept is not None:
+            return kept
+        recorded = await self._parts.recorded_call(state.call)
+        if recorded is None or recorded.scope.principal != self._principal or tasks.full:
+            raise task_not_found()
+        kept = tasks.kept(task_id, self._principal)  # another request for it may have been faster
+        return kept or tasks.resume(str(task_id), state, self._resumed(client, recorded), self._finished)
+
+
+def _refuse_undeclared(client: Client) -> None:
+    if not client.takes_tasks:
+        raise RpcError(
+            _MISSING_CAPABILITY,
+            f"The client has not declared the extension {TASKS} in its capabilities.",
+            {"requiredCapabilities": {"extensions": {TASKS: {}}}},
+        )

@@ -1,0 +1,66 @@
+"""A gateway whose calls soon become tasks: `python -m tests.gateway.task_gateway '{"folder": "folder"}'`.
+
+Its tools wait for the file `NAME.go` in the folder: `look` reads, `pay` writes a line to `paid` first, and `refuse` fails. A human has to
+approve `order`. More keys: `journal` is a file, `servers` are commands, and `after_s`, `ttl_s` and `tasks` are the limits of tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+from callgate import Engine, SqliteJournal, tool
+from callgate.gateway import Gateway, GatewayLimits, serve_stdio
+from callgate.mcp import mcp
+
+_GIVEN = json.loads(sys.argv[1])
+_FOLDER = Path(_GIVEN["folder"])
+
+
+async def _go(name: str) -> None:
+    (_FOLDER / f"{name}.began").touch()
+    while not (_FOLDER / f"{name}.go").exists():
+        await asyncio.sleep(0.01)
+
+
+@tool(effect="none")
+async def look(name: str) -> dict[str, object]:
+    """Wait, and return what was seen."""
+    await _go(name)
+    return {"seen": name}
+
+
+@tool(effect="once")
+async def pay(name: str) -> str:
+    """Pay, and wait."""
+    with (_FOLDER / "paid").open("a") as ledger:
+        ledger.write(f"{name}\n")
+    await _go(name)
+    return f"paid {name}"
+
+
+@tool(effect="none")
+async def refuse(name: str) -> str:
+    """Wait, and fail."""
+    await _go(name)
+    raise ValueError("the shop is closed")
+
+
+@tool(effect="once", requires_approval=True)
+def order(article: str) -> str:
+    """Order an article."""
+    return f"ordered {article}"
+
+
+async def main() -> None:
+    journal = SqliteJournal(_GIVEN["journal"]) if "journal" in _GIVEN else None
+    servers = [mcp(command, name=f"server{n}") for n, command in enumerate(_GIVEN.get("servers", []))]
+    limits = GatewayLimits(task_after_s=_GIVEN.get("after_s", 0.1), task_ttl_s=_GIVEN.get("ttl_s", 3_600.0), tasks=_GIVEN.get("tasks", 100))
+    engine = Engine([look, pay, refuse, order], servers=servers, journal=journal)
+    async with Gateway(engine, secret=b"the secret of the tests, 32 bytes", limits=limits) as gateway:
+        await serve_stdio(gateway)
+
+
+asyncio.run(main())
