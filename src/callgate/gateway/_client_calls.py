@@ -16,11 +16,10 @@ from callgate.gateway._redaction import ClientRedaction
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, METHOD_NOT_FOUND, RpcError, notification
-from callgate.mcp._revisions import Era
+from callgate.mcp._revisions import TASKS, Era
 
 __all__ = [
     "PROTOCOL_PREFIX",
-    "TASKS",
     "Ask",
     "AskLater",
     "CallInQuestion",
@@ -37,8 +36,6 @@ Ask = Callable[[str, Mapping[str, Any], str], Awaitable[Mapping[str, Any]]]
 AskLater = Callable[["CallInQuestion", Mapping[str, Any]], Message]
 """Returns the result that ends a request with a question about its call, given the `params` of `elicitation/create`."""
 
-TASKS = "io.modelcontextprotocol/tasks"
-"""The extension by which a call may go on after its request."""
 PROTOCOL_PREFIX = "io.modelcontextprotocol/"
 """The keys of `_meta` that MCP defines for one hop begin with it, except `progressToken`."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from callgate.gateway._client_calls import PROTOCOL_PREFIX, TASKS, CallInQuestion, Client, ClientCall, Continued, RecordedCall
+from callgate.gateway._client_calls import PROTOCOL_PREFIX, CallInQuestion, Client, ClientCall, Continued, RecordedCall
 from callgate.gateway._exchange import Exchange
 from callgate.gateway._front_parts import FrontParts, object_of, params_of
 from callgate.gateway._parked_requests import MultiRoundRequest, answers_of
@@ -26,7 +26,7 @@ from callgate.gateway._tasks import NobodyListens
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
-from callgate.mcp._revisions import STATELESS_REVISIONS, UNSUPPORTED_REVISION
+from callgate.mcp._revisions import STATELESS_REVISIONS, TASKS, UNSUPPORTED_REVISION
 
 __all__ = ["StatelessFront"]
 

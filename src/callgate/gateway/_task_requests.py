@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from callgate.gateway._client_calls import TASKS, Client
+from callgate.gateway._client_calls import Client
 from callgate.gateway._front_parts import FrontParts
 from callgate.gateway._parked_requests import MultiRoundRequest
 from callgate.gateway._suspended_calls import SubmittedCall
 from callgate.gateway._tasks import RunningTask, task_not_found
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import RpcError
+from callgate.mcp._revisions import TASKS
 
 __all__ = ["TASK_METHODS", "TaskRequests"]
 

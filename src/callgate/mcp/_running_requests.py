@@ -32,6 +32,13 @@ class Caller(Struct, frozen=True, kw_only=True, eq=False):
     client: CallingClient | None = None
     """The client on whose behalf the request is made."""
 
+    def told(self, text: str, number: int) -> None:
+        """Take a text of the server about the progress of the call."""
+        if self.on_progress is not None:
+            self.on_progress(text)
+        if self.client is not None:
+            self.client.progressed({"progress": number, "message": text})
+
     def answering(self, method: object) -> AbstractContextManager[None]:
         """Return the block in which a question is answered: by a human, unless it is one for the host's own model or folders."""
         return self.asking_human() if self.client is not None or method == "elicitation/create" else nullcontext()

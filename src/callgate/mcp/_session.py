@@ -10,7 +10,7 @@ Sources: MCP 2025-11-25, Lifecycle, Utilities; MCP 2026-07-28, Multi Round-Trip 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import Any, cast
@@ -30,6 +30,7 @@ from callgate.mcp._revisions import (
     LATEST_STATELESS,
     LOG_LEVEL,
     STATELESS_REVISIONS,
+    TASKS,
     UNSUPPORTED_REVISION,
     Era,
     discovered,
@@ -39,6 +40,7 @@ from callgate.mcp._revisions import (
 from callgate.mcp._running_requests import Caller, RunningRequest, RunningRequests
 from callgate.mcp._server_messages import OnNotice, ServerMessages
 from callgate.mcp._server_requests import AnswersServer, client_answer
+from callgate.mcp._server_tasks import TaskLinks, task_response
 from callgate.mcp.server_config import McpServer
 
 __all__ = ["Connect", "Session"]
@@ -90,6 +92,7 @@ class Session:
         self._on_late = on_late
         self._ids = count(1)
         self._running = RunningRequests()
+        self._ending: set[asyncio.Task[None]] = set()
         self._subscription = ChangeSubscription(self._send, self._wanted_notices, self._missed_notices, log, self._named)
         self._messages = ServerMessages(
             self._running,
@@ -246,6 +249,8 @@ class Session:
             if kind == "input_required" and self.era == "stateless":
                 given = {**params, **await self._input(response["result"], caller)}
                 continue
+            if kind == "task" and self._has_tasks and method == "tools/call":
+                response, kind = await task_response(response["result"], self._task_links(caller)), "complete"
             if on_response is not None:
                 on_response(response)
             if kind != "complete":
@@ -261,14 +266,37 @@ class Session:
         requests: Message = asked or {}
         if not all(isinstance(request, dict) for request in requests.values()):
             raise ProtocolError(f"{self._named} asked for input in a form that cannot be read.")
+        answers = await self._answers(requests, caller)
+        more: dict[str, Any] = {"inputResponses": answers} if answers else {}
+        return more if state is None else more | {"requestState": state}
+
+    async def _answers(self, requests: Mapping[str, Message], caller: Caller) -> dict[str, Any]:
+        """Return the answers to requests for input, by their names."""
         answering = [asyncio.ensure_future(self._one_input(name, request, caller)) for name, request in requests.items()]
         try:
-            answers = dict(zip(requests, await asyncio.gather(*answering), strict=True))
+            return dict(zip(requests, await asyncio.gather(*answering), strict=True))
         finally:
             for one in answering:
                 one.cancel()
-        more: dict[str, Any] = {"inputResponses": answers} if answers else {}
-        return more if state is None else more | {"requestState": state}
+
+    @property
+    def _has_tasks(self) -> bool:
+        """Whether the server may make tasks of calls."""
+        return self.era == "stateless" and isinstance(_object(self.capabilities.get("extensions")).get(TASKS), dict)
+
+    def _task_links(self, caller: Caller) -> TaskLinks:
+        return TaskLinks(
+            server=self._named,
+            exchange=lambda method, params: self._exchange(method, params, Caller(client=caller.client)),
+            answers=partial(self._answers, caller=caller),
+            on_status=caller.told,
+            in_background=self._end_later,
+        )
+
+    def _end_later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
 
     async def _one_input(self, name: str, request: Message, caller: Caller) -> Mapping[str, Any]:
         """Return the answer to one of the requests for input.
@@ -344,7 +372,10 @@ class Session:
         client = caller.client
         meta: dict[str, Any] = {} if client is None else {**client.meta}
         if self.era == "stateless":
-            meta |= request_meta(self.revision, self._requests.capabilities if client is None else client.capabilities)
+            capabilities = self._requests.capabilities if client is None else client.capabilities
+            if self._has_tasks:
+                capabilities = {**capabilities, "extensions": {TASKS: {}}}
+            meta |= request_meta(self.revision, capabilities)
             if client is not None and client.log_level:
                 meta[LOG_LEVEL] = client.log_level
         if caller.on_progress is not None:
