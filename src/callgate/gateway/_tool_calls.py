@@ -108,6 +108,8 @@ class ToolCalls:
             if not isinstance(outcome, Suspended):
                 return outcome
             self._pending.keep(call, outcome)
+            if await self._is_too_much(client_call.client.principal, outcome):
+                continue
             if not left:
                 break
             left -= 1
@@ -119,6 +121,17 @@ class ToolCalls:
                 break
         told = {"status": "waiting", "code": "approval_needed", "uid": outcome.uid, "approval": outcome.approval_id}
         return error_result(pending_text(outcome), told)
+
+    async def _is_too_much(self, principal: Principal, asked: Suspended) -> bool:
+        """Deny a call if too many of its principal's wait for a decision; return whether that was done."""
+        if not await self._pending.has_more_than(principal.pending, principal.name):
+            return False
+        reason = f"{principal.pending} calls of {principal.name} wait for a decision, which is the limit"
+        try:
+            await self._engine.deny(asked.approval_id, by="the gateway", reason=reason)
+        except UsageError:  # somebody has answered meanwhile, or the question has expired
+            return False
+        return True
 
     async def _submitted(self, client_call: ClientCall, call: SubmittedCall) -> Message | Suspended:
         """Submit a call when its principal may make one more, and return its result, or its question to a human."""

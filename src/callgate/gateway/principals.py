@@ -23,6 +23,8 @@ class Principal(NamedStruct, frozen=True, kw_only=True):
     """How many calls may run at the same time."""
     queued: Count = 256
     """How many more calls may wait. What is beyond is refused at once."""
+    pending: Count = 100
+    """How many of its calls may wait for a human's decision. One more is denied, so that it cannot hide the questions of others."""
     approves: bool = True
     """Whether the people behind this principal's client may answer the questions about its own calls. If False, only an operator may."""
 

@@ -100,13 +100,14 @@ def test_accepted_tools_are_beside_the_file_or_where_it_says(tmp_path: Path) -> 
 def test_tokens_are_known_by_their_digests_only(tmp_path: Path) -> None:
     config = read(
         tmp_path,
-        f'[principals.alice]\ntoken_env = "ALICE_TOKEN"\nrole = "operator"\ntools = ["git_*"]\nparallel = 2\nqueued = 3\napproves = false\n'
+        f'[principals.alice]\ntoken_env = "ALICE_TOKEN"\nrole = "operator"\ntools = ["git_*"]\n'
+        f"parallel = 2\nqueued = 3\npending = 4\napproves = false\n"
         f'[principals."team two"]\ntoken_sha256 = ["{DIGEST}", "{"B" * 64}"]\n',
     )
     alice, team = config.principals
     assert alice.token_sha256 == (token_digest(TOKEN),)
     assert (alice.principal.role, alice.principal.tools, alice.principal.parallel) == ("operator", ("git_*",), 2)
-    assert (alice.principal.queued, alice.principal.approves) == (3, False)
+    assert (alice.principal.queued, alice.principal.pending, alice.principal.approves) == (3, 4, False)
     assert (team.principal.name, team.token_sha256) == ("team two", (DIGEST, "b" * 64))
     assert TOKEN not in repr(config)
 
