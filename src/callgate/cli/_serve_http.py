@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["authenticated", "listening", "say_how_to_connect"]
 
 _NEEDED = ("h11", "uvicorn")
-_REASONS: Mapping[int, Refusal] = {401: "authentication", 403: "origin", 413: "size", 421: "host", 429: "sessions"}
+_REASONS: Mapping[int, Refusal] = {401: "authentication", 403: "origin", 413: "size", 421: "host", 429: "too_many_requests"}
 """Why a request was refused, for the metrics, by its status; the others are about headers."""
 
 

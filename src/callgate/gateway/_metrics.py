@@ -32,7 +32,7 @@ P = ParamSpec("P")
 _Request = Callable[Concatenate[Mapping[str, Any], P], Awaitable[Message]]
 _Call = Callable[[ClientCall, Mapping[str, Any]], Awaitable[Message]]
 
-Refusal = Literal["authentication", "host", "origin", "headers", "size", "sessions", "rate", "too_many_calls"]
+Refusal = Literal["authentication", "host", "origin", "headers", "size", "too_many_requests", "too_many_calls"]
 """Why a request was refused before it was answered."""
 
 _METHODS = frozenset(

@@ -16,6 +16,7 @@ from callgate.errors import UsageError
 from callgate.gateway._client_messages import INVALID_REQUEST, PARSE_ERROR, AmbiguousMessage, kind_of, read_client_message
 from callgate.gateway._exchange import Exchange, Front
 from callgate.gateway._http.limits import HttpLimits
+from callgate.gateway._http.open_requests import OpenRequests
 from callgate.gateway._http.posted_request import PostedRequest
 from callgate.gateway._http.replica_forwarding import FORWARDED, ReplicaForwarding
 from callgate.gateway._http.request_checks import Headers, RefusedRequest, RequestChecks, check_post_headers, read_headers
@@ -98,6 +99,7 @@ class HttpApp:
         self._replicas = fronts.replicas
         self._on_refused = on_refused
         self._sessions = GatewaySessions(self.limits, self._replicas.new_session_id)
+        self._open = OpenRequests(self.limits.requests_per_principal)
         self._forwarding = ReplicaForwarding() if self._replicas.url else None
         self._running: set[PostedRequest] = set()
         self._ended = asyncio.Event()
@@ -124,8 +126,8 @@ class HttpApp:
             await send_body(send, refused.status, encoded(told), refused.headers)
 
     def connection_counts(self) -> dict[str, int]:
-        """Return the numbers of open `sessions` and of running requests, which are `connections` in the metrics."""
-        return {"sessions": len(self._sessions), "connections": len(self._running)}
+        """Return the numbers of open `sessions` and of open requests and streams, which are `connections` in the metrics."""
+        return {"sessions": len(self._sessions), "connections": len(self._open)}
 
     async def close(self) -> None:
         """Refuse new requests, end subscriptions and sessions, and cancel what still runs after `stop_timeout_s`."""
@@ -147,8 +149,9 @@ class HttpApp:
             await _preflight(headers, send)
         elif path == self._path:
             principal = await self._checks.principal(headers)
-            if not await self._is_forwarded(method, headers, receive, send):
-                await self._mcp(method, headers, principal, receive, send)
+            with self._open.one_of(principal):
+                if not await self._is_forwarded(method, headers, receive, send):
+                    await self._mcp(method, headers, principal, receive, send)
         elif path not in ("/health", "/metrics"):
             raise RefusedRequest(404, f"There is nothing at this path. MCP is served at {self._path}.")
         elif method != "GET":

@@ -50,7 +50,7 @@ class RefusedRequest(Exception):
 
 
 def read_headers(raw: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """Return the headers by lower-case name.
+    """Return the headers by lower-case name; the values of one that is there more than once are a list.
 
     Raises:
         RefusedRequest: A header that decides something is there twice.
@@ -63,12 +63,15 @@ def read_headers(raw: Iterable[tuple[bytes, bytes]]) -> Headers:
         raise RefusedRequest(
             400, "Content-Length and Transfer-Encoding exclude each other. Send one.", headers=((b"connection", b"close"),)
         )
-    if len(headers) != len(pairs):
-        seen: set[bytes] = set()
-        for name, _ in pairs:
-            if name in seen and (name in _SINGLE or name.startswith(b"mcp-param-")):
-                raise RefusedRequest(400, f"The header {name.decode('latin-1')} is there more than once. Send it once.")
-            seen.add(name)
+    return headers if len(headers) == len(pairs) else _joined(pairs)
+
+
+def _joined(pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
+    headers: dict[bytes, bytes] = {}
+    for name, value in pairs:
+        if name in headers and (name in _SINGLE or name.startswith(b"mcp-param-")):
+            raise RefusedRequest(400, f"The header {name.decode('latin-1')} is there more than once. Send it once.")
+        headers[name] = headers[name] + b", " + value if name in headers else value
     return headers
 
 

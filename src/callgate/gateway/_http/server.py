@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import math
 import socket
 from types import TracebackType
@@ -59,6 +60,7 @@ class HttpServer:
             ws="none",
             lifespan="off",
             log_config=None,
+            log_level=logging.ERROR,  # its warnings are about what clients send
             access_log=False,
             server_header=False,
             proxy_headers=False,
