@@ -26,7 +26,7 @@ from callgate.cli._gateway_setup import OpenedGateway, config_of, open_gateway
 from callgate.cli._interrupt_signals import Interrupts, interruptible
 from callgate.errors import UsageError
 from callgate.gateway import serve_stdio
-from callgate.gateway.config import GatewayConfig, HttpConfig
+from callgate.gateway.config import GatewayConfig
 
 __all__ = ["serve_clients"]
 
@@ -40,7 +40,7 @@ def serve_clients(options: ServeOptions) -> int:
         with _shown_warnings():
             config = config_of(options)
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-                runner.run(_over_http(config, config.http or HttpConfig()))
+                runner.run(_over_http(config))
         return _exits.OK
     _refuse_files()
     with protocol_streams() as streams, redirect_stdout(sys.stderr), _shown_warnings():
@@ -57,14 +57,14 @@ async def _over_stdio(config: GatewayConfig, streams: tuple[BinaryIO, BinaryIO])
     await _until_ended(opened, _while_servers_start(serving, _started(config, opened, "standard input and output")))
 
 
-async def _over_http(config: GatewayConfig, http: HttpConfig) -> None:
+async def _over_http(config: GatewayConfig) -> None:
     from callgate.cli._serve_http import authenticated, listening, say_how_to_connect
 
     authenticator, token = authenticated(config)
     opened = open_gateway(config)
 
     async def served() -> None:
-        async with listening(opened.gateway, http, authenticator) as url:
+        async with listening(opened.gateway, config, authenticator) as url:
             say(f"Listening on {url} while the servers start.")
             say_how_to_connect(config.name, url, token)
             await _while_servers_start(asyncio.Event().wait(), _started(config, opened, url))

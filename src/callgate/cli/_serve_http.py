@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,13 +19,11 @@ from callgate.gateway.tokens import Anonymous, AnyTokens, Authenticator, StaticT
 
 if TYPE_CHECKING:
     from callgate.gateway._http import HttpServer
-    from callgate.gateway._metrics import Refusal
+    from callgate.gateway._http.resource_server import ResourceServer
 
 __all__ = ["authenticated", "listening", "say_how_to_connect"]
 
 _NEEDED = ("h11", "uvicorn")
-_REASONS: Mapping[int, Refusal] = {401: "authentication", 403: "origin", 413: "size", 421: "host", 429: "too_many_requests"}
-"""Why a request was refused, for the metrics, by its status; the others are about headers."""
 
 
 def authenticated(config: GatewayConfig) -> tuple[Authenticator, str]:
@@ -56,7 +54,7 @@ def _issued_tokens(config: JwtConfig, principals: Sequence[Principal]) -> Authen
 
 
 @asynccontextmanager
-async def listening(gateway: Gateway, http: HttpConfig, authenticator: Authenticator) -> AsyncIterator[str]:
+async def listening(gateway: Gateway, config: GatewayConfig, authenticator: Authenticator) -> AsyncIterator[str]:
     """Serve while the block runs; yield the address for clients.
 
     Raises:
@@ -65,14 +63,16 @@ async def listening(gateway: Gateway, http: HttpConfig, authenticator: Authentic
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise UsageError(f"HTTP needs {' and '.join(missing)}. Install them with: python -m pip install 'callgate[gateway]'")
-    async with _bound(gateway, http, authenticator) as server:
+    http = config.http or HttpConfig()
+    async with _bound(gateway, http, config.jwt, authenticator) as server:
         host = f"[{http.host}]" if ":" in http.host else http.host
         yield f"http://{host}:{server.port}{http.path}"
 
 
 @asynccontextmanager
-async def _bound(gateway: Gateway, http: HttpConfig, authenticator: Authenticator) -> AsyncIterator[HttpServer]:
+async def _bound(gateway: Gateway, http: HttpConfig, jwt: JwtConfig | None, authenticator: Authenticator) -> AsyncIterator[HttpServer]:
     from callgate.gateway._http import HttpApp, HttpServer
+    from callgate.gateway._tool_scopes import ToolScopes
 
     app = HttpApp(
         gateway,
@@ -83,8 +83,10 @@ async def _bound(gateway: Gateway, http: HttpConfig, authenticator: Authenticato
         hosts=(*http.hosts, *_own_names(gateway)),
         origins=http.origins,
         header_params=gateway.header_params,
-        on_refused=lambda status: gateway.observed.refused(_REASONS.get(status, "headers")),
+        on_refused=gateway.observed.refused,
         started=gateway.start,
+        resource=_resource(gateway, http, jwt),
+        tool_scopes=ToolScopes(jwt.tool_scopes if jwt is not None else {}, gateway.engine.tools).of,
     )
     gateway.observed.connections = app.connection_counts
     async with AsyncExitStack() as stack:
@@ -96,6 +98,15 @@ async def _bound(gateway: Gateway, http: HttpConfig, authenticator: Authenticato
                 " port 0 is any free one."
             ) from error
         yield server
+
+
+def _resource(gateway: Gateway, http: HttpConfig, jwt: JwtConfig | None) -> ResourceServer | None:
+    """Return what clients of OAuth are told; None if nothing is configured."""
+    from callgate.gateway._http.resource_server import ResourceServer
+
+    if jwt is None or not jwt.resource:
+        return None
+    return ResourceServer(jwt.resource, [jwt.issuer], scopes=jwt.scopes, name=gateway.name, documentation=jwt.documentation, path=http.path)
 
 
 def _own_names(gateway: Gateway) -> list[str]:

@@ -85,6 +85,7 @@ class Gateway:
         from callgate.gateway._metrics import GatewayMetrics, Readings  # only a gateway that is made needs its packages
 
         self.engine = engine
+        self.name = name
         self.limits = limits
         self._changes = Changes()
         states = RequestStates(secret)

@@ -27,6 +27,8 @@ class Principal(NamedStruct, frozen=True, kw_only=True):
     """How many of its calls may wait for a human's decision. One more is denied, so that it cannot hide the questions of others."""
     approves: bool = True
     """Whether the people behind this principal's client may answer the questions about its own calls. If False, only an operator may."""
+    scopes: tuple[str, ...] | None = None
+    """The scopes of the token with which a request is made. None: the token has no scopes, and none are required of it."""
 
     def may_use(self, tool: str) -> bool:
         """Return whether a tool is offered to this principal."""

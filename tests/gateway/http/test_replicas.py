@@ -50,7 +50,7 @@ async def replica(name: str, database: str, tmp_path: Path, paid: list[int]) -> 
 
     server = mcp([sys.executable, ASKING, "handshake", str(tmp_path / f"log-{name}")], name="asking")
     engine = Engine([pay], servers=[server], journal=PostgresJournal(database))
-    port = _free_port()
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     gateway = Gateway(engine, secret=SECRET, replica=name, replica_url=url)
     tokens = StaticTokens({"secret": Principal(name="alice", approves=False)})
@@ -129,7 +129,7 @@ async def test_a_session_of_a_gateway_that_has_ended_is_refused_with_the_next_st
     assert "Begin a new session" in refused.json()["error"]["message"]
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
