@@ -82,6 +82,7 @@ async def _bound(gateway: Gateway, http: HttpConfig, jwt: JwtConfig | None, auth
         path=http.path,
         hosts=(*http.hosts, *_own_names(gateway)),
         origins=http.origins,
+        limits=http.limits,
         header_params=gateway.header_params,
         on_refused=gateway.observed.refused,
         started=gateway.start,

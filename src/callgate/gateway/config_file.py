@@ -13,9 +13,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
+from msgspec import structs
+
 from callgate._terminal_text import one_line
 from callgate._unusable_paths import displayed
 from callgate.errors import UsageError
+from callgate.gateway._http_limits import HttpLimits
 from callgate.gateway._jwt_table import read_jwt
 from callgate.gateway._listen_address import DEFAULT_HOST, DEFAULT_PORT, is_loopback, read_listen_address
 from callgate.gateway._secret_values import SHORTEST_SECRET
@@ -164,7 +167,7 @@ def _http(root: TomlTable) -> HttpConfig | None:
     table = root.table("http")
     if table is None:
         return None
-    table.refuse_unknown(("listen", "path", "hosts", "origins", "anonymous"))
+    table.refuse_unknown(("listen", "path", "hosts", "origins", "anonymous", "limits"))
     listen = table.text("listen", f"{DEFAULT_HOST}:{DEFAULT_PORT}", variables=True)
     host, port = read_listen_address(listen, f"{root.file.name}: {table.place('listen')}")
     path = table.text("path", "/mcp")
@@ -182,7 +185,21 @@ def _http(root: TomlTable) -> HttpConfig | None:
             raise table.wrong("hosts", f"has {one_line(name, 80)!r}, which is no host", 'Write such as "gate.example.com".')
         if "*" in name:
             raise table.wrong("hosts", f"has {one_line(name, 80)!r}; each name has to be given whole", 'Write such as "gate.example.com".')
-    return HttpConfig(host=host, port=port, path=path, hosts=hosts, origins=origins, anonymous=table.flag("anonymous", False))
+    return HttpConfig(
+        host=host, port=port, path=path, hosts=hosts, origins=origins, anonymous=table.flag("anonymous", False), limits=_http_limits(table)
+    )
+
+
+def _http_limits(http: TomlTable) -> HttpLimits:
+    table = http.table("limits")
+    if table is None:
+        return HttpLimits()
+    defaults = structs.asdict(HttpLimits())
+    table.refuse_unknown(defaults)
+    given: dict[str, Any] = {
+        key: table.count(key, default) if isinstance(default := defaults[key], int) else table.seconds(key) for key in table.entries
+    }
+    return HttpLimits(**given)
 
 
 def refuse_open(config: GatewayConfig, owner: str) -> None:

@@ -134,6 +134,12 @@ def test_tokens_are_for_the_resource_unless_the_file_says_otherwise(tmp_path: Pa
     assert (jwt.audience, jwt.scopes, jwt.tool_scopes) == (("api://gate",), ("a",), {"x": ("b",)})
 
 
+def test_limits_of_http_that_are_not_given_keep_their_defaults(tmp_path: Path) -> None:
+    http = read(tmp_path, "[http.limits]\nsessions = 5\nkeep_alive_s = 1\n").http
+    assert http is not None
+    assert (http.limits.sessions, http.limits.keep_alive_s, http.limits.connections) == (5, 1.0, 2000)
+
+
 def test_replicas_share_a_journal_on_a_server(tmp_path: Path) -> None:
     config = read(
         tmp_path,
@@ -229,6 +235,9 @@ JWT = '[jwt]\nissuer = "https://id.example"\naudience = "gate"\n'
         (f"[http]\nanonymous = true\n{JWT}", "anonymous = true in [http] lets everybody in, so [jwt] would have no effect."),
         (f"[http]\nanonymous = true\n{ALICE}", "anonymous = true in [http] lets everybody in, so [principals] would have no effect."),
         ('[http]\npath = "/health"', "[http] path is '/health', where the gateway serves something else."),
+        ("[http.limits]\nconections = 1", "[http.limits] has no option 'conections'; did you mean 'connections'?"),
+        ("[http.limits]\nconnections = 0", "[http.limits] connections is 0; it must be a whole number from 1. The default is 2000."),
+        ("[http.limits]\nbody_timeout_s = 0", "[http.limits] body_timeout_s is 0; it must be a number of seconds above 0."),
         ('[http]\nhosts = "*.example.com"', "[http] hosts has '*.example.com'; each name has to be given whole."),
         (f'{JWT}jwks_url = "http://id.example/keys"', "[jwt] jwks_url is 'http://id.example/keys'; it must begin with https://."),
         (

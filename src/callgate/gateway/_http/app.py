@@ -15,7 +15,6 @@ from typing import Any, Protocol
 from callgate.errors import UsageError
 from callgate.gateway._client_messages import INVALID_REQUEST, PARSE_ERROR, AmbiguousMessage, kind_of, read_client_message
 from callgate.gateway._exchange import Exchange, Front
-from callgate.gateway._http.limits import HttpLimits
 from callgate.gateway._http.open_requests import OpenRequests
 from callgate.gateway._http.posted_request import PostedRequest
 from callgate.gateway._http.replica_forwarding import FORWARDED, ReplicaForwarding
@@ -24,6 +23,7 @@ from callgate.gateway._http.resource_server import ResourceServer
 from callgate.gateway._http.routing_headers import HANDSHAKE_VERSIONS, HeaderParams, check_routing_headers, meta_version
 from callgate.gateway._http.sessions import GatewaySession, GatewaySessions
 from callgate.gateway._http.streams import EventBuffer, RawHeaders, Receive, Send, send_body, send_events, wait_for_disconnect
+from callgate.gateway._http_limits import HttpLimits
 from callgate.gateway._replicas import Replicas
 from callgate.gateway.principals import Principal
 from callgate.gateway.tokens import Authenticator

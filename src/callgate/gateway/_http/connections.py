@@ -12,7 +12,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from callgate.gateway._http.limits import HttpLimits
+from callgate.gateway._http_limits import HttpLimits
 
 __all__ = ["bounded_protocol"]
 

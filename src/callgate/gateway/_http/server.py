@@ -11,9 +11,11 @@ from types import TracebackType
 from typing import Self
 
 import uvicorn
+from msgspec.structs import replace
 
 from callgate.gateway._http.app import HttpApp
 from callgate.gateway._http.connections import bounded_protocol
+from callgate.gateway._http.open_files import possible_connections
 
 __all__ = ["HttpServer"]
 
@@ -53,7 +55,7 @@ class HttpServer:
         await self._serving
 
     def _config(self) -> uvicorn.Config:
-        limits = self._app.limits
+        limits = replace(self._app.limits, connections=possible_connections(self._app.limits.connections))
         return uvicorn.Config(
             self._app,
             http=bounded_protocol(limits),

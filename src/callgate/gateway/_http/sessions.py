@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Callable
 
 from callgate.gateway._exchange import Front
-from callgate.gateway._http.limits import HttpLimits
 from callgate.gateway._http.posted_request import PostedRequest
 from callgate.gateway._http.request_checks import RefusedRequest
 from callgate.gateway._http.streams import EventBuffer
+from callgate.gateway._http_limits import HttpLimits
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 
