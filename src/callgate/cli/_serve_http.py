@@ -20,8 +20,9 @@ from callgate.gateway.tokens import Anonymous, AnyTokens, Authenticator, StaticT
 if TYPE_CHECKING:
     from callgate.gateway._http import HttpServer
     from callgate.gateway._http.resource_server import ResourceServer
+    from callgate.gateway.jwt_tokens import JwtTokens
 
-__all__ = ["authenticated", "listening", "say_how_to_connect"]
+__all__ = ["authenticated", "issued_tokens", "listening", "say_how_to_connect"]
 
 _NEEDED = ("h11", "uvicorn")
 
@@ -31,14 +32,15 @@ def authenticated(config: GatewayConfig) -> tuple[Authenticator, str]:
     if config.http is not None and config.http.anonymous:
         return Anonymous(LOCAL), ""
     digests = {digest: one.principal for one in config.principals for digest in one.token_sha256}
-    issued = [_issued_tokens(config.jwt, [one.principal for one in config.principals])] if config.jwt is not None else []
+    issued = [issued_tokens(config.jwt, [one.principal for one in config.principals])] if config.jwt is not None else []
     if digests or issued:
         return AnyTokens(StaticTokens({}, digests=digests), *issued), ""
     token = new_token()
     return StaticTokens({token: LOCAL}), token
 
 
-def _issued_tokens(config: JwtConfig, principals: Sequence[Principal]) -> Authenticator:
+def issued_tokens(config: JwtConfig, principals: Sequence[Principal] = ()) -> JwtTokens:
+    """Return what checks the tokens of the configured issuer."""
     from callgate.gateway.jwt_tokens import JwtTokens
 
     return JwtTokens(

@@ -71,15 +71,22 @@ class IssuerKeys:
 
     async def _fetch(self) -> None:
         try:
+            problem = await self.problem()
+            if problem:
+                _LOG.error("The keys of the issuer of tokens, %s, could not be fetched: %s.", self._issuer, problem)
+        finally:
+            self._fetching = None
+
+    async def problem(self) -> str:
+        """Fetch the keys, and return why that was not possible; empty if it was."""
+        try:
             async with asyncio.timeout(_FETCH_S), OAuthHttp(self._allowed) as http:
                 url = self._jwks_url or _jwks_url(await http.first_document(authorization_server_addresses(self._issuer)), self._issuer)
                 self._keys = _signing_keys(await http.first_document([url]))
             self._fetched_at = monotonic()
         except (Untrusted, UsageError, TimeoutError) as error:  # UsageError: the environment names unusable certificates or proxies
-            why = str(error) or f"there was no answer in {_FETCH_S:g} s"
-            _LOG.error("The keys of the issuer of tokens, %s, could not be fetched: %s.", self._issuer, why.removesuffix("."))
-        finally:
-            self._fetching = None
+            return str(error).removesuffix(".") or f"there was no answer in {_FETCH_S:g} s"
+        return ""
 
 
 def _jwks_url(metadata: Mapping[str, Any], issuer: str) -> str:

@@ -106,6 +106,10 @@ class JwtTokens:
             return None
         return self._principal(claims)
 
+    async def key_problem(self) -> str:
+        """Fetch the issuer's keys, and return why that was not possible; empty if it was, or if the key is given."""
+        return "" if self._keys is None else await self._keys.problem()
+
     def _principal(self, claims: Mapping[str, Any]) -> Principal | None:
         name = claims.get(self._principal_claim)
         if not isinstance(name, str) or not name or len(name) > _LONGEST_NAME or not name.isprintable():
