@@ -115,7 +115,10 @@ class StatelessFront:
         )
 
     def _discovered(self) -> Message:
-        result: Message = {"supportedVersions": list(STATELESS_REVISIONS), "capabilities": self._parts.methods.capabilities()}
+        result: Message = {
+            "supportedVersions": list(STATELESS_REVISIONS),
+            "capabilities": self._parts.methods.capabilities(self._principal),
+        }
         return result | ({"instructions": self._parts.instructions} if self._parts.instructions else {})
 
     async def _asking(self, method: str, client: Client, params: Mapping[str, Any], exchange: Exchange) -> Message:
@@ -190,7 +193,7 @@ class StatelessFront:
             told["resourceSubscriptions"] = sorted(uris)
         exchange.send(notification("notifications/subscriptions/acknowledged", {"notifications": told, "_meta": meta}))
         stop = self._parts.changes.listen(tell, ended)
-        watched = WatchedResources(self._parts.content)
+        watched = WatchedResources(self._parts.content, self._principal)
         try:
             for uri in sorted(uris):
                 await watched.add(uri)

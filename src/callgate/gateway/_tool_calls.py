@@ -22,14 +22,13 @@ from callgate.gateway._request_states import state_refused
 from callgate.gateway._suspended_calls import SubmittedCall, SuspendedCalls
 from callgate.gateway._tool_results import OUTCOME_KEY, ToolResults, error_result
 from callgate.gateway._user_approval import UserApproval
-from callgate.gateway.principals import Principal
+from callgate.gateway.principals import EVERY, Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INVALID_PARAMS, RpcError
 from callgate.mcp.calling_client import on_behalf_of
 
 __all__ = ["ToolCalls", "unknown_tool"]
 
-_EVERY = "*"
 _MOST_QUESTIONS = 3
 """How often a user is asked about one call, if its final arguments differ each time."""
 
@@ -179,7 +178,7 @@ class ToolCalls:
     def _is_offered(self, name: str, principal: Principal) -> bool:
         """Return whether a principal may call a name. The engine also accepts what almost is the name of a tool; who is not offered every
         tool has to be exact."""
-        if _EVERY in principal.tools:
+        if EVERY in principal.tools:
             return True
         bound = self._engine.tools.get(name)
         return bound is not None and principal.may_use(bound.name)

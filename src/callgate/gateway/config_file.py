@@ -270,7 +270,7 @@ def _principal(root: TomlTable, name: str, table: TomlTable) -> KnownPrincipal:
                 "would be a secret in this file, which is shared and kept in backups; its value is not shown",
                 f"Run `callgate serve token {name}`, and write the token_sha256 that it prints, or token_env with the name of a variable.",
             )
-    table.refuse_unknown(("token_env", "token_sha256", "role", "tools", "parallel", "queued", "pending", "approves"))
+    table.refuse_unknown(("token_env", "token_sha256", "role", "tools", "servers", "parallel", "queued", "pending", "approves"))
     digests = (*_digests(table), *(_digest_of_variable(table, variable) for variable in table.texts("token_env")))
     if not digests and "jwt" not in root:
         raise UsageError(
@@ -282,6 +282,7 @@ def _principal(root: TomlTable, name: str, table: TomlTable) -> KnownPrincipal:
         name=name,
         role=cast("Any", table.choice("role", ("client", "operator"))),
         tools=table.texts("tools", defaults.tools),
+        servers=table.texts("servers") if "servers" in table else None,
         parallel=table.count("parallel", defaults.parallel),
         queued=table.count("queued", defaults.queued),
         pending=table.count("pending", defaults.pending),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Final, Literal
 
 from callgate._option_checks import Count, NamedStruct
 
-__all__ = ["LOCAL", "Principal"]
+__all__ = ["EVERY", "LOCAL", "Principal"]
+
+EVERY: Final = "*"
+"""The pattern that all names have."""
 
 
 class Principal(NamedStruct, frozen=True, kw_only=True):
@@ -17,8 +20,11 @@ class Principal(NamedStruct, frozen=True, kw_only=True):
     """The name in the journal, in rules and in every key of a cache, a session or an idempotency key."""
     role: Literal["client", "operator"] = "client"
     """An `operator` is also offered the approval queue as tools, for the calls of other principals."""
-    tools: tuple[str, ...] = ("*",)
+    tools: tuple[str, ...] = (EVERY,)
     """The tools to offer, as glob patterns of their names. Others do not exist for this principal."""
+    servers: tuple[str, ...] | None = None
+    """The MCP servers whose resources and prompts are offered, as glob patterns of their names. None: those that have a tool for this
+    principal, and all servers if every tool is offered."""
     parallel: Count = 64
     """How many calls may run at the same time."""
     queued: Count = 256
