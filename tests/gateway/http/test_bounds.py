@@ -249,7 +249,7 @@ async def test_a_page_of_an_allowed_origin_can_read_responses(fronts: EchoFronts
         for path in ("/mcp", "/nothing"):
             answer = (await client.post(path, json=INITIALIZE, headers={"Origin": ORIGIN})).headers
             assert (answer["access-control-allow-origin"], answer["vary"]) == (ORIGIN, "origin")
-            assert answer["access-control-expose-headers"] == "mcp-session-id"
+            assert answer["access-control-expose-headers"] == "mcp-session-id, www-authenticate"
         assert "access-control-allow-origin" not in (await client.post("/mcp", json=INITIALIZE)).headers
 
 
