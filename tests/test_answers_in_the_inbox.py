@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from callgate import Engine, UsageError, inbox
+from callgate import Engine, MemoryJournal, RawCall, Scope, Suspended, UsageError, inbox
 from callgate._journal.inbox_sender import open_inbox
 from tests.effect_ledger import Ledger
 from tests.effect_tools import paying
@@ -30,6 +30,19 @@ async def paid_text(where: Where, ledger: Ledger) -> str:
         await engine.runs.open(IN_RUN)
         await folded(opened(where)) if isinstance(where, str) else await folded(engine.journal)  # type: ignore[arg-type]
         return (await said(engine, raw_call("pay", id="1", to="ann"), IN_RUN)).text
+
+
+async def test_an_open_question_is_listed_however_many_newer_ones_are_answered(ledger: Ledger) -> None:
+    journal = MemoryJournal(shared=True)
+    async with Engine([paying(ledger)], policies=[ASKS], journal=journal) as engine:
+        oldest = await asked(engine)
+        for number in range(2_000):
+            newer = await engine.call(
+                RawCall(name="pay", arguments={"to": "bob"}, id=f"b{number}"), Scope(run=RUN, conversation=f"b{number}")
+            )
+            assert isinstance(newer, Suspended)
+            await engine.deny(newer.approval_id)
+        assert [one.approval for one in inbox.waiting(journal)] == [oldest.approval_id]
 
 
 async def test_a_later_approval_with_other_arguments_replaces_one_that_nobody_has_taken(where: Where, ledger: Ledger) -> None:

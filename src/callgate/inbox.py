@@ -9,7 +9,7 @@ module runs no calls and needs no engine.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from operator import itemgetter
@@ -47,7 +47,8 @@ __all__ = [
     "waiting",
 ]
 
-_MOST = 1_000
+_PAGE = 1_000
+"""How many questions are read at once. If all of a page have expired, so have the older ones."""
 _LOOK_S = 0.05
 _received = msgspec.json.Decoder(Received).decode
 
@@ -144,14 +145,18 @@ def waiting(journal: JournalAddress, *, on_unreadable: Callable[[str], None] | N
         UsageError: There is no journal, or it cannot be read.
     """
     with _reading(journal) as reader, open_inbox(journal, read_only=True) as client:
-        asked: dict[str, list[Event]] = {}
-        with _passing_over("Some questions", on_unreadable):
-            for event in reader.find(EventQuery(kinds=("call.suspended",), newest_first=True, limit=_MOST)):
-                asked.setdefault(event.run, []).append(event)
+        runs: dict[str, _RunQuestions] = {}
         found: list[tuple[int, PendingApproval]] = []
-        for run, events in asked.items():
-            with _passing_over(f"Run '{run[:80]}'", on_unreadable):
-                found += _open_ones(reader, run, events, client)
+        with _passing_over("Some questions", on_unreadable):
+            for event in _unexpired(reader):
+                with _passing_over(f"Run '{event.run[:80]}'", on_unreadable):
+                    if event.run not in runs:
+                        runs[event.run] = _RunQuestions()  # empty, and so left out, if its record is damaged
+                        runs[event.run] = _run_questions(reader, event.run, client)
+                    run = runs[event.run]
+                    if (question := run.open.get(event.call)) is not None:
+                        answer = run.sent.get(question.approval_id)
+                        found.append((event.position, _told(reader, event, question, run.holder, answer)))
         return [one for _, one in sorted(found, key=itemgetter(0))]
 
 
@@ -166,15 +171,38 @@ def _passing_over(what: str, on_unreadable: Callable[[str], None] | None) -> Ite
         on_unreadable(f"{what} cannot be read, and what waits there is not shown: {why}. `callgate log verify` names the event.")
 
 
-def _open_ones(reader: JournalReader, run: str, asked: Iterable[Event], client: InboxClient) -> list[tuple[int, PendingApproval]]:
-    """Return the open questions of one run, each with the position of its event."""
-    questions, now = _questions(reader, run), SystemClock.wall_ns()
-    holder, sent = client.holder(run), _sent_answers(client, run)
-    return [
-        (event.position, _told(reader, event, question, holder, sent.get(question.approval_id)))
-        for event in asked
-        if (question := questions.get(event.call)) is not None and question.waits(now)
-    ]
+class _RunQuestions(Struct):
+    """What is known of a run's questions: the open ones, who works on the run, and the answers that wait in the inbox."""
+
+    open: Mapping[str, Question] = {}
+    holder: str = ""
+    sent: Mapping[str, SentAnswer] = {}
+
+
+def _unexpired(reader: JournalReader) -> Iterator[Event]:
+    """Yield the events of the questions that have not expired, the newest first."""
+    now_ns, before = SystemClock.wall_ns(), None
+    while True:
+        page = list(reader.find(EventQuery(kinds=("call.suspended",), newest_first=True, before=before, limit=_PAGE)))
+        unexpired = [event for event in page if not _has_expired(event, now_ns)]
+        yield from unexpired
+        if len(page) < _PAGE or not unexpired:
+            return
+        before = page[-1].position
+
+
+def _has_expired(event: Event, now_ns: int) -> bool:
+    try:
+        expires_ns = (decode_reason(event.body).details or {}).get("expires_at")
+    except DecodeError:  # its run says so
+        return False
+    return isinstance(expires_ns, int) and expires_ns <= now_ns
+
+
+def _run_questions(reader: JournalReader, run: str, client: InboxClient) -> _RunQuestions:
+    now_ns = SystemClock.wall_ns()
+    waiting = {uid: question for uid, question in _questions(reader, run).items() if question.waits(now_ns)}
+    return _RunQuestions(waiting, client.holder(run), _sent_answers(client, run)) if waiting else _RunQuestions()
 
 
 def approve(

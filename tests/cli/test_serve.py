@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import signal
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -219,6 +220,26 @@ def test_the_check_fails_for_a_server_that_cannot_start_and_for_names_of_no_tool
     assert "no licence found" in rows["dead"]["problems"][0]
     assert "has no tool lok" in rows["shop"]["problems"][0]
     assert set(done.json["tools"]) == {"look", "buy"}
+
+
+def test_the_check_fails_for_a_pattern_that_fits_no_tool_and_an_issuer_whose_keys_are_not_found(place: Path) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        issuer = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        write_config(place)
+        with (place / "gate.toml").open("a", encoding="utf-8") as file:
+            file.write(f'[principals.ann]\ntools = ["look", "bye*"]\n[jwt]\nissuer = "{issuer}"\nresource = "{issuer}/mcp"\n')
+            file.write('[jwt.tool_scopes]\n"b*" = "buy"\n"sel*" = "sell"\n')
+        done = shell(place, "serve", "check", "--json")
+    assert done.code == 1
+    keys, *patterns = done.json["problems"]
+    assert keys.startswith(
+        f"[jwt]: the keys of {issuer} cannot be fetched: {issuer}/.well-known/oauth-authorization-server cannot be asked"
+    )
+    assert patterns == [
+        "[principals.ann] tools has 'bye*', which fits no tool. Correct it.",
+        "[jwt.tool_scopes] has 'sel*', which fits no tool. Correct it.",
+    ]
 
 
 # Tokens and wrong usage

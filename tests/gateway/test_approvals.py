@@ -264,3 +264,25 @@ async def test_a_client_that_goes_away_while_its_form_is_open_leaves_the_call_pe
         assert text(await client.call("pay", {"amount": 3})) == "paid 10"
         assert client.messages.empty()
     assert paid(tmp_path) == ["10"]
+
+
+@eras
+async def test_a_client_cannot_fill_the_queue_with_questions(era: Era, tmp_path: Path) -> None:
+    async with gateway(tmp_path, era, {}, principal={"pending": 2}) as client:
+        first = await client.call("pay", {"amount": 10})
+        second = await client.call("pay", {"amount": 20})
+        refused = await client.call("pay", {"amount": 30})
+        assert "2 calls of ada wait for a decision, which is the limit" in text(refused)
+        open_ones = [one.approval for one in inbox.waiting(tmp_path / "journal.db")]
+        assert open_ones == [approval(first), approval(second)]
+        assert approval(await client.call("pay", {"amount": 10})) == approval(first), "a call that waits is not one more"
+        sent = inbox.deny(tmp_path / "journal.db", approval(first), by="bob")
+        await asyncio.to_thread(lambda: inbox.outcome(tmp_path / "journal.db", sent.id, wait_s=30.0))
+        assert approval(await client.call("pay", {"amount": 40}))
+    assert paid(tmp_path) == []
+
+
+async def test_an_expired_question_leaves_its_place_in_the_queue(tmp_path: Path) -> None:
+    async with gateway(tmp_path, "stateless", {}, principal={"pending": 1}, approval_s=1e-6) as client:
+        for amount in (10, 20, 30):
+            assert approval(await client.call("pay", {"amount": amount}))

@@ -27,7 +27,7 @@ from callgate.cli._interrupt_signals import Interrupts, interruptible
 from callgate.cli._serve_reload import ConfigReload, terminal_of_process
 from callgate.errors import UsageError
 from callgate.gateway import serve_stdio
-from callgate.gateway.config import GatewayConfig, HttpConfig
+from callgate.gateway.config import GatewayConfig
 
 __all__ = ["serve_clients"]
 
@@ -41,7 +41,7 @@ def serve_clients(options: ServeOptions) -> int:
         with _shown_warnings():
             config = config_of(options)
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-                runner.run(_over_http(options, config, config.http or HttpConfig()))
+                runner.run(_over_http(options, config))
         return _exits.OK
     _refuse_files()
     with protocol_streams() as streams, redirect_stdout(sys.stderr), _shown_warnings():
@@ -59,7 +59,7 @@ async def _over_stdio(options: ServeOptions, config: GatewayConfig, streams: tup
     await _until_ended(opened, _while_servers_start(serving, _started(config, opened, "standard input and output")), reload)
 
 
-async def _over_http(options: ServeOptions, config: GatewayConfig, http: HttpConfig) -> None:
+async def _over_http(options: ServeOptions, config: GatewayConfig) -> None:
     from callgate.cli._serve_http import Access, listening, say_how_to_connect
 
     access = Access(config)
@@ -67,7 +67,7 @@ async def _over_http(options: ServeOptions, config: GatewayConfig, http: HttpCon
     reload = ConfigReload(options, config, opened, access)
 
     async def served() -> None:
-        async with listening(opened.gateway, http, access) as url:
+        async with listening(opened.gateway, config, access) as url:
             say(f"Listening on {url} while the servers start.")
             say_how_to_connect(config.name, url, access.token)
             await _while_servers_start(asyncio.Event().wait(), _started(config, opened, url))

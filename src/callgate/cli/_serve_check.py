@@ -9,6 +9,7 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,8 +25,10 @@ from callgate.cli._gateway_setup import OpenedGateway, config_of, open_gateway
 from callgate.cli._journal_location import MEMORY
 from callgate.cli._mcp_look import ServerLook, look_at_all
 from callgate.cli._plugin_look import PluginLook, look_at_plugin
+from callgate.cli._serve_http import issued_tokens
 from callgate.errors import UsageError
-from callgate.gateway.config import GatewayConfig
+from callgate.gateway._operator_tools import OPERATOR_TOOLS
+from callgate.gateway.config import GatewayConfig, JwtConfig
 from callgate.mcp import AcceptedTools, ConfiguredServer
 
 __all__ = ["check_gateway"]
@@ -53,7 +56,7 @@ async def _checked(config: GatewayConfig, *, as_json: bool) -> int:
     opened = open_gateway(config)
     try:
         starting = asyncio.gather(*(look_at_plugin(one, start=True) for one in config.plugins))
-        looks, plugins, problem = await asyncio.gather(look_at_all(enabled), starting, _start_problem(opened))
+        looks, plugins, *problems = await asyncio.gather(look_at_all(enabled), starting, _start_problem(opened), _key_problem(config.jwt))
         by_name = dict(zip((one.name for one in enabled), looks, strict=True))
         rows = [_row_of_server(one, by_name.get(one.name)) for one in config.servers]
         rows += [_row_of_plugin(look) for look in plugins] + _python_rows(opened)
@@ -62,7 +65,8 @@ async def _checked(config: GatewayConfig, *, as_json: bool) -> int:
     tools = opened.engine.tools
     told = tuple(problem for row in rows for problem in row.problems)
     unavailable = [why for name, why in tools.unavailable.items() if name not in (row.name for row in rows if row.problems)]
-    general = list(dict.fromkeys(map(at_terminal, (*([problem] if problem else []), *unavailable, *tools.withdrawn.values()))))
+    useless = _useless(config, tools.names()) if all(row.state == "ready" for row in rows) else []
+    general = list(dict.fromkeys(map(at_terminal, (*filter(None, problems), *unavailable, *tools.withdrawn.values(), *useless))))
     if as_json:
         print_json({"name": config.name, "servers": rows, "tools": tools.names(), "problems": general})
     else:
@@ -77,6 +81,25 @@ async def _start_problem(opened: OpenedGateway) -> str:
     except UsageError as error:
         return str(error)
     return ""
+
+
+async def _key_problem(jwt: JwtConfig | None) -> str:
+    """Return why the tokens of the issuer cannot be checked, or an empty text."""
+    problem = await issued_tokens(jwt).key_problem() if jwt is not None else ""
+    return f"[jwt]: the keys of {one_line(jwt.issuer, 200)} cannot be fetched: {problem}." if jwt is not None and problem else ""
+
+
+def _useless(config: GatewayConfig, names: Sequence[str]) -> list[str]:
+    """Return what is wrong with patterns that fit no tool."""
+    patterns = {f"[principals.{one.principal.name}] tools": one.principal.tools for one in config.principals}
+    patterns["[jwt.tool_scopes]"] = tuple(config.jwt.tool_scopes) if config.jwt is not None else ()
+    known = (*names, *OPERATOR_TOOLS)
+    return [
+        f"{one_line(place)} has '{one_line(pattern, 128)}', which fits no tool. Correct it."
+        for place, given in patterns.items()
+        for pattern in given
+        if pattern != "*" and not any(fnmatchcase(name, pattern) for name in known)
+    ]
 
 
 def _row_of_server(one: ConfiguredServer, look: ServerLook | None) -> _Row:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,13 +20,12 @@ from callgate.gateway.tokens import Anonymous, AnyTokens, Authenticator, Current
 
 if TYPE_CHECKING:
     from callgate.gateway._http import HttpApp, HttpServer
-    from callgate.gateway._metrics import Refusal
+    from callgate.gateway._http.resource_server import ResourceServer
+    from callgate.gateway.jwt_tokens import JwtTokens
 
-__all__ = ["Access", "listening", "say_how_to_connect"]
+__all__ = ["Access", "issued_tokens", "listening", "say_how_to_connect"]
 
 _NEEDED = ("h11", "uvicorn")
-_REASONS: Mapping[int, Refusal] = {401: "authentication", 403: "origin", 413: "size", 421: "host", 429: "sessions"}
-"""Why a request was refused, for the metrics, by its status; the others are about headers."""
 
 
 class Access:
@@ -65,11 +64,12 @@ def _authenticator(config: GatewayConfig) -> Authenticator | None:
     if config.http is not None and config.http.anonymous:
         return Anonymous(LOCAL)
     digests = {digest: one.principal for one in config.principals for digest in one.token_sha256}
-    issued = [_issued_tokens(config.jwt, [one.principal for one in config.principals])] if config.jwt is not None else []
+    issued = [issued_tokens(config.jwt, [one.principal for one in config.principals])] if config.jwt is not None else []
     return AnyTokens(StaticTokens({}, digests=digests), *issued) if digests or issued else None
 
 
-def _issued_tokens(config: JwtConfig, principals: Sequence[Principal]) -> Authenticator:
+def issued_tokens(config: JwtConfig, principals: Sequence[Principal] = ()) -> JwtTokens:
+    """Return what checks the tokens of the configured issuer."""
     from callgate.gateway.jwt_tokens import JwtTokens
 
     return JwtTokens(
@@ -85,7 +85,7 @@ def _issued_tokens(config: JwtConfig, principals: Sequence[Principal]) -> Authen
 
 
 @asynccontextmanager
-async def listening(gateway: Gateway, http: HttpConfig, access: Access) -> AsyncIterator[str]:
+async def listening(gateway: Gateway, config: GatewayConfig, access: Access) -> AsyncIterator[str]:
     """Serve while the block runs; yield the address for clients.
 
     Raises:
@@ -94,14 +94,16 @@ async def listening(gateway: Gateway, http: HttpConfig, access: Access) -> Async
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise UsageError(f"HTTP needs {' and '.join(missing)}. Install them with: python -m pip install 'callgate[gateway]'")
-    async with _bound(gateway, http, access) as server:
+    http = config.http or HttpConfig()
+    async with _bound(gateway, http, config.jwt, access) as server:
         host = f"[{http.host}]" if ":" in http.host else http.host
         yield f"http://{host}:{server.port}{http.path}"
 
 
 @asynccontextmanager
-async def _bound(gateway: Gateway, http: HttpConfig, access: Access) -> AsyncIterator[HttpServer]:
+async def _bound(gateway: Gateway, http: HttpConfig, jwt: JwtConfig | None, access: Access) -> AsyncIterator[HttpServer]:
     from callgate.gateway._http import HttpApp, HttpServer
+    from callgate.gateway._tool_scopes import ToolScopes
 
     app = access.app = HttpApp(
         gateway,
@@ -111,9 +113,12 @@ async def _bound(gateway: Gateway, http: HttpConfig, access: Access) -> AsyncIte
         path=http.path,
         hosts=(*http.hosts, *_own_names(gateway)),
         origins=http.origins,
+        limits=http.limits,
         header_params=gateway.header_params,
-        on_refused=lambda status: gateway.observed.refused(_REASONS.get(status, "headers")),
+        on_refused=gateway.observed.refused,
         started=gateway.start,
+        resource=_resource(gateway, http, jwt),
+        tool_scopes=ToolScopes(jwt.tool_scopes if jwt is not None else {}, gateway.engine.tools).of,
     )
     gateway.observed.connections = app.connection_counts
     async with AsyncExitStack() as stack:
@@ -125,6 +130,15 @@ async def _bound(gateway: Gateway, http: HttpConfig, access: Access) -> AsyncIte
                 " port 0 is any free one."
             ) from error
         yield server
+
+
+def _resource(gateway: Gateway, http: HttpConfig, jwt: JwtConfig | None) -> ResourceServer | None:
+    """Return what clients of OAuth are told; None if nothing is configured."""
+    from callgate.gateway._http.resource_server import ResourceServer
+
+    if jwt is None or not jwt.resource:
+        return None
+    return ResourceServer(jwt.resource, [jwt.issuer], scopes=jwt.scopes, name=gateway.name, documentation=jwt.documentation, path=http.path)
 
 
 def _own_names(gateway: Gateway) -> list[str]:

@@ -26,6 +26,7 @@ _AFTER_RESTART = {
     "http": "[http]",
     "replicas": "[replicas]",
     "tasks": "[tasks]",
+    "jwt": "[jwt]",
 }
 """The keys of the file that only a restart changes, by the field of `GatewayConfig`."""
 
@@ -82,12 +83,12 @@ def server_change(before: ServerSettings, after: ServerSettings, servers: tuple[
 def keeps_access(principal: str, before: GatewayConfig, after: GatewayConfig) -> bool:
     """Return whether what a principal, given by name, has begun may go on.
 
-    Whom only an issuer of tokens knows keeps access as long as the issuer is the same.
+    Whom only the issuer of tokens knows keeps access, because each request is checked.
     """
     if principal in (one.principal.name for one in after.principals):
         return True
     was_configured = principal in (one.principal.name for one in before.principals)
-    return after.jwt is not None and after.jwt == before.jwt and not was_configured
+    return after.jwt is not None and not was_configured
 
 
 def _accepted(server: McpServer | Plugin) -> object:

@@ -1,4 +1,4 @@
-"""Resources, prompts and completions of all MCP servers of an engine, as one server's.
+"""Resources, prompts and completions of MCP servers of an engine, as one server's.
 
 If one server has them, its answers are passed on as they are. With several, lists are joined, in the order of the servers: a prompt whose
 name is taken is named `SERVER.NAME`, and a resource belongs to the first server that lists its URI. A server that does not answer is left
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from callgate.engine import Engine
@@ -44,10 +44,15 @@ _POSSIBLE: Mapping[str, Any] = {
 
 
 class Content:
-    """The resources, prompts and completions of one gateway."""
+    """The resources, prompts and completions of some of a gateway's servers.
 
-    def __init__(self, engine: Engine, startup: Startup, redaction: ClientRedaction) -> None:
+    Args:
+        servers: The names of the servers.
+    """
+
+    def __init__(self, engine: Engine, startup: Startup, redaction: ClientRedaction, servers: Collection[str]) -> None:
         self._redaction = redaction
+        self._names = servers
         self._engine = engine
         self._startup = startup
         self._server_of_uri: dict[str, str] = {}
@@ -55,8 +60,8 @@ class Content:
         """The server of each prompt and its name there, by the name for clients."""
 
     def capabilities(self) -> dict[str, Any]:
-        """Return the capabilities of all servers, joined; until they have started, those that servers may have."""
-        servers = self._engine.mcp_servers()
+        """Return the capabilities of the servers, joined; until they have started, those that servers may have."""
+        servers = self._servers()
         if servers and not self._startup.ended:
             return {name: dict(flags) for name, flags in _POSSIBLE.items()}
         found: dict[str, Any] = {}
@@ -133,7 +138,6 @@ class Content:
         Raises:
             RpcError: No server takes the subscription.
         """
-        await self._startup.wait()
         refusal: RpcError | None = None
         for server in self._servers_of(uri):
             try:
@@ -210,7 +214,10 @@ class Content:
         return found
 
     def _with(self, capability: str) -> list[ServerContent]:
-        return [server for server in self._engine.mcp_servers() if isinstance(server.capabilities.get(capability), dict)]
+        return [server for server in self._servers() if isinstance(server.capabilities.get(capability), dict)]
+
+    def _servers(self) -> list[ServerContent]:
+        return [server for server in self._engine.mcp_servers() if server.name in self._names]
 
 
 async def _forwarded(server: ServerContent, method: str, params: Mapping[str, Any]) -> Message:

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from callgate.gateway._changes import Changes
 from callgate.gateway._client_runs import ClientRuns
-from callgate.gateway._content import Content
 from callgate.gateway._methods import Methods
+from callgate.gateway._offered_content import OfferedContent
 from callgate.gateway._parked_requests import ParkedRequests
 from callgate.gateway._redaction import ClientRedaction
 from callgate.gateway._request_states import RequestStates
@@ -29,7 +29,7 @@ class FrontParts(Struct, frozen=True, kw_only=True):
     """The parts of a gateway that its fronts use."""
 
     methods: Methods
-    content: Content
+    content: OfferedContent
     changes: Changes
     runs: ClientRuns
     parked: ParkedRequests

@@ -47,7 +47,7 @@ class HandshakeSession:
         self._running = RequestTasks()
         self._asked: dict[object, asyncio.Future[Mapping[str, Any]]] = {}
         self._ids = count(1)
-        self._watched = WatchedResources(parts.content)
+        self._watched = WatchedResources(parts.content, principal)
         self._stop_listening = parts.changes.listen(self._changed)
 
     # Front
@@ -104,7 +104,7 @@ class HandshakeSession:
         client.run = self._parts.runs.new()
         result: Message = {
             "protocolVersion": client.revision,
-            "capabilities": self._parts.methods.capabilities() | {"logging": {}},
+            "capabilities": self._parts.methods.capabilities(self.client.principal) | {"logging": {}},
             "serverInfo": self._parts.info,
         }
         return result | ({"instructions": self._parts.instructions} if self._parts.instructions else {})

@@ -10,11 +10,12 @@ from functools import partial
 from typing import Any
 
 from callgate.gateway._client_calls import ClientCall
-from callgate.gateway._content import Content
+from callgate.gateway._offered_content import OfferedContent
 from callgate.gateway._operator_tools import OPERATOR_TOOLS, OperatorTools
 from callgate.gateway._startup import Startup
 from callgate.gateway._tool_calls import unknown_tool
 from callgate.gateway._tool_list import ToolLists
+from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import METHOD_NOT_FOUND, RpcError
 
@@ -34,14 +35,14 @@ Answer = Callable[[ClientCall, Mapping[str, Any]], Awaitable[Message]]
 class Methods:
     """Answers requests of one gateway's clients."""
 
-    def __init__(self, lists: ToolLists, call: Answer, operator: OperatorTools, content: Content, startup: Startup) -> None:
+    def __init__(self, lists: ToolLists, call: Answer, operator: OperatorTools, content: OfferedContent, startup: Startup) -> None:
         self._lists = lists
         self._make_call = call
         self._operator = operator
         self._content = content
         self._startup = startup
         self._answers: dict[str, Answer] = {"tools/list": self._tools, "tools/call": self._call}
-        self._answers |= {method: partial(content.answer, method) for method in _CONTENT}
+        self._answers |= {method: partial(self._of_servers, method) for method in _CONTENT}
 
     def has(self, method: str) -> bool:
         return method in self._answers
@@ -58,9 +59,12 @@ class Methods:
         await self._startup.wait()
         return await answer(call, params)
 
-    def capabilities(self) -> dict[str, Any]:
-        """Return the capabilities of the gateway, which are those of its servers."""
-        return {"tools": {"listChanged": True}, **self._content.capabilities()}
+    def capabilities(self, principal: Principal) -> dict[str, Any]:
+        """Return the capabilities of the gateway for a principal, which are those of its servers."""
+        return {"tools": {"listChanged": True}, **self._content.to(principal).capabilities()}
+
+    async def _of_servers(self, method: str, call: ClientCall, params: Mapping[str, Any]) -> Message:
+        return await self._content.to(call.client.principal).answer(method, call, params)
 
     async def _tools(self, call: ClientCall, params: Mapping[str, Any]) -> Message:
         return {"tools": self._lists.of(call.client.principal)}

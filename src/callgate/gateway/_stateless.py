@@ -81,7 +81,7 @@ class StatelessFront:
             result = self._discovered()
         elif method == "subscriptions/listen":
             wanted = read_subscription(message["id"], params, exchange)
-            result = await listen(wanted, self._parts, self._tasks.named(client, wanted.task_ids))
+            result = await listen(wanted, self._parts, self._principal, self._tasks.named(client, wanted.task_ids))
         elif method in TASK_METHODS:
             result = await self._tasks.answer(method, client, params)
         elif method in _MAY_ASK and (client.answers_requests or "requestState" in params or self._may_become_task(method, client)):
@@ -119,7 +119,7 @@ class StatelessFront:
         )
 
     def _discovered(self) -> Message:
-        capabilities = self._parts.methods.capabilities()
+        capabilities = self._parts.methods.capabilities(self._principal)
         if self._parts.tasks.offered:
             capabilities |= {"extensions": {TASKS: {}}}
         result: Message = {"supportedVersions": list(STATELESS_REVISIONS), "capabilities": capabilities}

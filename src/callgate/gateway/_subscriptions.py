@@ -16,6 +16,7 @@ from callgate.gateway._exchange import Exchange
 from callgate.gateway._front_parts import FrontParts
 from callgate.gateway._tasks import RunningTask
 from callgate.gateway._watched_resources import WatchedResources
+from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INVALID_PARAMS, RpcError, notification
 
@@ -59,7 +60,7 @@ def read_subscription(number: object, params: Mapping[str, Any], exchange: Excha
     )
 
 
-async def listen(wanted: Subscription, parts: FrontParts, tasks: Sequence[RunningTask]) -> Message:
+async def listen(wanted: Subscription, parts: FrontParts, principal: Principal, tasks: Sequence[RunningTask]) -> Message:
     """Tell a client of changes until it goes away or the gateway closes; return the result of its request.
 
     Args:
@@ -80,7 +81,7 @@ async def listen(wanted: Subscription, parts: FrontParts, tasks: Sequence[Runnin
 
     tell("notifications/subscriptions/acknowledged", {"notifications": _agreed(wanted, tasks)})
     stop = parts.changes.listen(tell_change, ended)
-    watched = WatchedResources(parts.content)
+    watched = WatchedResources(parts.content, principal)
     try:
         for task in tasks:
             task.watchers.add(tell_task)

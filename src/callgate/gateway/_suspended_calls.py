@@ -31,8 +31,7 @@ from callgate.gateway._client_calls import CallInQuestion, RecordedCall
 __all__ = ["SubmittedCall", "SuspendedCalls"]
 
 _MOST_PENDING = 10_000
-_MOST_READ = 1_000
-"""How many suspended calls are read from the journal at once; older ones are not found."""
+"""How many suspended calls are remembered, and read from the journal at once; older ones are not found."""
 _READ_TOGETHER = 200
 _READ_EVERY_S = 1.0
 """Seconds between two looks at what other processes have written. A human needs longer to answer."""
@@ -59,6 +58,10 @@ class _Pending(Struct, frozen=True):
     """Whether the client knows of no other way to continue the call than to make it again."""
     identity: bytes
 
+    @property
+    def principal(self) -> str:
+        return self.call.scope.principal
+
 
 class SuspendedCalls:
     """The suspended calls of one gateway's clients, and those of its journal.
@@ -73,6 +76,7 @@ class SuspendedCalls:
         self._pending: OrderedDict[str, _Pending] = OrderedDict()
         """By the id of the call."""
         self._by_identity: dict[bytes, list[str]] = {}
+        self._by_principal: dict[str, set[str]] = {}
         self._in_work: set[str] = set()
         """The ids of the calls of requests that are being answered."""
         self._seen: OrderedDict[str, None] = OrderedDict()
@@ -150,6 +154,31 @@ class SuspendedCalls:
             alike.remove(call_id)
             if not alike:
                 del self._by_identity[pending.identity]
+            own = self._by_principal[pending.principal]
+            own.remove(call_id)
+            if not own:
+                del self._by_principal[pending.principal]
+
+    async def has_more_than(self, most: int, principal: str) -> bool:
+        """Return whether more of a principal's calls wait for a decision than they may."""
+        own = self._by_principal.get(principal, ())
+        if len(own) <= most:
+            return False
+        return sum([await self._is_open(call_id) for call_id in tuple(own)]) > most
+
+    async def _is_open(self, call_id: str) -> bool:
+        """Return whether the question about a call is neither answered nor closed."""
+        pending = self._pending.get(call_id)
+        if pending is None:
+            return False
+        try:
+            return await self._engine.wait_for_answer(pending.approval, timeout_s=0.0) is None
+        except RunHeld:
+            return not await self._is_answered(pending.approval)
+        except UsageError:  # used up, or expired
+            if call_id not in self._in_work:
+                self.forget(call_id)
+            return False
 
     def _add(self, call: SubmittedCall, approval: str, *, told: bool) -> None:
         self.forget(call.id)
@@ -158,6 +187,7 @@ class SuspendedCalls:
         identity = _identity(call.scope.principal, call.raw.name, arguments)
         self._pending[call.id] = _Pending(call, approval, told, identity)
         self._by_identity.setdefault(identity, []).append(call.id)
+        self._by_principal.setdefault(call.scope.principal, set()).add(call.id)
         if len(self._pending) > _MOST_PENDING:
             self.forget(next(iter(self._pending)))
 
@@ -210,7 +240,7 @@ class SuspendedCalls:
             since_ns=self._engine.clock.wall_ns() - life_ns,
             after=max(0, after - _READ_AGAIN),
             newest_first=True,
-            limit=_MOST_READ,
+            limit=_MOST_PENDING,
         )
         asked = [event for event in journal.find(query) if event.call not in self._seen]
         calls: dict[str, SubmittedCall | None] = {}

@@ -22,14 +22,13 @@ from callgate.gateway._request_states import state_refused
 from callgate.gateway._suspended_calls import SubmittedCall, SuspendedCalls
 from callgate.gateway._tool_results import OUTCOME_KEY, ToolResults, error_result
 from callgate.gateway._user_approval import UserApproval
-from callgate.gateway.principals import Principal
+from callgate.gateway.principals import EVERY, Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INVALID_PARAMS, RpcError
 from callgate.mcp.calling_client import on_behalf_of
 
 __all__ = ["ToolCalls", "unknown_tool"]
 
-_EVERY = "*"
 _HELD_S = 1.0
 """Seconds between two attempts to submit a call whose run another process works on."""
 _MOST_QUESTIONS = 3
@@ -127,6 +126,8 @@ class ToolCalls:
             if not isinstance(outcome, Suspended):
                 return outcome
             self._pending.keep(call, outcome)
+            if await self._is_too_much(client_call.client.principal, outcome):
+                continue
             if not left:
                 if client_call.may_become_task and await self._answered_elsewhere(client_call, outcome):
                     continue
@@ -152,6 +153,17 @@ class ToolCalls:
             return False
         finally:
             client_call.waits_for = ""
+
+    async def _is_too_much(self, principal: Principal, asked: Suspended) -> bool:
+        """Deny a call if too many of its principal's wait for a decision; return whether that was done."""
+        if not await self._pending.has_more_than(principal.pending, principal.name):
+            return False
+        reason = f"{principal.pending} calls of {principal.name} wait for a decision, which is the limit"
+        try:
+            await self._engine.deny(asked.approval_id, by="the gateway", reason=reason)
+        except UsageError:  # somebody has answered meanwhile, or the question has expired
+            return False
+        return True
 
     async def _submitted(self, client_call: ClientCall, call: SubmittedCall) -> Message | Suspended:
         """Submit a call when its principal may make one more, and return its result, or its question to a human."""
@@ -199,7 +211,7 @@ class ToolCalls:
     def _is_offered(self, name: str, principal: Principal) -> bool:
         """Return whether a principal may call a name. The engine also accepts what almost is the name of a tool; who is not offered every
         tool has to be exact."""
-        if _EVERY in principal.tools:
+        if EVERY in principal.tools:
             return True
         bound = self._engine.tools.get(name)
         return bound is not None and principal.may_use(bound.name)

@@ -6,7 +6,8 @@ import logging
 from contextlib import suppress
 
 from callgate.errors import CallgateError
-from callgate.gateway._content import Content
+from callgate.gateway._offered_content import OfferedContent
+from callgate.gateway.principals import Principal
 from callgate.mcp import McpError, ServerContent
 
 __all__ = ["WatchedResources"]
@@ -17,8 +18,8 @@ log = logging.getLogger("callgate")
 class WatchedResources:
     """The subscriptions of one session or stream."""
 
-    def __init__(self, content: Content) -> None:
-        self._content = content
+    def __init__(self, content: OfferedContent, principal: Principal) -> None:
+        self._content, self._principal = content, principal
         self._servers: dict[str, ServerContent] = {}
 
     def __contains__(self, uri: str) -> bool:
@@ -31,7 +32,7 @@ class WatchedResources:
             RpcError: No server takes the subscription.
         """
         if uri not in self._servers:
-            self._servers[uri] = await self._content.subscribe(uri)
+            self._servers[uri] = await self._content.subscribe(uri, self._principal)
 
     async def remove(self, uri: str) -> None:
         """End a subscription; a server that does not answer is no error."""

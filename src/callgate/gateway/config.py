@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from callgate._option_checks import NamedStruct
+from callgate.gateway._http_limits import HttpLimits
 from callgate.gateway.principals import Principal
 from callgate.mcp import ConfiguredServer
 from callgate.plugins import Plugin
@@ -23,6 +27,8 @@ class HttpConfig(NamedStruct, frozen=True, kw_only=True):
     """The origins of web pages that may use the gateway."""
     anonymous: bool = False
     """Whether everybody who reaches the gateway may use it without a token; only on the loopback interface."""
+    limits: HttpLimits = HttpLimits()
+    """What one client, and all clients together, may use."""
 
 
 class KnownPrincipal(NamedStruct, frozen=True, kw_only=True):
@@ -39,7 +45,7 @@ class JwtConfig(NamedStruct, frozen=True, kw_only=True):
     issuer: str
     audience: tuple[str, ...]
     jwks_url: str = ""
-    """The address of the issuer's keys."""
+    """The address of the issuer's keys. If this and `key_file` are empty, the issuer's metadata have it."""
     key_file: str = ""
     """A file with the public key in PEM form, instead of `jwks_url`."""
     algorithms: tuple[str, ...] = ("RS256",)
@@ -47,6 +53,14 @@ class JwtConfig(NamedStruct, frozen=True, kw_only=True):
     """The claim with the principal's name."""
     leeway_s: float = 30.0
     """Seconds by which the clocks of the issuer and the gateway may differ."""
+    resource: str = ""
+    """The address at which clients call this gateway. If given, clients are told where to get their tokens (RFC 9728)."""
+    scopes: tuple[str, ...] = ()
+    """The scopes that a token needs for every request."""
+    tool_scopes: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    """The scopes that a token needs to call a tool, by glob patterns of tools' names."""
+    documentation: str = ""
+    """The address of a page about this gateway, for developers of clients."""
 
 
 class ReplicaConfig(NamedStruct, frozen=True, kw_only=True):

@@ -12,18 +12,19 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
-from urllib.parse import urlsplit
 
-from msgspec.structs import fields
+from msgspec import structs
 
 from callgate._terminal_text import one_line
 from callgate._unusable_paths import displayed
 from callgate.errors import UsageError
+from callgate.gateway._http_limits import HttpLimits
+from callgate.gateway._jwt_table import read_jwt
 from callgate.gateway._listen_address import DEFAULT_HOST, DEFAULT_PORT, is_loopback, read_listen_address
 from callgate.gateway._secret_values import SHORTEST_SECRET
 from callgate.gateway._server_tables import read_plugins, read_servers
 from callgate.gateway._toml_table import TomlTable, read_toml
-from callgate.gateway.config import GatewayConfig, HttpConfig, JwtConfig, KnownPrincipal, ReplicaConfig, TasksConfig
+from callgate.gateway.config import GatewayConfig, HttpConfig, KnownPrincipal, ReplicaConfig, TasksConfig
 from callgate.gateway.principals import Principal
 from callgate.mcp import ConfiguredServer, configured_servers
 from callgate.mcp.config_files import accepted_file
@@ -69,7 +70,7 @@ def read_gateway_config(path: str | os.PathLike[str], environment: Mapping[str, 
         workspace=_workspace(root),
         http=_http(root),
         principals=tuple(_principals(root)),
-        jwt=_jwt(root),
+        jwt=read_jwt(root),
         replicas=_replicas(root),
         tasks=_tasks(root),
     )
@@ -167,12 +168,14 @@ def _http(root: TomlTable) -> HttpConfig | None:
     table = root.table("http")
     if table is None:
         return None
-    table.refuse_unknown(("listen", "path", "hosts", "origins", "anonymous"))
+    table.refuse_unknown(("listen", "path", "hosts", "origins", "anonymous", "limits"))
     listen = table.text("listen", f"{DEFAULT_HOST}:{DEFAULT_PORT}", variables=True)
     host, port = read_listen_address(listen, f"{root.file.name}: {table.place('listen')}")
     path = table.text("path", "/mcp")
     if not re.fullmatch(r"/[A-Za-z0-9_./~-]*", path):
         raise table.wrong("path", f"is {one_line(path, 80)!r}; it must begin with '/', as in the address of a page", 'Write path = "/mcp".')
+    if path in ("/health", "/metrics") or path.startswith("/.well-known/"):
+        raise table.wrong("path", f"is {path!r}, where the gateway serves something else", 'Write path = "/mcp".')
     origins = table.texts("origins", variables=True)
     for origin in origins:
         if not re.fullmatch(r"https?://[^/?#\s]+", origin):
@@ -181,7 +184,23 @@ def _http(root: TomlTable) -> HttpConfig | None:
     for name in hosts:
         if not name or "/" in name or name != name.strip():
             raise table.wrong("hosts", f"has {one_line(name, 80)!r}, which is no host", 'Write such as "gate.example.com".')
-    return HttpConfig(host=host, port=port, path=path, hosts=hosts, origins=origins, anonymous=table.flag("anonymous", False))
+        if "*" in name:
+            raise table.wrong("hosts", f"has {one_line(name, 80)!r}; each name has to be given whole", 'Write such as "gate.example.com".')
+    return HttpConfig(
+        host=host, port=port, path=path, hosts=hosts, origins=origins, anonymous=table.flag("anonymous", False), limits=_http_limits(table)
+    )
+
+
+def _http_limits(http: TomlTable) -> HttpLimits:
+    table = http.table("limits")
+    if table is None:
+        return HttpLimits()
+    defaults = structs.asdict(HttpLimits())
+    table.refuse_unknown(defaults)
+    given: dict[str, Any] = {
+        key: table.count(key, default) if isinstance(default := defaults[key], int) else table.seconds(key) for key in table.entries
+    }
+    return HttpLimits(**given)
 
 
 def _tasks(root: TomlTable) -> TasksConfig:
@@ -208,6 +227,9 @@ def refuse_open(config: GatewayConfig, owner: str) -> None:
         UsageError: Other machines could use the gateway without a token, or by any name.
     """
     http = config.http
+    if http is not None and http.anonymous and (config.jwt or config.principals):
+        what = "[jwt]" if config.jwt else "[principals]"
+        raise UsageError(f"{owner}: anonymous = true in [http] lets everybody in, so {what} would have no effect. Remove one of them.")
     if http is None or is_loopback(http.host):
         return
     where = f"{owner}: the gateway is to listen on {http.host}:{http.port}, which other machines can reach"
@@ -218,7 +240,7 @@ def refuse_open(config: GatewayConfig, owner: str) -> None:
             f"{where}, but nobody has a token. Write a principal ([principals.NAME], from `callgate serve token NAME`) or [jwt] to the"
             f" configuration, or listen on {DEFAULT_HOST}."
         )
-    if not http.hosts:
+    if not (http.hosts or (config.jwt and config.jwt.resource)):
         raise UsageError(
             f"{where}, but `hosts` in [http] is empty. Write the names by which clients call this gateway, such as"
             ' hosts = ["gate.example.com"]; requests for other names are refused.'
@@ -263,7 +285,7 @@ def _principal(root: TomlTable, name: str, table: TomlTable) -> KnownPrincipal:
                 "would be a secret in this file, which is shared and kept in backups; its value is not shown",
                 f"Run `callgate serve token {name}`, and write the token_sha256 that it prints, or token_env with the name of a variable.",
             )
-    table.refuse_unknown(("token_env", "token_sha256", "role", "tools", "parallel", "queued", "approves"))
+    table.refuse_unknown(("token_env", "token_sha256", "role", "tools", "servers", "parallel", "queued", "pending", "approves"))
     digests = (*_digests(table), *(_digest_of_variable(table, variable) for variable in table.texts("token_env")))
     if not digests and "jwt" not in root:
         raise UsageError(
@@ -275,8 +297,10 @@ def _principal(root: TomlTable, name: str, table: TomlTable) -> KnownPrincipal:
         name=name,
         role=cast("Any", table.choice("role", ("client", "operator"))),
         tools=table.texts("tools", defaults.tools),
+        servers=table.texts("servers") if "servers" in table else None,
         parallel=table.count("parallel", defaults.parallel),
         queued=table.count("queued", defaults.queued),
+        pending=table.count("pending", defaults.pending),
         approves=table.flag("approves", defaults.approves),
     )
     return KnownPrincipal(principal=principal, token_sha256=digests)
@@ -302,46 +326,6 @@ def _digest_of_variable(table: TomlTable, variable: str) -> str:
         )
         raise table.wrong("token_env", fact, f"Make one: callgate serve token {table.keys[-1]}")
     return token_digest(token)
-
-
-def _jwt(root: TomlTable) -> JwtConfig | None:
-    table = root.table("jwt")
-    if table is None:
-        return None
-    table.refuse_unknown([one.name for one in fields(JwtConfig)])
-    for key in ("issuer", "audience"):
-        if not table.texts(key):
-            raise table.wrong(key, "is missing", "Without it, tokens that were made for others would be accepted. Write it.")
-    jwks_url, key_file = table.text("jwks_url", variables=True), table.text("key_file", variables=True)
-    if bool(jwks_url) == bool(key_file):
-        raise table.wrong("jwks_url", "and key_file: exactly one of them is needed", "Write where the issuer's public keys are.")
-    if jwks_url and not (jwks_url.startswith("https://") or _is_loopback_url(jwks_url)):
-        raise table.wrong("jwks_url", f"is {one_line(jwks_url, 200)!r}; it must begin with https://", "Keys from elsewhere can be forged.")
-    if key_file and not (path := table.file.path(key_file)).is_file():
-        raise table.wrong("key_file", f"is {displayed(path)}, which is no file", "Write the path of the public key.")
-    algorithms = table.texts("algorithms", ("RS256",))
-    for one in algorithms:
-        if not re.fullmatch(r"(?:RS|PS|ES)(?:256|384|512)|EdDSA", one):
-            fact = f"has {one_line(one, 40)!r}, which is no algorithm with a public key"
-            raise table.wrong("algorithms", fact, "Take of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA.")
-    leeway = table.seconds("leeway_s", zero=True)
-    return JwtConfig(
-        issuer=table.text("issuer", variables=True),
-        audience=table.texts("audience", variables=True),
-        jwks_url=jwks_url,
-        key_file=str(table.file.path(key_file)) if key_file else "",
-        algorithms=algorithms,
-        principal_claim=table.text("principal_claim", "sub") or "sub",
-        leeway_s=30.0 if leeway is None else leeway,
-    )
-
-
-def _is_loopback_url(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return parts.scheme == "http" and is_loopback(parts.hostname or "")
-    except ValueError:
-        return False
 
 
 def _replicas(root: TomlTable) -> ReplicaConfig | None:

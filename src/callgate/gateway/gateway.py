@@ -16,12 +16,12 @@ from callgate._version import __version__
 from callgate.engine import Engine
 from callgate.gateway._changes import Changes
 from callgate.gateway._client_runs import ClientRuns
-from callgate.gateway._content import Content
 from callgate.gateway._exchange import Exchange
 from callgate.gateway._front_parts import FrontParts
 from callgate.gateway._handshake import HandshakeSession
 from callgate.gateway._health import health
 from callgate.gateway._methods import Answer, Methods
+from callgate.gateway._offered_content import OfferedContent
 from callgate.gateway._operator_tools import OperatorTools
 from callgate.gateway._parked_requests import ParkedRequests
 from callgate.gateway._redaction import ClientRedaction
@@ -95,6 +95,7 @@ class Gateway:
         from callgate.gateway._metrics import GatewayMetrics, Readings  # only a gateway that is made needs its packages
 
         self.engine = engine
+        self.name = name
         self.limits = limits
         self._changes = Changes()
         states = RequestStates(secret)
@@ -113,7 +114,7 @@ class Gateway:
         """Where transports count what they refuse, and say how many clients they have."""
         self._closing = False
         self._startup = Startup(engine, self._changes)
-        content = Content(engine, self._startup, redaction)
+        content = OfferedContent(engine, self._startup, redaction)
         self._parts = FrontParts(
             methods=Methods(
                 self._lists,

@@ -5,27 +5,25 @@ The client is never told what is wrong with its token; the log is. Tokens are ne
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from msgspec.structs import replace
 
 from callgate._option_checks import by_name
 from callgate.errors import UsageError
+from callgate.gateway._issuer_keys import IssuerKeys
 from callgate.gateway.principals import Principal
-from callgate.gateway.tokens import IssuerUnavailable
-
-if TYPE_CHECKING:
-    from jwt import PyJWK
+from callgate.mcp._oauth_addresses import Untrusted, checked_address
 
 __all__ = ["JwtTokens"]
 
 _LOG = logging.getLogger("callgate.gateway")
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 _REQUIRED = ("exp", "iss", "aud")
-_FETCH_S = 10.0
-_FRESH_S = 300.0
+_SCOPE_CLAIMS = ("scope", "scp")
+"""Where issuers write the scopes of a token: as one text (RFC 9068), or as a list."""
 _LONGEST_NAME = 200
 _FAULTS = {
     "ExpiredSignatureError": "it has expired",
@@ -46,9 +44,9 @@ class JwtTokens:
     Args:
         issuer: The claim `iss` of its tokens.
         audience: How the issuer calls this gateway; several names may be given. A token for somebody else is refused.
-        jwks_url: Where the issuer publishes its public keys. They are fetched when they are needed. While the issuer cannot be reached,
-            those that were fetched before are used.
-        key: The issuer's public key as PEM, instead of `jwks_url`.
+        jwks_url: Where the issuer publishes its public keys; empty: where its metadata say, which are looked up at `issuer`. They are
+            fetched when they are needed. While the issuer cannot be reached, those that were fetched before are used.
+        key: The issuer's public key as PEM; then nothing is fetched.
         algorithms: The allowed signature algorithms. Only those with public keys can be allowed.
         leeway_s: How far the clocks may differ, in seconds.
         principal_claim: The claim that has the name of the principal.
@@ -75,13 +73,13 @@ class JwtTokens:
     ) -> None:
         if not algorithms or any(one not in _ALGORITHMS for one in algorithms):
             raise UsageError(f"JwtTokens(algorithms={algorithms!r:.200}): each must be one of {', '.join(_ALGORITHMS)}.")
-        if bool(jwks_url) == bool(key):
-            raise UsageError("JwtTokens needs jwks_url or key, and not both.")
+        if jwks_url and key:
+            raise UsageError("JwtTokens takes jwks_url or key, and not both.")
         self._issuer, self._leeway_s = issuer, leeway_s
         self._audience = audience if isinstance(audience, str) else list(audience)
         self._algorithms = list(algorithms)
         self._key = _public_key(key) if key else None
-        self._keys = _IssuerKeys(jwks_url, refetch_s) if jwks_url else None
+        self._keys = None if key else _keys(issuer, jwks_url, refetch_s)
         self._principal_claim = principal_claim
         self._known = {one.name: one for one in principals}
 
@@ -108,60 +106,35 @@ class JwtTokens:
             return None
         return self._principal(claims)
 
+    async def key_problem(self) -> str:
+        """Fetch the issuer's keys, and return why that was not possible; empty if it was, or if the key is given."""
+        return "" if self._keys is None else await self._keys.problem()
+
     def _principal(self, claims: Mapping[str, Any]) -> Principal | None:
         name = claims.get(self._principal_claim)
         if not isinstance(name, str) or not name or len(name) > _LONGEST_NAME or not name.isprintable():
             _log_refusal(f"its claim {self._principal_claim} is no name of at most {_LONGEST_NAME} characters")
             return None
-        return self._known.get(name) or Principal(name=name)
+        return replace(self._known.get(name) or Principal(name=name), scopes=_scopes(claims))
 
 
-class _IssuerKeys:
-    """The public keys of an issuer, by `kid`. Fetched in a thread, at most once in `refetch_s`, by one task for all requests."""
+def _scopes(claims: Mapping[str, Any]) -> tuple[str, ...]:
+    given = (claims.get(name) for name in _SCOPE_CLAIMS)
+    texts = (one.split() if isinstance(one, str) else one if isinstance(one, list) else () for one in given)
+    return tuple(dict.fromkeys(scope for text in texts for scope in text if isinstance(scope, str)))
 
-    def __init__(self, url: str, refetch_s: float) -> None:
-        jwt = _import_jwt()
-        try:
-            self._client = jwt.PyJWKClient(url, cache_jwk_set=False, timeout=_FETCH_S)
-        except jwt.PyJWKClientError:
-            raise UsageError(f"JwtTokens(jwks_url={url!r:.200}) must be an http or https URL.") from None
-        self._url, self._refetch_s = url, refetch_s
-        self._keys: dict[str, PyJWK] = {}
-        self._fetched_at = self._tried_at = float("-inf")
-        self._fetching: asyncio.Task[None] | None = None
 
-    async def get(self, kid: object) -> PyJWK | None:
-        """Return a key; None if the issuer has none of that name.
-
-        Raises:
-            IssuerUnavailable: No keys could be fetched yet.
-        """
-        known = self._keys.get(kid) if isinstance(kid, str) else None
-        now = monotonic()
-        if known is None or now - self._fetched_at > _FRESH_S:
-            self._fetch_at(now)
-        if known is not None:
-            return known
-        if self._fetching is not None:
-            await asyncio.shield(self._fetching)
-        if not self._keys:
-            raise IssuerUnavailable(f"No keys could be fetched from {self._url}.")
-        return self._keys.get(kid) if isinstance(kid, str) else None
-
-    def _fetch_at(self, now: float) -> None:
-        if self._fetching is None and now - self._tried_at >= self._refetch_s:
-            self._tried_at = now
-            self._fetching = asyncio.get_running_loop().create_task(self._fetch())
-
-    async def _fetch(self) -> None:
-        try:
-            keys = await asyncio.to_thread(self._client.get_signing_keys)
-            self._keys = {str(key.key_id): key for key in keys}
-            self._fetched_at = monotonic()
-        except (_import_jwt().PyJWTError, ValueError, OSError) as error:
-            _LOG.error("The keys of the issuer of tokens could not be fetched from %s: %s", self._url, error)
-        finally:
-            self._fetching = None
+def _keys(issuer: str, jwks_url: str, refetch_s: float) -> IssuerKeys:
+    _import_jwt()
+    name = "jwks_url" if jwks_url else "issuer"
+    try:
+        checked_address(jwks_url or issuer, name)
+    except Untrusted:
+        raise UsageError(
+            f"JwtTokens({name}={jwks_url or issuer!r:.200}) must be an https address, or one of this machine, because keys that come"
+            " without TLS can be forged. Give the issuer's address, jwks_url or key."
+        ) from None
+    return IssuerKeys(issuer, jwks_url, refetch_s)
 
 
 def _log_refusal(why: str) -> None:

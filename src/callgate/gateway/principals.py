@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Final, Literal
 
 from callgate._option_checks import Count, NamedStruct
 
-__all__ = ["LOCAL", "Principal"]
+__all__ = ["EVERY", "LOCAL", "Principal"]
+
+EVERY: Final = "*"
+"""The pattern that all names have."""
 
 
 class Principal(NamedStruct, frozen=True, kw_only=True):
@@ -17,14 +20,21 @@ class Principal(NamedStruct, frozen=True, kw_only=True):
     """The name in the journal, in rules and in every key of a cache, a session or an idempotency key."""
     role: Literal["client", "operator"] = "client"
     """An `operator` is also offered the approval queue as tools, for the calls of other principals."""
-    tools: tuple[str, ...] = ("*",)
+    tools: tuple[str, ...] = (EVERY,)
     """The tools to offer, as glob patterns of their names. Others do not exist for this principal."""
+    servers: tuple[str, ...] | None = None
+    """The MCP servers whose resources and prompts are offered, as glob patterns of their names. None: those that have a tool for this
+    principal, and all servers if every tool is offered."""
     parallel: Count = 64
     """How many calls may run at the same time."""
     queued: Count = 256
     """How many more calls may wait. What is beyond is refused at once."""
+    pending: Count = 100
+    """How many of its calls may wait for a human's decision. One more is denied, so that it cannot hide the questions of others."""
     approves: bool = True
     """Whether the people behind this principal's client may answer the questions about its own calls. If False, only an operator may."""
+    scopes: tuple[str, ...] | None = None
+    """The scopes of the token with which a request is made. None: the token has no scopes, and none are required of it."""
 
     def may_use(self, tool: str) -> bool:
         """Return whether a tool is offered to this principal."""

@@ -19,6 +19,7 @@ from callgate._network_addresses import Address, NotPlain, is_local_name, is_pub
 __all__ = ["AllowedAddresses", "Unreachable", "Untrusted", "checked_address", "is_private_connection"]
 
 _MOST_ADDRESSES = 4
+_STEP = "If its authorization server is right, give it as issuer=... of OAuth"
 _MOST_CHARS = 2_048
 
 
@@ -53,9 +54,11 @@ class AllowedAddresses:
     Args:
         url: The server's address.
         issuer: The authorization server that the operator has named; may be empty.
+        step: What to do if a refused address is right after all, for errors.
     """
 
-    def __init__(self, url: str, issuer: str = "") -> None:
+    def __init__(self, url: str, issuer: str = "", *, step: str = _STEP) -> None:
+        self._step = step
         self._network = _network_of(url)
         self._named = frozenset(_origin(one) for one in (url, issuer) if one)
 
@@ -87,8 +90,7 @@ class AllowedAddresses:
     def _check_network(self, url: str, network: _Network) -> None:
         if network > self._network:
             origin = "{}://{}".format(*_origin(url)[:2])
-            step = "If its authorization server is right, give it as issuer=... of OAuth"
-            raise Untrusted(f"it leads to {origin}, which is {_SHOWN[network]}, and the server is not. {step}")
+            raise Untrusted(f"it leads to {origin}, which is {_SHOWN[network]}, and the server is not. {self._step}")
 
 
 def checked_address(value: object, name: str) -> str:

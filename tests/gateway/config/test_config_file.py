@@ -100,13 +100,14 @@ def test_accepted_tools_are_beside_the_file_or_where_it_says(tmp_path: Path) -> 
 def test_tokens_are_known_by_their_digests_only(tmp_path: Path) -> None:
     config = read(
         tmp_path,
-        f'[principals.alice]\ntoken_env = "ALICE_TOKEN"\nrole = "operator"\ntools = ["git_*"]\nparallel = 2\nqueued = 3\napproves = false\n'
+        f'[principals.alice]\ntoken_env = "ALICE_TOKEN"\nrole = "operator"\ntools = ["git_*"]\n'
+        f"parallel = 2\nqueued = 3\npending = 4\napproves = false\n"
         f'[principals."team two"]\ntoken_sha256 = ["{DIGEST}", "{"B" * 64}"]\n',
     )
     alice, team = config.principals
     assert alice.token_sha256 == (token_digest(TOKEN),)
     assert (alice.principal.role, alice.principal.tools, alice.principal.parallel) == ("operator", ("git_*",), 2)
-    assert (alice.principal.queued, alice.principal.approves) == (3, False)
+    assert (alice.principal.queued, alice.principal.pending, alice.principal.approves) == (3, 4, False)
     assert (team.principal.name, team.token_sha256) == ("team two", (DIGEST, "b" * 64))
     assert TOKEN not in repr(config)
 
@@ -116,6 +117,27 @@ def test_the_network_needs_tokens_and_names(tmp_path: Path) -> None:
     http = read(tmp_path, text).http
     assert http is not None
     assert (http.host, http.port, http.path, http.hosts) == ("0.0.0.0", 9000, "/mcp", ("gate.example.com",))
+
+
+@pytest.mark.parametrize(
+    ("resource", "audience"),
+    [
+        ("https://gate.example/mcp", ("https://gate.example/mcp",)),
+        ("https://gate.example", ("https://gate.example", "https://gate.example/")),
+    ],
+)
+def test_tokens_are_for_the_resource_unless_the_file_says_otherwise(tmp_path: Path, resource: str, audience: tuple[str, ...]) -> None:
+    text = f'[http]\nlisten = "0.0.0.0:1"\n[jwt]\nissuer = "https://id.example"\nresource = "{resource}"\n'
+    assert (jwt := read(tmp_path, text).jwt) is not None
+    assert (jwt.audience, jwt.jwks_url, jwt.scopes, jwt.tool_scopes) == (audience, "", (), {})
+    assert (jwt := read(tmp_path, f'{text}audience = "api://gate"\nscopes = "a"\ntool_scopes = {{ x = ["b"] }}\n').jwt) is not None
+    assert (jwt.audience, jwt.scopes, jwt.tool_scopes) == (("api://gate",), ("a",), {"x": ("b",)})
+
+
+def test_limits_of_http_that_are_not_given_keep_their_defaults(tmp_path: Path) -> None:
+    http = read(tmp_path, "[http.limits]\nsessions = 5\nkeep_alive_s = 1\n").http
+    assert http is not None
+    assert (http.limits.sessions, http.limits.keep_alive_s, http.limits.connections) == (5, 1.0, 2000)
 
 
 def test_replicas_share_a_journal_on_a_server(tmp_path: Path) -> None:
@@ -133,6 +155,7 @@ def test_values_to_redact_come_from_the_environment(tmp_path: Path) -> None:
 
 
 ALICE = f'[principals.alice]\ntoken_sha256 = "{DIGEST}"\n'
+RESOURCE = '[jwt]\nissuer = "https://id.example"\nresource = "https://gate.example/mcp"\n'
 JWT = '[jwt]\nissuer = "https://id.example"\naudience = "gate"\n'
 
 
@@ -193,7 +216,29 @@ JWT = '[jwt]\nissuer = "https://id.example"\naudience = "gate"\n'
         (f"{ALICE}approves = 1", "[principals.alice] approves is 1; it must be true or false."),
         (f'{ALICE}[principals.bob]\ntoken_sha256 = "{DIGEST}"', "[principals.bob] has the token of [principals.alice] too."),
         ('[jwt]\naudience = "gate"', "[jwt] issuer is missing."),
-        (JWT, "[jwt] jwks_url and key_file: exactly one of them is needed."),
+        ('[jwt]\nissuer = "${NOTHING:-}"\naudience = "gate"', "[jwt] issuer is missing."),
+        ('[jwt]\nissuer = "https://id.example"', "[jwt] audience is missing."),
+        ('[jwt]\nissuer = "https://id.example"\naudience = [""]', "[jwt] audience is missing."),
+        (
+            '[jwt]\nissuer = "id"\naudience = "gate"',
+            "[jwt] issuer is 'id'; it must begin with https://, because its metadata are looked up",
+        ),
+        (f'{JWT}jwks_url = "https://id.example/keys"\nkey_file = "k"', "[jwt] jwks_url and key_file are both given."),
+        (f'{JWT}key_file = "gate.toml"', "which has no line '-----BEGIN PUBLIC KEY-----'. Write the path of the issuer's public key"),
+        (f'{JWT}scopes = "a"', "[jwt] scopes is given without resource."),
+        (f'{JWT}resource = "gate.example/mcp"', "[jwt] resource is 'gate.example/mcp'; it must begin with https://"),
+        (f'{JWT}resource = "http://gate.example/mcp"', "it must begin with https:// and have neither query nor fragment"),
+        (f'{JWT}resource = "https://gate.example/mcp?a=b"', "it must begin with https:// and have neither query nor fragment"),
+        (f'{RESOURCE}scopes = ["a b"]', "[jwt] scopes has 'a b', which is no scope."),
+        (f'{RESOURCE}[jwt.tool_scopes]\n"a*" = "offline_access"', '[jwt.tool_scopes] "a*" has offline_access'),
+        (f'{RESOURCE}tool_scopes = "a"', "[jwt] tool_scopes is 'a'; it must be a table."),
+        (f"[http]\nanonymous = true\n{JWT}", "anonymous = true in [http] lets everybody in, so [jwt] would have no effect."),
+        (f"[http]\nanonymous = true\n{ALICE}", "anonymous = true in [http] lets everybody in, so [principals] would have no effect."),
+        ('[http]\npath = "/health"', "[http] path is '/health', where the gateway serves something else."),
+        ("[http.limits]\nconections = 1", "[http.limits] has no option 'conections'; did you mean 'connections'?"),
+        ("[http.limits]\nconnections = 0", "[http.limits] connections is 0; it must be a whole number from 1. The default is 2000."),
+        ("[http.limits]\nbody_timeout_s = 0", "[http.limits] body_timeout_s is 0; it must be a number of seconds above 0."),
+        ('[http]\nhosts = "*.example.com"', "[http] hosts has '*.example.com'; each name has to be given whole."),
         (f'{JWT}jwks_url = "http://id.example/keys"', "[jwt] jwks_url is 'http://id.example/keys'; it must begin with https://."),
         (
             f'{JWT}jwks_url = "https://id.example/keys"\nalgorithms = ["HS256"]',

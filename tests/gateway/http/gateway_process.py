@@ -106,11 +106,17 @@ def _complete(received: bytes) -> bool:
 
 
 @contextmanager
-def gateway_process(folder: Path, **limits: Any) -> Iterator[GatewayProcess]:
-    """Run a gateway with these `HttpLimits`."""
+def gateway_process(folder: Path, open_files: int = 0, **limits: Any) -> Iterator[GatewayProcess]:
+    """Run a gateway with these `HttpLimits`.
+
+    Args:
+        open_files: How many files it may have open; 0: as many as the tests.
+    """
     ledger, log = folder / "ledger", folder / "log"
     ledger.touch()
     command = [sys.executable, "-m", "tests.gateway.http.gateway_program", str(ledger), json.dumps(limits)]
+    if open_files:
+        command = ["sh", "-c", f'ulimit -n {open_files}; exec "$@"', "sh", *command]
     with (
         log.open("w") as errors,
         subprocess.Popen(

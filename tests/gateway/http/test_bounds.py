@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import httpx2
@@ -19,11 +20,15 @@ from callgate.gateway._http.app import Fronts
 from callgate.gateway.principals import Principal
 from callgate.gateway.tokens import StaticTokens
 from callgate.mcp._connection import Message
-from tests.gateway.http.conftest import TOKEN, EchoFront, EchoFronts
+from tests.gateway.http.conftest import OTHER_TOKEN, TOKEN, EchoFront, EchoFronts
 from tests.gateway.http.gateway_process import call
 from tests.waiting import HANGS_S
 
 ORIGIN = "https://app.example"
+VERSION = "2026-07-28"
+WAIT = {"jsonrpc": "2.0", "id": 1, "method": "wait"}
+META = {"_meta": {"io.modelcontextprotocol/protocolVersion": VERSION}}
+HEADERS = {"MCP-Protocol-Version": VERSION, "Mcp-Method": "wait"}
 PING = {"jsonrpc": "2.0", "id": 1, "method": "echo", "params": {}}
 INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
 
@@ -32,7 +37,7 @@ INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
 async def serving(fronts: Fronts, **limits: Any) -> AsyncIterator[tuple[HttpServer, httpx2.AsyncClient]]:
     app = HttpApp(
         fronts,
-        StaticTokens({TOKEN: Principal(name="alice")}),
+        StaticTokens({TOKEN: Principal(name="alice", parallel=1, queued=1), OTHER_TOKEN: Principal(name="bob")}),
         health=dict,
         metrics=str,
         origins=[ORIGIN],
@@ -94,15 +99,38 @@ async def test_a_body_without_a_length_is_refused_when_it_becomes_too_large(fron
         assert (await answered(server.port, begun)).startswith(b"HTTP/1.1 413")
 
 
-async def test_more_connections_than_the_limit_are_503(fronts: EchoFronts) -> None:
-    async with serving(fronts, connections=2, head_timeout_s=0.5) as (server, client):
-        other = asyncio.create_task(answered(server.port, b""))
-        statuses = set()
-        while 503 not in statuses and not other.done():
-            statuses.add((await client.get("/health")).status_code)
-        assert 503 in statuses
-        await other
+async def test_connections_beyond_the_limit_are_503_while_all_have_requests(fronts: EchoFronts) -> None:
+    async with serving(fronts, connections=2) as (_, client):
+        waiting = asyncio.create_task(client.post("/mcp", json={**WAIT, "params": META}, headers=HEADERS))
+        await fronts.front.started.wait()
+        assert (await client.get("/health")).status_code == 503
+        fronts.front.cancelled.set()
+        await waiting
         assert (await client.get("/health")).status_code == 200
+
+
+async def test_connections_that_send_no_request_do_not_keep_others_out(fronts: EchoFronts) -> None:
+    async with serving(fronts, connections=5, head_timeout_s=HANGS_S) as (server, client):
+        silent = [asyncio.create_task(answered(server.port, begun)) for begun in (b"", b"GET /hea", b"", b"GET / HTTP/1.1\r\n") * 5]
+        for _ in range(20):
+            assert (await client.get("/health")).status_code == 200
+        for one in silent:
+            one.cancel()
+        await asyncio.gather(*silent, return_exceptions=True)
+
+
+async def test_one_principal_cannot_take_all_places_with_streams(fronts: EchoFronts) -> None:
+    async with serving(fronts, requests_per_principal=3) as (_, client), AsyncExitStack() as streams:
+        for _ in range(3):
+            await streams.enter_async_context(client.stream("GET", "/mcp", headers=await opened(client)))
+        refused = await client.post("/mcp", json=INITIALIZE)
+        assert refused.status_code == 429
+        assert "alice has 3 open requests, which is the limit" in refused.json()["error"]["message"]
+        bob = {"Authorization": f"Bearer {OTHER_TOKEN}"}
+        assert (await client.post("/mcp", json=INITIALIZE, headers=bob)).status_code == 200
+        await streams.aclose()
+        while (await client.post("/mcp", json=INITIALIZE)).status_code == 429:
+            pass
 
 
 # Streams and sessions
@@ -125,6 +153,24 @@ async def test_an_unused_session_expires_and_one_with_a_stream_does_not(fronts: 
                 await asyncio.sleep(0.01)
             assert (await client.post("/mcp", json=PING, headers=unused)).status_code == 404
             assert (await client.post("/mcp", json=PING, headers=kept)).status_code == 200
+
+
+@pytest.mark.parametrize("limit", ["sessions", "sessions_per_principal"])
+async def test_a_client_that_never_ends_its_sessions_can_begin_new_ones(fronts: EchoFronts, limit: str) -> None:
+    async with serving(fronts, **{limit: 2}, session_spare_s=1e-6) as (_, client):
+        used = await opened(client)
+        async with client.stream("GET", "/mcp", headers=used):
+            unused = [await opened(client) for _ in range(5)]
+            assert (await client.post("/mcp", json=PING, headers=unused[-1])).status_code == 200
+            assert {(await client.post("/mcp", json=PING, headers=one)).status_code for one in unused[:-1]} == {404}
+            assert (await client.post("/mcp", json=PING, headers=used)).status_code == 200
+
+
+async def test_a_session_that_is_in_use_is_not_ended_for_a_new_one(fronts: EchoFronts) -> None:
+    async with serving(fronts, sessions_per_principal=1) as (_, client):
+        used = await opened(client)
+        assert (await client.post("/mcp", json=INITIALIZE)).status_code == 429
+        assert (await client.post("/mcp", json=PING, headers=used)).status_code == 200
 
 
 async def test_a_session_answers_only_the_revision_it_negotiated(fronts: EchoFronts) -> None:
@@ -188,6 +234,13 @@ async def test_a_number_in_a_header_is_compared_as_a_number(fronts: EchoFronts, 
         assert (await client.post("/mcp", json=body, headers=routing)).status_code == status
 
 
+async def test_what_a_client_accepts_may_be_in_several_headers(fronts: EchoFronts) -> None:
+    async with serving(fronts) as (_, client):
+        accepts = [("Accept", "application/json"), ("Accept", "text/event-stream"), ("Authorization", f"Bearer {TOKEN}")]
+        async with httpx2.AsyncClient(base_url=client.base_url) as plain:
+            assert (await plain.post("/mcp", json=INITIALIZE, headers=accepts)).status_code == 200
+
+
 async def test_a_page_of_an_allowed_origin_can_read_responses(fronts: EchoFronts) -> None:
     async with serving(fronts) as (_, client):
         asked = {"Origin": ORIGIN, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "mcp-param-region, x-other"}
@@ -196,7 +249,7 @@ async def test_a_page_of_an_allowed_origin_can_read_responses(fronts: EchoFronts
         for path in ("/mcp", "/nothing"):
             answer = (await client.post(path, json=INITIALIZE, headers={"Origin": ORIGIN})).headers
             assert (answer["access-control-allow-origin"], answer["vary"]) == (ORIGIN, "origin")
-            assert answer["access-control-expose-headers"] == "mcp-session-id"
+            assert answer["access-control-expose-headers"] == "mcp-session-id, www-authenticate"
         assert "access-control-allow-origin" not in (await client.post("/mcp", json=INITIALIZE)).headers
 
 
@@ -285,3 +338,11 @@ async def test_a_request_that_its_client_cancels_is_202_without_a_body() -> None
         assert (await client.post("/mcp", json=cancel, headers=session)).status_code == 202
         answer = await calling
         assert (answer.status_code, answer.content) == (202, b"")
+
+
+async def test_what_clients_send_does_not_fill_the_log_of_the_operator(fronts: EchoFronts, caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(fronts) as (server, _):
+        assert (await answered(server.port, b"no request\r\n\r\n")).startswith(b"HTTP/1.1 400")
+        upgrade = f"GET /mcp HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\n\r\n"
+        assert (await answered(server.port, upgrade.encode())).startswith(b"HTTP/1.1 401")
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []

@@ -181,6 +181,14 @@ async def test_a_hundred_slow_bodies_are_ended(tmp_path: Path) -> None:
             one.close()
 
 
+async def test_more_connections_than_there_are_files_keep_nobody_out(tmp_path: Path) -> None:
+    with gateway_process(tmp_path, open_files=200, head_timeout_s=60.0) as gateway:
+        sockets = await connected(gateway.port, 400, b"")
+        await others_live(gateway)
+        for one in sockets:
+            one.close()
+
+
 async def test_clients_that_never_read_are_disconnected(tmp_path: Path) -> None:
     with gateway_process(tmp_path, read_timeout_s=0.5) as gateway:
         await others_live(gateway)

@@ -24,6 +24,7 @@ from callgate.gateway.jwt_tokens import JwtTokens
 from callgate.gateway.principals import Principal
 from callgate.gateway.tokens import IssuerUnavailable
 from tests.gateway.http.conftest import EchoFronts
+from tests.gateway.http.token_issuer import TokenIssuer
 from tests.loopback_server import LoopbackServer
 
 ISSUER, AUDIENCE = "https://issuer.example", "callgate"
@@ -38,13 +39,14 @@ class Issuer(LoopbackServer):
         super().__init__()
         self.keys = {"one": KEY}
         self.down = False
+        self.body = b""
         self.fetches = 0
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         self.fetches += 1
         published = [json.loads(jwt.algorithms.ECAlgorithm.to_jwk(key.public_key())) | {"kid": kid} for kid, key in self.keys.items()]
-        body = json.dumps({"keys": published}).encode()
+        body = self.body or json.dumps({"keys": published}).encode()
         status = b"503 Down" if self.down else b"200 OK"
         writer.write(b"HTTP/1.1 %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (status, len(body), body))
         await writer.drain()
@@ -83,10 +85,10 @@ def tampered() -> str:
 
 
 async def test_a_signed_token_names_its_principal(issuer: Issuer) -> None:
-    alice = Principal(name="alice", tools=("a*",), parallel=3)
+    alice = Principal(name="alice", tools=("a*",), parallel=3, scopes=())
     checked = tokens(issuer, principals=[alice, Principal(name="olga", role="operator")])
     assert await checked.principal_of(signed()) == alice
-    assert await checked.principal_of(signed(sub="somebody")) == Principal(name="somebody")
+    assert await checked.principal_of(signed(sub="somebody")) == Principal(name="somebody", scopes=())
     olga = await checked.principal_of(signed(sub="olga"))
     assert olga is not None
     assert olga.role == "operator"
@@ -110,6 +112,8 @@ INVALID: Mapping[str, tuple[Callable[[], str], str]] = {
     "of an unknown key": (lambda: signed(kid="two"), "kid"),
     "garbage": (lambda: "garbage", "malformed"),
     "three parts": (lambda: "a.b.c", "malformed"),
+    "nested deeply": (lambda: f"{base64.urlsafe_b64encode(b'[' * 20_000).decode()}.b.c", "malformed"),
+    "with a huge number": (lambda: f"{base64.urlsafe_b64encode(b'9' * 10_000).decode()}.b.c", "malformed"),
 }
 
 
@@ -175,20 +179,58 @@ async def test_a_request_whose_token_cannot_be_checked_is_503(issuer: Issuer) ->
 
 async def test_a_key_may_be_given_instead_of_an_address() -> None:
     checked = JwtTokens(issuer=ISSUER, audience=AUDIENCE, key=PUBLIC_PEM)
-    assert await checked.principal_of(signed()) == Principal(name="alice")
+    assert await checked.principal_of(signed()) == Principal(name="alice", scopes=())
     assert await checked.principal_of(hs256_with_the_public_key()) is None
+
+
+# Where the keys are
+
+
+@pytest.mark.parametrize("openid", [False, True], ids=["OAuth", "OpenID Connect"])
+async def test_without_an_address_the_keys_are_where_the_metadata_of_the_issuer_say(openid: bool) -> None:
+    with TokenIssuer(openid=openid) as issuer:
+        checked = JwtTokens(issuer=issuer.url, audience=AUDIENCE, algorithms=["ES256"])
+        assert await checked.principal_of(issuer.token(AUDIENCE, "a b")) == Principal(name="ann", scopes=("a", "b"))
+        assert await checked.principal_of(issuer.token("somebody")) is None
+
+
+@pytest.mark.parametrize(
+    ("metadata", "told"),
+    [
+        ({"issuer": "https://other.example"}, "are those of 'https://other.example'. Write the issuer exactly as they do"),
+        ({"jwks_uri": None}, "the jwks_uri of its metadata 'None' is no plain https address"),
+        ({"jwks_uri": "http://keys.example/"}, "is no plain https address"),
+        ({"jwks_uri": "https://169.254.169.254/keys"}, "which is a link-local address, and the server is not. If that is right, give"),
+    ],
+)
+async def test_metadata_that_cannot_be_trusted_lead_to_no_keys(
+    metadata: Mapping[str, Any], told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with TokenIssuer(metadata=metadata) as issuer:
+        with pytest.raises(IssuerUnavailable):
+            await JwtTokens(issuer=issuer.url, audience=AUDIENCE, algorithms=["ES256"]).principal_of(issuer.token(AUDIENCE))
+        assert told in caplog.text
+
+
+@pytest.mark.parametrize("body", [b"[" * 100_000, b'{"keys": 5}', b'{"keys": [5]}', b'{"keys": []}', b"x" * 2_000_000], ids=len)
+async def test_what_is_no_set_of_keys_leaves_tokens_unchecked(issuer: Issuer, body: bytes) -> None:
+    issuer.body = body
+    with pytest.raises(IssuerUnavailable):
+        await tokens(issuer).principal_of(signed())
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        {},
+        {"issuer": "the issuer"},
+        {"issuer": "http://id.example"},
         {"key": "x"},
         {"key": "x", "jwks_url": "https://a.example"},
         {"key": PUBLIC_PEM, "algorithms": ["HS256"]},
         {"jwks_url": "file:///etc/keys"},
+        {"jwks_url": "http://id.example/keys"},
     ],
 )
 def test_options_that_cannot_be_used_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
-        JwtTokens(issuer=ISSUER, audience=AUDIENCE, **options)
+        JwtTokens(**{"issuer": ISSUER, "audience": AUDIENCE, **options})

@@ -51,7 +51,7 @@ async def replica(name: str, database: str, tmp_path: Path, paid: list[int]) -> 
 
     server = mcp([sys.executable, ASKING, "handshake", str(tmp_path / f"log-{name}")], name="asking")
     engine = Engine([pay], servers=[server], journal=PostgresJournal(database))
-    port = _free_port()
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     limits = GatewayLimits(task_after_s=0.1)
     gateway = Gateway(engine, secret=SECRET, replica=name, replica_url=url, limits=limits)
@@ -165,7 +165,7 @@ async def until_held_here(gateway: Gateway, approval: str) -> None:
             await asyncio.sleep(0.05)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

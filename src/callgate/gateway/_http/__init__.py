@@ -9,7 +9,7 @@ JSON or an event stream, and `streams.py` writes both. `replica_forwarding.py` p
 from __future__ import annotations
 
 from callgate.gateway._http.app import HttpApp
-from callgate.gateway._http.limits import HttpLimits
 from callgate.gateway._http.server import HttpServer
+from callgate.gateway._http_limits import HttpLimits
 
 __all__ = ["HttpApp", "HttpLimits", "HttpServer"]

@@ -15,13 +15,15 @@ from typing import Any, Protocol
 from callgate.errors import UsageError
 from callgate.gateway._client_messages import INVALID_REQUEST, PARSE_ERROR, AmbiguousMessage, kind_of, read_client_message
 from callgate.gateway._exchange import Exchange, Front, SessionFront
-from callgate.gateway._http.limits import HttpLimits
+from callgate.gateway._http.open_requests import OpenRequests
 from callgate.gateway._http.posted_request import PostedRequest
 from callgate.gateway._http.replica_forwarding import FORWARDED, ReplicaForwarding
 from callgate.gateway._http.request_checks import Headers, RefusedRequest, RequestChecks, check_post_headers, read_headers
+from callgate.gateway._http.resource_server import ResourceServer
 from callgate.gateway._http.routing_headers import HANDSHAKE_VERSIONS, HeaderParams, check_routing_headers, meta_version
 from callgate.gateway._http.sessions import GatewaySession, GatewaySessions
 from callgate.gateway._http.streams import EventBuffer, RawHeaders, Receive, Send, send_body, send_events, wait_for_disconnect
+from callgate.gateway._http_limits import HttpLimits
 from callgate.gateway._replicas import Replicas, is_about_task
 from callgate.gateway.principals import Principal
 from callgate.gateway.tokens import Authenticator
@@ -77,7 +79,9 @@ class HttpApp:
         header_params: Returns the `x-mcp-header` annotations of a tool; None if there are none.
         started: Waits until the tools are known, which `header_params` is about; None if they are.
         limits: Bounds of clients.
-        on_refused: Called with the status of each request that is refused.
+        on_refused: Called for each request that is refused, with the reason.
+        resource: What the gateway is for clients that get their tokens with OAuth.
+        tool_scopes: Returns the scopes that a call of a tool needs in addition to those of every request.
     """
 
     def __init__(
@@ -93,15 +97,20 @@ class HttpApp:
         header_params: HeaderParams | None = None,
         started: Callable[[], Awaitable[None]] | None = None,
         limits: HttpLimits | None = None,
-        on_refused: Callable[[int], None] | None = None,
+        on_refused: Callable[[str], None] | None = None,
+        resource: ResourceServer | None = None,
+        tool_scopes: Callable[[str], Iterable[str]] = lambda tool: (),
     ) -> None:
         self.limits = limits or HttpLimits()
         self._fronts, self._health, self._metrics, self._path = fronts, health, metrics, path
         self._header_params, self._started = header_params, started
-        self._checks = RequestChecks(authenticator, hosts, origins)
+        self._checks = RequestChecks(authenticator, hosts, origins, resource)
+        self._resource, self._tool_scopes = resource, tool_scopes
+        self._documents = frozenset(("/health", "/metrics")) | (resource.paths if resource is not None else frozenset())
         self._replicas = fronts.replicas
         self._on_refused = on_refused
         self._sessions = GatewaySessions(self.limits, self._replicas.new_session_id)
+        self._open = OpenRequests(self.limits.requests_per_principal)
         self._forwarding = ReplicaForwarding() if self._replicas.url else None
         self._running: set[PostedRequest] = set()
         self._ended = asyncio.Event()
@@ -124,12 +133,12 @@ class HttpApp:
             told = error_answer(refused.number, RpcError(refused.code, refused.message, refused.data))
             _LOG.info("refused %s: %s", refused.status, refused.message)
             if self._on_refused is not None:
-                self._on_refused(refused.status)
+                self._on_refused(refused.reason)
             await send_body(send, refused.status, encoded(told), refused.headers)
 
     def connection_counts(self) -> dict[str, int]:
-        """Return the numbers of open `sessions` and of running requests, which are `connections` in the metrics."""
-        return {"sessions": len(self._sessions), "connections": len(self._running)}
+        """Return the numbers of open `sessions` and of open requests and streams, which are `connections` in the metrics."""
+        return {"sessions": len(self._sessions), "connections": len(self._open)}
 
     async def end_principals(self, ended: Callable[[str], bool]) -> None:
         """Cancel the requests and tasks and close the sessions of principals, given by name, who may no longer use the gateway."""
@@ -158,14 +167,17 @@ class HttpApp:
             await _preflight(headers, send)
         elif path == self._path:
             principal = await self._checks.principal(headers)
-            if not await self._is_forwarded(method, headers, receive, send):
-                await self._mcp(method, headers, principal, receive, send)
-        elif path not in ("/health", "/metrics"):
+            with self._open.one_of(principal):
+                if not await self._is_forwarded(method, headers, receive, send):
+                    await self._mcp(method, headers, principal, receive, send)
+        elif path not in self._documents:
             raise RefusedRequest(404, f"There is nothing at this path. MCP is served at {self._path}.")
         elif method != "GET":
             raise RefusedRequest(405, "Only GET is served here.", headers=((b"allow", b"GET"),))
         elif path == "/health":
             await send_body(send, 200, encoded(self._health()))
+        elif path != "/metrics" and self._resource is not None:
+            await send_body(send, 200, encoded(self._resource.metadata))
         else:
             await self._checks.principal(headers)
             await send_body(send, 200, self._metrics().encode(), kind=_TEXT)
@@ -245,7 +257,19 @@ class HttpApp:
         elif message.get("method") == "initialize" and "id" in message and b"mcp-session-id" not in headers:
             await self._initialize(message, principal, send)
         else:
-            await self._post_to_session(message, self._session(headers, principal), receive, send)
+            session = self._session(headers, principal)
+            self._check_scopes(message, principal)
+            await self._post_to_session(message, session, receive, send)
+
+    def _check_scopes(self, message: Message, principal: Principal) -> None:
+        """Raise `RefusedRequest` if a request calls a tool that needs a scope which the token does not have."""
+        params = message.get("params")
+        name = params.get("name") if isinstance(params, dict) and message.get("method") == "tools/call" else None
+        try:
+            self._checks.check_scopes(principal, self._tool_scopes(name) if isinstance(name, str) else ())
+        except RefusedRequest as refused:
+            refused.number = message.get("id")
+            raise
 
     async def _post_stateless(self, message: Message, headers: Headers, principal: Principal, receive: Receive, send: Send) -> None:
         if "method" not in message:
@@ -255,6 +279,7 @@ class HttpApp:
             return
         if self._started is not None and message["method"] == "tools/call":
             await self._wait_for_tools(self._started)
+        self._check_scopes(message, principal)
         check_routing_headers(headers, message, self._header_params)
         front = self._fronts.stateless(principal)
         await self._answer(PostedRequest(front, principal, message, receive, send, self.limits, stateless=True), self._running)
@@ -333,7 +358,11 @@ async def _preflight(headers: Headers, send: Send) -> None:
 
 def _cors(origin: bytes) -> RawHeaders:
     """Return the headers by which a page of an allowed origin may read a response."""
-    return (b"access-control-allow-origin", origin), (b"access-control-expose-headers", b"mcp-session-id"), (b"vary", b"origin")
+    return (
+        (b"access-control-allow-origin", origin),
+        (b"access-control-expose-headers", b"mcp-session-id, www-authenticate"),
+        (b"vary", b"origin"),
+    )
 
 
 def _with_headers(send: Send, more: RawHeaders) -> Send:

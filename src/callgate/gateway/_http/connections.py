@@ -1,4 +1,5 @@
-"""uvicorn's HTTP protocol with the bounds that it does not have: how long a client may take to send a head, and to read.
+"""uvicorn's HTTP protocol with the bounds that it does not have: how long a client may take to send a head, and to read, and how many
+connections there may be that have no request.
 
 A head and a body that are written together leave in one segment, which saves a system call and a wake-up of the client for each response.
 """
@@ -11,7 +12,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from callgate.gateway._http.limits import HttpLimits
+from callgate.gateway._http_limits import HttpLimits
 
 __all__ = ["bounded_protocol"]
 
@@ -21,6 +22,7 @@ _PROGRESS_BYTES = 64 * 1024
 
 def bounded_protocol(limits: HttpLimits) -> type[H11Protocol]:
     """Return the protocol class for connections with these limits, because uvicorn makes the instances."""
+    idle: dict[H11Protocol, None] = {}  # those without a request, the one that has waited longest first
 
     class BoundedProtocol(H11Protocol):
         _head_deadline: asyncio.TimerHandle | None = None
@@ -29,9 +31,29 @@ def bounded_protocol(limits: HttpLimits) -> type[H11Protocol]:
         def connection_made(self, transport: Any) -> None:
             super().connection_made(_JoinedWrites(transport, self.loop))  # type: ignore[arg-type]
             self._head_deadline = self.loop.call_later(limits.head_timeout_s, transport.abort)
+            if len(self.connections) >= limits.connections and idle:
+                self._end_one()
+            idle[self] = None
+
+        def _end_one(self) -> None:
+            oldest = next(iter(idle))
+            del idle[oldest]
+            self.connections.discard(oldest)
+            oldest.transport.abort()
+
+        def _note_if_idle(self) -> None:
+            if self.cycle is None or self.cycle.response_complete:
+                idle.setdefault(self)
+            else:
+                idle.pop(self, None)
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            self._note_if_idle()
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
+            self._note_if_idle()
             waiting = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
             if not waiting:
                 self._stop_head_deadline()
@@ -48,6 +70,7 @@ def bounded_protocol(limits: HttpLimits) -> type[H11Protocol]:
             super().resume_writing()
 
         def connection_lost(self, exc: Exception | None) -> None:
+            idle.pop(self, None)
             self._stop_head_deadline()
             self._stop_read_deadline()
             super().connection_lost(exc)

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from callgate.gateway._exchange import Front
-from callgate.gateway._http.limits import HttpLimits
 from callgate.gateway._http.streams import EventBuffer, Receive, Send, send_body, send_events, wait_for_disconnect
+from callgate.gateway._http_limits import HttpLimits
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, RpcError, encoded, error_answer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from callgate.gateway._http.resource_server import ResourceServer
 from callgate.gateway.principals import Principal
 from callgate.gateway.tokens import Authenticator, IssuerUnavailable
 
@@ -26,6 +27,7 @@ _SINGLE = frozenset(
 )
 MAX_HEADERS = 100
 """How many headers a request may have."""
+_REASONS = {401: "authentication", 403: "origin", 413: "size", 421: "host", 429: "too_many_requests"}
 _LOCAL = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -38,19 +40,27 @@ class RefusedRequest(Exception):
         code: The JSON-RPC code of the error body.
         data: The `data` of the error body; None if there is none.
         headers: Headers of the response.
+        reason: Why, for the metrics. Default: what the status says.
     """
 
     def __init__(
-        self, status: int, message: str, code: int = -32600, data: object = None, headers: tuple[tuple[bytes, bytes], ...] = ()
+        self,
+        status: int,
+        message: str,
+        code: int = -32600,
+        data: object = None,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
+        reason: str = "",
     ) -> None:
         super().__init__(message)
+        self.reason = reason or _REASONS.get(status, "headers")
         self.status, self.message, self.code, self.data, self.headers = status, message, code, data, headers
         self.number: object = None
         """The id of the request, if it is known."""
 
 
 def read_headers(raw: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """Return the headers by lower-case name.
+    """Return the headers by lower-case name; the values of one that is there more than once are a list.
 
     Raises:
         RefusedRequest: A header that decides something is there twice.
@@ -63,12 +73,15 @@ def read_headers(raw: Iterable[tuple[bytes, bytes]]) -> Headers:
         raise RefusedRequest(
             400, "Content-Length and Transfer-Encoding exclude each other. Send one.", headers=((b"connection", b"close"),)
         )
-    if len(headers) != len(pairs):
-        seen: set[bytes] = set()
-        for name, _ in pairs:
-            if name in seen and (name in _SINGLE or name.startswith(b"mcp-param-")):
-                raise RefusedRequest(400, f"The header {name.decode('latin-1')} is there more than once. Send it once.")
-            seen.add(name)
+    return headers if len(headers) == len(pairs) else _joined(pairs)
+
+
+def _joined(pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
+    headers: dict[bytes, bytes] = {}
+    for name, value in pairs:
+        if name in headers and (name in _SINGLE or name.startswith(b"mcp-param-")):
+            raise RefusedRequest(400, f"The header {name.decode('latin-1')} is there more than once. Send it once.")
+        headers[name] = headers[name] + b", " + value if name in headers else value
     return headers
 
 
@@ -79,11 +92,20 @@ class RequestChecks:
         authenticator: Knows the tokens.
         hosts: Values of `Host` to allow besides the loopback names with the server's port.
         origins: Values of `Origin` to allow besides those of the allowed hosts.
+        resource: What the gateway is for OAuth; its host is allowed. None: clients have to know their tokens.
     """
 
-    def __init__(self, authenticator: Authenticator, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        authenticator: Authenticator,
+        hosts: Iterable[str] = (),
+        origins: Iterable[str] = (),
+        resource: ResourceServer | None = None,
+    ) -> None:
         self._authenticator = authenticator
-        self._more_hosts = frozenset(host.lower().encode() for host in hosts)
+        self._resource = resource
+        own = (resource.host,) if resource is not None else ()
+        self._more_hosts = frozenset(host.lower().encode() for host in (*hosts, *own))
         self._more_origins = frozenset(origin.lower().encode() for origin in origins)
         self._local: dict[int | None, tuple[frozenset[bytes], frozenset[bytes]]] = {}
 
@@ -109,10 +131,24 @@ class RequestChecks:
             except IssuerUnavailable:
                 raise RefusedRequest(503, "The token cannot be checked now. Try again later.", headers=((b"retry-after", b"30"),)) from None
         if principal is None:
-            raise RefusedRequest(
-                401, "The request has no valid token. Send Authorization: Bearer TOKEN.", headers=((b"www-authenticate", b"Bearer"),)
-            )
+            header = (b"www-authenticate", self._challenge("invalid_token" if given else ""))
+            raise RefusedRequest(401, "The request has no valid token. Send Authorization: Bearer TOKEN.", headers=(header,))
+        self.check_scopes(principal)
         return principal
+
+    def check_scopes(self, principal: Principal, more: Iterable[str] = ()) -> None:
+        """Raise `RefusedRequest` if a token lacks one of the scopes of every request, or one of these."""
+        needed = () if self._resource is None else self._resource.needed_scopes(principal, more)
+        if self._resource is not None and needed:
+            header = (b"www-authenticate", self._resource.challenge("insufficient_scope", needed))
+            raise RefusedRequest(
+                403, f"The token lacks a scope. This request needs: {' '.join(needed)}.", headers=(header,), reason="scope"
+            )
+
+    def _challenge(self, error: str) -> bytes:
+        if self._resource is not None:
+            return self._resource.challenge(error)
+        return f'Bearer error="{error}"'.encode() if error else b"Bearer"
 
     def _allow(self, port: int | None) -> tuple[frozenset[bytes], frozenset[bytes]]:
         end = "" if port is None else f":{port}"

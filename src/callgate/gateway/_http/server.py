@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import math
 import socket
 from types import TracebackType
 from typing import Self
 
 import uvicorn
+from msgspec.structs import replace
 
 from callgate.gateway._http.app import HttpApp
 from callgate.gateway._http.connections import bounded_protocol
+from callgate.gateway._http.open_files import possible_connections
 
 __all__ = ["HttpServer"]
 
@@ -52,13 +55,14 @@ class HttpServer:
         await self._serving
 
     def _config(self) -> uvicorn.Config:
-        limits = self._app.limits
+        limits = replace(self._app.limits, connections=possible_connections(self._app.limits.connections))
         return uvicorn.Config(
             self._app,
             http=bounded_protocol(limits),
             ws="none",
             lifespan="off",
             log_config=None,
+            log_level=logging.ERROR,  # its warnings are about what clients send
             access_log=False,
             server_header=False,
             proxy_headers=False,

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Callable
 
 from callgate.gateway._exchange import SessionFront
-from callgate.gateway._http.limits import HttpLimits
 from callgate.gateway._http.posted_request import PostedRequest
 from callgate.gateway._http.request_checks import RefusedRequest
 from callgate.gateway._http.streams import EventBuffer
+from callgate.gateway._http_limits import HttpLimits
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 
@@ -57,15 +57,15 @@ class GatewaySessions:
         self._closing: set[asyncio.Task[None]] = set()
 
     def open(self, principal: Principal) -> GatewaySession:
-        """Return a new session, which counts from now on.
+        """Return a new session, which counts from now on. If there are too many, it replaces one that was not used for a while.
 
         Raises:
             RefusedRequest: The principal, or the server, can have no further session.
         """
         mine = self._of[principal.name]
-        if mine >= self._limits.sessions_per_principal:
+        if mine >= self._limits.sessions_per_principal and not self._end_unused(principal.name):
             raise RefusedRequest(429, f"{principal.name} has {mine} open sessions, which is the limit. End one with DELETE.")
-        if len(self._open) >= self._limits.sessions:
+        if len(self._open) >= self._limits.sessions and not self._end_unused():
             raise RefusedRequest(503, f"The server has {len(self._open)} open sessions, which is its limit. Try again later.")
         session = GatewaySession(self._new_id(), principal)
         self._open[session.id] = session
@@ -102,8 +102,7 @@ class GatewaySessions:
 
     async def end(self, session: GatewaySession) -> None:
         """Close a session and cancel what runs in it."""
-        if self._open.pop(session.id, None) is not None:
-            self._of -= Counter([session.principal.name])
+        self._forget(session)
         if session.idle_timer is not None:
             session.idle_timer.cancel()
         if session.stream is not None:
@@ -131,7 +130,28 @@ class GatewaySessions:
         left_s = session.used_at + self._limits.session_idle_s - loop.time()
         if left_s > 0:
             session.idle_timer = loop.call_later(left_s, self._expire, session)
-            return
+        else:
+            self._end_soon(session)
+
+    def _end_unused(self, name: str = "") -> bool:
+        """End the session that was unused for longest, if it was for long enough; return whether there was one.
+
+        Args:
+            name: The principal whose session it must be; empty: anybody's.
+        """
+        unused = (one for one in self._open.values() if name in ("", one.principal.name) and one.stream is None and not one.running)
+        oldest = min(unused, key=lambda one: one.used_at, default=None)
+        if oldest is None or asyncio.get_running_loop().time() - oldest.used_at < self._limits.session_spare_s:
+            return False
+        self._forget(oldest)
+        self._end_soon(oldest)
+        return True
+
+    def _forget(self, session: GatewaySession) -> None:
+        if self._open.pop(session.id, None) is not None:
+            self._of -= Counter([session.principal.name])
+
+    def _end_soon(self, session: GatewaySession) -> None:
         task = asyncio.create_task(self.end(session))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from callgate.gateway._http.limits import HttpLimits
+from callgate.gateway._http_limits import HttpLimits
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import encoded
 

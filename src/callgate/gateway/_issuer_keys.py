@@ -1,0 +1,120 @@
+"""The public keys of an issuer of tokens (RFC 7517), from where the operator says, or from where the issuer's metadata say.
+
+Fetched as `OAuth` fetches its documents: over TLS or on this machine, without redirects, within bounds, and from no network that is closer
+than the issuer's. Knows nothing of tokens.
+
+Sources: RFC 8414; OpenID Connect Discovery 1.0; MCP 2026-07-28, Authorization Server Discovery.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from callgate.errors import UsageError
+from callgate.gateway.tokens import IssuerUnavailable
+from callgate.mcp._oauth_addresses import AllowedAddresses, Untrusted, checked_address
+from callgate.mcp._oauth_http import OAuthHttp
+from callgate.mcp._oauth_metadata import authorization_server_addresses
+
+if TYPE_CHECKING:
+    from jwt import PyJWK
+
+__all__ = ["IssuerKeys"]
+
+_LOG = logging.getLogger("callgate.gateway")
+_FETCH_S = 10.0
+_FRESH_S = 300.0
+_STEP = "If that is right, give the address of its keys as jwks_url"
+
+
+class IssuerKeys:
+    """The public keys of an issuer, by `kid`. Fetched at most once in `refetch_s`, by one task for all requests.
+
+    Args:
+        issuer: The issuer's address, at which its metadata are looked up if there is no `jwks_url`.
+        jwks_url: Where its keys are; may be empty.
+    """
+
+    def __init__(self, issuer: str, jwks_url: str, refetch_s: float) -> None:
+        self._issuer, self._jwks_url, self._refetch_s = issuer, jwks_url, refetch_s
+        self._allowed = AllowedAddresses(jwks_url or issuer, step=_STEP)
+        self._keys: dict[str, PyJWK] = {}
+        self._fetched_at = self._tried_at = float("-inf")
+        self._fetching: asyncio.Task[None] | None = None
+
+    async def get(self, kid: object) -> PyJWK | None:
+        """Return a key; None if the issuer has none of that name.
+
+        Raises:
+            IssuerUnavailable: No keys could be fetched yet.
+        """
+        known = self._keys.get(kid) if isinstance(kid, str) else None
+        now = monotonic()
+        if known is None or now - self._fetched_at > _FRESH_S:
+            self._fetch_at(now)
+        if known is not None:
+            return known
+        if self._fetching is not None:
+            await asyncio.shield(self._fetching)
+        if not self._keys:
+            raise IssuerUnavailable(f"No keys of {self._issuer} could be fetched.")
+        return self._keys.get(kid) if isinstance(kid, str) else None
+
+    def _fetch_at(self, now: float) -> None:
+        if self._fetching is None and now - self._tried_at >= self._refetch_s:
+            self._tried_at = now
+            self._fetching = asyncio.get_running_loop().create_task(self._fetch())
+
+    async def _fetch(self) -> None:
+        try:
+            problem = await self.problem()
+            if problem:
+                _LOG.error("The keys of the issuer of tokens, %s, could not be fetched: %s.", self._issuer, problem)
+        finally:
+            self._fetching = None
+
+    async def problem(self) -> str:
+        """Fetch the keys, and return why that was not possible; empty if it was."""
+        try:
+            async with asyncio.timeout(_FETCH_S), OAuthHttp(self._allowed) as http:
+                url = self._jwks_url or _jwks_url(await http.first_document(authorization_server_addresses(self._issuer)), self._issuer)
+                self._keys = _signing_keys(await http.first_document([url]))
+            self._fetched_at = monotonic()
+        except (Untrusted, UsageError, TimeoutError) as error:  # UsageError: the environment names unusable certificates or proxies
+            return str(error).removesuffix(".") or f"there was no answer in {_FETCH_S:g} s"
+        return ""
+
+
+def _jwks_url(metadata: Mapping[str, Any], issuer: str) -> str:
+    """Return where an issuer's metadata say that its keys are.
+
+    Raises:
+        Untrusted: They are those of another issuer, or name no such place.
+    """
+    if metadata.get("issuer") != issuer:
+        raise Untrusted(
+            f"the metadata at {issuer!a} are those of {str(metadata.get('issuer'))[:200]!a}. Write the issuer exactly as they do"
+        )
+    return checked_address(metadata.get("jwks_uri"), "jwks_uri of its metadata")
+
+
+def _signing_keys(found: Mapping[str, Any]) -> dict[str, PyJWK]:
+    """Return the keys of a set that signatures can be checked with.
+
+    Raises:
+        Untrusted: There is none.
+    """
+    from jwt import PyJWKSet, PyJWTError
+
+    try:
+        keys = PyJWKSet.from_dict(dict(found)).keys
+    except (PyJWTError, ValueError, TypeError, AttributeError) as error:
+        raise Untrusted(f"what was found is no set of keys ({type(error).__name__})") from error
+    usable = {str(key.key_id): key for key in keys if key.key_id and key.public_key_use in ("sig", None)}
+    if not usable:
+        raise Untrusted("what was found has no key with a kid for signatures")
+    return usable

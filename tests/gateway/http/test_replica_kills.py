@@ -1,0 +1,151 @@
+"""Replicas of a gateway that are killed: what they did is told truly by the others, and what waits for a human is not lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.cli.shell import command, environment
+from tests.gateway.http.gateway_process import call
+from tests.gateway.http.test_replicas import database, free_port
+from tests.waiting import COMMAND_S, PATIENCE_S, until
+
+__all__ = ["database"]
+
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="kills")]
+
+TOKEN, OPERATOR = "token-of-the-client-1", "token-of-the-operator"
+TOOLS = '''
+import time
+from pathlib import Path
+from callgate import tool
+
+LEDGER = Path(__file__).with_name("ledger")
+
+def noted(what):
+    with LEDGER.open("a") as ledger:
+        ledger.write(what + "\\n")
+
+@tool(effect="once", key="act:{what}")
+def act(what: str) -> str:
+    """Act."""
+    time.sleep(0.01)
+    noted(what)
+    time.sleep(0.01)
+    return "done"
+
+@tool(effect="once", requires_approval=True)
+def pay(what: str) -> str:
+    """Pay."""
+    noted(what)
+    return "paid"
+'''
+
+
+class Replica:
+    """One gateway as a process, which can be killed and started again."""
+
+    def __init__(self, folder: Path, name: str, database: str) -> None:
+        self.url = f"http://127.0.0.1:{free_port()}"
+        self._folder, self._file = folder, folder / f"{name}.toml"
+        self._file.write_text(
+            f'tools = "own.py"\njournal = "{database}"\n[http]\nlisten = "{self.url.removeprefix("http://")}"\n'
+            f'[principals.ann]\ntoken_env = "TOKEN"\napproves = false\n[principals.olga]\ntoken_env = "OPERATOR"\nrole = "operator"\n'
+            f'[replicas]\nname = "{name}"\nurl = "{self.url}"\nsecret_env = "SECRET"\n',
+            encoding="utf-8",
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+
+    async def start(self) -> None:
+        self._process = self._started()
+        await until(self._answers)
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        words = command(("serve", "--config", str(self._file), "--http"))
+        more = {"TOKEN": TOKEN, "OPERATOR": OPERATOR, "SECRET": "s" * 32}
+        with self._file.with_suffix(".log").open("ab") as log:
+            return subprocess.Popen(words, cwd=self._folder, env=environment(**more), stdin=subprocess.DEVNULL, stderr=log)
+
+    def _answers(self) -> bool:
+        with suppress(httpx2.HTTPError):
+            return httpx2.get(f"{self.url}/health", trust_env=False).status_code == 200
+        return False
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(COMMAND_S)
+
+    async def call(self, name: str, arguments: dict[str, Any], token: str = TOKEN) -> dict[str, Any]:
+        headers = {"Authorization": f"Bearer {token}", "Accept": "application/json, text/event-stream"}
+        async with httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=PATIENCE_S, trust_env=False) as client:
+            result: dict[str, Any] = (await call(client, name, arguments))["result"]
+            return result
+
+
+@asynccontextmanager
+async def replicas(folder: Path, database: str) -> AsyncIterator[tuple[Replica, Replica]]:
+    (folder / "own.py").write_text(TOOLS, encoding="utf-8")
+    (folder / "ledger").touch()
+    async with AsyncExitStack() as stack:
+        pair = Replica(folder, "a", database), Replica(folder, "b", database)
+        for one in pair:
+            stack.callback(one.kill)
+            await one.start()
+        yield pair
+
+
+def faults(told: dict[str, str], done: Counter[str]) -> Iterator[str]:
+    for what, status in told.items():
+        if done[what] > 1 or (status == "ok" and done[what] != 1):
+            yield f"{what} was done {done[what]} times, and told as {status}"
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_no_effect_happens_twice_however_replicas_are_killed(database: str, tmp_path: Path, seed: int) -> None:
+    """A client repeats each call, at either replica, until it is told what became of it."""
+    chance, told = random.Random(seed), dict[str, str]()
+    async with replicas(tmp_path, database) as pair:
+
+        async def ask(what: str) -> None:
+            while what not in told:
+                with suppress(httpx2.HTTPError):
+                    result = await chance.choice(pair).call("act", {"what": what})
+                    status = result["_meta"]["callgate/outcome"]["status"] if result.get("isError") else "ok"
+                    told.update({what: status} if status in ("ok", "unknown") else {})
+                await asyncio.sleep(0.02)
+
+        for kills in range(3):
+            asking = asyncio.gather(*(ask(f"{kills}-{number}") for number in range(8)))
+            await asyncio.sleep(chance.uniform(0.0, 0.2))
+            victim = chance.choice(pair)
+            victim.kill()
+            await victim.start()
+            async with asyncio.timeout(PATIENCE_S):
+                await asking
+    assert list(faults(told, Counter((tmp_path / "ledger").read_text(encoding="utf-8").split()))) == []
+
+
+async def test_a_call_that_waits_at_a_killed_replica_is_approved_and_runs_once_at_another(database: str, tmp_path: Path) -> None:
+    async with replicas(tmp_path, database) as (one, other):
+        waiting = (await one.call("pay", {"what": "rent"}))["_meta"]["callgate/outcome"]
+        assert waiting["status"] == "waiting"
+        one.kill()
+        listed = await other.call("callgate_approvals", {}, OPERATOR)
+        assert [entry["approval_id"] for entry in listed["structuredContent"]["approvals"]] == [waiting["approval"]]
+        decided = await other.call("callgate_approve", {"approval_id": waiting["approval"]}, OPERATOR)
+        assert not decided.get("isError"), json.dumps(decided)
+        assert (await other.call("pay", {"what": "rent"}))["content"][0]["text"] == "paid"
+        assert (await other.call("pay", {"what": "rent"}))["_meta"]["callgate/outcome"]["status"] == "waiting"
+    assert (tmp_path / "ledger").read_text(encoding="utf-8").split() == ["rent"]
