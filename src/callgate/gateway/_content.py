@@ -221,7 +221,8 @@ async def _answered(request: Awaitable[T]) -> T:
     try:
         return await request
     except RequestRejected as error:
-        raise RpcError(error.rpc_code, error.server_message, error.data) from error
+        sent = error.__cause__
+        raise (sent if isinstance(sent, RpcError) else RpcError(error.rpc_code, error.server_message, error.data)) from error
     except McpError as error:
         raise RpcError(INTERNAL_ERROR, str(error)) from error
 
