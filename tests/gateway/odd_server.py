@@ -66,6 +66,8 @@ ERRORS: dict[str, Any] = {
     "positive code": {"code": 42, "message": ""},
     "internal": {"code": -32603, "message": "It broke."},
     "invalid params": {"code": -32602, "message": "No such thing.", "data": "text"},
+    "null data": {"code": -31998, "message": "Nothing to add.", "data": None},
+    "unknown fields": {"vendor": {"b": 1, "a": 2}, "code": -31997, "message": "More to say.", "hint": None},
 }
 
 
@@ -85,6 +87,8 @@ def answer(era: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
             return {"result": {"tools": TOOLS, **complete, **cache}}
         case "tools/call" if params["name"] == "odd":
             wanted = params["arguments"]["a"]
+            if wanted == "cut text":  # as JavaScript writes half a character
+                return {"result": {"content": [{"type": "text", "text": "cut \ud83d"}], **complete}}
             return {"error": ERRORS[wanted]} if wanted in ERRORS else {"result": {**RESULTS[wanted], **complete}}
         case "tools/call":
             sent = {

@@ -38,6 +38,7 @@ from callgate._runners import OWN_RUNNERS, Runners
 from callgate._runners.offload_to_threads import LARGE_BYTES
 from callgate.errors import RecordFailed
 from callgate.protocols import Execution, RunRequest, WriteLog
+from callgate.protocols.runners import CancelledUnstarted
 from callgate.stage_types import ApprovedCall, Checked
 from callgate.tools import BoundTool, ToolContext, is_retryable_error, validate_tool_result
 from callgate.tools._human_time import HumanTime
@@ -186,7 +187,11 @@ class Executor:
                 approved=approved, context=context, attempt=attempt, timeout_s=timeout_s, grace_s=self._grace_s, kill=kill, claim=claim
             )
             begun = start(request)
-            execution = begun if isinstance(begun, Execution) else await begun
+            try:
+                execution = begun if isinstance(begun, Execution) else await begun
+            except CancelledUnstarted:
+                state.started = attempt > 1
+                raise
             if context.human_time is not None and context.human_time.asked and (asked_s := context.human_time.passed_s - human_s):
                 human_s += asked_s
                 deadline, ends, context.deadline = deadline + asked_s, ends + asked_s, context.deadline + asked_s

@@ -22,6 +22,7 @@ from callgate._runners.deadlines import Deadlines
 from callgate._runners.exception_results import awaited, not_started, overdue, raised
 from callgate._runners.started_tasks import INSIDE
 from callgate.protocols import Execution, RunRequest
+from callgate.protocols.runners import CancelledUnstarted
 
 __all__ = ["Drive", "InlineRunner", "drive"]
 
@@ -348,7 +349,7 @@ class Drive:
                 return execution
             if execution.status == "returned":
                 self._abandoned_code.came_late(self._request.context.uid, execution)
-        if self._why == "cancelled":
-            raise asyncio.CancelledError(*self._cancel_message)
         unstarted = execution is not None and execution.status == "not_started"
+        if self._why == "cancelled":
+            raise (CancelledUnstarted if unstarted else asyncio.CancelledError)(*self._cancel_message)
         return overdue(self._request, self._why == "killed", abandoned=execution is None, not_started=unstarted)

@@ -17,6 +17,8 @@ encoded = msgspec.json.Encoder().encode
 """Encode a message as JSON without a line end."""
 
 _TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+_ESCAPE = re.compile(rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL)
+"""An escape in JSON: a surrogate pair, half of one as group 1, or any other."""
 _ID_AFTER = re.compile(rb"\s*:\s*(\d{1,18})\s*[,}]")
 
 
@@ -33,8 +35,12 @@ class UnreadableJson(Exception):
         self.code = code
 
 
-def read_json(data: bytes | bytearray) -> object:
+def read_json(data: bytes | bytearray, *, half_pairs: bool = True) -> object:
     """Return the value in `data`, of which the caller has checked the size.
+
+    Args:
+        half_pairs: Whether an escaped half of a surrogate pair is read as U+FFFD instead of refused. JavaScript writes one where it has cut
+            a text in the middle of a character, and no Unicode text can have it.
 
     Raises:
         UnreadableJson: It is no JSON, or is nested too deeply.
@@ -44,6 +50,9 @@ def read_json(data: bytes | bytearray) -> object:
     except RecursionError:
         raise UnreadableJson("it is nested too deeply", "too_deep") from None
     except (ValueError, MemoryError) as error:
+        mended = _ESCAPE.sub(_whole_character, data) if half_pairs else data
+        if mended != data:
+            return read_json(mended, half_pairs=False)
         raise UnreadableJson(f"it is no JSON: {str(error)[:100]}") from None
     if sum(map(data.count, _DEPTH_MARKS)) > _MAX_DEPTH and _depth(value) > _MAX_DEPTH:
         raise UnreadableJson(f"it is nested more than {_MAX_DEPTH} levels deep", "too_deep")
@@ -74,6 +83,10 @@ def answered_ids(data: bytes | bytearray, answer_keys: frozenset[bytes]) -> tupl
         elif depth == 1 and mark in answer_keys:
             answers = True
     return (found,) if found is not None and answers else ()
+
+
+def _whole_character(escape: re.Match[bytes]) -> bytes:
+    return escape[0] if escape[1] is None else rb"\ufffd"
 
 
 def _depth(value: object) -> int:

@@ -211,7 +211,7 @@ def result_of(response: Mapping[str, Any]) -> Message:
     """
     error = response.get("error")
     if isinstance(error, dict) and isinstance(error.get("code"), int):
-        raise RpcError(error["code"], str(error.get("message", "")), error.get("data"))
+        raise RpcError.received({**error, "message": str(error.get("message", ""))})
     result = response.get("result")
     if not isinstance(result, dict):
         raise RpcError(INTERNAL_ERROR, "The client's response has neither a result nor an error.")

@@ -1,6 +1,7 @@
 """Read the messages of clients, which are untrusted: strict JSON within bounds, without duplicate keys.
 
-Of two equal keys, a proxy may judge one and a server may obey the other, so such a message is refused.
+Of two equal keys, a proxy may judge one and a server may obey the other, so such a message is refused. So is one with half a surrogate
+pair, because it would have to be changed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def read_client_message(data: bytes) -> Message:
     Raises:
         UnreadableMessage: It is no JSON object, or is nested too deeply. The subclass `AmbiguousMessage` means that it has a duplicate key.
     """
-    message = read_message(data)
+    message = read_message(data, half_pairs=False)
     if data.count(b":") != _members(message):
         _check_keys(data, message.get("id"))
     return message

@@ -149,6 +149,16 @@ class Content:
         assert refusal is not None
         raise refusal
 
+    # Folders
+
+    async def roots_changed(self, call: ClientCall) -> None:
+        """Tell the servers that the folders of a client have changed. What they ask then is answered through `call`."""
+        with on_behalf_of(call):
+            told = await asyncio.gather(*(server.roots_changed() for server in self._engine.mcp_servers()), return_exceptions=True)
+        for error in told:
+            if isinstance(error, McpError):
+                log.warning("A server was not told that the folders of a client have changed: %s", error)
+
     # Single resources and prompts
 
     async def _resource(self, method: str, params: Mapping[str, Any]) -> Message:
@@ -228,7 +238,8 @@ async def _answered(request: Awaitable[T]) -> T:
     try:
         return await request
     except RequestRejected as error:
-        raise RpcError(error.rpc_code, error.server_message, error.data) from error
+        sent = error.__cause__
+        raise (sent if isinstance(sent, RpcError) else RpcError(error.rpc_code, error.server_message, error.data)) from error
     except McpError as error:
         raise RpcError(INTERNAL_ERROR, str(error)) from error
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextvars import Context
 from itertools import count
 from typing import Any
 
@@ -45,6 +46,8 @@ class HandshakeSession:
             principal=principal, era="handshake", revision=LATEST_HANDSHAKE, capabilities={}, info={}, run="", log_level="debug"
         )
         self._running = RequestTasks()
+        self._tasks: set[asyncio.Task[None]] = set()
+        """Tell servers that the folders of the client have changed."""
         self._asked: dict[object, asyncio.Future[Mapping[str, Any]]] = {}
         self._ids = count(1)
         self._watched = WatchedResources(parts.content, principal)
@@ -59,6 +62,10 @@ class HandshakeSession:
     def notification(self, message: Mapping[str, Any]) -> None:
         if message["method"] == "notifications/cancelled":
             self._running.cancel(message)
+        elif message["method"] == "notifications/roots/list_changed" and self.events is not None and self.client.can_answer("roots/list"):
+            told = asyncio.get_running_loop().create_task(self._parts.content.roots_changed(self._call({}, self.events)), context=Context())
+            self._tasks.add(told)
+            told.add_done_callback(self._tasks.discard)
 
     def response(self, message: Mapping[str, Any]) -> None:
         number = message.get("id")
@@ -71,6 +78,8 @@ class HandshakeSession:
 
     async def close(self) -> None:
         self._stop_listening()
+        for task in self._tasks:
+            task.cancel()
         await self._running.close()
         await self._watched.close()
 

@@ -39,5 +39,5 @@ class ClientRedaction:
         """Return an error of a server without secrets."""
         if self._redactor is None:
             return error
-        told = self.clean({"message": error.message, "data": error.data})
-        return RpcError(error.code, str(told.get("message", "")), told.get("data"))
+        told = self.clean(error.body)
+        return RpcError.received({**told, "code": error.code, "message": str(told.get("message", ""))})

@@ -61,11 +61,10 @@ class ToolResults:
         Raises:
             RpcError: The server has answered with an error.
         """
-        response = self._redaction.clean(response)
         error = response.get("error")
         if isinstance(error, dict):
-            raise RpcError(error["code"], error["message"], error.get("data"))
-        found = response.get("result")
+            raise self._redaction.clean_error(RpcError.received(error))
+        found = self._redaction.clean(response).get("result")
         return found if isinstance(found, dict) else None
 
     def _made(self, result: ToolResult) -> Message:

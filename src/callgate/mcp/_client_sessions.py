@@ -28,8 +28,9 @@ __all__ = ["ClientSessions"]
 class _ClientSession:
     """A session, and who uses it."""
 
-    def __init__(self, supervised: SupervisedSession, began: float) -> None:
+    def __init__(self, supervised: SupervisedSession, requests: ClientRequests, began: float) -> None:
         self.supervised = supervised
+        self.requests = requests
         self.users = 0
         self.idle_since = began
 
@@ -76,7 +77,8 @@ class ClientSessions:
         one = self._of(client, era)
         one.users += 1
         try:
-            yield one.supervised
+            with one.requests.asked_of(client):
+                yield one.supervised
         finally:
             one.users -= 1
             one.idle_since = self._parts.clock.monotonic()
@@ -89,9 +91,13 @@ class ClientSessions:
         if self._closing:
             await asyncio.wait(self._closing)
 
+    def has(self, client: CallingClient, era: Era) -> bool:
+        """Return whether the client has a session."""
+        return _key(client, _offered(client, era)) in self._sessions
+
     def _of(self, client: CallingClient, era: Era) -> _ClientSession:
-        offered = {**client.capabilities} if era == "handshake" else {}
-        key = (client.key, json.dumps(offered, sort_keys=True, separators=(",", ":")))
+        offered = _offered(client, era)
+        key = _key(client, offered)
         found = self._sessions.pop(key, None) or self._made(offered, era)
         self._sessions[key] = found
         return found
@@ -105,7 +111,7 @@ class ClientSessions:
         supervised.begin()
         if self._sweeper is None or self._sweeper.done():
             self._sweeper = asyncio.get_running_loop().create_task(self._close_idle(), context=Context())
-        return _ClientSession(supervised, self._parts.clock.monotonic())
+        return _ClientSession(supervised, requests, self._parts.clock.monotonic())
 
     def _make_room(self) -> None:
         server = self._parts.server
@@ -132,3 +138,12 @@ class ClientSessions:
             for key in [key for key, at in due.items() if at <= now]:
                 self._retire(key)
             await clock.sleep(max(0.001, min(due.values()) - now))
+
+
+def _offered(client: CallingClient, era: Era) -> Mapping[str, Any]:
+    """Return the capabilities that a server is told of when a session with it begins."""
+    return {**client.capabilities} if era == "handshake" else {}
+
+
+def _key(client: CallingClient, offered: Mapping[str, Any]) -> tuple[str, str]:
+    return client.key, json.dumps(offered, sort_keys=True, separators=(",", ":"))

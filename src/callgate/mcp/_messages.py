@@ -71,16 +71,28 @@ class RpcError(Exception):
         self.code = code
         self.message = message
         self.data = data
+        self.body: Mapping[str, Any] = {"code": code, "message": message} | ({} if data is None else {"data": data})
+        """The `error` itself: as it was sent, with its unknown fields, if it comes from a response."""
+
+    @classmethod
+    def received(cls, error: Mapping[str, Any]) -> RpcError:
+        """Return the error of a response without a fault."""
+        made = cls(error["code"], error["message"], error.get("data"))
+        made.body = error
+        return made
 
 
-def read_message(data: bytes | bytearray) -> Message:
+def read_message(data: bytes | bytearray, *, half_pairs: bool = True) -> Message:
     """Return the message in `data`, of which the caller has checked the size.
+
+    Args:
+        half_pairs: See `read_json`.
 
     Raises:
         UnreadableMessage: It is no JSON object, or is nested too deeply.
     """
     try:
-        value = read_json(data)
+        value = read_json(data, half_pairs=half_pairs)
     except UnreadableJson as error:
         raise UnreadableMessage(str(error), error.code, answered_ids(data, _ANSWER_KEYS)) from None
     if isinstance(value, list):
@@ -119,7 +131,7 @@ def result_of(response: Message) -> Message:
     """
     error = response.get("error")
     if error is not None:
-        raise RpcError(error["code"], error["message"], error.get("data"))
+        raise RpcError.received(error)
     result: Message = response["result"]
     return result
 
@@ -144,7 +156,4 @@ def answer(number: object, result: Mapping[str, Any]) -> Message:
 
 
 def error_answer(number: object, error: RpcError) -> Message:
-    told: dict[str, Any] = {"code": error.code, "message": error.message}
-    if error.data is not None:
-        told["data"] = error.data
-    return {"jsonrpc": "2.0", "id": number, "error": told}
+    return {"jsonrpc": "2.0", "id": number, "error": error.body}

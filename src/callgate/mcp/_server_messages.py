@@ -9,7 +9,7 @@ Sources: MCP 2025-11-25, Utilities, Client features; MCP 2026-07-28, Subscriptio
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextvars import Context
 from typing import Any
 
@@ -32,6 +32,8 @@ OnNotice = Callable[[str, Mapping[str, Any]], None]
 """Called with the method of a notice and its params. Returns at once."""
 
 _LOGGED_NOISE = 5
+_MOST_OUTSIDE = 16
+"""How many questions that belong to no request are remembered."""
 
 
 class _Question(Struct, frozen=True, kw_only=True, eq=False):
@@ -80,6 +82,7 @@ class ServerMessages:
         self._log = log
         self._label = label
         self._questions: dict[object, _Question] = {}
+        self._asked_outside: list[asyncio.Task[None]] = []
         self._replies: set[asyncio.Task[None]] = set()
 
     def take(self, message: Message, of: RunningRequest | None) -> None:
@@ -103,6 +106,14 @@ class ServerMessages:
             question = self._questions.get(_hashable(params.get("requestId")))
             if question is not None:
                 question.task.cancel()
+
+    def asked_outside(self) -> list[asyncio.Task[None]]:
+        """Return the tasks that answer what the server has asked outside of requests, except those that it has adopted."""
+        return self._asked_outside
+
+    def adopted(self, answers: Collection[asyncio.Task[None]]) -> None:
+        """Forget these tasks, because the server has their answers."""
+        self._asked_outside = [task for task in self._asked_outside if task not in answers]
 
     def ended(self, running: RunningRequest) -> None:
         """Stop asking a client for the sake of a request that has ended, and tell the server."""
@@ -139,6 +150,8 @@ class ServerMessages:
             return
         running = of or self._running.latest()
         task = asyncio.get_running_loop().create_task(self._answer(number, method, params, running), context=Context())
+        if running is None and method != "ping":
+            self._asked_outside = [*self._asked_outside[-_MOST_OUTSIDE + 1 :], task]
         question = self._questions[number] = _Question(task=task, running=running, own_stream=of is not None)
         task.add_done_callback(lambda _: self._forget(number, question))
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from callgate._json import plain_bytes
 from callgate._secret_redaction import RedactedLog
@@ -48,8 +51,16 @@ class AnswersServer(Protocol):
         ...
 
 
+class _WaitingClient(Struct, frozen=True, eq=False):
+    """A client with a request that waits or runs."""
+
+    client: CallingClient
+    ended: asyncio.Future[None]
+    """Done when the request has ended."""
+
+
 class ClientRequests:
-    """Answers the requests of the server of a session that belongs to one client, as long as one of the client's calls runs.
+    """Answers the requests of the server of a session that belongs to one client, as long as one of the client's requests waits or runs.
 
     Args:
         capabilities: Those of the client.
@@ -60,21 +71,45 @@ class ClientRequests:
         self._server = server
         self._log = log
         self._running = 0
+        self._waiting: list[_WaitingClient] = []
+
+    @contextmanager
+    def asked_of(self, client: CallingClient) -> Iterator[None]:
+        """During the block, ask this client what belongs to no call, such as for the folders to work in when the session begins."""
+        waiting = _WaitingClient(client, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiting)
+        try:
+            yield
+        finally:
+            self._waiting.remove(waiting)
+            waiting.ended.set_result(None)
 
     async def answer(self, method: object, params: object, client: CallingClient | None) -> Mapping[str, Any]:
         if method == "ping":
             return {}
         if _CAPABILITY_OF.get(str(method)) not in self.capabilities:
             raise RpcError(METHOD_NOT_FOUND, f"This client does not answer {str(method)[:100]}.")
-        if client is None:
+        if client is None and not self._waiting:
             raise RpcError(METHOD_NOT_FOUND, f"This client answers {method} only while it waits for a call.")
         if self._running >= _MOST_AT_ONCE:
             raise RpcError(INTERNAL_ERROR, f"{_MOST_AT_ONCE} requests of this server wait already.")
         self._running += 1
         try:
+            if client is None:
+                return await self._answer_of(self._waiting[-1], method, params)
             return await client_answer(client, method, params, self._server, self._log)
         finally:
             self._running -= 1
+
+    async def _answer_of(self, waiting: _WaitingClient, method: object, params: object) -> Mapping[str, Any]:
+        answering = asyncio.ensure_future(client_answer(waiting.client, method, params, self._server, self._log))
+        try:
+            await asyncio.wait((answering, waiting.ended), return_when=asyncio.FIRST_COMPLETED)
+            if not answering.done():
+                raise RpcError(INTERNAL_ERROR, "The request of the client has ended.")
+            return answering.result()
+        finally:
+            answering.cancel()
 
 
 async def client_answer(

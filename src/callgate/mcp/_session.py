@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from typing import Any, cast
@@ -20,7 +21,7 @@ from msgspec import Struct
 from callgate._secret_redaction import RedactedLog
 from callgate.mcp import _messages as messages
 from callgate.mcp._change_subscription import ChangeSubscription
-from callgate.mcp._connection import ConnectionEvents, ConnectionLost, Message, NotSent, ProtocolError, ServerConnection
+from callgate.mcp._connection import ConnectionEvents, ConnectionLost, McpError, Message, NotSent, ProtocolError, ServerConnection
 from callgate.mcp._messages import RpcError
 from callgate.mcp._pages import all_items
 from callgate.mcp._revisions import (
@@ -49,6 +50,8 @@ Connect = Callable[[McpServer, ConnectionEvents], ServerConnection]
 
 _PROBE_S = 5.0
 """Seconds of silence after which a handshake of the older era is begun as well."""
+_ADOPTION_S = 0.1
+"""Seconds that a server may take to adopt an answer that it has read: to look for the folders, for example. It does not say when it has."""
 _MOST_ROUNDS = 10
 """How often a server may ask for input during one request."""
 _LISTS = ("tools", "prompts", "resources")
@@ -333,6 +336,25 @@ class Session:
                 await self._send("resources/subscribe", {"uri": uri})
             except RpcError as error:
                 self._log.warning("%s refused the subscription to %s: %s", self._named, uri, error)
+
+    async def settle(self) -> None:
+        """Wait until the server has the answers to what it has asked outside of requests, such as the folders to work in."""
+        while asked := self._messages.asked_outside():
+            await asyncio.wait(asked)
+            with suppress(McpError):
+                await self.is_alive()  # messages are read in their order
+            await asyncio.sleep(_ADOPTION_S)
+            self._messages.adopted(asked)
+
+    async def roots_changed(self) -> None:
+        """Tell the server that the client's folders have changed, and wait until it has asked for them again, if it does.
+
+        Raises:
+            McpError: The connection is lost.
+        """
+        await self.connection.notify(messages.notification("notifications/roots/list_changed"))
+        await self.is_alive()
+        await self.settle()
 
     async def is_alive(self) -> None:
         """Ask for an answer of any kind.

@@ -108,6 +108,7 @@ class SupervisedServer:
             try:
                 supervised = used.enter_context(await self._session_for(caller.client))
                 session = await self._place(supervised, used)
+                await self._settle(supervised, session)
             except asyncio.CancelledError as error:  # the call's deadline or its kill
                 raise NotSent(f"The MCP server '{self.name}' was not ready for the call in time{self._reason()}.") from error
             self._tools.check(definition)
@@ -140,7 +141,27 @@ class SupervisedServer:
         """
         caller = Caller(client=calling_client())
         with await self._session_for(caller.client) as supervised:
-            return await supervised.run(await supervised.life.until_ready(), lambda on: work(on, caller))
+            session = await supervised.life.until_ready()
+            await self._settle(supervised, session)
+            return await supervised.run(session, lambda on: work(on, caller))
+
+    async def _settle(self, supervised: SupervisedSession, session: Session) -> None:
+        """Wait until the server of a client's session has what it has asked this client for, which it may need for the request."""
+        if supervised is not self._first:
+            await session.settle()
+
+    async def roots_changed(self) -> None:
+        """Tell the server that the folders of the calling client have changed, if the client has a session of its own.
+
+        Raises:
+            McpError: The connection is lost.
+        """
+        client, era = calling_client(), self._first.era if self._started else None
+        if client is None or era != "handshake" or not self._clients.has(client, era):
+            return
+        with self._clients.used(client, era) as supervised:
+            if supervised.life.ready is not None:
+                await supervised.life.ready.roots_changed()
 
     async def subscribe(self, uri: str, *, ends: bool = False) -> None:
         """Ask the server to tell of changes of a resource, or no longer. It is asked once for all that want to be told.

@@ -163,6 +163,15 @@ class ServerContent:
         _check_text("unsubscribe", "uri", uri)
         await self._within("resources/unsubscribe", lambda: self._server.subscribe(uri, ends=True), timeout_s)
 
+    async def roots_changed(self) -> None:
+        """Tell the server that the folders of the calling client have changed, and let it ask for them. Do nothing if the client has no
+        session of its own with the server, which then asks for the folders when they are needed.
+
+        Raises:
+            McpError: The connection is lost, or the server or the client does not answer in time.
+        """
+        await self._within("notifications/roots/list_changed", self._server.roots_changed, None)
+
     async def _list(self, method: str, key: str, capability: str, timeout_s: float | None) -> list[Message]:
         return await self._answered(method, capability, lambda session, caller: session.list_all(method, key, caller), timeout_s)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal, Protocol, runtime_checkable
 
@@ -14,7 +15,7 @@ from callgate.tools.effect_evidence import Evidence
 from callgate.tools.tool_context import ToolContext
 from callgate.tools.tool_declaration import Tool
 
-__all__ = ["Claim", "DistantRunner", "Execution", "InstantRunner", "RunRequest", "Runner", "Start"]
+__all__ = ["CancelledUnstarted", "Claim", "DistantRunner", "Execution", "InstantRunner", "RunRequest", "Runner", "Start"]
 
 
 class Claim(Protocol):
@@ -88,6 +89,10 @@ class Execution(Struct, frozen=True, kw_only=True):
     """Changes that the runner made to the value, one sentence each."""
     server_fields: dict[str, object] | None = None
     """See `Metadata.server_fields`."""
+
+
+class CancelledUnstarted(asyncio.CancelledError):
+    """The caller of an attempt was cancelled, and the tool knows that nothing has happened: its call was not sent."""
 
 
 class Runner(Protocol):

@@ -59,10 +59,12 @@ class Keywords(Struct, frozen=True):
 
     def fit(self, arguments: Arguments) -> bool:
         """Whether the code accepts these arguments."""
-        return self.taken not in arguments if self.names is None else arguments.keys() <= self.names
+        return not self.unexpected(arguments) if self.names is None else arguments.keys() <= self.names
 
     def unexpected(self, arguments: Arguments) -> list[str]:
-        return [key for key in arguments if (key == self.taken if self.names is None else key not in self.names)]
+        if self.names is None:
+            return [self.taken] if self.taken and self.taken in arguments else []
+        return [key for key in arguments if key not in self.names]
 
 
 def fitted(
