@@ -20,7 +20,7 @@ from callgate.plugins.manifest import ToolSettings
 from callgate.protocols import Execution
 from callgate.tools.effect_evidence import Evidence
 
-__all__ = ["Message", "UnreadableFrame", "described_tools", "encoded", "execution_of", "read_frame"]
+__all__ = ["Message", "UnreadableFrame", "described_tools", "encoded", "execution_of", "message_id", "read_frame"]
 
 Message = dict[str, Any]
 _ANSWER_KEYS = frozenset({b'"value"', b'"content"', b'"message"'})
@@ -55,6 +55,12 @@ def read_frame(data: bytes | bytearray) -> Message:
     if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
         raise UnreadableFrame("it is no JSON object with a kind")
     return value
+
+
+def message_id(message: Message) -> int | None:
+    """Return the id of the call that a message belongs to; None if it is not an integer."""
+    found = message.get("id")
+    return found if type(found) is int else None  # not True, which is equal to 1
 
 
 def described_tools(plugin: str, given: object) -> tuple[ToolSettings, ...]:

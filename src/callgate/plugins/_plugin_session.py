@@ -19,7 +19,7 @@ from callgate._server_processes.child_process import ServerCommand
 from callgate._server_processes.line_process import LineProcess
 from callgate._server_processes.server_errors import NotSent, ProtocolError, ToolServerError
 from callgate._version import __version__
-from callgate.plugins._messages import Message, UnreadableFrame, described_tools, encoded, read_frame
+from callgate.plugins._messages import Message, UnreadableFrame, described_tools, encoded, message_id, read_frame
 from callgate.plugins.manifest import PROTOCOL, ToolSettings
 
 __all__ = ["PluginSession", "SessionEvents"]
@@ -171,10 +171,11 @@ class PluginSession:
             self._unreadable(data, error)
             return
         self.heard += 1
+        number = message_id(message)
         match message:
-            case {"kind": "result" | "error", "id": int(number)}:
+            case {"kind": "result" | "error"} if number is not None:
                 self._answered(number, message)
-            case {"kind": "progress", "id": int(number), "text": str(text)}:
+            case {"kind": "progress", "text": str(text)} if number is not None:
                 self._progressed(number, text, message.get("stream"))
             case {"kind": "ready"}:
                 _resolve(self._ready, message)
