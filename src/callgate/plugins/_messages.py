@@ -76,9 +76,13 @@ def described_tools(plugin: str, given: object) -> tuple[ToolSettings, ...]:
     for tool in tools:
         if not isinstance(tool.input_schema, dict) or isinstance(tool.output_schema, str):
             raise ProtocolError(f"The plugin '{plugin}' describes the tool {tool.name[:128]!r} without an input_schema that is an object.")
-    names = {tool.name for tool in tools}
-    if len(names) < len(tools) or len(tools) > _MOST_TOOLS:
-        raise ProtocolError(f"The plugin '{plugin}' describes more than {_MOST_TOOLS} tools, or two with one name.")
+    if len(tools) > _MOST_TOOLS:
+        raise ProtocolError(f"The plugin '{plugin}' describes {len(tools)} tools; the maximum is {_MOST_TOOLS}.")
+    names = set[str]()
+    for tool in tools:
+        if tool.name in names:
+            raise ProtocolError(f"The plugin '{plugin}' describes the tool {tool.name[:128]!r} twice.")
+        names.add(tool.name)
     return tools
 
 
