@@ -68,3 +68,17 @@ def test_a_list_without_a_start_runs_no_plugin(tmp_path: Path) -> None:
     (listed,) = command(tmp_path, "list", ".", "--no-start", "--json").json
     assert listed["state"] == "not started"
     assert not (tmp_path / "hello" / "started").exists()
+
+
+def test_arguments_without_a_tool_are_refused(tmp_path: Path) -> None:
+    command(tmp_path, "new", "hello")
+    done = command(tmp_path, "check", "hello", "--arguments", '{"name": "Ada"}')
+    assert done.code == 2
+    assert "Add --tool NAME" in done.err
+
+
+def test_the_exit_code_of_a_plugin_that_ends_at_once_is_told(tmp_path: Path) -> None:
+    command(tmp_path, "new", "hello")
+    manifest = tmp_path / "hello" / "callgate-plugin.toml"
+    manifest.write_text(manifest.read_text(encoding="utf-8").replace('["{python}", "main.py"]', '["false"]'), encoding="utf-8")
+    assert "exited with code 1" in command(tmp_path, "check", "hello").err

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from callgate import Engine, Scope
+from callgate import Engine, Scope, ToolResult
 from callgate.errors import UsageError
 from callgate.mcp import mcp
 from tests.engine_calls import call, result_of, said
@@ -154,6 +154,37 @@ async def test_a_quarantined_server_is_tried_again_by_a_later_call(tmp_path: Pat
             assert (await said(engine, call("work", number=number))).status == "unknown"
         assert (await said(engine, call("echo", text="back"))).text in ("back", "")
     assert len(fake.calls()) in (5, 6)
+
+
+async def fails_from_now_on(engine: Engine, fake: Fake) -> asyncio.Task[ToolResult]:
+    """Make a call of `work`, during which the server ends, so that it fails at each start; return the call."""
+    calling = asyncio.ensure_future(said(engine, call("work")))
+    await until(fake.calls)
+    fake.write(exit_at_start=3)
+    os.kill(fake.pids[0], signal.SIGKILL)
+    return calling
+
+
+async def test_a_call_of_a_quarantined_server_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("callgate.mcp._supervised_session._FIRST_WAIT_S", 0.001)
+    fake = Fake(tmp_path, {"until_cancelled": True})
+    async with Engine(servers=[fake.server()]) as engine:
+        await (await fails_from_now_on(engine, fake))
+        await until(lambda: engine.servers_status()[0].state == "quarantined")
+        refused = await said(engine, call("echo", text="now"))
+    assert (refused.status, refused.code) == ("error", "not_started")
+    assert refused.metadata.attempts == 1
+
+
+async def test_a_call_that_was_sent_and_cannot_be_sent_again_is_not_told_to_be_not_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("callgate.mcp._supervised_session._FIRST_WAIT_S", 0.001)
+    fake = Fake(tmp_path, {"until_cancelled": True})
+    async with Engine(servers=[fake.server(effects={"work": "idempotent"})]) as engine:
+        result = await (await fails_from_now_on(engine, fake))
+    assert (result.status, result.failure_class, result.code) == ("unknown", "exception", "tool_crashed")
+    assert "got no answer to an earlier attempt, and was not started again" in result.text
 
 
 async def test_concurrent_first_calls_start_one_process_and_two_engines_two(tmp_path: Path) -> None:

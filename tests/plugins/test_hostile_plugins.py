@@ -57,6 +57,14 @@ async def test_a_second_answer_changes_nothing(tmp_path: Path) -> None:
         assert (await said(engine, call("echo", n=1))).data == {"n": 1}
 
 
+@pytest.mark.parametrize("wrong", ["true", '"{ID}"', "{ID}.0", "null", "[{ID}]"])
+async def test_an_answer_whose_id_is_no_integer_answers_no_call(tmp_path: Path, wrong: str) -> None:
+    lines = "".join(f'{{"kind": "result", "id": {number}, "value": "{value}"}}\n' for number, value in ((wrong, "other"), ("{ID}", "own")))
+    fake = FakeFolder(tmp_path, {"raw": lines})
+    async with Engine(servers=[fake.plugin()]) as engine:
+        assert (await said(engine, call("work"))).data == "own"
+
+
 async def test_a_plugin_that_writes_a_line_without_end_is_cut_off(tmp_path: Path) -> None:
     fake = FakeFolder(tmp_path, {"repeat": ["x" * 1_048_576, 12]})
     async with Engine(servers=[fake.plugin()]) as engine:

@@ -13,7 +13,7 @@ import pytest
 from callgate import Engine, RawCall, Scope, tool
 from tests.engine_calls import call, result_of, said
 from tests.plugins.fakes import ANSWER, FakeFolder, table
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.process
 
@@ -148,6 +148,20 @@ async def test_a_plugin_that_does_not_end_a_cancelled_call_is_replaced(tmp_path:
         with pytest.raises(ProcessLookupError):
             os.kill(fake.pids[0], 0)
         assert (await said(engine, call("echo", text="new"))).data == {"text": "new"}
+
+
+async def test_an_engine_is_closed_when_the_last_call_of_a_plugin_that_is_to_be_replaced_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In Python 3.11, `asyncio.wait_for` loses a cancellation that comes at the same time as what it waits for."""
+    monkeypatch.setattr("callgate.plugins._plugin_session.CANCEL_S", 0.0)
+    fake = FakeFolder(tmp_path, {"until_cancelled": True}, deaf_to=["cancel"], head="parallel = 2")
+    async with asyncio.timeout(PATIENCE_S):
+        async with Engine(servers=[fake.plugin(options={"work": {"timeout_s": 1}})]) as engine:
+            lasting = asyncio.ensure_future(engine.call(call("work", n=1), Scope(conversation="d")))
+            await until(lambda: fake.seen("call"))
+            await killed_call(engine, fake)
+            await lasting
 
 
 @pytest.mark.parametrize(("parallel", "at_once"), [(1, 1), (3, 3)])

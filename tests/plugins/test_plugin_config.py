@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -20,7 +21,10 @@ HEAD = '[plugin]\nname = "p"\nversion = "1"\nprotocol = 1\ncommand = ["x"]\n'
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "missing required field `plugin`"),
+        ("", "this is missing: 'plugin'"),
+        ("a=" + "[" * 5_000, "nested too deeply"),
+        ("#" * 1_048_577, "more than 1048576 bytes"),
+        (HEAD.replace('["x"]', '"x y"'), "plugin.command: expected a list, got a text"),
         ("[plugin", "cannot be read"),
         (HEAD.replace("protocol = 1", "protocol = 2"), "plugin.protocol is 2; this engine speaks 1"),
         (HEAD.replace('"p"', '"../p"'), "plugin.name"),
@@ -32,11 +36,16 @@ HEAD = '[plugin]\nname = "p"\nversion = "1"\nprotocol = 1\ncommand = ["x"]\n'
         (HEAD + '[[tools]]\nname = "t"\nefect = "none"\n', "efect"),
         (HEAD + '[[tools]]\nname = "t"\n[[tools]]\nname = "t"\n', "'t' is there twice"),
         (HEAD + '[[tools]]\nname = "t"\ninput_schema = "../secret.json"\n', "not in the plugin's folder"),
+        (HEAD + '[[tools]]\nname = "t"\ninput_schema = "a\\u0000b"\n', "t.input_schema"),
+        (HEAD + '[[tools]]\nname = "t"\ninput_schema = "pipe"\n', "it is no file"),
+        (HEAD + '[[tools]]\nname = "t"\ninput_schema = "large.json"\n', "more than 1048576 bytes"),
         (HEAD + '[[tools]]\nname = "t"\ninput_schema = "missing.json"\n', "cannot be read"),
     ],
 )
 def test_a_manifest_that_cannot_be_used_is_refused_with_its_file_and_key(tmp_path: Path, text: str, told: str) -> None:
     (tmp_path / "callgate-plugin.toml").write_text(text, encoding="utf-8")
+    (tmp_path / "large.json").write_text("{}" + " " * 1_048_576, encoding="utf-8")
+    os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UsageError) as caught:
         plugin(tmp_path)
     assert told in str(caught.value)

@@ -280,7 +280,7 @@ class Executor:
         gone = execution.status == "raised" or (runner in OWN_RUNNERS and not (runner == "process" and execution.abandoned))
         if execution.status == "raised":
             self._advise_author(approved.call.tool, execution.error_type)
-        if execution.status in ("raised", "crashed"):
+        if execution.status in ("raised", "crashed", "not_started"):
             within_s = min(self._host.hook_timeout_s, state.deadline - self._clock.monotonic())
             checked = await self._unknown.settle_by_verify(state, approved, checked, within_s, gone=gone)
         if checked.status == "unknown":

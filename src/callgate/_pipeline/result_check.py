@@ -168,7 +168,7 @@ def _shaped(value: dict[str, object], notes: tuple[Note, ...], attempts: int, du
 def _ended(tool: BoundTool, ran: Ran, duration_ms: float) -> Checked:
     """Return the result of a call whose tool returned nothing."""
     execution, in_doubt = ran.execution, ran.in_doubt(tool.effect)
-    failure_class, code, fact = _FACTS[execution.status]
+    failure_class, code, fact = _FACTS[execution.status] if not (in_doubt and execution.status == "not_started") else _ANSWER_LOST
     code, details = execution.code or code, dict(execution.details) if execution.details else {}
     if execution.status == "raised" and tool.effect != "none" and not ran.may_have_happened:
         code = "not_done"
@@ -201,6 +201,8 @@ _FACTS: Mapping[str, tuple[str, str, str]] = {
     "crashed": ("exception", "tool_crashed", "ended before it answered"),
     "not_started": ("not_started", "not_started", "was not started"),
 }
+_ANSWER_LOST = ("exception", "tool_crashed", "got no answer to an earlier attempt, and was not started again")
+"""The fact of a call whose earlier attempt may have taken effect, and whose last one was not started."""
 
 
 def _tried(ran: Ran) -> str:

@@ -28,13 +28,23 @@ class NotSent(ToolServerError):
 
     Args:
         retryable: Whether the same request may succeed in a moment, without a change of the configuration.
+        retry_after_s: Seconds after which it may succeed at the earliest; infinite: not soon enough to wait for it. None: not known.
     """
 
     code = "not_sent"
 
-    def __init__(self, message: str, *, code: str | None = None, details: dict[str, object] | None = None, retryable: bool = True) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        details: dict[str, object] | None = None,
+        retryable: bool = True,
+        retry_after_s: float | None = None,
+    ) -> None:
         super().__init__(message, code=code, details=details)
         self.retryable = retryable
+        self.retry_after_s = retry_after_s
 
 
 class ConnectionLost(ToolServerError):

@@ -18,7 +18,8 @@ def failed(error: ToolServerError) -> Execution:
     if isinstance(error, NotSent) and not error.retryable:
         return Execution(status="raised", error_type="NotSent", error=told, evidence="not_sent", details=error.details)
     if isinstance(error, NotSent):
-        return Execution(status="not_started", error=told, not_started=True, evidence="not_sent", retryable=True)
+        after_s = error.retry_after_s
+        return Execution(status="not_started", error=told, not_started=True, evidence="not_sent", retryable=True, retry_after_s=after_s)
     if isinstance(error, ProtocolError):
         return Execution(status="raised", error_type="ProtocolError", error=told, evidence="reply_lost", code=error.code)
     return Execution(status="crashed", error=told, evidence="reply_lost", retryable=True, details=error.details, code=error.code)

@@ -49,6 +49,9 @@ quarantined: it has failed too often, and calls are refused until the quarantine
 STABLE_S = 30.0
 """A server that has run for this long, or has answered a call, is no longer counted as failing."""
 
+_WORTH_WAITING_S = 5.0
+"""A call is sent again after a start that is due in at most this time; else it is refused at once."""
+
 S = TypeVar("S")
 
 
@@ -203,9 +206,15 @@ class ServerLife(Generic[S]):
         restarts = max(0, self.starts - 1)
         return ServerStatus(name=name, state=self.state, problem=self.problem, revision=revision, tools=tools, restarts=restarts)
 
-    def unavailable(self, why: str) -> NotSent:
+    def unavailable(self, why: str, left_s: float | None = None) -> NotSent:
+        """Return the refusal of a call.
+
+        Args:
+            left_s: Seconds until the next start; None: it is not known when that is.
+        """
         text = why.removesuffix(".")
-        return NotSent(f"{text if text.startswith(self.label) else f'{self.label} cannot be used: {text}'}.")
+        after_s = math.inf if left_s is not None and left_s > _WORTH_WAITING_S else left_s
+        return NotSent(f"{text if text.startswith(self.label) else f'{self.label} cannot be used: {text}'}.", retry_after_s=after_s)
 
     # The owner
 
@@ -242,7 +251,7 @@ class ServerLife(Generic[S]):
         else:
             self.enter("failed_too_often")
             self._retry_at = self._clock.monotonic() + self._policy.quarantine_s(self.failures)
-            self._fail_attempt(self.unavailable(self.problem))
+            self._fail_attempt(self.unavailable(self.problem, self._left_s()))
             while self._left_s() > 0 or not self.wake.is_set():
                 self.wake.clear()
                 await self.wake.wait()
@@ -264,7 +273,7 @@ class ServerLife(Generic[S]):
     def _later(self, left_s: float) -> NotSent:
         """Return the refusal of a call before the next start."""
         when = f". It is started again in {left_s:.0f} s" if left_s > self._policy.patience_s else ""
-        return self.unavailable(f"{self.problem.removesuffix('.')}{when}")
+        return self.unavailable(f"{self.problem.removesuffix('.')}{when}", left_s)
 
     def _leave_quarantine(self) -> None:
         """Let the owner start the server again if the quarantine is over.
@@ -275,7 +284,8 @@ class ServerLife(Generic[S]):
         left_s = self._left_s()
         if left_s > 0:
             when = f"for {left_s:.0f} s" if left_s < math.inf else self._policy.until
-            raise self.unavailable(f"{self.problem.removesuffix('.')}. It has failed {self.failures} times, and is not tried again {when}")
+            failed = f"It has failed {self.failures} times, and is not tried again {when}"
+            raise self.unavailable(f"{self.problem.removesuffix('.')}. {failed}", left_s)
         self._renew_attempt()
         self.wake.set()
 

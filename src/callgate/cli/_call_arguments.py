@@ -14,7 +14,7 @@ from pathlib import Path
 
 from callgate.errors import UsageError
 
-__all__ = ["read_arguments", "refuse_odd_text"]
+__all__ = ["read_arguments", "refuse_odd_text", "refuse_unused_arguments"]
 
 _WORD = re.compile(r"(?P<key>[^=:\s][^=:]*)(?P<sign>:?=)(?P<value>.*)", re.DOTALL)
 _FORMS = "Give one JSON object, key=value, key:=JSON, @file, or - for standard input."
@@ -32,6 +32,16 @@ def refuse_odd_text(**words: str | None) -> None:
                 word.encode()
             except UnicodeEncodeError as error:
                 raise UsageError(f"The {use} {word[:80]!a} is not valid UTF-8, so the journal cannot store it. Give another.") from error
+
+
+def refuse_unused_arguments(tool: str, arguments: str) -> None:
+    """Refuse arguments for no tool.
+
+    Raises:
+        UsageError: They are given without a tool.
+    """
+    if arguments not in ("", "{}") and not tool:
+        raise UsageError("--arguments is given without --tool, so nothing would be called. Add --tool NAME.")
 
 
 def read_arguments(words: Sequence[str]) -> str | dict[str, object]:

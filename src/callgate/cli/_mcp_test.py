@@ -10,7 +10,7 @@ from rich.text import Text
 from callgate._terminal_text import one_line, printable
 from callgate.calls import Answered, Outcome, RawCall, Scope
 from callgate.cli import _exit_codes as _exits
-from callgate.cli._call_arguments import read_arguments, refuse_odd_text
+from callgate.cli._call_arguments import read_arguments, refuse_odd_text, refuse_unused_arguments
 from callgate.cli._console import grid, output, print_json, say
 from callgate.cli._mcp_accept import server_named
 from callgate.cli._mcp_config import accepted_tools_of
@@ -27,6 +27,7 @@ __all__ = ["check_mcp_server"]
 def check_mcp_server(name: str, tool: str, arguments: str, config: str, *, as_json: bool) -> int:
     """Start a server and show its problems; return the exit code."""
     one = server_named(name, config)
+    refuse_unused_arguments(tool, arguments)
     given = read_arguments((arguments,))
     refuse_odd_text(tool=tool)
     known = accepted_tools_of(config)

@@ -6,7 +6,7 @@ import asyncio
 
 from callgate.calls import Answered, Outcome, RawCall, Scope
 from callgate.cli import _exit_codes as _exits
-from callgate.cli._call_arguments import read_arguments, refuse_odd_text
+from callgate.cli._call_arguments import read_arguments, refuse_odd_text, refuse_unused_arguments
 from callgate.cli._console import print_json
 from callgate.cli._plugin_look import as_json_look, look_at_plugin, show_look
 from callgate.cli._result_output import ShownWhere, exit_code, show_result
@@ -19,6 +19,7 @@ __all__ = ["check_plugin"]
 def check_plugin(path: str, tool: str, arguments: str, *, as_json: bool) -> int:
     """Check a plugin; return the exit code."""
     refuse_odd_text(path=path, tool=tool)
+    refuse_unused_arguments(tool, arguments)
     given = read_arguments((arguments,))
     one = plugin(path)
     look = asyncio.run(look_at_plugin(one, start=True))

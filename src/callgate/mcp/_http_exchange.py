@@ -19,6 +19,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 from callgate._version import __version__
 from callgate.errors import UsageError
 from callgate.mcp._connection import ConnectionLost, NotSent, ProtocolError
+from callgate.models._connection_closing import close_without_waiting
 from callgate.models._connection_reuse import check_before_reuse
 from callgate.models._credential_redaction import SecretRedactor, redact_url, secrets_in_url
 from callgate.models._http_clients import cause_chain, create_client, describe_cause, import_httpx2, tls_context
@@ -95,6 +96,7 @@ class HttpExchange:
             self._client = client = create_client(lambda: httpx2.AsyncClient(limits=limits, verify=tls_context()))
         except (httpx2.InvalidURL, UsageError) as error:
             raise self._unusable(self._redactor.redact(str(error))) from None
+        close_without_waiting(client)
         check_before_reuse(client)
         self._transport = client._transport_for_url(self._address)
 

@@ -15,6 +15,7 @@ from typing import Any, Self
 from urllib.parse import urlencode
 
 from callgate.mcp._oauth_addresses import AllowedAddresses, Unreachable, Untrusted, checked_address
+from callgate.models._connection_closing import close_without_waiting
 from callgate.models._credential_redaction import SecretRedactor, redact_url
 from callgate.models._http_clients import create_client, import_httpx2, tls_context
 
@@ -46,6 +47,7 @@ class OAuthHttp:
     async def __aenter__(self) -> Self:
         httpx2 = import_httpx2()
         self._client: Any = create_client(lambda: httpx2.AsyncClient(verify=tls_context()))
+        close_without_waiting(self._client)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

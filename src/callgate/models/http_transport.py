@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from callgate._clock import Clock, SystemClock
 from callgate.errors import ModelTimeout, ModelUnreachable, UsageError
+from callgate.models._connection_closing import close_without_waiting
 from callgate.models._connection_reuse import check_before_reuse
 from callgate.models._credential_redaction import SecretRedactor
 from callgate.models._deadlines import Deadline, RequestDeadlines, RequestInterrupted, Timeouts
@@ -183,6 +184,7 @@ class Transport:
         if self._client is None:
             limits = import_httpx2().Limits(max_connections=self._connections, max_keepalive_connections=20, keepalive_expiry=_KEEP_ALIVE_S)
             self._client = create_client(lambda: import_httpx2().AsyncClient(limits=limits, verify=tls_context()))
+            close_without_waiting(self._client)
             check_before_reuse(self._client)
         return self._client
 

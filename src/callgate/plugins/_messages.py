@@ -20,7 +20,7 @@ from callgate.plugins.manifest import ToolSettings
 from callgate.protocols import Execution
 from callgate.tools.effect_evidence import Evidence
 
-__all__ = ["Message", "UnreadableFrame", "described_tools", "encoded", "execution_of", "read_frame"]
+__all__ = ["Message", "UnreadableFrame", "described_tools", "encoded", "execution_of", "message_id", "read_frame"]
 
 Message = dict[str, Any]
 _ANSWER_KEYS = frozenset({b'"value"', b'"content"', b'"message"'})
@@ -57,6 +57,12 @@ def read_frame(data: bytes | bytearray) -> Message:
     return value
 
 
+def message_id(message: Message) -> int | None:
+    """Return the id of the call that a message belongs to; None if it is not an integer."""
+    found = message.get("id")
+    return found if type(found) is int else None  # not True, which is equal to 1
+
+
 def described_tools(plugin: str, given: object) -> tuple[ToolSettings, ...]:
     """Return the tools that a plugin describes. Unknown keys are ignored.
 
@@ -70,9 +76,13 @@ def described_tools(plugin: str, given: object) -> tuple[ToolSettings, ...]:
     for tool in tools:
         if not isinstance(tool.input_schema, dict) or isinstance(tool.output_schema, str):
             raise ProtocolError(f"The plugin '{plugin}' describes the tool {tool.name[:128]!r} without an input_schema that is an object.")
-    names = {tool.name for tool in tools}
-    if len(names) < len(tools) or len(tools) > _MOST_TOOLS:
-        raise ProtocolError(f"The plugin '{plugin}' describes more than {_MOST_TOOLS} tools, or two with one name.")
+    if len(tools) > _MOST_TOOLS:
+        raise ProtocolError(f"The plugin '{plugin}' describes {len(tools)} tools; the maximum is {_MOST_TOOLS}.")
+    names = set[str]()
+    for tool in tools:
+        if tool.name in names:
+            raise ProtocolError(f"The plugin '{plugin}' describes the tool {tool.name[:128]!r} twice.")
+        names.add(tool.name)
     return tools
 
 

@@ -19,7 +19,7 @@ from callgate._server_processes.child_process import ServerCommand
 from callgate._server_processes.line_process import LineProcess
 from callgate._server_processes.server_errors import NotSent, ProtocolError, ToolServerError
 from callgate._version import __version__
-from callgate.plugins._messages import Message, UnreadableFrame, described_tools, encoded, read_frame
+from callgate.plugins._messages import Message, UnreadableFrame, described_tools, encoded, message_id, read_frame
 from callgate.plugins.manifest import PROTOCOL, ToolSettings
 
 __all__ = ["PluginSession", "SessionEvents"]
@@ -27,6 +27,8 @@ __all__ = ["PluginSession", "SessionEvents"]
 CANCEL_S = 1.0
 """How long a plugin may take to end a call that was cancelled."""
 _GRACE_S = 1.0
+_END_S = 0.5
+"""How long the end of a process is waited for whose input is closed."""
 _KEPT_IDS = 1_000
 _LOGGED_NOISE = 5
 _LOGGED_CHARS = 2_000
@@ -83,7 +85,11 @@ class PluginSession:
             ToolServerError: It cannot be started, ended, or sent something that cannot be used.
         """
         await self._process.open()
-        self._process.write(encoded({"kind": "hello", "protocol": PROTOCOL, "engine": f"callgate {__version__}"}))
+        try:
+            self._process.write(encoded({"kind": "hello", "protocol": PROTOCOL, "engine": f"callgate {__version__}"}))
+        except NotSent:
+            await asyncio.wait([self.lost], timeout=_END_S)  # how it has ended says more than its closed input
+            raise
         given = (await self._ready).get("tools")
         if not describe:
             return ()
@@ -171,10 +177,11 @@ class PluginSession:
             self._unreadable(data, error)
             return
         self.heard += 1
+        number = message_id(message)
         match message:
-            case {"kind": "result" | "error", "id": int(number)}:
+            case {"kind": "result" | "error"} if number is not None:
                 self._answered(number, message)
-            case {"kind": "progress", "id": int(number), "text": str(text)}:
+            case {"kind": "progress", "text": str(text)} if number is not None:
                 self._progressed(number, text, message.get("stream"))
             case {"kind": "ready"}:
                 _resolve(self._ready, message)

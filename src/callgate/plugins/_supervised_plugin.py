@@ -11,7 +11,7 @@ import asyncio
 import math
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Literal
@@ -194,16 +194,14 @@ class SupervisedPlugin:
     async def _follow(self, session: PluginSession) -> str:
         """Follow a session to its end; return why it has ended, or an empty text if it is to be replaced."""
         while not session.lost.done():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._life.wake.wait(), _LOOK_S)
+            await _waited(self._life.wake.wait(), _LOOK_S)
             self._life.wake.clear()
             if self._described is not None and self._manifest is not None:
                 self._offer(self._manifest, self._described)
                 self._described = None
             if self._stuck or await self._has_changed():
                 self._life.stop_sending()
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(session.until_idle(), _LONGEST_WAIT_S if self._stuck else None)
+                await _waited(session.until_idle(), _LONGEST_WAIT_S if self._stuck else None)
                 return ""
             if not await self._is_alive(session):
                 return f"it answered no ping within {_PONG_S:g} s"
@@ -301,3 +299,10 @@ class SupervisedPlugin:
         except ToolServerError:
             execution = Execution(status="raised", error="its answer was no result")
         self._catalogue.late(uid, execution)
+
+
+async def _waited(waiting: Awaitable[object], longest_s: float | None) -> None:
+    """Wait for something, at most this long. Not with `asyncio.wait_for`, which up to Python 3.11 can lose a cancellation."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(longest_s):
+            await waiting

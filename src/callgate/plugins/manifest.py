@@ -7,7 +7,9 @@ tools while it runs is not, unless the manifest says `trust_effects = true`.
 from __future__ import annotations
 
 import json
+import os
 import re
+import stat
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,6 +33,18 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,63}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_BYTES = 1_048_576
 _MAX_PARALLEL = 1_000
+_WORDS = (
+    ("Object missing required field", "this is missing:"),
+    ("Object contains unknown field", "this is not known:"),
+    ("'array'", "a list"),
+    ("'object'", "a table"),
+    ("'str'", "a text"),
+    ("'int'", "a whole number"),
+    ("'float'", "a number"),
+    ("'bool'", "true or false"),
+    ("enum value", "value"),
+)
+"""The words of msgspec, and those of TOML for the same."""
 
 
 class ToolSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -112,16 +126,15 @@ def read_manifest(folder: Path) -> PluginManifest:
     """
     path = folder / MANIFEST
     try:
-        size = path.stat().st_size
-        data = tomllib.loads(path.read_text(encoding="utf-8")) if size <= _MAX_BYTES else {}
+        data = tomllib.loads(_text_of(path))
     except FileNotFoundError:
         raise UsageError(
             f"There is no {MANIFEST} in {folder}. Give the folder of a plugin, or make one: callgate plugin new NAME."
         ) from None
+    except RecursionError:
+        raise UsageError(f"{path} cannot be read: its values are nested too deeply.") from None
     except (OSError, ValueError) as error:  # not UTF-8, or no TOML
-        raise UsageError(f"{path} cannot be read: {error}.") from error
-    if size > _MAX_BYTES:
-        raise UsageError(f"{path} has {size} bytes; the maximum is {_MAX_BYTES}. Put large schemas into files of their own.")
+        raise UsageError(f"{path} cannot be read: {_why(error)}. Correct it.") from error
     try:
         given = msgspec.convert(data, _ManifestFile, strict=True)
     except msgspec.ValidationError as error:
@@ -149,9 +162,12 @@ def read_manifest(folder: Path) -> PluginManifest:
 
 
 def _told(error: msgspec.ValidationError) -> str:
-    """Return the error of msgspec with the key as it is written in the file."""
-    text = str(error).replace("Object ", "it ").replace("`$.", "`").replace(" - at ", " at ")
-    return text[0].lower() + text[1:]
+    """Return the error of msgspec in the words of TOML, with the key as it is written in the file first."""
+    text, _, place = str(error).replace("`", "'").partition(" - at ")
+    for of_msgspec, of_toml in _WORDS:
+        text = text.replace(of_msgspec, of_toml)
+    key = place.strip("'").removeprefix("$").removeprefix(".")
+    return f"{key}: {text[0].lower()}{text[1:]}" if key else f"{text[0].lower()}{text[1:]}"
 
 
 def _check(path: Path, table: _PluginTable) -> None:
@@ -179,13 +195,36 @@ def _with_schemas(folder: Path, tool: _ToolTable, files: list[Path]) -> ToolSett
 
 
 def _schema_of(folder: Path, name: str, key: str) -> dict[str, Any]:
-    path = folder / name
-    if not path.resolve().is_relative_to(folder.resolve()):
-        raise UsageError(f"{folder / MANIFEST}: {key} is the file {name!r}, which is not in the plugin's folder.")
+    path, told = folder / name, f"{folder / MANIFEST}: {key} is the file {name[:200]!r}, which"
     try:
-        schema = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"{folder / MANIFEST}: {key} is the file {name!r}, which cannot be read: {error}.") from error
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise UsageError(f"{told} is not in the plugin's folder.")
+        schema = json.loads(_text_of(path))
+    except RecursionError:
+        raise UsageError(f"{told} is nested too deeply.") from None
+    except (OSError, ValueError) as error:  # not a path, not UTF-8, or no JSON
+        raise UsageError(f"{told} cannot be read: {_why(error)}.") from error
     if not isinstance(schema, dict):
-        raise UsageError(f"{folder / MANIFEST}: {key} is the file {name!r}, which has no JSON object.")
+        raise UsageError(f"{told} has no JSON object.")
     return schema
+
+
+def _text_of(path: Path) -> str:
+    """Return the text of a file, which is small and no device or pipe, for which one could wait for ever.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is too large, or no text.
+    """
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError("it is no file")
+        data = file.read(_MAX_BYTES + 1)
+    if len(data) > _MAX_BYTES:
+        raise ValueError(f"it has more than {_MAX_BYTES} bytes")
+    return data.decode("utf-8")
+
+
+def _why(error: OSError | ValueError) -> str:
+    """Return why a file cannot be read, without its path, which the text already has."""
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)

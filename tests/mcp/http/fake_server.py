@@ -65,6 +65,10 @@ class Reply:
         """Close the connection without waiting for what is not sent yet."""
         self._writer.transport.abort()
 
+    def half_close(self) -> None:
+        """Write nothing more on the connection, which stays open until the client closes it."""
+        self._writer.write_eof()
+
     def end(self) -> None:
         """Close the connection."""
         self._writer.close()

@@ -21,6 +21,7 @@ from callgate.errors import NotDone, UsageError
 from callgate.integrations.openapi.operations import Operation
 from callgate.integrations.openapi.request import Request, find_unsendable, make_request
 from callgate.integrations.openapi.response import MAX_BODY_BYTES, BodyFault, RequestFailed, Response, make_result
+from callgate.models._connection_closing import close_without_waiting
 from callgate.models._credential_redaction import SecretRedactor
 from callgate.models._http_clients import create_client, describe_cause, tls_context
 from callgate.tools import Tool, ToolContext, ValidationResult
@@ -150,6 +151,7 @@ async def _opened(client: httpx2.AsyncClient | None) -> AsyncIterator[httpx2.Asy
     httpx = import_httpx2()
     timeout = httpx.Timeout(None, connect=_CONNECT_S)
     made: Any = create_client(lambda: httpx.AsyncClient(verify=tls_context(), timeout=timeout, follow_redirects=False))
+    close_without_waiting(made)
     async with made:
         yield made
 
