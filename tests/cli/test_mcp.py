@@ -158,6 +158,14 @@ def test_a_file_with_comments_is_read_but_not_rewritten(place: Path) -> None:
     assert not (place / ".mcp.accepted.json").exists()
 
 
+def test_a_test_of_a_disabled_server_says_so(shop: Path) -> None:
+    (shop / ".mcp.json").write_text(json.dumps({"mcpServers": {"shop": config(shop)["mcpServers"]["shop"] | {"disabled": True}}}))
+    done = mcp(shop, "test", "shop")
+    assert done.code == 0
+    assert "It is disabled in the file" in done.err
+    assert mcp(shop, "test", "shop", "--json").json["enabled"] is False
+
+
 def test_list_shows_the_state_the_tools_and_the_effects(shop: Path) -> None:
     servers = config(shop)["mcpServers"] | {
         "dead": {"command": sys.executable, "args": ["dead.py"]},

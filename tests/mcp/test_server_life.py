@@ -156,6 +156,16 @@ async def test_a_quarantined_server_is_tried_again_by_a_later_call(tmp_path: Pat
     assert len(fake.calls()) in (5, 6)
 
 
+async def test_an_answer_of_a_server_that_is_none_is_logged_once_and_without_advice_for_code(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake = Fake(tmp_path, '{"jsonrpc":"2.0","id":{ID}}\n')
+    async with Engine(servers=[fake.server()]) as engine:
+        assert (await said(engine, call("work"))).code == "protocol_error"
+    (warned,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert "its outcome is unknown" in warned
+
+
 async def fails_from_now_on(engine: Engine, fake: Fake) -> asyncio.Task[ToolResult]:
     """Make a call of `work`, during which the server ends, so that it fails at each start; return the call."""
     calling = asyncio.ensure_future(said(engine, call("work")))

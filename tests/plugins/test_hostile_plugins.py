@@ -101,6 +101,14 @@ async def test_a_tool_with_a_name_that_cannot_be_registered_does_not_hide_the_ot
         assert {tool.name for tool in engine.tools} == {"work"}
 
 
+async def test_the_name_of_a_tool_begins_no_line_of_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tool = {"name": "bad\nWARNING forged", "input_schema": {"type": "object"}}
+    async with Engine(servers=[FakeFolder(tmp_path, ANSWER, tools="", described=[tool]).plugin()]):
+        pass
+    assert [record.getMessage() for record in caplog.records if "forged" in record.getMessage()]
+    assert not [line for line in caplog.text.splitlines() if line.startswith("WARNING forged")]
+
+
 async def test_two_plugins_with_one_tool_name_both_work(tmp_path: Path) -> None:
     one, two = FakeFolder(tmp_path, ANSWER, name="one"), FakeFolder(tmp_path, ANSWER, name="two")
     async with Engine(servers=[one.plugin(), two.plugin()]) as engine:

@@ -278,7 +278,7 @@ class Executor:
         """Ask the tool's `verify` about a call with an unknown outcome. If it does not know, prevent identical calls from starting."""
         execution, runner = ran.execution, approved.call.tool.runner
         gone = execution.status == "raised" or (runner in OWN_RUNNERS and not (runner == "process" and execution.abandoned))
-        if execution.status == "raised":
+        if execution.status == "raised" and not execution.code:  # a code is of a runner, whose failures the tool's code cannot declare
             self._advise_author(approved.call.tool, execution.error_type)
         if execution.status in ("raised", "crashed", "not_started"):
             within_s = min(self._host.hook_timeout_s, state.deadline - self._clock.monotonic())

@@ -154,7 +154,7 @@ class Catalogue:
                     named += self._named(server.name, taken, refused)
             refused |= self._registry.replace(layer, named, self.check, prepared)
             for name, why in refused.items():
-                self.log.warning("The tool %s cannot be used: %s", name, why)
+                self.log.warning("The tool %s cannot be used: %s", shown(name), why)
             self._seen |= {tool.name: tool for tool in self._registry if tool.layer == layer}
             self._refused[layer] = refused
         self._tell_reasons()

@@ -24,6 +24,7 @@ from callgate.cli._shared_options import (
     Kind,
     MemoryFile,
     OwnMemory,
+    Plugins,
     Run,
     Servers,
     Since,
@@ -86,6 +87,7 @@ class RunOptions:
     """The URL of a server with OpenAI's chat completions API, or another URL of the provider's API."""
     tools: Tools = ("builtin",)
     mcp: Servers = ()
+    plugin: Plugins = ()
     workspace: str = "."
     """The folder that file tools and commands are confined to. Default: the current one."""
     rules: str | None = None

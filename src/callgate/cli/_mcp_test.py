@@ -71,6 +71,8 @@ def _show(one: ConfiguredServer, look: ServerLook, effects: dict[str, Any], quar
     say_problems(look.unusable, look.remarks)
     for reason in quarantined.values():
         say(printable(reason), "yellow")
+    if not one.enabled:
+        say("It is disabled in the file, so no engine that reads the file starts it.", "yellow")
     for note in one.notes:
         say(printable(note), "dim")
 
@@ -78,6 +80,7 @@ def _show(one: ConfiguredServer, look: ServerLook, effects: dict[str, Any], quar
 def _as_json(one: ConfiguredServer, look: ServerLook, quarantined: dict[str, str]) -> dict[str, Any]:
     return {
         "server": one.name,
+        "enabled": one.enabled,
         "problem": look.failure or None,
         "seconds": round(look.seconds, 3),
         "revision": look.revision,

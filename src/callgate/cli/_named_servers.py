@@ -1,4 +1,4 @@
-"""Find the MCP servers that `--mcp` names. Starts none."""
+"""Find the MCP servers that `--mcp` names, and the plugins that `--plugin` names. Starts none."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from callgate._server_processes.shown_command import shown_command, shown_word
 from callgate.cli._call_arguments import refuse_odd_text
 from callgate.errors import UsageError
 from callgate.mcp import McpServer, configured_servers, mcp, read_mcp_servers
+from callgate.plugins import Plugin, plugin
 
-__all__ = ["servers_of", "shown_server"]
+__all__ = ["plugins_of", "servers_of", "shown_server"]
 
 _HERE: Final = ".mcp.json"
 
@@ -31,6 +32,22 @@ def servers_of(words: Sequence[str]) -> list[McpServer]:
             raise UsageError("--mcp is empty. Give a configuration file such as .mcp.json, an address, or a command.")
         found += read_mcp_servers(word) if _is_file(word) else [_named(word) or _server(word)]
     return [_differently_named(server, found[:index]) for index, server in enumerate(found)]
+
+
+def plugins_of(words: Sequence[str]) -> list[Plugin]:
+    """Return the plugins of `--plugin`.
+
+    Raises:
+        UsageError: A value is no plugin, or two plugins have one name.
+    """
+    found = list[Plugin]()
+    for word in words:
+        refuse_odd_text(plugin=word)
+        one = plugin(word)
+        if one.name in (other.name for other in found):
+            raise UsageError(f"Two plugins of --plugin are named '{one.name}'. Change the name in the manifest of one.")
+        found.append(one)
+    return found
 
 
 def _is_file(word: str) -> bool:

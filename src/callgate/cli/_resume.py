@@ -22,12 +22,14 @@ from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._command_options import ResumeOptions
 from callgate.cli._console import say
 from callgate.cli._journal_location import MEMORY, CommandJournal
-from callgate.cli._named_servers import servers_of
+from callgate.cli._named_servers import plugins_of, servers_of
 from callgate.cli._run_agent import TerminalRun
 from callgate.cli._run_names import run_named
 from callgate.cli._run_options import model_of, policies_of, settings_of, system_of
 from callgate.cli._search_memory import open_memory
 from callgate.errors import CallgateError, UsageError
+from callgate.mcp import McpServer
+from callgate.plugins import Plugin
 
 __all__ = ["resume_run"]
 
@@ -42,7 +44,7 @@ def resume_run(run: str, options: ResumeOptions, *, allow: Sequence[str], deny: 
         raise UsageError(f"There is no journal at {options.record}. Give the journal of the run with --record FILE.")
     run = run_named(run, options.record, of_agent=True)
     system, policies, settings = system_of(options.system), policies_of(options), settings_of(options)
-    servers = servers_of(options.mcp)
+    servers: list[McpServer | Plugin] = [*servers_of(options.mcp), *plugins_of(options.plugin)]
     memory = open_memory(options.memory)
     record = CommandJournal.open(options.record)
     try:

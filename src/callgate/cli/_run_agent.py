@@ -28,7 +28,7 @@ from callgate.cli._console import console, print_json, say
 from callgate.cli._error_advice import at_terminal
 from callgate.cli._interrupt_signals import Interrupts, exit_code_of, interruptible
 from callgate.cli._journal_location import CommandJournal, default_journal
-from callgate.cli._named_servers import servers_of, shown_server
+from callgate.cli._named_servers import plugins_of, servers_of, shown_server
 from callgate.cli._run_events import ApprovalAnswered, ApprovalAsked, RunBegan, RunEventStream, RunFinished, RunInterrupted, Told
 from callgate.cli._run_options import model_of, policies_of, settings_of, system_of, task_of
 from callgate.cli._run_screen import RunScreen
@@ -42,6 +42,7 @@ from callgate.mcp import McpServer
 from callgate.messages import ToolCall
 from callgate.models._credential_redaction import redact_url
 from callgate.models.http_model import HttpModel
+from callgate.plugins import Plugin
 from callgate.policy import Rules
 from callgate.tools import Tool
 from callgate.undo import UndoStore
@@ -61,7 +62,7 @@ def run_task(task: str, options: RunOptions) -> int:
     if not workspace.is_dir():
         raise UsageError(f"The workspace {options.workspace} is not a folder. Give an existing one with --workspace.")
     policies = policies_of(options)
-    servers = servers_of(options.mcp)
+    servers: list[McpServer | Plugin] = [*servers_of(options.mcp), *plugins_of(options.plugin)]
     model = model_of(options)
     settings = settings_of(options)
     memory = open_memory(options.memory)
@@ -81,7 +82,7 @@ class TerminalRun:
         model: HttpModel,
         record: CommandJournal,
         tools: Sequence[Tool],
-        servers: Sequence[McpServer],
+        servers: Sequence[McpServer | Plugin],
         policies: tuple[Rules | Judge, ...],
         settings: Settings,
         memory: Memory | None = None,
@@ -339,6 +340,7 @@ class TerminalRun:
         words += [word for name, value in named if value for word in (name, value)]
         words += [word for tools in given.tools if given.tools != ("builtin",) for word in ("--tools", tools)]
         words += [word for server in given.mcp for word in ("--mcp", shown_server(server))]
+        words += [word for plugin in given.plugin for word in ("--plugin", plugin)]
         words += ["--yes"] if given.yes else []
         words += [] if self._record.name == default_journal() else ["--record", self._record.name]
         return shlex.join(("callgate", "resume", result.run, *words))

@@ -21,6 +21,7 @@ __all__ = [
     "Kind",
     "MemoryFile",
     "OwnMemory",
+    "Plugins",
     "Run",
     "Servers",
     "Since",
@@ -75,6 +76,14 @@ Servers = Annotated[
         name="--mcp",
         help="MCP servers whose tools are added: a configuration file such as `.mcp.json`, the name of a server in `.mcp.json` here, an "
         "address, or a command in quotes. May be repeated.",
+        negative="",
+    ),
+]
+Plugins = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--plugin",
+        help="A plugin whose tools are added: its folder, or the name of an installed package that contains it. May be repeated.",
         negative="",
     ),
 ]
