@@ -19,6 +19,7 @@ from callgate.gateway._front_parts import FrontParts, object_of, params_of
 from callgate.gateway._parked_requests import MultiRoundRequest, answers_of
 from callgate.gateway._request_states import ApprovalState, request_digest
 from callgate.gateway._request_tasks import RequestTasks
+from callgate.gateway._token_expiry import ended_at_expiry
 from callgate.gateway._watched_resources import WatchedResources
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
@@ -185,8 +186,12 @@ class StatelessFront:
         def tell(method: str, uri: str) -> None:
             if (uri in uris) if uri else (method in wanted):
                 sent = exchange.send(notification(method, {"uri": uri, "_meta": meta} if uri else {"_meta": meta}))
-                if not sent and not ended.done():
-                    ended.set_result(None)
+                if not sent:
+                    end()
+
+        def end() -> None:
+            if not ended.done():
+                ended.set_result(None)
 
         told: dict[str, Any] = {key: True for key, method in _LISTS.items() if method in wanted}
         if uris:
@@ -197,7 +202,8 @@ class StatelessFront:
         try:
             for uri in sorted(uris):
                 await watched.add(uri)
-            await ended
+            with ended_at_expiry(self._principal, end):
+                await ended
         finally:
             stop()
             await watched.close()
