@@ -63,9 +63,10 @@ class HandshakeSession:
         if message["method"] == "notifications/cancelled":
             self._running.cancel(message)
         elif message["method"] == "notifications/roots/list_changed" and self.events is not None and self.client.can_answer("roots/list"):
-            told = asyncio.get_running_loop().create_task(self._parts.content.roots_changed(self._call({}, self.events)), context=Context())
-            self._tasks.add(told)
-            told.add_done_callback(self._tasks.discard)
+            told = self._parts.content.to(self.client.principal).roots_changed(self._call({}, self.events))
+            telling = asyncio.get_running_loop().create_task(told, context=Context())
+            self._tasks.add(telling)
+            telling.add_done_callback(self._tasks.discard)
 
     def response(self, message: Mapping[str, Any]) -> None:
         number = message.get("id")

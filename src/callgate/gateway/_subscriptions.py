@@ -15,6 +15,7 @@ from callgate.gateway._client_calls import PROTOCOL_PREFIX
 from callgate.gateway._exchange import Exchange
 from callgate.gateway._front_parts import FrontParts
 from callgate.gateway._tasks import RunningTask
+from callgate.gateway._token_expiry import ended_at_expiry
 from callgate.gateway._watched_resources import WatchedResources
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
@@ -68,9 +69,13 @@ async def listen(wanted: Subscription, parts: FrontParts, principal: Principal, 
     """
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def tell(method: str, params: Mapping[str, Any]) -> None:
-        if not wanted.send(method, params) and not ended.done():
+    def end() -> None:
+        if not ended.done():
             ended.set_result(None)
+
+    def tell(method: str, params: Mapping[str, Any]) -> None:
+        if not wanted.send(method, params):
+            end()
 
     def tell_change(method: str, uri: str) -> None:
         if (uri in wanted.uris) if uri else (method in wanted.methods):
@@ -88,7 +93,8 @@ async def listen(wanted: Subscription, parts: FrontParts, principal: Principal, 
             tell_task(task)
         for uri in sorted(wanted.uris):
             await watched.add(uri)
-        await ended
+        with ended_at_expiry(principal, end):
+            await ended
     finally:
         stop()
         for task in tasks:

@@ -115,7 +115,8 @@ class JwtTokens:
         if not isinstance(name, str) or not name or len(name) > _LONGEST_NAME or not name.isprintable():
             _log_refusal(f"its claim {self._principal_claim} is no name of at most {_LONGEST_NAME} characters")
             return None
-        return replace(self._known.get(name) or Principal(name=name), scopes=_scopes(claims))
+        known = self._known.get(name) or Principal(name=name)
+        return replace(known, scopes=_scopes(claims), expires_at=float(claims["exp"]) + self._leeway_s)
 
 
 def _scopes(claims: Mapping[str, Any]) -> tuple[str, ...]:

@@ -36,6 +36,9 @@ class Principal(NamedStruct, frozen=True, kw_only=True):
     scopes: tuple[str, ...] | None = None
     """The scopes of the token with which a request is made. None: the token has no scopes, and none are required of it."""
 
+    expires_at: float | None = None
+    """When the token expires, in seconds since 1970; then streams that it has opened end. None: it does not."""
+
     def may_use(self, tool: str) -> bool:
         """Return whether a tool is offered to this principal."""
         return any(fnmatchcase(tool, pattern) for pattern in self.tools)

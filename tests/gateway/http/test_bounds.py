@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
@@ -74,8 +75,8 @@ async def answered(port: int, request: bytes) -> bytes:
             await writer.wait_closed()
 
 
-async def opened(client: httpx2.AsyncClient) -> dict[str, str]:
-    return {"Mcp-Session-Id": (await client.post("/mcp", json=INITIALIZE)).headers["mcp-session-id"]}
+async def opened(client: httpx2.AsyncClient, params: Mapping[str, Any] = {}) -> dict[str, str]:
+    return {"Mcp-Session-Id": (await client.post("/mcp", json={**INITIALIZE, "params": params})).headers["mcp-session-id"]}
 
 
 # Requests that arrive slowly, or are too large
@@ -263,6 +264,13 @@ async def hang() -> str:
     return ""
 
 
+@tool(effect="none")
+async def nap() -> str:
+    """Rest for longer than the token of `SoonExpired` lasts."""
+    await asyncio.sleep(0.3)
+    return "rested"
+
+
 def stateless(method: str, **params: Any) -> dict[str, Any]:
     meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
     return {
@@ -295,6 +303,27 @@ async def test_a_subscription_ends_with_its_result_when_the_server_stops() -> No
             last = (await listening).strip().splitlines()[-1]
         response = json.loads(last.removeprefix("data: "))
         assert (response["id"], response["result"]["resultType"]) == (7, "complete")
+
+
+class SoonExpired:
+    """Knows one token, which expires a moment after each request."""
+
+    async def principal_of(self, token: str) -> Principal | None:
+        return Principal(name="alice", expires_at=time.time() + 0.1)
+
+
+async def test_what_a_token_has_opened_ends_when_it_expires_and_a_running_call_does_not() -> None:
+    async with Gateway(Engine([nap])) as gateway:
+        app = HttpApp(gateway, SoonExpired(), health=dict, metrics=str)
+        async with HttpServer(app) as server, httpx2.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", timeout=HANGS_S) as client:
+            client.headers["Accept"] = "application/json, text/event-stream"
+            about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
+            standing = await client.get("/mcp", headers=await opened(client, about))
+            listening = await client.post("/mcp", **stateless("subscriptions/listen", notifications={"toolsListChanged": True}))
+            assert standing.status_code == 200
+            response = json.loads(listening.text.strip().splitlines()[-1].removeprefix("data: "))
+            assert (response["id"], response["result"]["resultType"]) == (7, "complete")
+            assert (await call(client, "nap", {}))["result"]["content"][0]["text"] == "rested"
 
 
 async def test_a_call_that_never_ends_does_not_keep_the_server_from_stopping() -> None:

@@ -25,6 +25,7 @@ from callgate.gateway._http.sessions import GatewaySession, GatewaySessions
 from callgate.gateway._http.streams import EventBuffer, RawHeaders, Receive, Send, send_body, send_events, wait_for_disconnect
 from callgate.gateway._http_limits import HttpLimits
 from callgate.gateway._replicas import Replicas, is_about_task
+from callgate.gateway._token_expiry import ended_at_expiry
 from callgate.gateway.principals import Principal
 from callgate.gateway.tokens import Authenticator
 from callgate.mcp._connection import Message
@@ -192,7 +193,7 @@ class HttpApp:
         elif method not in ("GET", "DELETE") or b"mcp-session-id" not in headers:
             raise RefusedRequest(405, f"{method} is not served without a session. Send messages with POST.", headers=((b"allow", b"POST"),))
         elif method == "GET":
-            await self._standing_stream(self._session(headers, principal), headers, receive, send)
+            await self._standing_stream(self._session(headers, principal), principal, headers, receive, send)
         else:
             await self._sessions.end(self._session(headers, principal))
             await send_body(send, 200, b"")
@@ -328,7 +329,7 @@ class HttpApp:
             session.front.response(message)
         await send_body(send, 202, b"")
 
-    async def _standing_stream(self, session: GatewaySession, headers: Headers, receive: Receive, send: Send) -> None:
+    async def _standing_stream(self, session: GatewaySession, principal: Principal, headers: Headers, receive: Receive, send: Send) -> None:
         accept = headers.get(b"accept", b"").lower()
         if b"text/event-stream" not in accept and b"*/*" not in accept:
             raise RefusedRequest(406, "The answer is an event stream. Send Accept: text/event-stream.")
@@ -338,7 +339,8 @@ class HttpApp:
         gone = asyncio.create_task(wait_for_disconnect(receive))
         gone.add_done_callback(lambda _: stream.close())
         try:
-            await send_events(send, stream, self.limits)
+            with ended_at_expiry(principal, stream.close):
+                await send_events(send, stream, self.limits)
         finally:
             gone.cancel()
             session.stream = None
