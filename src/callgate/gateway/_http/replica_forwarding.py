@@ -11,6 +11,7 @@ from typing import Any
 from callgate.gateway._http.request_checks import Headers, RefusedRequest
 from callgate.gateway._http.streams import Receive, Send, wait_for_disconnect
 from callgate.mcp._messages import INTERNAL_ERROR
+from callgate.models._connection_closing import close_without_waiting
 
 __all__ = ["FORWARDED", "ReplicaForwarding"]
 
@@ -30,6 +31,7 @@ class ReplicaForwarding:
         self._unreachable: type[Exception] = httpx2.HTTPError
         limits = httpx2.Limits(max_connections=1_000, max_keepalive_connections=100)
         self._client: Any = httpx2.AsyncClient(timeout=httpx2.Timeout(_LONGEST_S, connect=_CONNECT_S), limits=limits, trust_env=False)
+        close_without_waiting(self._client)
 
     async def forward(self, address: str, method: str, headers: Headers, body: bytes, receive: Receive, send: Send) -> None:
         """Send a request to `address`, and its response to the client, until the client goes away.
