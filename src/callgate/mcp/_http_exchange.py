@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import ssl
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import Context
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urljoin, urlsplit
@@ -19,6 +20,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 from callgate._version import __version__
 from callgate.errors import UsageError
 from callgate.mcp._connection import ConnectionLost, NotSent, ProtocolError
+from callgate.mcp._single_connections import KEEP_ALIVE_S, SingleConnections
 from callgate.models._connection_closing import close_without_waiting
 from callgate.models._connection_reuse import check_before_reuse
 from callgate.models._credential_redaction import SecretRedactor, redact_url, secrets_in_url
@@ -31,12 +33,10 @@ if TYPE_CHECKING:
 
 __all__ = ["HttpExchange", "StreamedResponse", "status_text"]
 
+Released = Callable[[], Awaitable[None]]
+"""Called when a response has been released."""
+
 _CONNECT_S = 10.0
-_KEEP_ALIVE_S = 4.0
-"""Less than the 5 seconds after which common servers (uvicorn, Node) close an idle connection: a request that meets the end of its
-connection may have been received, and is never sent again.
-"""
-_IDLE_CONNECTIONS = 64
 _REDIRECTS = 3
 _AUTHORIZATIONS = 2
 """How often the user may be asked during one request: for a token, and for more scopes."""
@@ -75,8 +75,7 @@ class HttpExchange:
         self.uses_oauth = auth is not None
         self._headers = {**_standard_headers(url), **{name.lower(): value for name, value in headers.items()}}
         self._redactor = SecretRedactor.from_headers(self._headers, [*headers.values(), *secrets_in_url(url)])
-        self._client: httpx2.AsyncClient | None = None
-        self._transport: Any = None
+        self._connections: SingleConnections | None = None
         self._address: Any = None
         self._drains: set[asyncio.Task[None]] = set()
 
@@ -90,15 +89,12 @@ class HttpExchange:
             httpx2 = import_httpx2()
         except UsageError as error:
             raise self._unusable("it needs httpx2, which is not installed. Run: pip install 'callgate[models]'.") from error
-        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=_IDLE_CONNECTIONS, keepalive_expiry=_KEEP_ALIVE_S)
         try:
             self._address = httpx2.URL(self._url)  # parsed once, because that is slow
-            self._client = client = create_client(lambda: httpx2.AsyncClient(limits=limits, verify=tls_context()))
+            self._connections = connections = SingleConnections(_new_client)
+            connections.make_ready()
         except (httpx2.InvalidURL, UsageError) as error:
             raise self._unusable(self._redactor.redact(str(error))) from None
-        close_without_waiting(client)
-        check_before_reuse(client)
-        self._transport = client._transport_for_url(self._address)
 
     async def send(self, method: str, headers: Mapping[str, str], body: bytes = b"") -> StreamedResponse:
         """Send a request, authorized if the server wants that, and return its response, which the caller releases.
@@ -136,9 +132,9 @@ class HttpExchange:
         for drain in self._drains:
             drain.cancel()
         await asyncio.gather(*self._drains, return_exceptions=True)
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        connections, self._connections = self._connections, None
+        if connections is not None:
+            await connections.close()
 
     def drain(self, response: StreamedResponse) -> None:
         """Read the rest of a response in a task of its own, so that its connection can be used again."""
@@ -147,14 +143,30 @@ class HttpExchange:
         task.add_done_callback(self._drains.discard)
 
     async def _send_to(self, url: str, method: str, headers: Mapping[str, str], body: bytes) -> StreamedResponse:
-        if self._client is None:
+        connections = self._connections
+        if connections is None:
             raise NotSent(f"{self.label} cannot be asked any more: the connection is closed.")
+        try:
+            client = connections.take()
+        except UsageError as error:
+            raise self._unusable(self._redactor.redact(str(error))) from None
+        released = partial(connections.give_back, client)
+        try:
+            return await self._send_with(client, released, url, method, headers, body)
+        except BaseException:
+            await released()
+            raise
+
+    async def _send_with(
+        self, client: httpx2.AsyncClient, released: Released, url: str, method: str, headers: Mapping[str, str], body: bytes
+    ) -> StreamedResponse:
         httpx2 = import_httpx2()
         extensions = {"timeout": {"connect": _CONNECT_S, "read": None, "write": None, "pool": None}}
         try:
             address = self._address if url is self._url else url
             request = httpx2.Request(method, address, headers={**self._headers, **headers}, content=body, extensions=extensions)
-            return StreamedResponse(await self._transport.handle_async_request(request), self)
+            response = await client._transport_for_url(self._address).handle_async_request(request)
+            return StreamedResponse(response, self, released)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError) as error:
             raise self._unreachable(error) from error
         except (httpx2.UnsupportedProtocol, httpx2.InvalidURL, httpx2.LocalProtocolError) as error:
@@ -223,13 +235,14 @@ class HttpExchange:
 class StreamedResponse:
     """A response whose body still arrives. Must be released."""
 
-    __slots__ = ("_chunks", "_complete", "_exchange", "_response", "content_type", "status")
+    __slots__ = ("_chunks", "_complete", "_exchange", "_released", "_response", "content_type", "status")
 
-    def __init__(self, response: httpx2.Response, exchange: HttpExchange) -> None:
+    def __init__(self, response: httpx2.Response, exchange: HttpExchange, released: Released) -> None:
         self.status = response.status_code
         self.content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         self._response = response
         self._exchange = exchange
+        self._released: Released | None = released
         self._chunks: Any = response.stream.__aiter__()  # type: ignore[union-attr]
         self._complete = False
 
@@ -271,11 +284,16 @@ class StreamedResponse:
 
     async def release(self) -> None:
         """Release the connection: to be used again if the body was read to its end; else it is closed, which the server notices."""
+        released, self._released = self._released, None
+        if released is None:
+            return
         try:
             await self._chunks.aclose()
             await self._response.aclose()
         except _failures():
-            return
+            pass
+        finally:
+            await released()
 
     async def release_after_end(self) -> None:
         """Release the connection after the end of the body, which is read and dropped without delaying the caller."""
@@ -294,6 +312,20 @@ class StreamedResponse:
             pass
         finally:
             await self.release()
+
+
+def _new_client() -> httpx2.AsyncClient:
+    """Return a client that is used for one request at a time.
+
+    Raises:
+        UsageError: An environment variable for proxies or certificates cannot be used.
+    """
+    library = import_httpx2()
+    limits = library.Limits(max_connections=None, keepalive_expiry=KEEP_ALIVE_S)
+    client: httpx2.AsyncClient = create_client(lambda: library.AsyncClient(limits=limits, verify=tls_context()))
+    close_without_waiting(client)
+    check_before_reuse(client)
+    return client
 
 
 def _failures() -> tuple[type[Exception], ...]:

@@ -247,6 +247,38 @@ async def test_calls_one_after_the_other_use_one_connection() -> None:
     assert [sent.connection for sent in server.sent] == [0, 0, 0]
 
 
+async def test_calls_at_once_use_the_connections_of_earlier_ones_again() -> None:
+    every = asyncio.Barrier(32)
+
+    async def at_once(sent: Sent, reply: Reply) -> None:
+        await every.wait()
+        await answer(sent, reply)
+
+    async with FakeServer(at_once) as server, connected(server.url) as client:
+        for _ in range(3):
+            await asyncio.gather(*(client.call("pay") for _ in range(32)))
+    assert len({sent.connection for sent in server.sent}) == 32
+
+
+async def test_calls_go_on_after_calls_that_were_cancelled_in_the_middle_of_their_answers() -> None:
+    waiting = asyncio.Semaphore(0)
+
+    async def half(sent: Sent, reply: Reply) -> None:
+        await reply.raw(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{")
+        waiting.release()
+
+    async with FakeServer(half) as server, connected(server.url) as client:
+        for _ in range(3):
+            calls = [asyncio.ensure_future(client.call("pay")) for _ in range(4)]
+            for _ in calls:
+                await waiting.acquire()
+            for one in calls:
+                one.cancel()
+            await asyncio.wait(calls)
+        server.answer = answer
+        assert await asyncio.gather(*(client.call("pay") for _ in range(8))) == ["done"] * 8
+
+
 async def test_a_connection_is_used_again_after_a_stream_that_the_server_has_ended() -> None:
     async def stream(sent: Sent, reply: Reply) -> None:
         event = b"data: %s\n\n" % json.dumps(result_of(sent, content=[TEXT])).encode()
