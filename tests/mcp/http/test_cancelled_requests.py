@@ -89,7 +89,9 @@ async def test_a_request_that_is_cancelled_closes_all_connections_that_the_serve
 
 async def _ended(client: Client) -> None:
     """Wait until the client has the end of its idle connections."""
-    pool = client.connection._exchange._transport._pool
+    connections = client.connection._exchange._connections
+    assert connections is not None
+    pools = [idle._transport._pool for idle, _ in connections._idle]  # type: ignore[attr-defined]
     async with asyncio.timeout(PATIENCE_S):
-        while not all(connection.has_expired() for connection in pool.connections):
+        while not all(connection.has_expired() for pool in pools for connection in pool.connections):
             await asyncio.sleep(0)
