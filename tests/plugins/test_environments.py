@@ -372,6 +372,20 @@ def test_packages_are_found_in_a_folder_that_is_named_relative_to_the_current_on
     assert "no-such-folder" in wrong.err
 
 
+def test_a_cache_folder_that_cannot_be_used_is_told_in_one_sentence(tmp_path: Path, cache: Path) -> None:
+    place = EnvironmentPlugin(tmp_path)
+    place.requires()
+    cache.write_text("a file", encoding="utf-8")
+    for words, code in ((("list", "."), 0), (("check", "kit"), 1), (("prune",), 0), (("uninstall", "kit"), 0), (("install", "kit"), 2)):
+        assert shell(tmp_path, "plugin", *words).code == code
+    assert "cannot be made" in installing(place).err
+    cache.unlink()
+    cache.symlink_to(cache)
+    for words, code in ((("list", "."), 2), (("prune",), 2), (("install", "kit"), 2)):
+        told = shell(tmp_path, "plugin", *words)
+        assert (told.code, len(told.err.splitlines())) == (code, 1), told.err
+
+
 def test_a_version_of_python_that_is_not_there_is_named(tmp_path: Path, cache: Path) -> None:
     place = EnvironmentPlugin(tmp_path, head='python = "==3.99.*"')
     refused = installing(place)

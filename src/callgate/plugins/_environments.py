@@ -128,13 +128,10 @@ def installed(name: str) -> InstalledEnvironment | None:
     """Return the environment with this name, if it is complete.
 
     Raises:
-        UsageError: The folder of the environments may have been written by somebody else.
+        UsageError: The folder of the environments cannot be read, or may have been written by somebody else.
     """
     root = environments_folder()
-    with suppress(FileNotFoundError):
-        _refuse_strange(root)
-        return _read(root / f"{name}.json")
-    return None
+    return _read(root / f"{name}.json") if _may_be_read(root) else None
 
 
 def is_usable(environment: InstalledEnvironment) -> bool:
@@ -196,12 +193,14 @@ def put_record(environment: InstalledEnvironment) -> None:
 
 
 def records() -> list[InstalledEnvironment]:
-    """Return all environments that are complete."""
+    """Return all environments that are complete.
+
+    Raises:
+        UsageError: Their folder cannot be read, or may have been written by somebody else.
+    """
     root = environments_folder()
-    with suppress(FileNotFoundError):
-        _refuse_strange(root)
-        return [found for path in sorted(root.glob("*.json")) if (found := _read(path)) is not None]
-    return []
+    paths = sorted(root.glob("*.json")) if _may_be_read(root) else []
+    return [found for path in paths if (found := _read(path)) is not None]
 
 
 def remove_environment(environment: InstalledEnvironment) -> bool:
@@ -336,8 +335,25 @@ def _read(path: Path) -> InstalledEnvironment | None:
         found = msgspec.json.decode(path.read_bytes(), type=InstalledEnvironment)
     except (FileNotFoundError, msgspec.MsgspecError, ValueError):
         return None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}. Check its permissions.") from error
     ours = found.name == path.stem and (named := _FOLDER.fullmatch(found.folder)) and named["name"] == found.name
     return found if ours and (path.parent / found.folder).is_dir() else None
+
+
+def _may_be_read(root: Path) -> bool:
+    """Return whether there is a folder of environments.
+
+    Raises:
+        UsageError: It cannot be read, or somebody else could have put an environment there.
+    """
+    try:
+        _refuse_strange(root)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise UsageError(f"The folder {root} cannot be read: {error.strerror}. Check its permissions, or set XDG_CACHE_HOME.") from error
+    return True
 
 
 def _refuse_strange(root: Path) -> None:
