@@ -14,10 +14,11 @@ from msgspec import Struct, field
 
 from callgate.events import TERMINAL, Event
 
-__all__ = ["CallSummary", "body_of", "settle", "summarise", "verdict_in", "without_process"]
+__all__ = ["STATUS_OF_KIND", "CallSummary", "body_of", "settle", "summarise", "verdict_in", "without_process"]
 
 _HUGE = 1e300
-_ENDED = {"call.restarted": "restarted", "call.aborted": "aborted", "call.suspended": "asked"}
+STATUS_OF_KIND = {"call.restarted": "restarted", "call.aborted": "aborted", "call.suspended": "asked"}
+"""The status of a call by the kind of its last event, where no result says it."""
 
 
 class CallSummary(Struct, kw_only=True):
@@ -178,8 +179,8 @@ def _tell(call: CallSummary, event: Event, body: Mapping[str, Any]) -> None:
             _complete(call, body)
         case "call.late":
             call.late, call.late_ns = _text(body, "status"), event.at_ns
-        case kind if kind in _ENDED:
-            call.status, call.error = _ENDED[kind], _text(body, "reason")
+        case kind if kind in STATUS_OF_KIND:
+            call.status, call.error = STATUS_OF_KIND[kind], _text(body, "reason")
             if kind == "call.aborted" and body.get("status") == "unknown":
                 call.status, call.failure_class = "unknown", "outcome_unknown"
     if event.kind in TERMINAL:

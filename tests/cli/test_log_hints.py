@@ -54,6 +54,15 @@ async def test_a_list_without_calls_says_what_does_not_exist_and_what_is_near(tm
     assert (done.code, done.out, told in done.err) == (0, "", True)
 
 
+async def test_the_calls_that_a_human_was_asked_about_are_listed_by_their_status(tmp_path: Path) -> None:
+    async with opened(tmp_path) as engine:
+        await engine.approve(await asked(engine), by="ann")
+        await engine.call(PAY, RUN)
+        assert isinstance(await engine.call(RawCall(id="c2", name="pay", arguments={"order": "B1"}), RUN), Suspended)
+    listed = said(tmp_path, "log", "list", "--field", "status=asked", "--json")
+    assert [(line["status"], line["id"]) for line in listed.lines] == [("asked", "c1"), ("asked", "c2")]
+
+
 async def test_the_list_shows_arguments_on_request_and_a_replay_as_such_and_not_as_allowed_by_a_person(tmp_path: Path) -> None:
     async with opened(tmp_path) as engine:
         await engine.approve(await asked(engine), by="ann")

@@ -1,4 +1,4 @@
-"""Define `callgate plugin` for cyclopts; `_plugin_new`, `_plugin_check` and `_plugin_list` do the work."""
+"""Define `callgate plugin` for cyclopts; modules whose names begin with `_plugin_` do the work."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from callgate.cli._shared_options import AsJson, Flag
 
 __all__ = ["plugin_app"]
 
-plugin_app = App(name="plugin", help="Write, check and list plugins: tools in a process of their own.")
+plugin_app = App(name="plugin", help="Write, check, install and list plugins: tools in a process of their own.")
 
 
 @plugin_app.command(name="new")
-def plugin_new(name: str, /, *, js: Annotated[bool, Flag] = False) -> int:
+def plugin_new(
+    name: str, /, *, js: Annotated[bool, Flag] = False, requires: Annotated[tuple[str, ...], Parameter(negative="")] = ()
+) -> int:
     """Make a folder with a working plugin of one tool, in Python or in JavaScript.
 
     ```
     callgate plugin new invoices
     callgate plugin new invoices --js
+    callgate plugin new invoices --requires 'httpx>=0.28'
     ```
 
-    Exit codes: 0 made · 2 the name cannot be used, or there is such a folder; nothing is written.
+    Exit codes: 0 made · 2 the name or a requirement cannot be used, or there is such a folder; nothing is written.
 
     Parameters
     ----------
@@ -30,10 +33,86 @@ def plugin_new(name: str, /, *, js: Annotated[bool, Flag] = False) -> int:
         The name of the plugin and of the folder, which is made here.
     js
         Write it in JavaScript.
+    requires
+        A requirement of the plugin, which gets a virtual environment of its own. May be repeated.
     """
     from callgate.cli._plugin_new import new_plugin
 
-    return new_plugin(name, javascript=js)
+    return new_plugin(name, javascript=js, requires=requires)
+
+
+@plugin_app.command(name="install")
+def plugin_install(
+    *paths: str,
+    upgrade: Annotated[bool, Flag] = False,
+    offline: Annotated[bool, Flag] = False,
+    find_links: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    json: AsJson = False,
+) -> int:
+    """Build the virtual environments that plugins ask for in their manifests. Nothing else builds them.
+
+    This downloads packages, and may run their code: read the manifest first. pip's own variables and configuration apply, such as
+    `PIP_INDEX_URL`, and `PIP_ONLY_BINARY=:all:`, with which no code runs before the plugin does.
+
+    ```
+    callgate plugin install ./invoices
+    callgate plugin install ./invoices --upgrade
+    callgate plugin install ./invoices --offline --find-links ./wheels
+    ```
+
+    Exit codes: 0 every environment is there · 1 one could not be built; an earlier one stays · 2 a manifest cannot be used.
+
+    Parameters
+    ----------
+    paths
+        Folders of plugins, folders whose subfolders are plugins, and names of installed packages.
+    upgrade
+        Build new environments, with the newest versions that fit, although there are some.
+    offline
+        Use no package index.
+    find_links
+        A folder or a page with packages. May be repeated.
+    """
+    from callgate.cli._plugin_install import install_plugins
+
+    return install_plugins(paths, upgrade=upgrade, offline=offline, find_links=find_links, as_json=json)
+
+
+@plugin_app.command(name="uninstall")
+def plugin_uninstall(*paths: str, json: AsJson = False) -> int:
+    """Remove the virtual environments of plugins. The plugins themselves stay.
+
+    ```
+    callgate plugin uninstall ./invoices
+    ```
+
+    Exit codes: 0 none is left · 1 one is in use, and stays.
+
+    Parameters
+    ----------
+    paths
+        Folders of plugins, which may be gone, and names of installed packages.
+    """
+    from callgate.cli._plugin_prune import uninstall_plugins
+
+    return uninstall_plugins(paths, as_json=json)
+
+
+@plugin_app.command(name="prune")
+def plugin_prune(*, json: AsJson = False) -> int:
+    """Remove the virtual environments that no plugin would use now, and what is left of builds that were killed.
+
+    An environment is not used any more if its plugin is gone or requires something else, and with another version of callgate or Python.
+
+    ```
+    callgate plugin prune
+    ```
+
+    Exit codes: 0 none is left · 1 one is in use, and stays.
+    """
+    from callgate.cli._plugin_prune import prune_environments
+
+    return prune_environments(as_json=json)
 
 
 @plugin_app.command(name="check")

@@ -13,7 +13,7 @@ from callgate.cli._plugin_look import PluginLook, as_json_look, look_at_plugin, 
 from callgate.plugins import Plugin, installed_plugins, plugin
 from callgate.plugins.manifest import MANIFEST
 
-__all__ = ["list_plugins"]
+__all__ = ["list_plugins", "plugins_in"]
 
 
 def list_plugins(paths: Sequence[str], *, start: bool, as_json: bool) -> int:
@@ -21,7 +21,7 @@ def list_plugins(paths: Sequence[str], *, start: bool, as_json: bool) -> int:
     found = installed_plugins()
     for path in paths:
         refuse_odd_text(path=path)
-        found += _plugins_in(path)
+        found += plugins_in(path)
     looks = asyncio.run(_looks(found, start=start))
     if as_json:
         print_json([as_json_look(look) for look in looks])
@@ -33,7 +33,7 @@ def list_plugins(paths: Sequence[str], *, start: bool, as_json: bool) -> int:
     return _exits.OK
 
 
-def _plugins_in(path: str) -> list[Plugin]:
+def plugins_in(path: str) -> list[Plugin]:
     """Return the plugin in a folder, or those in its subfolders."""
     folder = Path(path)
     if folder.is_dir() and not (folder / MANIFEST).exists():

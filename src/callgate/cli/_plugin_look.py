@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from callgate._run_in_thread import in_thread
 from callgate._secret_redaction import RedactedLog
 from callgate._server_processes.server_life import with_last_words
 from callgate._terminal_text import one_line
 from callgate.cli._console import grid, output, say
 from callgate.cli._error_advice import at_terminal
 from callgate.errors import UsageError
-from callgate.plugins import Plugin, ToolServerError, ToolSettings, read_manifest
+from callgate.plugins import NotSent, Plugin, PluginManifest, ToolServerError, ToolSettings, read_manifest
 from callgate.plugins._described_tools import missing_tools, tools_of
+from callgate.plugins._environments import HeldEnvironment, held_environment, installed_environment, is_usable
 from callgate.plugins._plugin_session import PluginSession, SessionEvents
 from callgate.plugins._source_files import fingerprint
 from callgate.plugins._supervised_plugin import command_of
@@ -24,7 +28,7 @@ from callgate.plugins._tool_cache import cached_tools
 from callgate.plugins.plugin_tool import PluginTool
 from callgate.tools import ToolRegistry
 
-__all__ = ["PluginLook", "as_json_look", "look_at_plugin", "show_look"]
+__all__ = ["EnvironmentLook", "PluginLook", "as_json_look", "look_at_environment", "look_at_plugin", "show_look"]
 
 
 class PluginLook(Struct, frozen=True, kw_only=True):
@@ -37,10 +41,27 @@ class PluginLook(Struct, frozen=True, kw_only=True):
     tools: tuple[ToolSettings, ...] = ()
     problems: Mapping[str, str] = {}
     """Tools that cannot be used, each with the reason."""
+    environment: EnvironmentLook | None = None
+    """Its virtual environment; None if it asks for none."""
     failure: str = ""
     """Why it does not start; empty if it does or was not started."""
     seconds: float = 0.0
     noise: int = 0
+
+
+class EnvironmentLook(Struct, frozen=True, kw_only=True):
+    """The state of a plugin's virtual environment."""
+
+    state: str
+    """`installed`, `not installed`, or `broken`: its Python is gone."""
+    requires: str
+    python: str = ""
+    packages: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.state != "installed":
+            return f"{self.state}: {self.requires}"
+        return f"Python {self.python}, {', '.join(self.packages) or 'callgate alone'}"
 
 
 class _NoPluginCalls:
@@ -57,13 +78,29 @@ async def look_at_plugin(plugin: Plugin, *, start: bool) -> PluginLook:
         UsageError: The manifest cannot be used.
     """
     manifest = read_manifest(plugin.path)
+    environment = await in_thread(partial(look_at_environment, manifest))
     if not start:
         known = () if manifest.describes_all else cached_tools(manifest.folder, fingerprint(manifest)) or ()
         tools = tools_of(plugin, manifest, known)
-        return PluginLook(plugin=plugin, version=manifest.version, state="not started", tools=tools, problems=_problems(plugin, tools))
+        problems = _problems(plugin, tools)
+        return PluginLook(
+            plugin=plugin, version=manifest.version, state="not started", tools=tools, problems=problems, environment=environment
+        )
+    try:
+        held = await in_thread(partial(held_environment, f"the plugin '{plugin.name}'", manifest))
+    except NotSent as error:
+        return PluginLook(plugin=plugin, version=manifest.version, state="fails", failure=str(error), environment=environment)
+    try:
+        return replace(await _started(plugin, manifest, held), environment=environment)
+    finally:
+        if held is not None:
+            held.release()
+
+
+async def _started(plugin: Plugin, manifest: PluginManifest, held: HeldEnvironment | None) -> PluginLook:
     log = RedactedLog(None)
     events = SessionEvents(on_tools=lambda _: None, on_stuck=lambda: None, on_late=lambda *_: None, log=log)
-    session = PluginSession(command_of(plugin, manifest), manifest.parallel, events)
+    session = PluginSession(command_of(plugin, manifest, held), manifest.parallel, events)
     begun, described, failure = time.monotonic(), tuple[ToolSettings, ...](), ""
     try:
         async with asyncio.timeout(plugin.start_timeout_s):
@@ -90,6 +127,21 @@ async def look_at_plugin(plugin: Plugin, *, start: bool) -> PluginLook:
     )
 
 
+def look_at_environment(manifest: PluginManifest) -> EnvironmentLook | None:
+    """Return the state of the environment of a plugin, or None if it asks for none.
+
+    Raises:
+        UsageError: The folder of the environments is not this user's alone.
+    """
+    if manifest.environment is None:
+        return None
+    found = installed_environment(manifest)
+    if found is None:
+        return EnvironmentLook(state="not installed", requires=manifest.environment.shown)
+    state = "installed" if is_usable(found) else "broken"
+    return EnvironmentLook(state=state, requires=found.requires, python=found.python, packages=found.packages)
+
+
 def _problems(plugin: Plugin, tools: tuple[ToolSettings, ...]) -> dict[str, str]:
     found: dict[str, str] = {}
     for tool in tools:
@@ -103,6 +155,8 @@ def _problems(plugin: Plugin, tools: tuple[ToolSettings, ...]) -> dict[str, str]
 def show_look(look: PluginLook) -> None:
     """Print a plugin with its tools and its problems."""
     say(f"{one_line(look.plugin.name)} {one_line(look.version, 40)}  {look.state}  {look.plugin.path}", "red" if look.failure else "")
+    if look.environment is not None:
+        say(f"environment  {one_line(str(look.environment), 1_000)}", "dim")
     if look.failure:
         say(one_line(look.failure, 1_000), "red")
     table = grid("tool", "effect", "")
@@ -124,6 +178,7 @@ def as_json_look(look: PluginLook) -> dict[str, Any]:
         "version": look.version,
         "path": str(look.plugin.path),
         "state": look.state,
+        "environment": look.environment,
         "problem": look.failure or None,
         "seconds": round(look.seconds, 3),
         "tools": [{"name": tool.name, "effect": tool.effect or "once"} for tool in look.tools],

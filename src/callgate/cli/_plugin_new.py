@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from callgate._terminal_text import one_line
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._console import say
 from callgate.errors import UsageError
+from callgate.plugins.environment_requirements import checked_requirements
 from callgate.plugins.manifest import MANIFEST
 
 __all__ = ["new_plugin"]
@@ -22,7 +25,7 @@ version = "0.1"
 protocol = 1
 description = "Describe the plugin in one sentence."
 command = ["{{python}}", "main.py"]
-# The variables that the plugin may see, such as env = ["CRM_TOKEN"].
+{requires}# The variables that the plugin may see, such as env = ["CRM_TOKEN"].
 env = []
 # How many calls it handles at the same time.
 parallel = 1
@@ -98,12 +101,19 @@ require("node:readline")
 """
 
 
-def new_plugin(name: str, *, javascript: bool) -> int:
+_REQUIRES = """\
+# What it needs, in a virtual environment of its own: callgate plugin install ./{name}
+requires = {requires}
+"""
+
+
+def new_plugin(name: str, *, javascript: bool, requires: Sequence[str] = ()) -> int:
     """Write the folder; return the exit code.
 
     Raises:
-        UsageError: The name cannot be used, or there is such a folder.
+        UsageError: The name or a requirement cannot be used, or there is such a folder.
     """
+    _check_requires(requires, javascript=javascript)
     if not _NAME.fullmatch(name):
         raise UsageError(f"A plugin cannot be named {one_line(name, 80)!r}: use at most 64 letters, digits, '_' and '-'.")
     folder = Path(name)
@@ -114,8 +124,25 @@ def new_plugin(name: str, *, javascript: bool) -> int:
     except OSError as error:
         raise UsageError(f"The folder {name} cannot be made: {error.strerror}.") from error
     manifest, (file, text) = (_JS_MANIFEST, ("main.js", _JS)) if javascript else (_PYTHON_MANIFEST, ("main.py", _PYTHON))
-    (folder / MANIFEST).write_text(manifest.format(name=name), encoding="utf-8")
+    needs = _REQUIRES.format(name=name, requires=json.dumps(list(requires), ensure_ascii=False)) if requires else ""
+    (folder / MANIFEST).write_text(manifest.format(name=name, requires=needs), encoding="utf-8")
     (folder / file).write_text(text.format(name=name), encoding="utf-8")
     say(f"Made {name}/{MANIFEST} and {name}/{file}. Try it:")
+    if requires:
+        say(f"  callgate plugin install ./{name}")
     say(f"""  callgate plugin check ./{name} --tool greet --arguments '{{"name": "Ada"}}'""")
     return _exits.OK
+
+
+def _check_requires(requires: Sequence[str], *, javascript: bool) -> None:
+    if requires and javascript:
+        raise UsageError("--requires is for plugins in Python. Leave out --js, or write package.json into the folder.")
+    for entry in requires:
+        if entry.startswith("."):
+            raise UsageError(
+                f"--requires {one_line(entry, 80)} is a folder, which a new plugin does not have. Write it into the manifest later."
+            )
+    try:
+        checked_requirements(Path(), requires, None, None)
+    except UsageError as error:
+        raise UsageError(str(error).replace("plugin.requires has", "--requires has")) from error

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from rich.text import Text
 from rich.tree import Tree
 
-from callgate._call_summary import CallSummary, body_of, settle, summarise
+from callgate._call_summary import STATUS_OF_KIND, CallSummary, body_of, settle, summarise
 from callgate._journal import JournalReader
 from callgate._terminal_text import one_line
 from callgate.cli import _exit_codes as _exits
@@ -38,6 +38,7 @@ __all__ = ["clock", "event_json", "events_of", "follow", "list_calls", "show", "
 _POLL_S = 0.1
 _MOST_CALLS = 1_000
 _TOGETHER = 200
+_KIND_OF_STATUS = {status: kind for kind, status in STATUS_OF_KIND.items()}
 _WITHOUT_END = ("open", "unknown", "aborted")
 """The statuses that a call without a recorded end can have."""
 _MOST_EVENTS = 2_000
@@ -70,8 +71,7 @@ def _calls(reader: JournalReader, options: LogOptions) -> tuple[list[CallSummary
     """Return the newest matching calls, oldest first, and whether earlier calls match too."""
     query = asked(options)
     most = _MOST_CALLS if query.limit is None else query.limit
-    kinds = query.kinds or (("call.",) if query.field else ("call.received",))
-    uids = _newest(reader.find(replace(query, kinds=kinds, limit=None, newest_first=True)), most + 1)
+    uids = _newest(reader.find(replace(_events_of_calls(query), limit=None, newest_first=True)), most + 1)
     calls = [call for call in summaries_of(reader, uids[:most]) if call.position > query.after]
     end_orphans(calls, options.journal)
     if query.field is not None and query.field[0] == "status":
@@ -81,10 +81,20 @@ def _calls(reader: JournalReader, options: LogOptions) -> tuple[list[CallSummary
     return calls[-most:], len(uids) > most or len(calls) > most
 
 
+def _events_of_calls(query: EventQuery) -> EventQuery:
+    """Return the query for the events that show which calls match. A status that no field has is the kind of an event."""
+    if query.kinds:
+        return query
+    if query.field is not None and query.field[0] == "status" and query.field[1] in _KIND_OF_STATUS:
+        return replace(query, kinds=(_KIND_OF_STATUS[str(query.field[1])],), field=None)
+    return replace(query, kinds=("call.",) if query.field else ("call.received",))
+
+
 def _with_status(reader: JournalReader, query: EventQuery, calls: list[CallSummary], journal: str) -> list[CallSummary]:
     """Return the calls, and those without a recorded end to which the list gives the requested status."""
     known, status = {call.uid for call in calls}, query.field and query.field[1]
     more = calls_without_end(reader, query, journal) if status in _WITHOUT_END and not query.kinds else []
+    calls = [call for call in calls if query.kinds or status not in _KIND_OF_STATUS or call.status == status]
     return calls + [call for call in more if call.status == status and call.uid not in known]
 
 

@@ -1,4 +1,4 @@
-"""A fingerprint of a plugin's source files: it changes when one of them is changed, added or removed.
+"""A fingerprint of a plugin's source files and of its environment: it changes when one of them is changed, added or removed.
 
 Only the manifest, the schemas that it names and files of source code count, so that a plugin may keep its data in its folder.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 
+from callgate.plugins._environments import environment_mark
 from callgate.plugins.manifest import MANIFEST, PluginManifest
 
 __all__ = ["SOURCES", "fingerprint"]
@@ -18,10 +19,11 @@ _MOST_FILES = 2_000
 
 
 def fingerprint(manifest: PluginManifest) -> str:
-    """Return a hash of the manifest's text, and of the times and sizes of all source files. Reads the folder."""
+    """Return a hash of the manifest's text, the times and sizes of all source files, and the environment's name. Reads the folder."""
     found = hashlib.sha256()
     with open(manifest.folder / MANIFEST, "rb") as file:
         found.update(file.read())
+    found.update(environment_mark(manifest).encode())
     for path, stat in _files(manifest):
         found.update(f"{path}\0{stat.st_mtime_ns}\0{stat.st_size}\n".encode("utf-8", "surrogateescape"))
     return found.hexdigest()

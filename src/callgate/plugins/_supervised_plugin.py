@@ -1,8 +1,8 @@
 """One plugin of an engine, kept running.
 
 The process starts with the first call, unless the plugin has to be asked for its tools. It is started anew when its source files change,
-when it does not end a call that was cancelled, and when it answers no ping. `_server_processes/server_life.py` has the states and the
-restarts.
+when it does not end a call that was cancelled, and when it answers no ping. One whose environment is not installed is not tried again until
+it is, or until its files change. `_server_processes/server_life.py` has the states and the restarts.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import Context
 from functools import partial
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ from callgate._server_processes.server_errors import NotSent, ToolServerError
 from callgate._server_processes.server_life import ServerLife, ServerWork, State
 from callgate.errors import UsageError
 from callgate.plugins._described_tools import missing_tools, tools_of
+from callgate.plugins._environments import HeldEnvironment, has_environment, held_environment
 from callgate.plugins._messages import Message, execution_of
 from callgate.plugins._plugin_session import PluginSession, Report, SessionEvents
 from callgate.plugins._source_files import fingerprint
@@ -52,18 +54,30 @@ class _FixedWaits:
     patience_s = 1.0
     until = "until one of its files changes"
 
+    def __init__(self) -> None:
+        self.useless = False
+        """Whether another start fails in the same way unless something of the plugin changes."""
+
     def wait_s(self, failures: int, clock: Clock) -> float | None:
+        if self.useless:
+            return None
         return _WAITS_S[failures - 1] if failures <= len(_WAITS_S) else None
 
     def quarantine_s(self, failures: int) -> float:
         return math.inf
 
 
-def command_of(config: Plugin, manifest: PluginManifest) -> ServerCommand:
-    """Return how a plugin's process is started."""
+def command_of(config: Plugin, manifest: PluginManifest, held: HeldEnvironment | None) -> ServerCommand:
+    """Return how a plugin's process is started.
+
+    Args:
+        held: Its environment, if it has one of its own.
+    """
     passed = {name: os.environ[name] for name in manifest.env if name in os.environ}
-    words = tuple(word.replace("{python}", sys.executable) for word in manifest.command)
-    return ServerCommand(kind="plugin", name=config.name, command=words, env=passed | dict(config.env), cwd=str(manifest.folder))
+    python = sys.executable if held is None else str(held.environment.interpreter)
+    words = tuple(word.replace("{python}", python) for word in manifest.command)
+    env = passed | dict(held.variables if held is not None else {}) | dict(config.env)
+    return ServerCommand(kind="plugin", name=config.name, command=words, env=env, cwd=str(manifest.folder))
 
 
 class SupervisedPlugin:
@@ -74,8 +88,12 @@ class SupervisedPlugin:
     def __init__(self, config: Plugin) -> None:
         self.name = config.name
         self._config = config
-        self._life = ServerLife[PluginSession](f"The plugin '{config.name}'", _FixedWaits())
+        self._waits = _FixedWaits()
+        self._life = ServerLife[PluginSession](f"The plugin '{config.name}'", self._waits)
         self._session: PluginSession | None = None
+        self._held: HeldEnvironment | None = None
+        self._watching: asyncio.Task[None] | None = None
+        """Waits until the environment is installed, so that a plugin whose tools are not known yet is asked for them."""
         self._manifest: PluginManifest | None = None
         self._fingerprint = ""
         self._tools: dict[str, PluginTool] = {}
@@ -104,10 +122,11 @@ class SupervisedPlugin:
             known = () if manifest.describes_all else await in_thread(partial(cached_tools, manifest.folder, mark))
             if known is not None:
                 self._offer(manifest, known)
-                return
+                if manifest.environment is None or await in_thread(partial(has_environment, manifest)):
+                    return
         self._begin()
         await self._life.first_attempt()
-        if not self._tools and self._life.problem and self._config.required:
+        if (not self._tools or self._waits.useless) and self._life.problem and self._config.required:
             raise UsageError(f"{self._life.full_problem} The engine needs it, because it has required=True.", code="server_unavailable")
 
     def _begin(self) -> None:
@@ -122,6 +141,10 @@ class SupervisedPlugin:
 
     async def close(self) -> None:
         await self._life.close()
+        if self._watching is not None:
+            self._watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._watching
 
     # Of its tools
 
@@ -143,8 +166,11 @@ class SupervisedPlugin:
     async def _place(self) -> PluginSession:
         """Return the running session, with one of its places taken."""
         self._begin()
-        if self._life.state in ("backoff", "quarantined") and await self._has_changed():
-            self._life.restart()
+        if self._life.state in ("backoff", "quarantined"):
+            if await self._has_changed():
+                self._life.restart()
+            elif self._waits.useless:
+                raise NotSent(self._life.problem, retryable=False)
         while True:
             session = await self._life.until_ready()
             await session.places.acquire()
@@ -175,11 +201,13 @@ class SupervisedPlugin:
             await self._end_session()
 
     async def _start_session(self) -> PluginSession:
+        self._waits.useless = False
         manifest, mark = await in_thread(self._read)
         self._manifest, self._fingerprint = manifest, mark
         self._stuck, self._described = False, None
+        self._held = held = await in_thread(partial(held_environment, f"the plugin '{self.name}'", manifest))
         events = SessionEvents(on_tools=self._told_tools, on_stuck=self._is_stuck, on_late=self._came_late, log=self._catalogue.log)
-        session = PluginSession(command_of(self._config, manifest), self._config.parallel or manifest.parallel, events)
+        session = PluginSession(command_of(self._config, manifest, held), self._config.parallel or manifest.parallel, events)
         self._session = session
         session.lost.add_done_callback(lambda _: self._life.stop_sending())
         async with asyncio.timeout(self._config.start_timeout_s):
@@ -239,7 +267,20 @@ class SupervisedPlugin:
         except OSError as error:
             raise UsageError(f"The plugin '{self.name}' cannot be read: {error}.") from error
 
+    async def _watch(self) -> None:
+        """Start the plugin again as soon as its environment is installed or its files have changed."""
+        while self._waits.useless and self._life.state != "closed":
+            await asyncio.sleep(_LOOK_S)
+            if self._life.state == "quarantined" and await self._has_changed():
+                self._life.restart()
+                return
+
     def _problem_of(self, error: Exception) -> str:
+        if isinstance(error, NotSent) and error.code == "environment_missing":
+            self._waits.useless = True
+            if self._watching is None or self._watching.done():
+                self._watching = asyncio.get_running_loop().create_task(self._watch(), context=Context())
+            return str(error)
         if isinstance(error, TimeoutError):
             return f"it was not ready within {self._config.start_timeout_s:g} s; it has to answer hello by ready"
         lost = self._session.lost if self._session is not None else None
@@ -255,8 +296,13 @@ class SupervisedPlugin:
 
     async def _end_session(self) -> None:
         session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        held, self._held = self._held, None
+        try:
+            if session is not None:
+                await session.close()
+        finally:
+            if held is not None:
+                held.release()
 
     # Of the catalogue
 

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from callgate.calls import Category, Effect
 from callgate.errors import UsageError
+from callgate.plugins.environment_requirements import EnvironmentRequirements, checked_requirements
 from callgate.tools.tool_declaration import CacheScope
 
 __all__ = ["MANIFEST", "PROTOCOL", "PluginManifest", "ToolSettings", "read_manifest"]
@@ -83,6 +84,9 @@ class _PluginTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     env: tuple[str, ...] = ()
     parallel: int = 1
     trust_effects: bool = False
+    requires: tuple[str, ...] | None = None
+    requirements_file: str | None = None
+    python: str | None = None
 
 
 class _ToolTable(ToolSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -102,7 +106,7 @@ class PluginManifest(Struct, frozen=True, kw_only=True):
     version: str
     description: str
     command: tuple[str, ...]
-    """The program and its arguments, run in the folder; `{python}` is the interpreter of the engine."""
+    """The program and its arguments, run in the folder; `{python}` is the interpreter of its environment, or else of the engine."""
     env: tuple[str, ...]
     """The names of the variables that the plugin may see."""
     parallel: int
@@ -111,6 +115,8 @@ class PluginManifest(Struct, frozen=True, kw_only=True):
     """Whether what the plugin says of its tools while it runs is accepted like the manifest itself."""
     tools: Mapping[str, ToolSettings]
     schema_files: tuple[Path, ...] = ()
+    environment: EnvironmentRequirements | None = None
+    """What its virtual environment must have; None: it has none, and runs with what the engine has installed."""
 
     @property
     def describes_all(self) -> bool:
@@ -141,6 +147,7 @@ def read_manifest(folder: Path) -> PluginManifest:
         raise UsageError(f"{path}: {_told(error)}.") from error
     table = given.plugin
     _check(path, table)
+    environment = _environment(path, table)
     files: list[Path] = []
     tools: dict[str, ToolSettings] = {}
     for tool in given.tools:
@@ -158,6 +165,7 @@ def read_manifest(folder: Path) -> PluginManifest:
         trust_effects=table.trust_effects,
         tools=tools,
         schema_files=tuple(files),
+        environment=environment,
     )
 
 
@@ -182,6 +190,13 @@ def _check(path: Path, table: _PluginTable) -> None:
     for name in table.env:
         if not _VARIABLE.fullmatch(name):
             raise UsageError(f"{path}: plugin.env has {name[:80]!r}; it must be names of variables, without values.")
+
+
+def _environment(path: Path, table: _PluginTable) -> EnvironmentRequirements | None:
+    try:
+        return checked_requirements(path.parent, table.requires, table.requirements_file, table.python)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
 
 
 def _with_schemas(folder: Path, tool: _ToolTable, files: list[Path]) -> ToolSettings:
