@@ -13,7 +13,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, I
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Any, Generic, Never, Self, TypeVar, cast
 
 from callgate._run_in_thread import BlockingPool, in_thread
 from callgate.calls import RawCall, Scope
@@ -139,6 +139,13 @@ class WatchedStream(Generic[Chunk]):
         if self._reply is None:
             await self._discard("its stream was closed before its calls were run")
         await self._source.close()
+
+    def __enter__(self) -> Never:
+        """Refuse `with`, because closing waits."""
+        raise UsageError("A watched stream is used as 'async with engine.watch(stream, scope) as chunks:', in async code.")
+
+    def __exit__(self, *exception: object) -> None:
+        """Do nothing: `with` is refused."""
 
     async def __aenter__(self) -> Self:
         return self

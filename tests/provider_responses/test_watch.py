@@ -371,3 +371,36 @@ def test_the_public_reader_gives_the_events_of_each_chunk() -> None:
     assert events.count("CallSealed") == 2
     assert [call.name for call in response.calls] == ["read", "refund"]
     assert (response.finish, reader.message_id, reader.origin) == ("tool_calls", "chatcmpl-1", "openai.chat")
+
+
+async def test_calls_end_although_the_handler_that_shields_their_reply_is_cancelled() -> None:
+    """As a web server cancels a handler when its client leaves."""
+    slow = Reads()
+
+    async def chunks() -> AsyncIterator[dict[str, Any]]:
+        yield piece(0, "read", "{}")
+        yield end()
+
+    async def handle(engine: Engine) -> None:
+        async with engine.watch(chunks(), Scope(run="r", conversation="c")) as watched:
+            async for _ in watched:
+                pass
+            await asyncio.shield(watched.reply())
+
+    async with Engine([slow.tool]) as engine:
+        handler = asyncio.ensure_future(handle(engine))
+        await slow.started.wait()
+        handler.cancel()
+        await asyncio.gather(handler, return_exceptions=True)
+        assert not slow.ended.is_set()
+        slow.may_end.set()
+        await slow.ended.wait()
+
+
+async def test_a_stream_that_is_watched_without_async_is_refused_with_what_to_write() -> None:
+    async def chunks() -> AsyncIterator[dict[str, Any]]:
+        yield end()
+
+    async with Engine([]) as engine:
+        with pytest.raises(UsageError, match=r"async with engine\.watch"), engine.watch(chunks()):
+            pass
