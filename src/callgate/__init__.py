@@ -106,6 +106,19 @@ __all__ = [
     "tool",
 ]
 
+_ELSEWHERE = {
+    "CallgateCapability": "integrations.pydantic_ai",
+    "CallgateMiddleware": "integrations.langchain",
+    "CallgateToolNode": "integrations.langgraph",
+    "CallgateToolset": "integrations.pydantic_ai",
+    "Gateway": "gateway",
+    "callgate_middleware": "integrations.agent_framework",
+    "callgate_tools": "integrations.openai_agents",
+    "import_tools": "integrations",
+    "plugin": "plugins",
+}
+"""The modules of names that are often looked for here. They need packages that callgate does not."""
+
 if TYPE_CHECKING:
     from callgate._abort_signals import AbortController
     from callgate._blob_store import DirectoryBlobs
@@ -127,11 +140,17 @@ if TYPE_CHECKING:
     from callgate.tools import RetryPolicy, Tool, ToolContext, ValidationResult, Verified, tool
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
+else:  # to a type checker, a name that is not above does not exist
+
+    def __getattr__(name: str) -> Any:
+        if name in _WHERE:
+            value = globals()[name] = getattr(import_module(f"callgate.{_WHERE[name]}"), name)
+            return value
+        meant = next((known for known in _WHERE if known.lower() == name.lower()), None)
+        place = f"callgate.{_ELSEWHERE[name]}" if name in _ELSEWHERE else "callgate"
+        if meant is not None or name in _ELSEWHERE:
+            raise ImportError(f"cannot import name '{name}' from 'callgate'. Write: from {place} import {meant or name}")
         raise AttributeError(f"module 'callgate' has no attribute '{name}'")
-    value = globals()[name] = getattr(import_module(f"callgate.{_WHERE[name]}"), name)
-    return value
 
 
 def __dir__() -> list[str]:

@@ -131,7 +131,7 @@ def test_an_external_tool_without_a_schema_or_with_an_unknown_option_is_a_usage_
 
 def test_a_framework_tool_that_is_to_run_in_a_process_is_refused_at_once_and_the_error_says_what_to_use() -> None:
     look = PydanticTool(price, name="look")
-    with pytest.raises(UsageError, match=r"runs in this process.*plain function with @tool\(runner='process'\)"):
+    with pytest.raises(UsageError, match=r"runs in this process.*plain function with @tool\(name='look', runner='process'\)"):
         import_tools([look], options={"look": {"runner": "process"}})
     with pytest.raises(UsageError, match="runs in this process"):
         ExternalTool(_refund, name="refund", parameters=_SCHEMA, runner="process")

@@ -7,6 +7,7 @@ a message that never take the route or do not complete it.
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import assert_never
@@ -40,7 +41,7 @@ from callgate.errors import (
     ToolRaised,
 )
 from callgate.events import Draft
-from callgate.protocols import RestartHandler
+from callgate.protocols import OnDisk, RestartHandler
 from callgate.stage_types import ApprovedCall
 
 __all__ = ["Outcomes", "UnstartedCalls"]
@@ -53,6 +54,8 @@ class Outcomes:
 
     def __init__(self, context: EngineContext, restart: RestartHandler | None, timeout_s: float) -> None:
         self._survives = context.journal.strength != "memory"
+        self._file = f" --journal {shlex.quote(context.journal.files[0])}" if isinstance(context.journal, OnDisk) else ""
+        """The option of commands that names the journal's file."""
         self._recorder = context.recorder
         self._bus = context.bus
         self._control = context.control
@@ -100,12 +103,14 @@ class Outcomes:
         details = result.structured if isinstance(result.structured, dict) else {}
         uid = details.get(EARLIER, result.uid)
         self._recorder.log.warning(
-            "%s (%s) may have taken effect; its outcome is unknown. Check, then record what you found with `callgate settle %s --happened`,"
-            " `callgate settle %s --not-happened` or engine.settle",
+            "%s (%s) may have taken effect; its outcome is unknown. Check, then record what you found with"
+            " `callgate settle %s --happened%s`, `callgate settle %s --not-happened%s` or engine.settle",
             uid,
             result.name,
             uid,
+            self._file,
             uid,
+            self._file,
         )
 
     def _log_duration(self, state: CallState, name: str) -> None:

@@ -66,7 +66,8 @@ class ExternalTool(FunctionTool):
         if options.get("runner") == "process":
             raise UsageError(
                 f"Tool '{name}' ({self._source}) has runner='process', but the tool of a framework runs in this process, where the"
-                " framework is. Leave the runner out, or do the work in a plain function with @tool(runner='process') and give that."
+                f" framework is. Leave the runner out. To run it in a process, give the engine a plain function with @tool(name='{name}',"
+                " runner='process') instead, and keep the framework's tool with the same name and arguments: the engine's then runs."
             )
         options["description"] = options.get("description") or name
         super().__init__(_not_called, **options)

@@ -47,6 +47,8 @@ class WrappedTools:
     ) -> None:
         self._engine = _checked(wrapper, engine)
         self._given = GivenOptions(wrapper, effects, options)
+        self._has_chosen_tools = len(engine.tools) > 0
+        """Whether the host has given the engine tools, so that one that is missing may have been forgotten."""
         self._known: dict[str, object] = {}
         """The framework's tools that were added, by name."""
 
@@ -80,7 +82,16 @@ class WrappedTools:
     def _register(self, one: ToolDescription) -> None:
         given = self._given.of(one.name)
         self._engine.register(one.tool(given))
-        if "effect" not in given and "category" not in given:
+        if given:
+            return
+        if self._has_chosen_tools:
+            log.warning(
+                "The engine has other tools, but not %s (%s). It was registered with the effect `once`, without a key, an approval or a"
+                " timeout of yours. If that was not meant, add it where the engine is made: Engine(import_tools([...], options={...})).",
+                one.name,
+                one.source,
+            )
+        else:
             log.info(
                 "The tool %s (%s) was registered with the effect `once`, because the engine did not have it. To say what its calls may do,"
                 " give Engine(import_tools(tools, effects={...})).",
@@ -101,6 +112,12 @@ def _refuse_other_tool(registered: BoundTool, wanted: ToolDescription, given: To
     found = registered.tool
     if isinstance(found, ExternalTool) and found.parameters != wanted.parameters:
         raise UsageError(f"The engine already has another tool '{wanted.name}' ({found.where()}) than {wanted.source}. {_ADVICE}")
+    own, theirs = (set((schema or {}).get("properties", {})) for schema in (registered.schema.source, wanted.parameters))
+    if own != theirs:
+        raise UsageError(
+            f"The engine's tool '{wanted.name}' ({found.where()}) takes {', '.join(sorted(own)) or 'nothing'}, and {wanted.source} takes"
+            f" {', '.join(sorted(theirs)) or 'nothing'}, so that its calls would lose arguments. {_ADVICE}"
+        )
     effect = given.get("effect")
     if effect is not None and effect != registered.effect:
         raise UsageError(
