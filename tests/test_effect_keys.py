@@ -21,6 +21,7 @@ from callgate import (
     Suspended,
     Tool,
     ToolContext,
+    ToolResult,
     UsageError,
     Verified,
     tool,
@@ -379,3 +380,26 @@ async def test_a_call_whose_key_cannot_be_made_does_not_run(key: Any, arguments:
         result = await said(engine, RawCall(name="refund", arguments=arguments))
     assert (result.status, result.code, ledger.lines()) == ("error", "effect_key", [])
     assert text in str(result.error)
+
+
+async def test_a_call_that_gets_an_earlier_result_is_told_about_its_own_edit_and_not_about_that_of_the_earlier_call() -> None:
+    @tool(key="pay:{order}", requires_approval=True)
+    def pay(order: str, cents: int) -> str:
+        """Pay."""
+        return f"paid {cents} for {order}"
+
+    async def edited(engine: Engine, call_id: str, order: str, arguments: Mapping[str, object]) -> ToolResult:
+        raw = RawCall(id=call_id, name="pay", arguments={"order": order, "cents": 9000})
+        outcome = await engine.call(raw)
+        assert isinstance(outcome, Suspended)
+        await engine.approve(outcome.approval_id, by="ann", arguments=arguments)
+        return result_of(await engine.call(raw))
+
+    async with Engine([pay]) as engine:
+        first = await edited(engine, "c1", "H2", {"order": "H2", "cents": 4000})
+        second = await edited(engine, "c2", "H8", {"order": "H2", "cents": 7000})
+    assert "4000" in str(first.metadata.notes)
+    assert second.text.startswith("paid 4000 for H2\nNote: Nothing was run for this call")
+    assert "(cents, order): ann approved it with" in second.text
+    assert "7000" in second.text
+    assert second.text.count("4000") == 1

@@ -28,7 +28,7 @@ from callgate.protocols import BlobStore
 from callgate.stage_types import Checked, ValidatedCall
 from callgate.tools.registry import BoundTool, ToolRegistry
 
-__all__ = ["Normaliser", "shown_notes"]
+__all__ = ["Normaliser", "note_texts", "shown_notes"]
 
 log = logging.getLogger("callgate")
 
@@ -96,7 +96,7 @@ class Normaliser:
         if shown.note:
             content += (_text(text=_bounded(shown.note, self._limits.error_bytes)),)
         if notes:
-            content += _shown(notes, call.tool)
+            content += note_texts(notes, call.tool)
         return _result(
             id=call.raw.id,
             uid=call.uid,
@@ -132,7 +132,7 @@ class Normaliser:
             uid=call.uid,
             name=call.tool.name,
             status="ok",
-            content=(*found.parts, *_shown(notes, call.tool)),
+            content=(*found.parts, *note_texts(notes, call.tool)),
             structured=checked.value if len(plain_bytes(checked.value)) <= self._limits.result_inline_bytes else None,
             message=checked.message,
             end_turn=checked.end_turn,
@@ -239,7 +239,7 @@ class Normaliser:
             uid=uid,
             name=name,
             status=checked.status,
-            content=(*content, *_shown(notes, tool if ran else None)),
+            content=(*content, *note_texts(notes, tool if ran else None)),
             structured=structured if size <= self._limits.result_inline_bytes else None,
             error=reason,
             failure_class=checked.failure_class,
@@ -360,7 +360,7 @@ def _withheld(raw: RawCall, uid: str, checked: Checked, error: BaseException) ->
     )
 
 
-def _shown(notes: tuple[Note, ...], tool: BoundTool | None) -> tuple[Part, ...]:
+def note_texts(notes: tuple[Note, ...], tool: BoundTool | None = None) -> tuple[Part, ...]:
     """Return the notes that the model reads.
 
     Args:
