@@ -160,6 +160,47 @@ async def test_no_call_runs_that_the_old_or_the_new_rules_forbid_while_servers_s
         assert (await client.call_tool("look", {})).is_error
 
 
+async def test_a_principal_that_is_removed_is_shut_out_before_new_servers_have_started(place: Path) -> None:
+    slow = server("slow", command=[sys.executable, _SLOW, str(place / "go")])
+    async with serving(place, _LISTEN, server("shop"), principal("alice"), principal("bob")) as gateway:
+        reloading = asyncio.ensure_future(gateway.reload(_LISTEN, server("shop"), slow, principal("bob")))
+        while await gateway.status("alice") != 401:
+            pass
+        assert not reloading.done()
+        (place / "go").touch()
+        assert "Servers added: slow" in await reloading
+
+
+async def test_a_reload_during_the_start_begins_after_it(place: Path) -> None:
+    (place / "rules.toml").write_text(_RULE.format(tool="buy"), encoding="utf-8")
+    slow = server("slow", command=[sys.executable, _SLOW, str(place / "go")])
+    write_config(place, _LISTEN, slow, principal("alice"))
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *command(("serve", "--http")), cwd=place, stdin=pipe, stdout=pipe, stderr=pipe, env=environment()
+    )
+    gateway = Gateway(place, process)
+    await gateway.told("Listening on")
+    reloading = asyncio.ensure_future(gateway.reload('rules = "rules.toml"', _LISTEN, slow, server("shop"), principal("alice")))
+    await asyncio.sleep(0)
+    (place / "go").touch()
+    assert "Servers added: shop" in await reloading
+    await ended(process)
+
+
+async def test_a_server_that_could_not_be_restored_starts_with_the_next_reload(place: Path) -> None:
+    (place / "typo.toml").write_text(_RULE.format(tool="bye"), encoding="utf-8")
+    required = server("shop", required=True)
+    async with serving(place, _LISTEN, required, principal("alice")) as gateway, gateway.client() as client:
+        program = (place / "shop.py").read_text(encoding="utf-8")
+        (place / "shop.py").unlink()
+        changed = (_LISTEN, server("shop", required=True, timeout_s=60), principal("alice"))
+        assert "could not be started again" in await gateway.reload('rules = "typo.toml"', *changed)
+        (place / "shop.py").write_text(program, encoding="utf-8")
+        assert "Servers added: shop" in await gateway.reload(*changed)
+        assert await names(client) == {"look", "buy"}
+
+
 async def test_a_server_whose_settings_or_accepted_tools_changed_is_started_again_and_no_other(place: Path) -> None:
     (place / "other.json").write_text("[]", encoding="utf-8")
     (place / "gate.accepted.json").write_text('{"version": 1, "servers": {}}', encoding="utf-8")

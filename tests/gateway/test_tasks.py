@@ -250,6 +250,39 @@ async def test_a_task_continues_after_its_gateway_was_killed_and_no_effect_happe
     assert sorted((tmp_path / "paid").read_text(encoding="utf-8").split()) == ["b", "done"]
 
 
+async def test_another_gateway_on_the_journal_does_not_end_a_task_that_runs(tmp_path: Path) -> None:
+    """It says that the task works, refuses to cancel or answer it, and has the result as soon as the call has ended."""
+    journal = str(tmp_path / "journal.db")
+    async with gateway(tmp_path, journal=journal) as one, gateway(tmp_path, journal=journal) as other:
+        task = await begun(one, "pay", name="a")
+        for _ in range(3):
+            assert (await result(other, "tasks/get", taskId=task["taskId"]))["status"] == "working"
+        for method in ("tasks/update", "tasks/cancel"):
+            error = (await other.request(method, {"taskId": task["taskId"], "inputResponses": {}}))["error"]
+            assert "Another gateway works on this task" in error["message"]
+        assert (await result(one, "tasks/get", taskId=task["taskId"]))["status"] == "working"
+        (tmp_path / "a.go").touch()
+        for client in (one, other):
+            assert (await settled(client, task))["result"]["content"][0]["text"] == "paid a"
+    assert (tmp_path / "paid").read_text(encoding="utf-8").split() == ["a"]
+
+
+async def test_a_call_whose_task_was_cancelled_while_it_waited_for_approval_never_runs(tmp_path: Path) -> None:
+    journal = tmp_path / "journal.db"
+    async with gateway(tmp_path, journal=str(journal)) as client:
+        task = await begun(client, "order", article="tea")
+        told = (await result(client, "tasks/get", taskId=task["taskId"]))["statusMessage"]
+        await result(client, "tasks/cancel", taskId=task["taskId"])
+        assert (await settled(client, task))["status"] == "cancelled"
+        approval = told.split("approval ")[1].split(")")[0]
+        assert (await asyncio.to_thread(shell, tmp_path, "approve", approval, "--journal", str(journal))).code != 0
+        client.process.kill()
+        await client.process.wait()
+    async with gateway(tmp_path, journal=str(journal)) as client:
+        ended = await settled(client, task)
+    assert "ordered" not in json.dumps(ended)
+
+
 class Nowhere:
     """Takes what a client would be sent."""
 

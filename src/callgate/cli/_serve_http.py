@@ -42,6 +42,7 @@ class Access:
             self.token = new_token()
             known = StaticTokens({self.token: LOCAL})
         self.authenticator = CurrentTokens(known)
+        self._before = (self.token, known, config)
 
     def read(self, config: GatewayConfig) -> Authenticator | None:
         known = _authenticator(config)
@@ -51,12 +52,17 @@ class Access:
 
     async def use(self, known: Authenticator | None, config: GatewayConfig) -> None:
         before, self._config = self._config, config
+        self._before = (self.token, self.authenticator.tokens, before)
         if known is None or (before.principals, before.jwt) == (config.principals, config.jwt):
             return
         self.token = ""
         self.authenticator.replace(known)
         if self.app is not None:
             await self.app.end_principals(lambda name: not keeps_access(name, before, config))
+
+    def undo(self) -> None:
+        self.token, known, self._config = self._before
+        self.authenticator.replace(known)
 
 
 def _authenticator(config: GatewayConfig) -> Authenticator | None:

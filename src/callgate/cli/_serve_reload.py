@@ -17,7 +17,7 @@ from callgate.cli._command_options import ServeOptions
 from callgate.cli._console import say
 from callgate.cli._gateway_setup import OpenedGateway, config_of, rules_of_gateway, servers_to_start
 from callgate.errors import UsageError
-from callgate.gateway._config_changes import ServerChange, refuse_restart, server_change, settings_of
+from callgate.gateway._config_changes import ServerChange, ServerSettings, refuse_restart, server_change, settings_of
 from callgate.gateway.config import GatewayConfig
 from callgate.gateway.tokens import Authenticator
 
@@ -40,6 +40,10 @@ class NewAccess(Protocol):
 
     async def use(self, known: Authenticator | None, config: GatewayConfig) -> None:
         """Let only these use the gateway from now on."""
+        ...
+
+    def undo(self) -> None:
+        """Let those use the gateway again who could before the last `use`."""
         ...
 
 
@@ -91,26 +95,34 @@ class ConfigReload:
         Raises:
             UsageError: The configuration cannot be used. What was changed already is as before.
         """
+        await self._opened.gateway.start()
         refuse_restart(self._config, config)
         rules, servers = rules_of_gateway(config), servers_to_start(config)
         known = self._access.read(config) if self._access is not None else None
         settings = settings_of(servers)
-        change = server_change(self._settings, settings, servers)
+        change = server_change(self._running(), settings, servers)
         current = self._opened.rules
         current.begin_change(*rules)
+        if self._access is not None:  # before servers are waited for, so that nobody who is removed goes on meanwhile
+            await self._access.use(known, config)
         try:
             await self._opened.gateway.change_servers(add=(*change.added, *change.changed), remove=change.ended)
         except Exception:
             current.undo_change()
+            if self._access is not None:
+                self._access.undo()
             await self._restore(change)
             raise
         finally:
             current.end_change()
-        if self._access is not None:
-            await self._access.use(known, config)
-            self._opened.gateway.tell_tools_changed()
+        self._opened.gateway.tell_tools_changed()
         self._config, self._settings = config, settings
         return _described(change)
+
+    def _running(self) -> ServerSettings:
+        """Return the settings of the servers that the engine has: after a failure, one that could not be restored is missing."""
+        present = {one.name for one in self._opened.engine.servers_status()}
+        return {name: settings for name, settings in self._settings.items() if name in present}
 
     async def _restore(self, change: ServerChange) -> None:
         """Start the servers again that a failed change has ended."""

@@ -38,6 +38,8 @@ class FrontParts(Struct, frozen=True, kw_only=True):
     tasks: Tasks
     recorded_call: Callable[[str], Awaitable[SubmittedCall | None]]
     """Returns a call of the journal by its id."""
+    withdraw: Callable[[SubmittedCall], Awaitable[None]]
+    """Answers the question about a cancelled call with no. Raises `RunHeld` if another process works on the call."""
     metrics: GatewayMetrics
     info: Mapping[str, Any]
     """The gateway's `name` and `version`."""

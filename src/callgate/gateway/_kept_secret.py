@@ -30,7 +30,7 @@ def kept_secret(folder: Path) -> bytes:
             _make(path)
         secret = path.read_bytes()
     except OSError as error:
-        raise UsageError(f"The key of the gateway {displayed(path)} cannot be used: {error.strerror}. Correct its permissions.") from error
+        raise UsageError(f"The key of the gateway {displayed(path)} cannot be used: {error.strerror}. Correct or delete it.") from error
     if len(secret) < _BYTES:
         raise UsageError(f"The key of the gateway {displayed(path)} is shorter than {_BYTES} bytes. Delete it, and a new one is made.")
     return secret

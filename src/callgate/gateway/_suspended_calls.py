@@ -45,6 +45,8 @@ class SubmittedCall(Struct, frozen=True):
 
     raw: RawCall
     scope: Scope
+    uid: str = ""
+    """The engine's id of a call that was read from the journal."""
 
     @property
     def id(self) -> str:
@@ -263,9 +265,8 @@ def _recorded_call(event: Event, workspace: str) -> SubmittedCall | None:
     if not is_of_client or received.arguments_bytes or not isinstance(arguments, dict):
         return None
     raw = RawCall(name=received.name, arguments=arguments, id=received.id, origin=_ORIGIN)
-    return SubmittedCall(
-        raw, Scope(run=event.run, conversation=received.id, principal=str(scope.get("principal", "")), workspace=workspace)
-    )
+    made = Scope(run=event.run, conversation=received.id, principal=str(scope.get("principal", "")), workspace=workspace)
+    return SubmittedCall(raw, made, event.call)
 
 
 def _identity(principal: str, tool: str, arguments: Mapping[str, Any]) -> bytes:

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from callgate.errors import RunHeld
 from callgate.gateway._client_calls import Client
 from callgate.gateway._front_parts import FrontParts
 from callgate.gateway._parked_requests import MultiRoundRequest
 from callgate.gateway._suspended_calls import SubmittedCall
 from callgate.gateway._tasks import RunningTask, task_not_found
 from callgate.mcp._connection import Message
-from callgate.mcp._messages import RpcError
+from callgate.mcp._messages import INTERNAL_ERROR, RpcError
 from callgate.mcp._revisions import TASKS
 
 __all__ = ["TASK_METHODS", "TaskRequests"]
@@ -55,10 +56,24 @@ class TaskRequests:
             case "tasks/get":
                 return task.described()
             case "tasks/update":
+                _refuse_elsewhere(task)
                 task.request.take_answers(params.get("inputResponses"))
             case _:
-                task.request.cancel()
+                await self._cancel(task)
         return {}
+
+    async def _cancel(self, task: RunningTask) -> None:
+        """Cancel a task, and withdraw the question about its call, so that nobody who answers it later lets the call run."""
+        if task.request.done:
+            return
+        task.request.cancel()
+        recorded = await self._parts.recorded_call(task.request.call.call_id or task.state.call)
+        if recorded is not None:
+            try:
+                await self._parts.withdraw(recorded)
+            except RunHeld as held:
+                self._parts.tasks.forget(task)
+                raise _elsewhere() from held
 
     def named(self, client: Client, task_ids: Sequence[str]) -> list[RunningTask]:
         """Return the tasks of a client that this process has, among these.
@@ -83,10 +98,22 @@ class TaskRequests:
         if kept is not None:
             return kept
         recorded = await self._parts.recorded_call(state.call)
-        if recorded is None or recorded.scope.principal != self._principal or tasks.full:
+        if recorded is None or recorded.scope.principal != self._principal:
             raise task_not_found()
+        if tasks.full:
+            raise RpcError(INTERNAL_ERROR, "Too many tasks run here at the moment. The task is not lost: ask for it again later.")
         kept = tasks.kept(task_id, self._principal)  # another request for it may have been faster
         return kept or tasks.resume(str(task_id), state, self._resumed(client, recorded), self._finished)
+
+
+def _refuse_elsewhere(task: RunningTask) -> None:
+    """Raise `RpcError` for answers to a task that another process began and that asks nothing here: they may be for that process."""
+    if task.request.call.resumed is not None and not (task.request.done or task.request.questions()):
+        raise _elsewhere()
+
+
+def _elsewhere() -> RpcError:
+    return RpcError(INTERNAL_ERROR, "Another gateway works on this task. Send the request there, or ask for the status until it has ended.")
 
 
 def _refuse_undeclared(client: Client) -> None:

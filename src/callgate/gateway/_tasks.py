@@ -138,6 +138,13 @@ class Tasks:
         found = self._kept.get(task_id) if isinstance(task_id, str) else None
         return found[0] if found is not None and found[0].state.principal == principal else None
 
+    def forget(self, task: RunningTask) -> None:
+        """Keep a task no longer, because another process has it."""
+        kept = self._kept.pop(task.id, None)
+        if kept is not None:
+            kept[1].cancel()
+            task.request.cancel()
+
     def end(self, ended: Callable[[str], bool]) -> None:
         """Cancel the tasks of some principals, and forget them."""
         for task, timer in list(self._kept.values()):

@@ -19,6 +19,7 @@ from callgate.gateway._client_calls import CallInQuestion, ClientCall, Continued
 from callgate.gateway._live_output import LiveOutput
 from callgate.gateway._principal_limits import PrincipalLimits
 from callgate.gateway._request_states import state_refused
+from callgate.gateway._result_outcomes import outcome_of
 from callgate.gateway._suspended_calls import SubmittedCall, SuspendedCalls
 from callgate.gateway._tool_results import OUTCOME_KEY, ToolResults, error_result
 from callgate.gateway._user_approval import UserApproval
@@ -29,6 +30,7 @@ from callgate.mcp.calling_client import on_behalf_of
 
 __all__ = ["ToolCalls", "unknown_tool"]
 
+_RUN_HELD = "run_held"
 _HELD_S = 1.0
 """Seconds between two attempts to submit a call whose run another process works on."""
 _MOST_QUESTIONS = 3
@@ -103,15 +105,27 @@ class ToolCalls:
         """Return a call of the journal by its id; None if it is not recorded completely."""
         return await self._pending.recorded(call_id)
 
+    async def withdraw(self, recorded: SubmittedCall, *, by: str) -> None:
+        """Answer the question about a call that its client has cancelled with no, so that it does not run later.
+
+        Raises:
+            RunHeld: Another process works on the call.
+        """
+        await self._engine.asks_human(recorded.raw, recorded.scope)  # which needs the run
+        try:
+            await self._engine.deny(recorded.uid, by=by, reason="the client has cancelled the task")
+        except RunHeld:
+            raise
+        except UsageError:  # nobody was asked, or somebody has answered
+            return
+
     async def _resume(self, client_call: ClientCall, call: SubmittedCall) -> Message:
         """Submit a call of an earlier process again, as soon as no other process works on its run."""
         with self._pending.in_work(call):
-            while True:
-                try:
-                    return await self._make(client_call, call)
-                except RunHeld as held:
-                    client_call.waits_for = str(held)
-                    await self._engine.clock.sleep(_HELD_S)
+            while outcome_of(result := await self._make(client_call, call)).get("code") == _RUN_HELD:
+                client_call.waits_for = "Another process works on the call."
+                await self._engine.clock.sleep(_HELD_S)
+            return result
 
     async def _make(self, client_call: ClientCall, call: SubmittedCall, *, asks_user: bool = True) -> Message:
         """Submit a call until its outcome is no question that the client's user, or somebody else for a task, answers.

@@ -131,6 +131,7 @@ class Gateway:
             states=states,
             tasks=self._tasks,
             recorded_call=calls.recorded,
+            withdraw=partial(calls.withdraw, by="the client"),
             metrics=self.observed,
             info={"name": name, "version": __version__},
             instructions=instructions,

@@ -60,14 +60,14 @@ class CurrentTokens:
     """Tokens that can be replaced while the gateway runs."""
 
     def __init__(self, tokens: Authenticator) -> None:
-        self._tokens = tokens
+        self.tokens = tokens
 
     def replace(self, tokens: Authenticator) -> None:
         """Know these tokens instead, from the next request on."""
-        self._tokens = tokens
+        self.tokens = tokens
 
     async def principal_of(self, token: str) -> Principal | None:
-        return await self._tokens.principal_of(token)
+        return await self.tokens.principal_of(token)
 
 
 class StaticTokens:

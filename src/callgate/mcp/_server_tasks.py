@@ -88,7 +88,7 @@ class _Task:
             case "input_required":
                 await self._answer(told.get("inputRequests"))
                 return None
-            case "completed" if isinstance(told.get("result"), dict):
+            case "completed" if isinstance(told.get("result"), dict) and told["result"].get("resultType", "complete") == "complete":
                 return {"jsonrpc": "2.0", "result": told["result"]}
             case "failed" if isinstance(told.get("error"), dict):
                 return {"jsonrpc": "2.0", "error": told["error"]}
@@ -132,5 +132,6 @@ class _Task:
 def _pause_s(told: Message) -> float:
     """Return how long to wait before the next request, as the server wants it within bounds."""
     wanted = told.get("pollIntervalMs")
-    pause_s = wanted / 1_000 if isinstance(wanted, (int, float)) and not isinstance(wanted, bool) else _POLL_S
-    return min(max(pause_s, _SHORTEST_POLL_S), _LONGEST_POLL_S)
+    if not isinstance(wanted, (int, float)) or isinstance(wanted, bool):
+        return _POLL_S
+    return max(min(wanted, _LONGEST_POLL_S * 1_000) / 1_000, _SHORTEST_POLL_S)

@@ -35,6 +35,8 @@ __all__ = ["Fronts", "HttpApp"]
 
 Scope = MutableMapping[str, Any]
 _LOG = logging.getLogger("callgate.gateway")
+_TASK_SILENCE_S = 5.0
+"""Seconds that another gateway may take to answer a request about one of its tasks."""
 _PARAM_HEADER = re.compile("mcp-param-[a-z0-9_-]{1,100}")
 _CLOSE = ((b"connection", b"close"),)
 _TEXT = (
@@ -203,12 +205,14 @@ class HttpApp:
         holder = self._replicas.of_request(message) if self._forwarding is not None and FORWARDED not in headers else ""
         if not holder or self._forwarding is None:
             return False
+        address, about_task = holder + self._path, is_about_task(message)
+        if not about_task:
+            await self._forwarding.forward(address, "POST", headers, body, receive, send)
+            return True
         try:
-            await self._forwarding.forward(holder + self._path, "POST", headers, body, receive, send)
-        except RefusedRequest:
-            if is_about_task(message):  # it can go on here
-                return False
-            raise
+            await self._forwarding.forward(address, "POST", headers, body, receive, send, _TASK_SILENCE_S)
+        except RefusedRequest:  # the task can go on here
+            return False
         return True
 
     async def _is_forwarded(self, method: str, headers: Headers, receive: Receive, send: Send) -> bool:

@@ -29,18 +29,24 @@ class ReplicaForwarding:
         import httpx2  # only several gateways need it
 
         self._unreachable: type[Exception] = httpx2.HTTPError
+        self._timeout = httpx2.Timeout
         limits = httpx2.Limits(max_connections=1_000, max_keepalive_connections=100)
         self._client: Any = httpx2.AsyncClient(timeout=httpx2.Timeout(_LONGEST_S, connect=_CONNECT_S), limits=limits, trust_env=False)
         close_without_waiting(self._client)
 
-    async def forward(self, address: str, method: str, headers: Headers, body: bytes, receive: Receive, send: Send) -> None:
+    async def forward(
+        self, address: str, method: str, headers: Headers, body: bytes, receive: Receive, send: Send, silence_s: float = _LONGEST_S
+    ) -> None:
         """Send a request to `address`, and its response to the client, until the client goes away.
+
+        Args:
+            silence_s: Seconds of silence after which the other gateway counts as unreachable.
 
         Raises:
             RefusedRequest: The other gateway cannot be reached.
         """
         loop = asyncio.get_running_loop()
-        passing = loop.create_task(self._pass(address, method, headers, body, send))
+        passing = loop.create_task(self._pass(address, method, headers, body, send, silence_s))
         gone = loop.create_task(wait_for_disconnect(receive))
         try:
             await asyncio.wait((passing, gone), return_when=asyncio.FIRST_COMPLETED)
@@ -50,9 +56,10 @@ class ReplicaForwarding:
             for task in (passing, gone):
                 task.cancel()
 
-    async def _pass(self, address: str, method: str, headers: Headers, body: bytes, send: Send) -> None:
+    async def _pass(self, address: str, method: str, headers: Headers, body: bytes, send: Send, silence_s: float) -> None:
         sent = [(name, value) for name, value in headers.items() if name not in _OF_ONE_HOP] + [(FORWARDED, b"1")]
-        request = self._client.build_request(method, address, headers=sent, content=body)
+        timeout = self._timeout(silence_s, connect=_CONNECT_S)
+        request = self._client.build_request(method, address, headers=sent, content=body, timeout=timeout)
         try:
             response = await self._client.send(request, stream=True)
         except self._unreachable as error:
