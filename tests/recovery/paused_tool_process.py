@@ -19,6 +19,7 @@ from callgate import Engine, PostgresJournal, RawCall, Scope, SqliteJournal, Too
 from callgate.agent import Agent
 from tests.agent.scripted_model import Script, call, says
 from tests.effect_ledger import Ledger
+from tests.waiting import soon
 
 __all__ = ["RUN", "engine_over", "handed_in", "paying_late"]
 
@@ -94,3 +95,5 @@ def main(place: str, folder: str, runner: str, lease_s: str, by_agent: str) -> N
                 await handed_in(engine, Path(folder), "c1")
 
     asyncio.run(work())
+    if runner == "thread" and (Path(folder) / "go").exists():  # its thread goes on as long as this process
+        asyncio.run(soon(Ledger(Path(folder) / "paid").lines))
