@@ -11,7 +11,7 @@ import resource
 import secrets
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -150,24 +150,29 @@ async def test_the_event_loop_stays_responsive_while_a_hostile_tool_runs(
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     order: list[str] = []
-    function = told_of(module_with(row, tmp_path).hostile, order)
+    coroutines: list[Coroutine[Any, Any, Any]] = []
+    function = told_of(module_with(row, tmp_path).hostile, order, coroutines)
     async with Engine([FunctionTool(function, runner="thread")], timeout_s=DEADLINE_S, clock=LoopClock()) as engine:
         beating = asyncio.create_task(_beat(order))
         await outcome_of(engine, row, lambda: "began" in order and "beat" in order[order.index("began") :])
         beating.cancel()
+    for coroutine in coroutines:
+        if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:  # returned after the deadline
+            coroutine.close()
     began = order.index("began")
     assert "beat" in order[began : order.index("ended") if "ended" in order else None]
 
 
-def told_of(function: Any, order: list[str]) -> Any:
-    """Wrap the function so that it records its start and its complete end."""
+def told_of(function: Any, order: list[str], coroutines: list[Coroutine[Any, Any, Any]]) -> Any:
+    """Wrap the function so that it records its start, its complete end and the coroutines that come of it."""
 
     def hostile() -> Any:
         """Do what the row says."""
         order.append("began")
         value = function()
-        if inspect.isawaitable(value):
-            return outlasted(value)
+        if inspect.iscoroutine(value):
+            coroutines.extend([value, outlasted(value)])
+            return coroutines[-1]
         order.append("ended")
         return value
 
