@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 import psutil
@@ -20,7 +21,7 @@ from callgate.calls import Outcome
 from callgate.events import TERMINAL
 from callgate.protocols import Execution, RunRequest
 from tests.engine_calls import call
-from tests.waiting import COMMAND_S, HANGS_S, PATIENCE_S, let_pass, until
+from tests.waiting import COMMAND_S, DEADLINE_S, HANGS_S, PATIENCE_S, LoopClock, let_pass, past_deadline, until
 
 SCOPE = Scope(run="r")
 
@@ -253,3 +254,27 @@ def test_program_exit_ends_workers_and_releases_leases_of_an_unclosed_engine(tmp
     kinds = [event.kind for event in journal.read()]
     assert (kinds.count("call.completed"), kinds.count("hook.failed")) == (1, 1)
     asyncio.run(journal.close())
+
+
+def test_a_coroutine_that_a_thread_returns_after_its_loop_is_closed_is_closed() -> None:
+    released, threads, returned = threading.Event(), list[threading.Thread](), list[Coroutine[object, object, None]]()
+
+    async def never_awaited() -> None:
+        pass
+
+    @tool(runner="thread")
+    def late() -> Coroutine[object, object, None]:
+        """Return a coroutine when released."""
+        threads.append(threading.current_thread())
+        released.wait(HANGS_S)
+        returned.append(never_awaited())
+        return returned[0]
+
+    async def abandon() -> None:
+        async with Engine([late], timeout_s=DEADLINE_S, clock=LoopClock()) as engine:
+            await past_deadline(engine.call(RawCall(name="late")), lambda: threads)
+
+    asyncio.run(abandon())
+    released.set()
+    threads[0].join(PATIENCE_S)
+    assert inspect.getcoroutinestate(returned[0]) == inspect.CORO_CLOSED

@@ -11,7 +11,6 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from typing import TypeVar
@@ -191,8 +190,10 @@ class _ThreadAttempt:
         return approved.call.tool.tool.invoke(context.for_thread(self.relay.take, self.loop, nested), decode(approved.arguments_json))
 
     def deliver(self, answer: Execution | Awaitable[object]) -> None:
-        with suppress(RuntimeError):  # the event loop is closed: nothing waits for the result
+        try:
             self.loop.call_soon_threadsafe(self._finish, answer)
+        except RuntimeError:  # the event loop is closed: nothing waits for the result
+            _close_unstarted(answer)
 
     # Runs on the event loop.
 
@@ -227,5 +228,11 @@ class _ThreadAttempt:
     def came_late(self, answer: Execution | Awaitable[object]) -> None:
         if isinstance(answer, Execution):
             self._abandoned_code.came_late(self.request.context.uid, answer)
-        elif inspect.iscoroutine(answer):
-            answer.close()
+        else:
+            _close_unstarted(answer)
+
+
+def _close_unstarted(answer: Execution | Awaitable[object]) -> None:
+    """Close a coroutine that nobody will await, so that Python does not warn of it."""
+    if inspect.iscoroutine(answer):
+        answer.close()

@@ -163,7 +163,7 @@ def held_environment(label: str, manifest: PluginManifest) -> HeldEnvironment | 
     command = f"Run `callgate plugin install {shlex.quote(str(manifest.folder))}`"
     try:
         found = installed_environment(manifest)
-        lock = _share(found.path / _USE) if found is not None else -1
+        lock = _share(found.path) if found is not None else -1
     except (OSError, UsageError) as error:
         raise _missing(f"The environment of {label} cannot be used: {str(error).removesuffix('.')}.") from error
     if found is None or lock < 0:
@@ -295,28 +295,25 @@ def forget_lock(name: str) -> None:
         (environments_folder() / f"{name}.lock").unlink(missing_ok=True)
 
 
-def _share(path: Path) -> int:
+def _share(place: Path) -> int:
     """Return a descriptor that says that the environment is used; -1 if there is none, or it is being removed."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return -1
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
-        return -1
-    return fd
+    fd = _lock_of_use(place, os.O_RDONLY, fcntl.LOCK_SH)
+    return -1 if fd is None else fd
 
 
 def _claim(place: Path) -> int | None:
     """Return a descriptor that keeps others from using an environment, -1 if it has no file for that; None if a process uses it."""
+    return _lock_of_use(place, os.O_RDWR, fcntl.LOCK_EX)
+
+
+def _lock_of_use(place: Path, access: int, kind: int) -> int | None:
+    """Return a descriptor that locks the file for the use of an environment, -1 if there is none; None if another lock excludes it."""
     try:
-        fd = os.open(place / _USE, os.O_RDWR | os.O_CLOEXEC)
+        fd = os.open(place / _USE, access | os.O_CLOEXEC)
     except FileNotFoundError:
         return -1
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(fd)
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 import time
 from collections.abc import Mapping
 from typing import Any, Self
@@ -13,10 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from mcp.server.auth.provider import (
     AccessToken,
     AuthorizationCode,
-    AuthorizationParams,
-    OAuthAuthorizationServerProvider,
     RefreshToken,
-    construct_redirect_uri,
 )
 from mcp.server.auth.routes import create_auth_routes
 from mcp.server.auth.settings import ClientRegistrationOptions
@@ -28,6 +24,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from tests.app_thread import AppThread
+from tests.oauth_provider import OAuthProvider
 
 __all__ = ["TokenIssuer"]
 
@@ -35,7 +32,7 @@ _METADATA = "/.well-known/oauth-authorization-server"
 _OPENID = "/.well-known/openid-configuration"
 
 
-class TokenIssuer(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, AccessToken]):
+class TokenIssuer(OAuthProvider):
     """The authorization server, from `with` on. Its user, ann, agrees to everything.
 
     Args:
@@ -45,12 +42,8 @@ class TokenIssuer(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshTok
     """
 
     def __init__(self, *, scopes: str = "", metadata: Mapping[str, Any] = {}, openid: bool = False) -> None:
-        self.asked: list[AuthorizationParams] = []
-        """What users were asked."""
+        super().__init__(scopes=scopes)
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._scopes = scopes
-        self._clients: dict[str, OAuthClientInformationFull] = {}
-        self._codes: dict[str, AuthorizationCode] = {}
         self._thread = AppThread(self._answer)
         self.url = f"http://127.0.0.1:{self._thread.port}/"
         """Its name. The SDK writes an empty path as a slash."""
@@ -90,32 +83,6 @@ class TokenIssuer(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshTok
         return JSONResponse(self._metadata)
 
     # What the SDK's routes ask
-
-    async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
-        return self._clients.get(client_id)
-
-    async def register_client(self, client_info: OAuthClientInformationFull) -> None:
-        assert client_info.client_id is not None
-        client_info.scope = self._scopes
-        self._clients[client_info.client_id] = client_info
-
-    async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
-        self.asked.append(params)
-        code = AuthorizationCode(
-            code=secrets.token_hex(16),
-            scopes=params.scopes or [],
-            expires_at=time.time() + 60,
-            client_id=str(client.client_id),
-            code_challenge=params.code_challenge,
-            redirect_uri=params.redirect_uri,
-            redirect_uri_provided_explicitly=True,
-            resource=params.resource,
-        )
-        self._codes[code.code] = code
-        return construct_redirect_uri(str(params.redirect_uri), code=code.code, state=params.state)
-
-    async def load_authorization_code(self, client: OAuthClientInformationFull, authorization_code: str) -> AuthorizationCode | None:
-        return self._codes.get(authorization_code)
 
     async def exchange_authorization_code(self, client: OAuthClientInformationFull, authorization_code: AuthorizationCode) -> OAuthToken:
         scope = " ".join(authorization_code.scopes)

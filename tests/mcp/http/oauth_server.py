@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import secrets
-import time
 from typing import Any, Self
 
 from mcp.server.auth.provider import (
     AccessToken,
     AuthorizationCode,
-    AuthorizationParams,
-    OAuthAuthorizationServerProvider,
     RefreshToken,
     TokenError,
-    construct_redirect_uri,
 )
 from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions
 from mcp.server.mcpserver import MCPServer
@@ -22,11 +18,12 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from pydantic import AnyHttpUrl
 
 from tests.app_thread import AppThread
+from tests.oauth_provider import OAuthProvider
 
 __all__ = ["OAuthServer"]
 
 
-class OAuthServer(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, AccessToken]):
+class OAuthServer(OAuthProvider):
     """The server, from `with` on.
 
     Args:
@@ -36,8 +33,7 @@ class OAuthServer(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshTok
     """
 
     def __init__(self, *, lasts_s: int = 3_600, refuses: bool = False, renews: bool = True) -> None:
-        self.authorizations = 0
-        """How often a user was asked."""
+        super().__init__()
         self.renewals = 0
         """How often a token was renewed, or was not."""
         self.is_down = False
@@ -45,8 +41,6 @@ class OAuthServer(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshTok
         self._renews = renews
         self._lasts_s = lasts_s
         self._refuses = refuses
-        self._clients: dict[str, OAuthClientInformationFull] = {}
-        self._codes: dict[str, AuthorizationCode] = {}
         self._tokens: dict[str, AccessToken] = {}
         self._thread = AppThread(self._answer)
         origin = f"http://127.0.0.1:{self._thread.port}"
@@ -91,31 +85,6 @@ class OAuthServer(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshTok
         await send({"type": "http.response.body", "body": json.dumps(error).encode()})
 
     # Of the authorization server
-
-    async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
-        return self._clients.get(client_id)
-
-    async def register_client(self, client_info: OAuthClientInformationFull) -> None:
-        assert client_info.client_id is not None
-        self._clients[client_info.client_id] = client_info
-
-    async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
-        self.authorizations += 1
-        code = AuthorizationCode(
-            code=secrets.token_hex(16),
-            scopes=params.scopes or [],
-            expires_at=time.time() + 60,
-            client_id=str(client.client_id),
-            code_challenge=params.code_challenge,
-            redirect_uri=params.redirect_uri,
-            redirect_uri_provided_explicitly=True,
-            resource=params.resource,
-        )
-        self._codes[code.code] = code
-        return construct_redirect_uri(str(params.redirect_uri), code=code.code, state=params.state)
-
-    async def load_authorization_code(self, client: OAuthClientInformationFull, authorization_code: str) -> AuthorizationCode | None:
-        return self._codes.get(authorization_code)
 
     async def exchange_authorization_code(self, client: OAuthClientInformationFull, authorization_code: AuthorizationCode) -> OAuthToken:
         return self._issue(str(client.client_id))
