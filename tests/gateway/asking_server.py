@@ -1,9 +1,10 @@
 """An MCP server over stdio that asks its client during calls: `python asking_server.py ERA LOG`. It needs only the standard library.
 
 Its tools: `ask` asks the user for a name, and returns the answer; `ask_twice` asks for two names, one after the other; `model` asks for a
-message of a language model; `folders` asks for the roots; `work` reports progress and a log message, then answers; `wait` waits until it is
-cancelled. `ask_twice_later` and `fail_later` do nothing until the file `LOG.go` exists; the first then asks for two names, and the second
-answers with a JSON-RPC error. `LOG` is a file: one line for each start of the process, each call and each cancellation.
+message of a language model; `folders` asks for the roots; `work` reports progress and a log message, then answers; `wait` waits until it
+is cancelled. A tool with `_later` at the end of its name does nothing until the file `LOG.go` exists, or `LOG.X` with the argument `go: X`;
+then it does what the name before that says, and `fail` answers with a JSON-RPC error. The argument `as` is part of the question. `LOG` is a
+file: one line for each start of the process, each call and each cancellation, and in the handshake era for each question and its answer.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 from typing import Any
 
 ERA, LOG = sys.argv[1], sys.argv[2]
-TOOLS = ("ask", "ask_twice", "model", "folders", "work", "wait", "ask_twice_later", "fail_later")
+TOOLS = ("ask", "ask_twice", "model", "folders", "work", "wait", "ask_later", "ask_twice_later", "work_later", "fail_later")
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 CACHED: dict[str, Any] = {"ttlMs": 0, "cacheScope": "private"} if ERA == "stateless" else {}
 waiting: dict[object, Any] = {}
 """What continues when the client answers a request of this server, by the request's id."""
+writing = threading.Lock()
 
 
 def log(text: str) -> None:
@@ -28,8 +31,9 @@ def log(text: str) -> None:
 
 
 def send(message: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
-    sys.stdout.flush()
+    with writing:
+        sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        sys.stdout.flush()
 
 
 def reply(number: object, **result: Any) -> None:
@@ -40,19 +44,17 @@ def text(number: object, value: object) -> None:
     reply(number, content=[{"type": "text", "text": value if isinstance(value, str) else json.dumps(value)}])
 
 
-def question(tool: str, round_: int) -> tuple[str, dict[str, Any]]:
+def question(tool: str, round_: int, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     if tool == "model":
         return "sampling/createMessage", {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5}
     if tool == "folders":
         return "roots/list", {}
-    return "elicitation/create", {"mode": "form", "message": f"Your name? ({round_})", "requestedSchema": FORM}
+    asks_as = params["arguments"].get("as", round_)
+    return "elicitation/create", {"mode": "form", "message": f"Your name? ({asks_as})", "requestedSchema": FORM}
 
 
 def call(number: object, tool: str, params: dict[str, Any]) -> None:
     meta = params.get("_meta", {})
-    while tool.endswith("_later") and not os.path.exists(f"{LOG}.go"):
-        time.sleep(0.01)
-    tool = tool.removesuffix("_later")
     if tool == "fail":
         send({"id": number, "error": {"code": -32050, "message": "out of paper", "data": {"tray": 2}}})
     elif tool == "work":
@@ -66,11 +68,17 @@ def call(number: object, tool: str, params: dict[str, Any]) -> None:
         (ask_stateless if ERA == "stateless" else ask_handshake)(number, tool, params)
 
 
+def call_later(number: object, tool: str, params: dict[str, Any]) -> None:
+    while not os.path.exists(f"{LOG}.{params['arguments'].get('go', 'go')}"):
+        time.sleep(0.01)
+    call(number, tool, params)
+
+
 def ask_stateless(number: object, tool: str, params: dict[str, Any]) -> None:
     answers = json.loads(params["requestState"]) if "requestState" in params else []
     answers += list(params.get("inputResponses", {}).values())
     if len(answers) < (2 if tool == "ask_twice" else 1):
-        method, asked = question(tool, len(answers) + 1)
+        method, asked = question(tool, len(answers) + 1, params)
         requests = {"who": {"method": method, "params": asked}}
         reply(number, resultType="input_required", inputRequests=requests, requestState=json.dumps(answers))
     else:
@@ -81,6 +89,7 @@ def ask_handshake(number: object, tool: str, params: dict[str, Any]) -> None:
     answers: list[Any] = []
 
     def answered(message: dict[str, Any]) -> None:
+        log("answered")
         answers.append(message.get("result", message.get("error")))
         if len(answers) < (2 if tool == "ask_twice" else 1):
             ask()
@@ -88,9 +97,10 @@ def ask_handshake(number: object, tool: str, params: dict[str, Any]) -> None:
             text(number, answers)
 
     def ask() -> None:
-        method, asked = question(tool, len(answers) + 1)
+        method, asked = question(tool, len(answers) + 1, params)
         own = f"server-{number}-{len(answers)}"
         waiting[own] = answered
+        log("asks")
         send({"id": own, "method": method, "params": asked})
 
     ask()
@@ -113,7 +123,11 @@ def take(message: dict[str, Any]) -> None:
         case "tools/call":
             capabilities = params.get("_meta", {}).get("io.modelcontextprotocol/clientCapabilities", {})
             log(f"call {params['name']} {json.dumps(capabilities, sort_keys=True)}")
-            call(number, params["name"], params)
+            tool = params["name"]
+            if tool.endswith("_later"):
+                threading.Thread(target=call_later, args=(number, tool.removesuffix("_later"), params), daemon=True).start()
+            else:
+                call(number, tool, params)
         case "notifications/cancelled":
             log("cancelled")
         case "ping":

@@ -17,6 +17,7 @@ class Client:
 
     Args:
         capabilities: What it declares.
+        own_session: Its session; None: it is asked as part of a call.
         replies: Answers its questions; None: they are refused.
     """
 
@@ -26,7 +27,9 @@ class Client:
         capabilities: Mapping[str, Any] | None = None,
         meta: Mapping[str, Any] | None = None,
         replies: Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]] | None = None,
+        own_session: object | None = None,
     ) -> None:
+        self.own_session = own_session
         self.key = key
         self.capabilities: Mapping[str, Any] = capabilities or {}
         self.meta: Mapping[str, Any] = meta or {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from callgate import Engine, ToolResult
-from callgate.mcp import RequestRejected, on_behalf_of
+from callgate.mcp import RequestRejected, mcp, on_behalf_of
 from tests.engine_calls import call, said
 from tests.mcp.calling_clients import ELICITS, Client, accepting
 from tests.mcp.fakes import ANSWER, Fake, tool
@@ -197,6 +198,46 @@ class TestSessions:
             await until(lambda: not Path(f"/proc/{own}").exists())
             assert (await for_client(Client("alice"), engine)).text == "done"
         assert len(fake.pids) == 3
+
+    async def test_each_of_two_clients_with_one_key_answers_what_its_own_call_is_asked(self, tmp_path: Path) -> None:
+        """Also while the calls of both run at once, as soon as it is known that the server asks."""
+        fake = Fake(tmp_path, {"ask": QUESTION}, era="handshake")
+        first, second = (Client("alice", ELICITS, replies=accepting(name=name), own_session=object()) for name in ("Ada", "Grace"))
+        async with Engine(servers=[fake.server(effects={"work": "none"})]) as engine:
+            await for_client(first, engine, number=0)
+            for number in range(1, 4):
+                results = await asyncio.gather(*(for_client(client, engine, number=number) for client in (first, second)))
+                assert [json.loads(one.text)["content"]["name"] for one in results] == ["Ada", "Grace"]
+
+    async def test_a_question_that_belongs_to_no_call_is_asked_again_if_the_request_that_carried_it_ends(self, tmp_path: Path) -> None:
+        async def never(method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+            await asyncio.Event().wait()
+            return {}
+
+        async def folders(method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+            return {"roots": [{"uri": "file:///first"}]}
+
+        server = mcp([sys.executable, str(Path(__file__).parents[1] / "gateway" / "folders_server.py")], effects={"folders": "none"})
+
+        class Waiting(Client):
+            @property
+            def key(self) -> str:
+                """Read when the call takes its place in a session."""
+                waits.set()
+                return "alice"
+
+            @key.setter
+            def key(self, _: object) -> None: ...
+
+        waits = asyncio.Event()
+        first, second = Client("alice", {"roots": {}}, replies=never), Waiting("alice", {"roots": {}}, replies=folders)
+        async with Engine(servers=[server]) as engine:
+            leaving = asyncio.create_task(for_client(first, engine, "folders"))
+            await until(lambda: first.asked)
+            staying = asyncio.create_task(for_client(second, engine, "folders", again=True))
+            await waits.wait()
+            leaving.cancel()
+            assert json.loads((await staying).text) == [{"uri": "file:///first"}]
 
     async def test_a_question_ends_with_the_call_of_its_client(self, tmp_path: Path) -> None:
         ended = asyncio.Event()

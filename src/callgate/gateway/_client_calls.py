@@ -172,6 +172,10 @@ class ClientCall:
     def log_level(self) -> str:
         return self.client.log_level
 
+    @property
+    def own_session(self) -> Client | None:
+        return self.client if self.client.era == "handshake" else None
+
     async def answer(self, method: str, params: Mapping[str, Any], name: str = "") -> Mapping[str, Any]:
         if not self.client.can_answer(method):
             raise RpcError(METHOD_NOT_FOUND, f"The client of this call does not answer {method[:100]}.")

@@ -2,7 +2,9 @@
 
 A server of the handshake era is told once, at the beginning of a session, what its client can do, and may keep state in the session.
 Clients that differ therefore have sessions of their own: made for their first call, closed when they are not used for a while, and bounded
-in number. Knows nothing of the session that lists the server's tools for the engine.
+in number. A server that asks something during calls without saying for which gets a session for each call at a time, except that calls of
+one client that can be asked for the sake of any of them share one. Knows nothing of the session that lists the server's tools for the
+engine.
 """
 
 from __future__ import annotations
@@ -10,11 +12,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import Context
+from itertools import count
 from typing import Any
 
-from callgate.mcp._connection import Message, NotSent
+from callgate.mcp._connection import ConnectionLost, Message, NotSent
 from callgate.mcp._revisions import Era
 from callgate.mcp._server_requests import ClientRequests
 from callgate.mcp._session import Session
@@ -25,14 +28,27 @@ from callgate.mcp.calling_client import CallingClient
 __all__ = ["ClientSessions"]
 
 
+_Key = tuple[str, str, int]
+"""The key of the client, what was offered to the server, and the number of the session among those of both."""
+
+
 class _ClientSession:
     """A session, and who uses it."""
 
-    def __init__(self, supervised: SupervisedSession, requests: ClientRequests, began: float) -> None:
+    def __init__(self, key: _Key, supervised: SupervisedSession, requests: ClientRequests, began: float) -> None:
+        self.key = key
         self.supervised = supervised
         self.requests = requests
-        self.users = 0
+        self.users: list[CallingClient] = []
+        """The clients of the running calls."""
+        self.abandoned = False
+        """Whether the server may still work on the call of a client that no longer waits, and that has no session of its own."""
         self.idle_since = began
+
+    def cannot_confuse(self, client: CallingClient) -> bool:
+        """Return whether a question during a call of this client cannot be one for another client."""
+        own = client.own_session
+        return not self.abandoned and all(own is not None and other.own_session is own for other in self.users)
 
 
 class _ComparedTools:
@@ -62,10 +78,12 @@ class ClientSessions:
 
     def __init__(self, parts: SessionParts) -> None:
         self._parts = parts
-        self._sessions: dict[tuple[str, str], _ClientSession] = {}
+        self._sessions: dict[_Key, _ClientSession] = {}
         """The latest used last."""
         self._closing: set[asyncio.Task[None]] = set()
         self._sweeper: asyncio.Task[None] | None = None
+        self._asks = parts.server.client_tools
+        """Whether the server asks something during calls without saying for which, or probably does."""
 
     @contextmanager
     def used(self, client: CallingClient, era: Era) -> Iterator[SupervisedSession]:
@@ -74,14 +92,31 @@ class ClientSessions:
         Raises:
             NotSent: Too many sessions are in use.
         """
-        one = self._of(client, era)
-        one.users += 1
+        with self._in_use(self._of(client, era), client) as supervised:
+            yield supervised
+
+    @contextmanager
+    def all_used(self, client: CallingClient, era: Era) -> Iterator[list[SupervisedSession]]:
+        """Keep the sessions that the client may use open during the block; none is made."""
+        with ExitStack() as used:
+            own = _shared_key(client, _offered(client, era))
+            found = [one for key, one in self._sessions.items() if key[:2] == own]
+            yield [used.enter_context(self._in_use(one, client)) for one in found]
+
+    @contextmanager
+    def _in_use(self, one: _ClientSession, client: CallingClient) -> Iterator[SupervisedSession]:
+        one.users.append(client)
         try:
             with one.requests.asked_of(client):
                 yield one.supervised
+        except (asyncio.CancelledError, ConnectionLost):
+            one.abandoned = one.abandoned or client.own_session is None
+            raise
         finally:
-            one.users -= 1
+            one.users.remove(client)
             one.idle_since = self._parts.clock.monotonic()
+            if self._asks and one.abandoned and not one.users and self._sessions.get(one.key) is one:
+                self._retire(one.key)  # because it takes no call any more
 
     async def close(self) -> None:
         if self._sweeper is not None:
@@ -91,27 +126,31 @@ class ClientSessions:
         if self._closing:
             await asyncio.wait(self._closing)
 
-    def has(self, client: CallingClient, era: Era) -> bool:
-        """Return whether the client has a session."""
-        return _key(client, _offered(client, era)) in self._sessions
-
     def _of(self, client: CallingClient, era: Era) -> _ClientSession:
         offered = _offered(client, era)
-        key = _key(client, offered)
-        found = self._sessions.pop(key, None) or self._made(offered, era)
-        self._sessions[key] = found
-        return found
+        for number in count():
+            key = (*_shared_key(client, offered), number)
+            found = self._sessions.get(key)
+            if found is None or not self._asks or found.cannot_confuse(client):
+                break
+        one = found or self._made(key, offered, era)
+        self._sessions.pop(key, None)
+        self._sessions[key] = one
+        return one
 
-    def _made(self, offered: Mapping[str, Any], era: Era) -> _ClientSession:
+    def _note_asking(self) -> None:
+        self._asks = True
+
+    def _made(self, key: _Key, offered: Mapping[str, Any], era: Era) -> _ClientSession:
         server = self._parts.server
         if len(self._sessions) >= server.max_sessions:
             self._make_room()
-        requests = ClientRequests(server.name, offered, self._parts.log)
+        requests = ClientRequests(server.name, offered, self._parts.log, on_asked=self._note_asking)
         supervised = SupervisedSession(self._parts, requests, _ComparedTools(server.name), era)
         supervised.begin()
         if self._sweeper is None or self._sweeper.done():
             self._sweeper = asyncio.get_running_loop().create_task(self._close_idle(), context=Context())
-        return _ClientSession(supervised, requests, self._parts.clock.monotonic())
+        return _ClientSession(key, supervised, requests, self._parts.clock.monotonic())
 
     def _make_room(self) -> None:
         server = self._parts.server
@@ -123,7 +162,7 @@ class ClientSessions:
             )
         self._retire(idle)
 
-    def _retire(self, key: tuple[str, str]) -> None:
+    def _retire(self, key: _Key) -> None:
         """Close a session in a task of its own; nobody can use it any more."""
         closing = asyncio.get_running_loop().create_task(self._sessions.pop(key).supervised.close(), context=Context())
         self._closing.add(closing)
@@ -145,5 +184,5 @@ def _offered(client: CallingClient, era: Era) -> Mapping[str, Any]:
     return {**client.capabilities} if era == "handshake" else {}
 
 
-def _key(client: CallingClient, offered: Mapping[str, Any]) -> tuple[str, str]:
+def _shared_key(client: CallingClient, offered: Mapping[str, Any]) -> tuple[str, str]:
     return client.key, json.dumps(offered, sort_keys=True, separators=(",", ":"))

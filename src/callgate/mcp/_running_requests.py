@@ -1,14 +1,16 @@
 """The requests of one session that wait for an answer, and to which of them belongs what the server sends meanwhile.
 
 A message on the stream of a request belongs to that request. Standard input and output have one stream for all, on which a message names no
-request unless it reports progress: it then counts as sent for the call that was started last. Knows no connection.
+request unless it reports progress. A log message then counts as sent for the call that was started last; `_question_origins.py` finds the
+one that a question belongs to. Knows no connection.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -44,11 +46,13 @@ class Caller(Struct, frozen=True, kw_only=True, eq=False):
         return self.asking_human() if self.client is not None or method == "elicitation/create" else nullcontext()
 
 
-class RunningRequest(Struct, frozen=True, eq=False):
-    """A request that waits for its answer."""
+class RunningRequest(Struct, eq=False):
+    """A request that was sent to the server."""
 
     number: int
     caller: Caller
+    state: Literal["running", "abandoned", "answered"] = "running"
+    """`abandoned`: nobody waits for the answer any more, and it has not come, so that the server may still work on the request."""
 
 
 class RunningRequests:
@@ -56,8 +60,11 @@ class RunningRequests:
 
     def __init__(self) -> None:
         self._running: dict[int, RunningRequest] = {}
+        self._abandoned: dict[int, RunningRequest] = {}
         self._uids: dict[int, str] = {}
         """The uids of the latest calls, by the id of the request."""
+        self._change: asyncio.Future[None] | None = None
+        """Set at the next end of a request; None if nobody waits for it."""
 
     def begin(self, number: int, caller: Caller) -> RunningRequest:
         running = self._running[number] = RunningRequest(number, caller)
@@ -67,8 +74,31 @@ class RunningRequests:
                 del self._uids[next(iter(self._uids))]
         return running
 
-    def end(self, running: RunningRequest) -> None:
+    def end(self, running: RunningRequest, *, abandoned: bool) -> None:
         self._running.pop(running.number, None)
+        running.state = "abandoned" if abandoned else "answered"
+        if abandoned and running.caller.client is not None:
+            self._abandoned[running.number] = running
+            if len(self._abandoned) > _KEPT_IDS:
+                del self._abandoned[next(iter(self._abandoned))]
+        self._changed()
+
+    def answered_late(self, number: int) -> None:
+        """Note that the answer to a request has come that nobody waits for any more."""
+        if (abandoned := self._abandoned.pop(number, None)) is not None:
+            abandoned.state = "answered"
+            self._changed()
+
+    async def change(self) -> None:
+        """Wait until the next request ends or is answered late."""
+        if self._change is None:
+            self._change = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._change)
+
+    def _changed(self) -> None:
+        change, self._change = self._change, None
+        if change is not None:
+            change.set_result(None)
 
     def uid_of(self, number: int) -> str:
         """Return the uid of a call by the id of its request, also after its end; empty if it is no call or long ago."""
@@ -79,6 +109,11 @@ class RunningRequests:
         started = list(reversed(self._running.values()))
         for_clients = (one for one in started if one.caller.client is not None)
         return next(for_clients, None) or next((one for one in started if one.caller.uid), None)
+
+    def askers(self) -> list[RunningRequest]:
+        """Return the requests from which a question that names none may come: those of clients, or if none runs, the host's calls."""
+        for_clients = [one for one in self._running.values() if one.caller.client is not None]
+        return [*self._abandoned.values(), *for_clients] or [one for one in self._running.values() if one.caller.uid]
 
     def progressed(self, params: Mapping[str, Any]) -> None:
         """Pass on the params of a progress notification to the request that it names."""

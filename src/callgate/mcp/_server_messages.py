@@ -1,6 +1,6 @@
 """What a server sends of its own in one session: progress, logs, notices of changes, and requests.
 
-Requests are answered in tasks, and belong to a running call, see `_running_requests.py`. A question to a client ends with the call that it
+Requests are answered in tasks, and belong to a running call, see `_question_origins.py`. A question to a client ends with the call that it
 belongs to. Knows no connection, and sends no request.
 
 Sources: MCP 2025-11-25, Utilities, Client features; MCP 2026-07-28, Subscriptions.
@@ -9,7 +9,8 @@ Sources: MCP 2025-11-25, Utilities, Client features; MCP 2026-07-28, Subscriptio
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import ExitStack
 from contextvars import Context
 from typing import Any
 
@@ -19,7 +20,8 @@ from callgate._secret_redaction import RedactedLog
 from callgate.mcp import _messages as messages
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import RpcError
-from callgate.mcp._running_requests import Caller, RunningRequest, RunningRequests
+from callgate.mcp._question_origins import QuestionOrigins
+from callgate.mcp._running_requests import RunningRequest, RunningRequests
 from callgate.mcp._server_requests import AnswersServer
 
 __all__ = ["NOTICES", "OnNotice", "ServerMessages"]
@@ -36,14 +38,12 @@ _MOST_OUTSIDE = 16
 """How many questions that belong to no request are remembered."""
 
 
-class _Question(Struct, frozen=True, kw_only=True, eq=False):
+class _Question(Struct, kw_only=True, eq=False):
     """A request of the server that is being answered."""
 
+    origins: Sequence[RunningRequest]
+    """The requests that it belongs to, or may belong to as long as that is not certain."""
     task: asyncio.Task[None]
-    running: RunningRequest | None
-    """The request that it belongs to."""
-    own_stream: bool
-    """Whether that is certain, because it came on the stream of that request."""
 
 
 class ServerMessages:
@@ -81,6 +81,7 @@ class ServerMessages:
         self._on_confirmed = on_confirmed
         self._log = log
         self._label = label
+        self._origins = QuestionOrigins(running)
         self._questions: dict[object, _Question] = {}
         self._asked_outside: list[asyncio.Task[None]] = []
         self._replies: set[asyncio.Task[None]] = set()
@@ -118,10 +119,9 @@ class ServerMessages:
     def ended(self, running: RunningRequest) -> None:
         """Stop asking a client for the sake of a request that has ended, and tell the server."""
         for number, question in list(self._questions.items()):
-            asked = question.running
-            if asked is None or asked.caller.client is None:
+            if running not in question.origins or running.caller.client is None:
                 continue
-            if asked is running if question.own_stream else self._running.latest() is None:
+            if not any(one.state == "running" for one in question.origins):
                 question.task.cancel()
                 self._reply(messages.error_answer(number, RpcError(messages.INTERNAL_ERROR, "The call that this belongs to has ended.")))
 
@@ -148,22 +148,28 @@ class ServerMessages:
             refusal = RpcError(messages.METHOD_NOT_FOUND, "Servers send no requests in this revision.")
             self._reply(messages.error_answer(number, refusal))
             return
-        running = of or self._running.latest()
-        task = asyncio.get_running_loop().create_task(self._answer(number, method, params, running), context=Context())
-        if running is None and method != "ping":
-            self._asked_outside = [*self._asked_outside[-_MOST_OUTSIDE + 1 :], task]
-        question = self._questions[number] = _Question(task=task, running=running, own_stream=of is not None)
+        origins = [] if method == "ping" else [of] if of is not None else self._running.askers()
+        task = asyncio.get_running_loop().create_task(self._answer(number, method, params, origins), context=Context())
+        question = self._questions[number] = _Question(origins=origins, task=task)
         task.add_done_callback(lambda _: self._forget(number, question))
+        if of is None and origins:
+            self._requests.asked_during_calls()
+        if method != "ping" and not any(one.state == "running" for one in origins):
+            self._asked_outside = [*self._asked_outside[-_MOST_OUTSIDE + 1 :], task]
 
     def _forget(self, number: object, question: _Question) -> None:
         if self._questions.get(number) is question:
             del self._questions[number]
 
-    async def _answer(self, number: object, method: object, params: object, running: RunningRequest | None) -> None:
-        caller = running.caller if running is not None else Caller()
+    async def _answer(self, number: object, method: object, params: object, origins: Sequence[RunningRequest]) -> None:
         try:
-            with caller.answering(method):
-                reply = messages.answer(number, await self._requests.answer(method, params, caller.client))
+            if self._requests.of_client:
+                origins = self._questions[number].origins = await self._origins.certain(origins)
+            with ExitStack() as answering:
+                for one in origins:
+                    answering.enter_context(one.caller.answering(method))
+                client = origins[-1].caller.client if origins else None
+                reply = messages.answer(number, await self._requests.answer(method, params, client))
         except RpcError as error:
             reply = messages.error_answer(number, error)
         await self._notify(reply)

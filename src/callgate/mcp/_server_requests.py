@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -39,6 +39,15 @@ class AnswersServer(Protocol):
         """The capabilities to offer to the server."""
         ...
 
+    @property
+    def of_client(self) -> bool:
+        """Whether the client answers whose call the request belongs to."""
+        ...
+
+    def asked_during_calls(self) -> None:
+        """Note that the server asks something during calls without saying for which."""
+        ...
+
     async def answer(self, method: object, params: object, client: CallingClient | None) -> Mapping[str, Any]:
         """Return the result of a request of the server.
 
@@ -64,10 +73,14 @@ class ClientRequests:
 
     Args:
         capabilities: Those of the client.
+        on_asked: Called when the server asks something during calls without saying for which.
     """
 
-    def __init__(self, server: str, capabilities: Mapping[str, Any], log: RedactedLog) -> None:
+    of_client = True
+
+    def __init__(self, server: str, capabilities: Mapping[str, Any], log: RedactedLog, on_asked: Callable[[], None]) -> None:
         self.capabilities = capabilities
+        self.asked_during_calls = on_asked
         self._server = server
         self._log = log
         self._running = 0
@@ -96,20 +109,23 @@ class ClientRequests:
         self._running += 1
         try:
             if client is None:
-                return await self._answer_of(self._waiting[-1], method, params)
+                return await self._answer_of_waiting(method, params)
             return await client_answer(client, method, params, self._server, self._log)
         finally:
             self._running -= 1
 
-    async def _answer_of(self, waiting: _WaitingClient, method: object, params: object) -> Mapping[str, Any]:
-        answering = asyncio.ensure_future(client_answer(waiting.client, method, params, self._server, self._log))
-        try:
-            await asyncio.wait((answering, waiting.ended), return_when=asyncio.FIRST_COMPLETED)
-            if not answering.done():
-                raise RpcError(INTERNAL_ERROR, "The request of the client has ended.")
-            return answering.result()
-        finally:
-            answering.cancel()
+    async def _answer_of_waiting(self, method: object, params: object) -> Mapping[str, Any]:
+        """Return what the client answers as part of its latest request; of another one if that ends before."""
+        while self._waiting:
+            waiting = self._waiting[-1]
+            answering = asyncio.ensure_future(client_answer(waiting.client, method, params, self._server, self._log))
+            try:
+                await asyncio.wait((answering, waiting.ended), return_when=asyncio.FIRST_COMPLETED)
+                if answering.done():
+                    return answering.result()
+            finally:
+                answering.cancel()
+        raise RpcError(INTERNAL_ERROR, "The request of the client has ended.")
 
 
 async def client_answer(
@@ -141,6 +157,8 @@ async def client_answer(
 class ServerRequests:
     """Answers the requests of one server by its configuration, for all calls alike."""
 
+    of_client = False
+
     def __init__(self, server: McpServer, log: RedactedLog) -> None:
         self._server = server
         self._log = log
@@ -164,6 +182,9 @@ class ServerRequests:
         if self._server.roots:
             found["roots"] = {}
         return found
+
+    def asked_during_calls(self) -> None:
+        """Do nothing: the answer is the same for all calls."""
 
     async def answer(self, method: object, params: object, client: CallingClient | None = None) -> Mapping[str, Any]:
         if method == "ping":

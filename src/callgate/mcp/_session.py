@@ -382,10 +382,14 @@ class Session:
         meta = self._meta(number, caller)
         sent = {**params, "_meta": meta} if meta else params
         running = self._running.begin(number, caller)
+        abandoned = False
         try:
             response = await self.connection.request(messages.request(number, method, sent), partial(self._received, of=running))
+        except (asyncio.CancelledError, ConnectionLost):
+            abandoned = True
+            raise
         finally:
-            self._running.end(running)
+            self._running.end(running, abandoned=abandoned)
             self._messages.ended(running)
         self.heard += 1
         return response
@@ -411,6 +415,7 @@ class Session:
         self._messages.take(message, of)
 
     def _came_late(self, number: int, message: Message) -> None:
+        self._running.answered_late(number)
         uid = self._running.uid_of(number)
         if uid:
             self._on_late(uid, message)

@@ -157,11 +157,11 @@ class SupervisedServer:
             McpError: The connection is lost.
         """
         client, era = calling_client(), self._first.era if self._started else None
-        if client is None or era != "handshake" or not self._clients.has(client, era):
+        if client is None or era != "handshake":
             return
-        with self._clients.used(client, era) as supervised:
-            if supervised.life.ready is not None:
-                await supervised.life.ready.roots_changed()
+        with self._clients.all_used(client, era) as sessions:
+            ready = [one.life.ready for one in sessions if one.life.ready is not None]
+            await asyncio.gather(*(session.roots_changed() for session in ready))
 
     async def subscribe(self, uri: str, *, ends: bool = False) -> None:
         """Ask the server to tell of changes of a resource, or no longer. It is asked once for all that want to be told.

@@ -38,6 +38,12 @@ class CallingClient(Protocol):
         """The least level of log messages that the client wants; empty: none."""
         ...
 
+    @property
+    def own_session(self) -> object | None:
+        """The session in which the client can be asked for the sake of any of its calls; calls with the same one are of the same client.
+        None: a question reaches the client only as part of the call that it belongs to."""
+        ...
+
     async def answer(self, method: str, params: Mapping[str, Any], name: str = "") -> Mapping[str, Any]:
         """Return the result of a request of the server: `elicitation/create`, `sampling/createMessage` or `roots/list`.
 
