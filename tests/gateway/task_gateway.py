@@ -1,7 +1,8 @@
 """A gateway whose calls soon become tasks: `python -m tests.gateway.task_gateway '{"folder": "folder"}'`.
 
 Its tools wait for the file `NAME.go` in the folder: `look` reads, `pay` writes a line to `paid` first, and `refuse` fails. A human has to
-approve `order`. More keys: `journal` is a file, `servers` are commands, and `after_s`, `ttl_s` and `tasks` are the limits of tasks.
+approve `order`. More keys: `journal` is a file, `servers` are commands, `without` are names of tools that it has not, `secret` is a text
+that is not recorded, and the others are the limits of tasks.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from callgate import Engine, SqliteJournal, tool
 from callgate.gateway import Gateway, GatewayLimits, serve_stdio
+from callgate.gateway._secret_values import SecretValues
 from callgate.mcp import mcp
 
 _GIVEN = json.loads(sys.argv[1])
@@ -26,14 +28,14 @@ async def _go(name: str) -> None:
 
 
 @tool(effect="none")
-async def look(name: str) -> dict[str, object]:
+async def look(name: str, more: str = "") -> dict[str, object]:
     """Wait, and return what was seen."""
     await _go(name)
-    return {"seen": name}
+    return {"seen": name, "more": more} if more else {"seen": name}
 
 
 @tool(effect="once")
-async def pay(name: str) -> str:
+async def pay(name: str, more: str = "") -> str:
     """Pay, and wait."""
     with (_FOLDER / "paid").open("a") as ledger:
         ledger.write(f"{name}\n")
@@ -57,8 +59,15 @@ def order(article: str) -> str:
 async def main() -> None:
     journal = SqliteJournal(_GIVEN["journal"]) if "journal" in _GIVEN else None
     servers = [mcp(command, name=f"server{n}") for n, command in enumerate(_GIVEN.get("servers", []))]
-    limits = GatewayLimits(task_after_s=_GIVEN.get("after_s", 0.1), task_ttl_s=_GIVEN.get("ttl_s", 3_600.0), tasks=_GIVEN.get("tasks", 100))
-    engine = Engine([look, pay, refuse, order], servers=servers, journal=journal)
+    limits = GatewayLimits(
+        task_after_s=_GIVEN.get("after_s", 0.1),
+        task_ttl_s=_GIVEN.get("ttl_s", 3_600.0),
+        tasks=_GIVEN.get("tasks", 100),
+        task_bytes=_GIVEN.get("task_bytes", 1_000_000_000),
+    )
+    tools = [one for one in (look, pay, refuse, order) if one.name not in _GIVEN.get("without", ())]
+    redactor = SecretValues([_GIVEN["secret"]]) if "secret" in _GIVEN else None
+    engine = Engine(tools, servers=servers, journal=journal, redactor=redactor)
     async with Gateway(engine, secret=b"the secret of the tests, 32 bytes", limits=limits) as gateway:
         await serve_stdio(gateway)
 

@@ -113,7 +113,7 @@ async def test_content_of_an_unknown_type_is_text_for_the_model_and_whole_for_th
 async def test_structured_content_of_any_type_is_kept(tmp_path: Path, value: object) -> None:
     result = await result_with(tmp_path, content=[{"type": "text", "text": "said"}], structuredContent=value)
     assert (result.status, result.structured) == ("ok", value)
-    assert result.metadata.server_fields == ({"structuredContent": None} if value is None else None)
+    assert result.metadata.server_fields == {"structuredContent": None}  # says that the value is of `structuredContent`
     assert Text(text="said") in result.content
 
 

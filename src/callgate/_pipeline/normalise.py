@@ -164,16 +164,16 @@ class Normaliser:
         return self._redacted(raw, uid, checked, lambda redacted: self._failure(raw, uid, shown, redacted, rule, notes))
 
     def recorded(self, result: ToolResult) -> bytes:
-        """Return the result as it is recorded: whole up to a size limit, by reference above it.
+        """Return the result as it is recorded: whole up to a size limit, by reference above it. Its values keep the order of their keys.
 
         The record is redacted as a whole. An image that the redactor would damage is replaced by a text.
         """
         if self._redactor is not None and any(map(data_of, result.content)):
             result = replace(result, content=tuple([self._undamaged(part, self._redactor) for part in result.content]))
-        body = canonical(result)
+        body = plain_bytes(result)
         if len(body) <= self._recorded_bytes:
             return body
-        return canonical(replace(result, structured=None))
+        return plain_bytes(replace(result, structured=None))
 
     def _undamaged(self, part: Part, redactor: Redactor) -> Part:
         data = data_of(part).encode()

@@ -208,9 +208,15 @@ class Outcomes:
             state.end("call.aborted", Reason(reason=why, status=status))
 
     def left(self, state: CallState, error: BaseException) -> None:
-        """Record the end of a call that ended together with its caller: by a cancellation, an interrupt, or a closed event loop."""
-        is_cancel = isinstance(error, asyncio.CancelledError)
-        self.cancelled(state, "the caller was cancelled" if is_cancel else f"the caller was ended by {type(error).__name__}")
+        """Record the end of a call that ended together with its caller: by a cancellation, an interrupt, or a closed event loop.
+
+        The message of a cancellation, if it has one, is recorded with it.
+        """
+        if not isinstance(error, asyncio.CancelledError):
+            self.cancelled(state, f"the caller was ended by {type(error).__name__}")
+            return
+        message = self._recorder.cut(error.args[0]) if error.args and error.args[0] else ""
+        self.cancelled(state, f"the caller was cancelled{': ' if message else ''}{message}")
 
     def result_of(self, state: CallState, error: CallFailed, name: str, approved: ApprovedCall | None) -> ToolResult:
         """Return a result that says why the call has no result of its own."""

@@ -187,6 +187,7 @@ def _ended(tool: BoundTool, ran: Ran, duration_ms: float) -> Checked:
         details=details or None,
         attempts=ran.attempts,
         duration_ms=duration_ms,
+        server_fields=execution.server_fields,
     )
 
 

@@ -105,7 +105,9 @@ def open_gateway(config: GatewayConfig) -> OpenedGateway:
         replica=config.replicas.name if config.replicas else "",
         replica_url=config.replicas.url if config.replicas and config.http else "",
         workspace=config.workspace,
-        limits=GatewayLimits(task_after_s=config.tasks.after_s, task_ttl_s=config.tasks.ttl_s, tasks=config.tasks.most),
+        limits=GatewayLimits(
+            task_after_s=config.tasks.after_s, task_ttl_s=config.tasks.ttl_s, tasks=config.tasks.most, task_bytes=config.tasks.most_bytes
+        ),
     )
     return OpenedGateway(gateway=gateway, engine=engine, record=record, rules=rules)
 

@@ -103,6 +103,8 @@ class RecordedCall(Struct, frozen=True):
 
     call: str
     run: str
+    whole: bool = True
+    """Whether its arguments are on record, so that it can be submitted again if it has not ended."""
 
 
 class Continued(Struct, frozen=True):

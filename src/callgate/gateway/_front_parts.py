@@ -15,6 +15,7 @@ from callgate.gateway._parked_requests import ParkedRequests
 from callgate.gateway._redaction import ClientRedaction
 from callgate.gateway._request_states import RequestStates
 from callgate.gateway._suspended_calls import SubmittedCall
+from callgate.gateway._task_records import TaskRecords
 from callgate.gateway._tasks import Tasks
 from callgate.gateway.principals import LOCAL, Principal
 from callgate.mcp._messages import INVALID_PARAMS, RpcError
@@ -36,8 +37,7 @@ class FrontParts(Struct, frozen=True, kw_only=True):
     redaction: ClientRedaction
     states: RequestStates
     tasks: Tasks
-    recorded_call: Callable[[str], Awaitable[SubmittedCall | None]]
-    """Returns a call of the journal by its id."""
+    records: TaskRecords
     withdraw: Callable[[SubmittedCall], Awaitable[None]]
     """Answers the question about a cancelled call with no. Raises `RunHeld` if another process works on the call."""
     metrics: GatewayMetrics

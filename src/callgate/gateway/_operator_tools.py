@@ -24,7 +24,8 @@ from callgate._terminal_text import one_line
 from callgate.engine import Engine
 from callgate.errors import CallgateError, RunHeld, UsageError
 from callgate.gateway._approvals import argument_lines
-from callgate.gateway._tool_results import error_result, text_item
+from callgate.gateway._server_results import text_item
+from callgate.gateway._tool_results import error_result
 from callgate.gateway.principals import Principal
 from callgate.inbox import PendingApproval
 from callgate.mcp._connection import Message

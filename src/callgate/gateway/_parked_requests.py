@@ -146,8 +146,17 @@ class MultiRoundRequest:
         if self._on_change is not None or any(not one.answer.done() for one in self._questions.values()):
             self._wake()
 
-    def cancel(self) -> None:
-        self._task.cancel()
+    def cancel(self, why: str = "") -> None:
+        """Cancel the request.
+
+        Args:
+            why: What is recorded with the end of its call.
+        """
+        self._task.cancel(why or None)
+
+    async def wait_done(self, within_s: float) -> None:
+        """Wait until the request has its result, or within this time."""
+        await asyncio.wait((self._task,), timeout=within_s)
 
     def _wake(self, _: object = None) -> None:
         if not self._progress.done():

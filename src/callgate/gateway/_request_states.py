@@ -60,6 +60,8 @@ class TaskState(Struct, frozen=True, tag="task"):
     created_ms: int
     replica: str = ""
     """The address of the process that began it for other gateways on its journal; empty if there are none."""
+    arguments: str = ""
+    """The digest of the call's arguments, so that no others are submitted in their place."""
 
 
 _State = ParkedState | ApprovalState | TaskState

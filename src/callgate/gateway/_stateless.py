@@ -81,7 +81,7 @@ class StatelessFront:
             result = self._discovered()
         elif method == "subscriptions/listen":
             wanted = read_subscription(message["id"], params, exchange)
-            result = await listen(wanted, self._parts, self._principal, self._tasks.named(client, wanted.task_ids))
+            result = await listen(wanted, self._parts, self._principal, await self._tasks.named(client, wanted.task_ids))
         elif method in TASK_METHODS:
             result = await self._tasks.answer(method, client, params)
         elif method in _MAY_ASK and (client.answers_requests or "requestState" in params or self._may_become_task(method, client)):
@@ -129,7 +129,8 @@ class StatelessFront:
         """Answer a request, or a continuation of one, with its result or with what the client is to be asked."""
         request, tasks = self._continued(method, client, params, exchange), self._parts.tasks
         if self._may_become_task(method, client) and not await request.has_settled(tasks.after_s) and not tasks.full:
-            return {"resultType": "task", **tasks.begin(request, self._stamped_call).described()}
+            digest = self._parts.records.keep_arguments(params.get("arguments") or {})
+            return {"resultType": "task", **tasks.begin(request, self._stamped_call, digest).described()}
         result = await request.result_or_questions()
         if result is not None:
             return result
@@ -193,7 +194,7 @@ class StatelessFront:
     def _resumed(self, client: Client, call: SubmittedCall) -> MultiRoundRequest:
         """Return the request of a task whose call is submitted again, after its process has ended."""
         params = {"name": call.raw.name, "arguments": call.raw.arguments}
-        recorded = RecordedCall(call.id, call.scope.run)
+        recorded = RecordedCall(call.id, call.scope.run, call.whole)
         return self._started("tools/call", client, params, NobodyListens(), resumed=recorded)
 
     def _stamped_call(self, result: Message) -> Message:

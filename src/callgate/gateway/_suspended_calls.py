@@ -28,7 +28,7 @@ from callgate.event_queries import EventQuery
 from callgate.events import Event
 from callgate.gateway._client_calls import CallInQuestion, RecordedCall
 
-__all__ = ["SubmittedCall", "SuspendedCalls"]
+__all__ = ["SubmittedCall", "SuspendedCalls", "recorded_call"]
 
 _MOST_PENDING = 10_000
 """How many suspended calls are remembered, and read from the journal at once; older ones are not found."""
@@ -47,6 +47,8 @@ class SubmittedCall(Struct, frozen=True):
     scope: Scope
     uid: str = ""
     """The engine's id of a call that was read from the journal."""
+    whole: bool = True
+    """Whether the arguments are complete, which the journal has not of large ones."""
 
     @property
     def id(self) -> str:
@@ -96,12 +98,6 @@ class SuspendedCalls:
         call_id = secrets.token_hex(8)
         raw = RawCall(name=tool, arguments=arguments, id=call_id, origin=_ORIGIN)
         return SubmittedCall(raw, Scope(run=run, conversation=call_id, principal=principal, workspace=self._workspace))
-
-    async def recorded(self, call_id: str) -> SubmittedCall | None:
-        """Return a call of the journal by its id; None if it is not recorded completely."""
-        query = EventQuery(conversation=call_id, kinds=("call.received",), limit=1)
-        found = await off_loop(self._engine.journal, lambda: list(self._engine.journal.find(query))) if call_id else []
-        return _recorded_call(found[0], self._workspace) if found else None
 
     def again(self, recorded: RecordedCall, principal: str, tool: str, arguments: dict[str, Any]) -> SubmittedCall:
         """Return a call that was submitted before."""
@@ -249,24 +245,33 @@ class SuspendedCalls:
         for first in range(0, len(asked), _READ_TOGETHER):
             uids = tuple(event.call for event in asked[first : first + _READ_TOGETHER])
             for event in journal.find(EventQuery(calls=uids, kinds=("call.received",))):
-                calls[event.call] = _recorded_call(event, self._workspace)
+                call = recorded_call(event, self._workspace)
+                calls[event.call] = call if call is not None and call.whole else None
         return [(event, calls.get(event.call)) for event in reversed(asked)]
 
 
-def _recorded_call(event: Event, workspace: str) -> SubmittedCall | None:
-    """Return the call of `call.received`; None if it is none of a client in this workspace, or is not recorded completely."""
+def recorded_call(event: Event, workspace: str) -> SubmittedCall | None:
+    """Return the call of `call.received`; None if it is none of a client in this workspace."""
     try:
         received = decode_received(event.body)
-        arguments = decode(received.arguments)
     except msgspec.DecodeError:
         return None
     scope = received.scope or {}
     is_of_client = received.origin == _ORIGIN and scope.get("conversation") == received.id and scope.get("workspace", "") == workspace
-    if not is_of_client or received.arguments_bytes or not isinstance(arguments, dict):
+    if not is_of_client:
         return None
-    raw = RawCall(name=received.name, arguments=arguments, id=received.id, origin=_ORIGIN)
+    arguments = None if received.arguments_bytes else _object_in(received.arguments)
+    raw = RawCall(name=received.name, arguments=arguments or {}, id=received.id, origin=_ORIGIN)
     made = Scope(run=event.run, conversation=received.id, principal=str(scope.get("principal", "")), workspace=workspace)
-    return SubmittedCall(raw, made, event.call)
+    return SubmittedCall(raw, made, event.call, arguments is not None)
+
+
+def _object_in(text: str) -> dict[str, Any] | None:
+    try:
+        found = decode(text)
+    except msgspec.DecodeError:
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _identity(principal: str, tool: str, arguments: Mapping[str, Any]) -> bytes:

@@ -6,6 +6,7 @@ Source: MCP extension io.modelcontextprotocol/tasks, 2026-07-28.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from callgate.errors import RunHeld
@@ -13,6 +14,7 @@ from callgate.gateway._client_calls import Client
 from callgate.gateway._front_parts import FrontParts
 from callgate.gateway._parked_requests import MultiRoundRequest
 from callgate.gateway._suspended_calls import SubmittedCall
+from callgate.gateway._task_records import CLIENT_CANCELLED
 from callgate.gateway._tasks import RunningTask, task_not_found
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, RpcError
@@ -22,6 +24,8 @@ __all__ = ["TASK_METHODS", "TaskRequests"]
 
 TASK_METHODS = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
 _MISSING_CAPABILITY = -32021
+_CANCEL_S = 5.0
+"""Seconds that a cancelled call may take to end, before its task is told as cancelled."""
 
 
 class TaskRequests:
@@ -63,28 +67,37 @@ class TaskRequests:
         return {}
 
     async def _cancel(self, task: RunningTask) -> None:
-        """Cancel a task, and withdraw the question about its call, so that nobody who answers it later lets the call run."""
+        """Cancel a task, and withdraw the question about its call, so that nobody who answers it later lets the call run.
+
+        Returns when that is on record, so that the task stays cancelled.
+        """
         if task.request.done:
             return
-        task.request.cancel()
-        recorded = await self._parts.recorded_call(task.request.call.call_id or task.state.call)
+        records, call_id = self._parts.records, task.request.call.call_id or task.state.call
+        task.request.cancel(CLIENT_CANCELLED)
+        await task.request.wait_done(_CANCEL_S)
+        recorded = await records.call(call_id, task.state.arguments)
         if recorded is not None:
             try:
                 await self._parts.withdraw(recorded)
             except RunHeld as held:
                 self._parts.tasks.forget(task)
                 raise _elsewhere() from held
+            await records.durable(call_id)
 
-    def named(self, client: Client, task_ids: Sequence[str]) -> list[RunningTask]:
-        """Return the tasks of a client that this process has, among these.
+    async def named(self, client: Client, task_ids: Sequence[str]) -> list[RunningTask]:
+        """Return the tasks of a client among these. Those that this process does not have go on here.
 
         Raises:
             RpcError: The client has not declared the extension.
         """
         if task_ids:
             _refuse_undeclared(client)
-        found = (self._parts.tasks.kept(task_id, self._principal) for task_id in task_ids)
-        return [task for task in found if task is not None]
+        found: list[RunningTask] = []
+        for task_id in task_ids:
+            with suppress(RpcError):  # there is no such task, or too many run
+                found.append(await self._task(client, task_id))
+        return found
 
     async def _task(self, client: Client, task_id: object) -> RunningTask:
         """Return a task of the client. One that this process does not have goes on here.
@@ -97,7 +110,7 @@ class TaskRequests:
         kept = tasks.kept(task_id, self._principal)
         if kept is not None:
             return kept
-        recorded = await self._parts.recorded_call(state.call)
+        recorded = await self._parts.records.call(state.call, state.arguments)
         if recorded is None or recorded.scope.principal != self._principal:
             raise task_not_found()
         if tasks.full:

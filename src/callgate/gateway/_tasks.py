@@ -10,10 +10,12 @@ Source: MCP extension io.modelcontextprotocol/tasks, 2026-07-28.
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 from callgate._clock import Clock
+from callgate._json import plain_bytes
 from callgate.gateway._parked_requests import MultiRoundRequest
 from callgate.gateway._request_states import RequestStates, TaskState
 from callgate.gateway._request_tasks import told_error
@@ -89,16 +91,22 @@ class Tasks:
         after_s: After how many seconds a call becomes a task.
         ttl_s: Seconds for which a task is kept. If it still runs then, it is cancelled.
         most: How many tasks this process keeps; 0: the extension is not offered.
+        most_bytes: How large the results of the kept tasks may be together. The latest one is kept in any case.
     """
 
-    def __init__(self, states: RequestStates, clock: Clock, replica: str, *, after_s: float, ttl_s: float, most: int) -> None:
+    def __init__(
+        self, states: RequestStates, clock: Clock, replica: str, *, after_s: float, ttl_s: float, most: int, most_bytes: int
+    ) -> None:
         self.after_s = after_s
         self._states = states
         self._clock = clock
         self._replica = replica
         self._ttl_s = ttl_s
         self._most = most
+        self._most_bytes = most_bytes
         self._kept: dict[str, tuple[RunningTask, asyncio.TimerHandle]] = {}
+        self._sizes: OrderedDict[str, int] = OrderedDict()
+        """The sizes of the results of the kept tasks, by the id of the task, in the order of their ends."""
 
     def __len__(self) -> int:
         """Return how many tasks run."""
@@ -110,12 +118,16 @@ class Tasks:
 
     @property
     def full(self) -> bool:
-        """Whether no further call can become a task. Tasks that have ended make way: their results are in the journal."""
+        """Whether no further call can become a task. Tasks that have ended make way: their results are read from the journal."""
         return len(self._kept) >= self._most and len(self) >= self._most
 
-    def begin(self, request: MultiRoundRequest, finished: Callable[[Message], Message]) -> RunningTask:
-        """Let a request whose client gets no result now go on as a task."""
-        state = TaskState(request.principal, request.call.call_id, self._now_ms(), self._replica)
+    def begin(self, request: MultiRoundRequest, finished: Callable[[Message], Message], arguments: str) -> RunningTask:
+        """Let a request whose client gets no result now go on as a task.
+
+        Args:
+            arguments: The digest of the arguments of its call.
+        """
+        state = TaskState(request.principal, request.call.call_id, self._now_ms(), self._replica, arguments)
         return self._add(self._states.sealed(state), state, request, finished)
 
     def resume(self, task_id: str, state: TaskState, request: MultiRoundRequest, finished: Callable[[Message], Message]) -> RunningTask:
@@ -140,16 +152,14 @@ class Tasks:
 
     def forget(self, task: RunningTask) -> None:
         """Keep a task no longer, because another process has it."""
-        kept = self._kept.pop(task.id, None)
-        if kept is not None:
-            kept[1].cancel()
+        if self._kept.get(task.id, (None,))[0] is task:
+            self._drop(task.id)
             task.request.cancel()
 
     def end(self, ended: Callable[[str], bool]) -> None:
         """Cancel the tasks of some principals, and forget them."""
-        for task, timer in list(self._kept.values()):
+        for task, _ in list(self._kept.values()):
             if ended(task.state.principal):
-                timer.cancel()
                 self._expire(task.id)
 
     def _add(self, task_id: str, state: TaskState, request: MultiRoundRequest, finished: Callable[[Message], Message]) -> RunningTask:
@@ -165,14 +175,24 @@ class Tasks:
         task.updated_ms = self._now_ms()
         for watcher in list(task.watchers):
             watcher(task)
+        if task.request.done and task.id in self._kept:
+            self._sizes[task.id] = len(plain_bytes(task.described()))
+            while len(self._sizes) > 1 and sum(self._sizes.values()) > self._most_bytes:
+                self._drop(next(iter(self._sizes)))
 
     def _make_room(self) -> None:
         ended = [task_id for task_id, (task, _) in self._kept.items() if task.request.done]
         for task_id in ended[: max(0, len(self._kept) + 1 - self._most)]:
-            self._kept.pop(task_id)[1].cancel()
+            self._drop(task_id)
 
     def _expire(self, task_id: str) -> None:
-        self._kept.pop(task_id)[0].request.cancel()
+        self._drop(task_id).request.cancel()
+
+    def _drop(self, task_id: str) -> RunningTask:
+        task, timer = self._kept.pop(task_id)
+        self._sizes.pop(task_id, None)
+        timer.cancel()
+        return task
 
     def _left_s(self, state: TaskState) -> float:
         return self._ttl_s - (self._now_ms() - state.created_ms) / 1_000

@@ -8,6 +8,7 @@ of its principal's places. Knows no era of the protocol and no transport.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,17 +16,18 @@ from callgate.calls import Aborted, Answered, Outcome, Restarted, Suspended
 from callgate.engine import Engine
 from callgate.errors import RunHeld, UsageError
 from callgate.gateway._approvals import approval_form, pending_text, read_answer
-from callgate.gateway._client_calls import CallInQuestion, ClientCall, Continued
+from callgate.gateway._client_calls import CallInQuestion, ClientCall, Continued, RecordedCall
 from callgate.gateway._live_output import LiveOutput
 from callgate.gateway._principal_limits import PrincipalLimits
 from callgate.gateway._request_states import state_refused
 from callgate.gateway._result_outcomes import outcome_of
 from callgate.gateway._suspended_calls import SubmittedCall, SuspendedCalls
+from callgate.gateway._task_records import CLIENT_CANCELLED, TaskEnd, TaskRecords
 from callgate.gateway._tool_results import OUTCOME_KEY, ToolResults, error_result
 from callgate.gateway._user_approval import UserApproval
 from callgate.gateway.principals import EVERY, Principal
 from callgate.mcp._connection import Message
-from callgate.mcp._messages import INVALID_PARAMS, RpcError
+from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, RpcError
 from callgate.mcp.calling_client import on_behalf_of
 
 __all__ = ["ToolCalls", "unknown_tool"]
@@ -41,12 +43,14 @@ class ToolCalls:
     """Makes the calls of one gateway.
 
     Args:
+        records: Has the calls of tasks that this process does not have.
         workspace: The workspace of all calls; empty: none.
     """
 
-    def __init__(self, engine: Engine, results: ToolResults, workspace: str = "") -> None:
+    def __init__(self, engine: Engine, results: ToolResults, records: TaskRecords, workspace: str = "") -> None:
         self._engine = engine
         self._results = results
+        self._records = records
         self._output = LiveOutput(engine)
         self._limits = PrincipalLimits()
         self._pending = SuspendedCalls(engine, workspace)
@@ -63,11 +67,11 @@ class ToolCalls:
         Raises:
             RpcError: There is no such tool for this client, the request is not valid, or the upstream server has answered with an error.
         """
+        if client_call.resumed is not None:
+            return await self._resume(client_call, client_call.resumed, params)
         name, arguments = self._asked_for(params, client_call.client.principal)
         principal, continued = client_call.client.principal.name, client_call.continued
         try:
-            if client_call.resumed is not None:
-                return await self._resume(client_call, self._pending.again(client_call.resumed, principal, name, arguments))
             if continued is not None:
                 return await self._continue(client_call, continued, name, arguments)
             call = await self._pending.find(principal, name, arguments)
@@ -101,10 +105,6 @@ class ToolCalls:
                 asks_user = await self._user.record(client_call, approval_id, read_answer(continued.answer))
             return await self._make(client_call, call, asks_user=asks_user)
 
-    async def recorded(self, call_id: str) -> SubmittedCall | None:
-        """Return a call of the journal by its id; None if it is not recorded completely."""
-        return await self._pending.recorded(call_id)
-
     async def withdraw(self, recorded: SubmittedCall, *, by: str) -> None:
         """Answer the question about a call that its client has cancelled with no, so that it does not run later.
 
@@ -113,19 +113,63 @@ class ToolCalls:
         """
         await self._engine.asks_human(recorded.raw, recorded.scope)  # which needs the run
         try:
-            await self._engine.deny(recorded.uid, by=by, reason="the client has cancelled the task")
+            await self._engine.deny(recorded.uid, by=by, reason=CLIENT_CANCELLED)
         except RunHeld:
             raise
         except UsageError:  # nobody was asked, or somebody has answered
             return
 
-    async def _resume(self, client_call: ClientCall, call: SubmittedCall) -> Message:
-        """Submit a call of an earlier process again, as soon as no other process works on its run."""
+    async def _resume(self, client_call: ClientCall, recorded: RecordedCall, params: Mapping[str, Any]) -> Message:
+        """Return the recorded result of a call of an earlier process. If there is none, submit the call again, as soon as no other
+        process works on its run.
+
+        Raises:
+            CancelledError: The client has cancelled the call.
+            RpcError: The server has answered with an error, or the call has no end and cannot be submitted.
+        """
+        name, principal = str(params.get("name")), client_call.client.principal
+        call = self._pending.again(recorded, principal.name, name, dict(params["arguments"]))
+        while True:
+            end, obstacle = await self._records.end(recorded.call), self._obstacle(recorded, name, principal)
+            if end is not None and (end.final or obstacle):
+                return self._recorded_result(end)
+            result = await (self._not_submitted(call, obstacle) if obstacle else self._submitted_again(client_call, call))
+            if outcome_of(result).get("code") != _RUN_HELD:
+                return result
+            client_call.waits_for = "Another process works on the call."
+            await self._engine.clock.sleep(_HELD_S)
+
+    def _recorded_result(self, end: TaskEnd) -> Message:
+        if end.result is None:
+            raise asyncio.CancelledError(CLIENT_CANCELLED)
+        return self._results.result(end.result, None)
+
+    def _obstacle(self, recorded: RecordedCall, name: str, principal: Principal) -> str:
+        """Return why a call cannot be submitted again; empty if it can."""
+        if not recorded.whole:
+            return "its arguments are not on record as a whole"
+        offered = self._engine.tools.get(name) is not None and self._is_offered(name, principal)
+        return "" if offered else f"there is no tool {name[:200]} any more"
+
+    async def _submitted_again(self, client_call: ClientCall, call: SubmittedCall) -> Message:
         with self._pending.in_work(call):
-            while outcome_of(result := await self._make(client_call, call)).get("code") == _RUN_HELD:
-                client_call.waits_for = "Another process works on the call."
-                await self._engine.clock.sleep(_HELD_S)
-            return result
+            return await self._make(client_call, call)
+
+    async def _not_submitted(self, call: SubmittedCall, obstacle: str) -> Message:
+        """Return that another process works on a call.
+
+        Raises:
+            RpcError: None does, and the call cannot be submitted.
+        """
+        try:
+            await self._engine.asks_human(call.raw, call.scope)  # which needs the run
+        except RunHeld as held:
+            return error_result(str(held), {"status": "error", "code": _RUN_HELD})
+        raise RpcError(
+            INTERNAL_ERROR,
+            f"The process of the call has ended before there was a result, and {obstacle}, so the call was not submitted again. It may have"
+            f" taken effect: `callgate log show {call.scope.run}` shows what is known of it.",
+        )
 
     async def _make(self, client_call: ClientCall, call: SubmittedCall, *, asks_user: bool = True) -> Message:
         """Submit a call until its outcome is no question that the client's user, or somebody else for a task, answers.

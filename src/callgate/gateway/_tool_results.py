@@ -1,8 +1,8 @@
 """Results of calls, as MCP clients get them.
 
 The response of an upstream server is passed on as it was sent, if the engine has accepted it unchanged. For everything else, a response is
-made from the engine's result: for tools that are not on an MCP server, for stored results, and for calls that failed on the way. Knows no
-era of the protocol.
+made from the engine's result: for tools that are not on an MCP server, for calls that failed on the way, and for stored results, which
+`_server_results.py` turns back into what the server has sent. Knows no era of the protocol.
 """
 
 from __future__ import annotations
@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from callgate.calls import ToolResult
-from callgate.content_parts import Part, Text
 from callgate.gateway._redaction import ClientRedaction
+from callgate.gateway._server_results import declared_failure, part_item, recorded_error, recorded_success, text_item
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INVALID_PARAMS, RpcError
 from callgate.protocols import BlobStore
 
-__all__ = ["OUTCOME_KEY", "ToolResults", "error_result", "text_item"]
+__all__ = ["OUTCOME_KEY", "ToolResults", "error_result"]
 
 OUTCOME_KEY = "callgate/outcome"
 """The key of a result's `_meta` that says what callgate knows of a call that did not succeed."""
@@ -51,6 +49,9 @@ class ToolResults:
             passed = self._passed_on(response)
             if passed is not None:
                 return passed
+        error = recorded_error(result)
+        if error is not None:
+            raise error
         if result.failure_class == "unknown_tool":
             raise RpcError(INVALID_PARAMS, result.error or f"Unknown tool: {result.name}")
         return self._made(result)
@@ -68,28 +69,14 @@ class ToolResults:
         return found if isinstance(found, dict) else None
 
     def _made(self, result: ToolResult) -> Message:
-        content = [part_item(part) for part in result.content]
-        made: Message = {"content": content}
-        fields = result.metadata.server_fields or {}
+        declared = declared_failure(result)
+        if declared is not None:
+            return declared
         if result.status != "ok":
-            made["isError"] = True
-            made["_meta"] = {OUTCOME_KEY: _outcome(result)}
-            return made
-        if result.metadata.truncated and result.metadata.blob is not None:
-            made["content"] = self._whole(result, result.metadata.blob)
-        if isinstance(result.structured, dict) or "structuredContent" in fields:
-            made["structuredContent"] = result.structured
-        if "_meta" in fields:
-            made["_meta"] = fields["_meta"]
-        return made
-
-    def _whole(self, result: ToolResult, blob: str) -> list[Message]:
-        """Return the whole content of a result that was shortened for a model; the shortened one if the whole is gone."""
-        whole = self._blobs.get(blob)
-        if whole is None:
-            return [part_item(part) for part in result.content]
-        others = [part_item(part) for part in result.content if not isinstance(part, Text)]
-        return [text_item(whole.decode("utf-8", "replace")), *others]
+            content = [part_item(part) for part in result.content]
+            return {"content": content, "isError": True, "_meta": {OUTCOME_KEY: _outcome(result)}}
+        whole = self._blobs.get(result.metadata.blob) if result.metadata.truncated and result.metadata.blob else None
+        return recorded_success(result, whole)
 
 
 def error_result(text: str, outcome: Mapping[str, object]) -> Message:
@@ -99,16 +86,6 @@ def error_result(text: str, outcome: Mapping[str, object]) -> Message:
         outcome: What callgate knows of it, for programs.
     """
     return {"content": [text_item(text)], "isError": True, "_meta": {OUTCOME_KEY: outcome}}
-
-
-def text_item(text: str) -> Message:
-    return {"type": "text", "text": text}
-
-
-def part_item(part: Part) -> Message:
-    """Return a part as an item of a result's content."""
-    item: Message = msgspec.to_builtins(part)
-    return {key: value for key, value in item.items() if value != "" or key == "text"}
 
 
 def _is_accepted(result: ToolResult, response: Mapping[str, Any]) -> bool:

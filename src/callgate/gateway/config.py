@@ -85,6 +85,8 @@ class TasksConfig(NamedStruct, frozen=True, kw_only=True):
     """Seconds for which a task exists."""
     most: int = 1_000
     """How many tasks are kept in memory; 0: there are none."""
+    most_bytes: int = 67_108_864
+    """How large the results of tasks in memory may be together."""
 
 
 class GatewayConfig(NamedStruct, frozen=True, kw_only=True):

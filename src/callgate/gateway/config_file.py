@@ -207,13 +207,14 @@ def _tasks(root: TomlTable) -> TasksConfig:
     table = root.table("tasks")
     if table is None:
         return TasksConfig()
-    table.refuse_unknown(("enabled", "after_s", "ttl_s", "most"))
+    table.refuse_unknown(("enabled", "after_s", "ttl_s", "most", "most_bytes"))
     usual = TasksConfig()
     most = table.count("most", usual.most)
     return TasksConfig(
         after_s=table.seconds("after_s") or usual.after_s,
         ttl_s=table.seconds("ttl_s") or usual.ttl_s,
         most=most if table.flag("enabled", True) else 0,
+        most_bytes=table.count("most_bytes", usual.most_bytes),
     )
 
 

@@ -29,6 +29,7 @@ from callgate.gateway._replicas import Replicas
 from callgate.gateway._request_states import RequestStates
 from callgate.gateway._startup import Startup
 from callgate.gateway._stateless import StatelessFront
+from callgate.gateway._task_records import TaskRecords
 from callgate.gateway._tasks import Tasks
 from callgate.gateway._tool_calls import ToolCalls
 from callgate.gateway._tool_list import ToolLists
@@ -59,6 +60,8 @@ class GatewayLimits(Options, frozen=True, kw_only=True):
     """Seconds for which a task exists. If it still runs then, it is cancelled."""
     tasks: Whole = 1_000
     """How many tasks are kept in memory; 0: the tasks extension is not offered."""
+    task_bytes: Count = 67_108_864
+    """How large the results of tasks in memory may be together. Older ones are read from the journal."""
 
 
 _DEFAULTS = GatewayLimits()
@@ -105,9 +108,16 @@ class Gateway:
         redaction = ClientRedaction(engine.redactor)
         self._lists = ToolLists(engine.tools, redaction)
         results = ToolResults(engine.blobs, redaction, changed_by_hooks=engine.changes_results)
-        calls = ToolCalls(engine, results, workspace)
+        records = TaskRecords(engine, workspace)
+        calls = ToolCalls(engine, results, records, workspace)
         self._tasks = Tasks(
-            states, engine.clock, self.replicas.url, after_s=limits.task_after_s, ttl_s=limits.task_ttl_s, most=limits.tasks
+            states,
+            engine.clock,
+            self.replicas.url,
+            after_s=limits.task_after_s,
+            ttl_s=limits.task_ttl_s,
+            most=limits.tasks,
+            most_bytes=limits.task_bytes,
         )
         readings = Readings(waiting=lambda: calls.waiting, parked=lambda: len(self._parked), tasks=lambda: len(self._tasks))
         self.observed = GatewayMetrics(engine, readings)
@@ -130,7 +140,7 @@ class Gateway:
             redaction=redaction,
             states=states,
             tasks=self._tasks,
-            recorded_call=calls.recorded,
+            records=records,
             withdraw=partial(calls.withdraw, by="the client"),
             metrics=self.observed,
             info={"name": name, "version": __version__},

@@ -54,20 +54,21 @@ def executed(server: str, result: Message) -> Execution:
     if is_error:
         return _declared(result, parts, tuple(changes))
     value, shown = _value(result, parts)
-    fields = _other_fields(result)
+    fields = _other_fields(result, parts)
     return Execution(status="returned", value=value, content=shown, read=True, changes=tuple(changes), server_fields=fields)
 
 
 def refused(server: str, error: RpcError) -> Execution:
     """Return the execution of a call that the server has answered with an error."""
     said = f"The MCP server '{server}' answered with an error: {error.message or 'without a text'} ({error.code})"
+    fields: dict[str, object] = {"error": error.body}
     details: dict[str, object] = {"jsonrpc_code": error.code}
     if error.data is not None:
         data = plain_bytes(error.data)
         details["jsonrpc_data"] = error.data if len(data) <= _DATA_BYTES else f"{data[:_DATA_BYTES].decode('utf-8', 'ignore')} [cut]"
     if error.code in _NOTHING_HAPPENED:
-        return Execution(status="raised", error_type="McpError", error=said, evidence="not_done", details=details)
-    return Execution(status="returned", failure=said, details=details, read=True)
+        return Execution(status="raised", error_type="McpError", error=said, evidence="not_done", details=details, server_fields=fields)
+    return Execution(status="returned", failure=said, details=details, read=True, server_fields=fields)
 
 
 def _declared(result: Message, parts: Sequence[Part], changes: tuple[str, ...]) -> Execution:
@@ -78,8 +79,16 @@ def _declared(result: Message, parts: Sequence[Part], changes: tuple[str, ...]) 
         value = text  # the error is cut, and the whole is kept as the value
     failure = text or "The tool reported a failure without a text"
     others = tuple(part for part in parts if not isinstance(part, Text))
-    fields = _other_fields(result)
+    fields = (_other_fields(result, parts) or {}) | {"content": _failed_content(result.get("content", []), parts)}
     return Execution(status="returned", value=value, content=others, failure=failure, read=True, changes=changes, server_fields=fields)
+
+
+def _failed_content(items: Sequence[Message], parts: Sequence[Part]) -> list[Message | None]:
+    """Return what the items of a failure have beyond the text of its error and the other parts; whole items, unless the error is the text
+    of the first one, and there is no other text."""
+    texts = [part.text for part in parts if isinstance(part, Text)]
+    is_first = len(texts) == 1 and isinstance(parts[0], Text) and 0 < len(texts[0].strip()) == len(texts[0]) <= _SHORT_CHARS
+    return [_other_item_fields(item, part) if is_first else item for item, part in zip(items, parts, strict=True)]
 
 
 def _value(result: Message, parts: tuple[Part, ...]) -> tuple[object, tuple[Part, ...]]:
@@ -99,20 +108,20 @@ def _is_same(parts: tuple[Part, ...], value: object) -> bool:
     return len(parts) == 1 and isinstance(parts[0], Text) and parts[0].text == json_text(value)
 
 
-def _other_fields(result: Message) -> dict[str, object] | None:
+def _other_fields(result: Message, parts: Sequence[Part]) -> dict[str, object] | None:
     """Return what a result has beyond its value and its parts; None if that is nothing."""
     fields = {key: value for key, value in result.items() if key not in _READ}
-    if "structuredContent" in result and result["structuredContent"] is None:
+    if "structuredContent" in result and not isinstance(result["structuredContent"], dict):
         fields["structuredContent"] = None
-    items = [_other_item_fields(item) for item in result.get("content", [])]
-    if any(items):
+    items = [_other_item_fields(item, part) for item, part in zip(result.get("content", []), parts, strict=True)]
+    if any(items) or not items:
         fields["content"] = items
     return fields or None
 
 
-def _other_item_fields(item: Message) -> Message | None:
-    """Return what an item of the content has that its part has not: the whole item if its type is not known."""
+def _other_item_fields(item: Message, part: Part) -> Message | None:
+    """Return what an item of the content has that its part has not: the whole item if it was not read as its type."""
     kept = _KEPT_BY_PARTS.get(item["type"])
-    if kept is None:
+    if kept is None or (isinstance(part, Text) and item["type"] != "text"):
         return item
     return {key: value for key, value in item.items() if key != "type" and not isinstance(value, kept.get(key, ()))} or None
