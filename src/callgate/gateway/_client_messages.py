@@ -1,7 +1,7 @@
 """Read the messages of clients, which are untrusted: strict JSON within bounds, without duplicate keys.
 
 Of two equal keys, a proxy may judge one and a server may obey the other, so such a message is refused. So is one with half a surrogate
-pair, because it would have to be changed.
+pair, because it would have to be changed. What is refused is answered under its id, if it has one, so that its client need not wait.
 """
 
 from __future__ import annotations
@@ -10,33 +10,54 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from callgate._server_processes.json_lines import answered_ids
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import UnreadableMessage, read_message
 
-__all__ = ["INVALID_REQUEST", "PARSE_ERROR", "AmbiguousMessage", "kind_of", "read_client_message"]
+__all__ = ["INVALID_REQUEST", "PARSE_ERROR", "RefusedMessage", "kind_of", "read_client_message", "request_id"]
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
+_HALF_PAIR = "a text in it has half of a surrogate pair, which is no character"
+_REQUEST_KEYS = frozenset({b'"method"'})
 
 
-class AmbiguousMessage(UnreadableMessage):
-    """A message with a duplicate key. `number` is its id; None if it has no valid one."""
+class RefusedMessage(Exception):
+    """A message that is refused as a whole.
+
+    Args:
+        number: The id of the request that it is; None if it is none, or its id cannot be read.
+    """
 
     def __init__(self, why: str, number: object) -> None:
         super().__init__(why)
-        self.number = number if type(number) in (int, str) else None
+        self.number = number
+
+    @property
+    def code(self) -> int:
+        """The JSON-RPC code of the answer."""
+        return PARSE_ERROR if self.number is None else INVALID_REQUEST
 
 
 def read_client_message(data: bytes) -> Message:
     """Return the message in `data`, of which the caller has checked the size.
 
     Raises:
-        UnreadableMessage: It is no JSON object, or is nested too deeply. The subclass `AmbiguousMessage` means that it has a duplicate key.
+        RefusedMessage: It is no JSON object, is nested too deeply, has half a surrogate pair, or a duplicate key.
     """
-    message = read_message(data, half_pairs=False)
+    try:
+        message = read_message(data, half_pairs=False)
+    except UnreadableMessage as error:
+        raise RefusedMessage(_HALF_PAIR if _has_half_pair(data) else str(error), _unreadable_id(data)) from None
     if data.count(b":") != _members(message):
-        _check_keys(data, message.get("id"))
+        _check_keys(data, request_id(message))
     return message
+
+
+def request_id(message: Mapping[str, Any]) -> int | str | None:
+    """Return the id of what is meant as a request; None if it has no valid one."""
+    found = message.get("id")
+    return found if "method" in message and (type(found) is int or isinstance(found, str)) else None
 
 
 def kind_of(message: Mapping[str, Any]) -> str:
@@ -49,6 +70,24 @@ def kind_of(message: Mapping[str, Any]) -> str:
     if "id" not in message:
         return "notification"
     return "request" if type(message["id"]) in (int, str) else ""
+
+
+def _has_half_pair(data: bytes) -> bool:
+    """Return whether half a surrogate pair is all that is wrong with bytes."""
+    try:
+        read_message(data)
+    except UnreadableMessage:
+        return False
+    return True
+
+
+def _unreadable_id(data: bytes) -> object:
+    """Return the id of a request that is more than what may be read, such as one with `NaN`, or that is nested too deeply."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return next(iter(answered_ids(data, _REQUEST_KEYS)), None)
+    return request_id(found) if isinstance(found, dict) else None
 
 
 def _members(root: object) -> int:
@@ -68,6 +107,6 @@ def _check_keys(data: bytes, number: object) -> None:
         keys = [key for key, _ in pairs]
         if len(set(keys)) != len(keys):
             twice = next(key for key in keys if keys.count(key) > 1)
-            raise AmbiguousMessage(f"it has the key {twice[:100]!r} twice", number)
+            raise RefusedMessage(f"it has the key {twice[:100]!r} twice", number)
 
     json.loads(data, object_pairs_hook=unique)

@@ -14,12 +14,12 @@ from typing import Any, BinaryIO
 
 from callgate._server_processes.line_process import MAX_LINE_BYTES
 from callgate._server_processes.protocol_streams import protocol_streams
-from callgate.gateway._client_messages import INVALID_REQUEST, PARSE_ERROR, AmbiguousMessage, kind_of, read_client_message
+from callgate.gateway._client_messages import INVALID_REQUEST, RefusedMessage, kind_of, read_client_message, request_id
 from callgate.gateway._exchange import Front
 from callgate.gateway.gateway import Gateway
 from callgate.gateway.principals import LOCAL, Principal
 from callgate.mcp._connection import Message
-from callgate.mcp._messages import RpcError, UnreadableMessage, encoded, error_answer
+from callgate.mcp._messages import RpcError, encoded, error_answer
 
 __all__ = ["serve_stdio"]
 
@@ -98,11 +98,8 @@ class _StdioServer:
             return
         try:
             message = read_client_message(line)
-        except AmbiguousMessage as error:
-            self._write(error_answer(error.number, RpcError(INVALID_REQUEST, f"The line is refused: {error}.")))
-            return
-        except UnreadableMessage as error:
-            self._write(error_answer(None, RpcError(PARSE_ERROR, f"The line is no message: {error}.")))
+        except RefusedMessage as error:
+            self._write(error_answer(error.number, RpcError(error.code, f"The line is refused: {error}.")))
             return
         match kind_of(message):
             case "request":
@@ -113,7 +110,8 @@ class _StdioServer:
                 for front in (self._handshake, self._stateless):
                     front.notification(message)
             case _:
-                self._write(error_answer(None, RpcError(INVALID_REQUEST, "The line is no JSON-RPC 2.0 message with a valid id.")))
+                told = RpcError(INVALID_REQUEST, "The line is no JSON-RPC 2.0 message with a valid id.")
+                self._write(error_answer(request_id(message), told))
 
     def _start(self, message: Message, front: Front) -> None:
         task = self._loop.create_task(self._answer(message, front), context=Context())

@@ -10,6 +10,7 @@ import pytest
 
 from callgate.gateway._http import HttpServer
 from tests.gateway.http.conftest import OTHER_TOKEN, TOKEN, EchoFronts
+from tests.gateway.refused_lines import REFUSED
 
 VERSION = "2026-07-28"
 
@@ -55,6 +56,13 @@ async def test_routing_headers_may_be_base64(client: httpx2.AsyncClient) -> None
     headers = routed("tools/call", **{"Mcp-Name": "=?base64?ZWNobw==?=", "Mcp-Param-Region": "eu"})
     body = stateless("tools/call", name="echo", arguments={"region": "eu"})
     assert (await client.post("/mcp", json=body, headers=headers)).status_code == 200
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_a_refused_body_is_answered_under_its_id(client: httpx2.AsyncClient, name: str) -> None:
+    body, number, code = REFUSED[name]
+    answer = await client.post("/mcp", content=body, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["id"], answer.json()["error"]["code"]) == (400, number, code)
 
 
 async def test_an_unknown_stateless_method_is_404(client: httpx2.AsyncClient) -> None:

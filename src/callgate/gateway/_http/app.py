@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMappi
 from typing import Any, Protocol
 
 from callgate.errors import UsageError
-from callgate.gateway._client_messages import INVALID_REQUEST, PARSE_ERROR, AmbiguousMessage, kind_of, read_client_message
+from callgate.gateway._client_messages import INVALID_REQUEST, RefusedMessage, kind_of, read_client_message, request_id
 from callgate.gateway._exchange import Exchange, Front, SessionFront
 from callgate.gateway._http.open_requests import OpenRequests
 from callgate.gateway._http.posted_request import PostedRequest
@@ -29,7 +29,7 @@ from callgate.gateway._token_expiry import ended_at_expiry
 from callgate.gateway.principals import Principal
 from callgate.gateway.tokens import Authenticator
 from callgate.mcp._connection import Message
-from callgate.mcp._messages import INTERNAL_ERROR, RpcError, UnreadableMessage, encoded, error_answer
+from callgate.mcp._messages import INTERNAL_ERROR, RpcError, encoded, error_answer
 
 __all__ = ["Fronts", "HttpApp"]
 
@@ -383,12 +383,12 @@ def _with_headers(send: Send, more: RawHeaders) -> Send:
 def _readable(body: bytes) -> Message:
     try:
         message = read_client_message(body)
-    except AmbiguousMessage as error:
-        refused = RefusedRequest(400, f"The body is refused: {error}.", INVALID_REQUEST)
+    except RefusedMessage as error:
+        refused = RefusedRequest(400, f"The body is refused: {error}.", error.code)
         refused.number = error.number
         raise refused from None
-    except UnreadableMessage as error:
-        raise RefusedRequest(400, f"The body is no message: {error}.", PARSE_ERROR) from None
     if not kind_of(message):
-        raise RefusedRequest(400, "The body is no JSON-RPC 2.0 message with a valid id.", INVALID_REQUEST)
+        refused = RefusedRequest(400, "The body is no JSON-RPC 2.0 message with a valid id.", INVALID_REQUEST)
+        refused.number = request_id(message)
+        raise refused
     return message

@@ -1,0 +1,20 @@
+"""Messages of clients that are refused as a whole, and the id and the code of the answer."""
+
+from __future__ import annotations
+
+__all__ = ["REFUSED"]
+
+_CALL = '{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"price","arguments":{"item":%s}}}'
+
+REFUSED: dict[str, tuple[str, object, int]] = {
+    "half a surrogate pair": (_CALL % ('"seven"', r'"\ud800"'), "seven", -32600),
+    "half a surrogate pair in a key": (_CALL % (7, r'{"\udc00":1}'), 7, -32600),
+    "a duplicate key": (_CALL % (7, '{"a":1,"a":2}'), 7, -32600),
+    "no number of JSON": (_CALL % (7, "NaN"), 7, -32600),
+    "nested too deeply": (_CALL % (7, "[" * 5_000 + "]" * 5_000), 7, -32600),
+    "no version": ('{"id":7,"method":"ping"}', 7, -32600),
+    "half a surrogate pair in a notification": (r'{"jsonrpc":"2.0","method":"\ud800"}', None, -32700),
+    "half a surrogate pair in a response": (r'{"jsonrpc":"2.0","id":7,"result":{"a":"\ud800"}}', None, -32700),
+    "an id that is no id": (r'{"jsonrpc":"2.0","id":[7],"method":"\ud800"}', None, -32700),
+    "no JSON": ('{"jsonrpc":"2.0","id":7,"method":"ping"', None, -32700),
+}
