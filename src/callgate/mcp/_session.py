@@ -1,16 +1,16 @@
 """One negotiated session with a server: what is asked of it, and what it asks and reports in return.
 
-A session finds out which revision the server speaks, and adds to each request what that revision needs. It follows the pages of a list, and
-gives what the server asks for within a result. `_server_messages.py` takes what the server sends of its own. It does not know how messages
-are carried, and never sends a request twice.
+A session finds out which revision the server speaks, and adds to each request what that revision needs. It follows the pages of a list.
+`_request_rounds.py` gives what the server asks for within a result, and `_server_messages.py` takes what the server sends of its own. A
+session does not know how messages are carried, and never sends a request twice.
 
-Sources: MCP 2025-11-25, Lifecycle, Utilities; MCP 2026-07-28, Multi Round-Trip Requests, Subscriptions.
+Sources: MCP 2025-11-25, Lifecycle, Utilities; MCP 2026-07-28, Subscriptions.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -24,6 +24,7 @@ from callgate.mcp._change_subscription import ChangeSubscription
 from callgate.mcp._connection import ConnectionEvents, ConnectionLost, McpError, Message, NotSent, ProtocolError, ServerConnection
 from callgate.mcp._messages import RpcError
 from callgate.mcp._pages import all_items
+from callgate.mcp._request_rounds import RequestRounds
 from callgate.mcp._revisions import (
     CLIENT_INFO,
     HANDSHAKE_REVISIONS,
@@ -40,8 +41,7 @@ from callgate.mcp._revisions import (
 )
 from callgate.mcp._running_requests import Caller, RunningRequest, RunningRequests
 from callgate.mcp._server_messages import OnNotice, ServerMessages
-from callgate.mcp._server_requests import AnswersServer, client_answer
-from callgate.mcp._server_tasks import TaskLinks, task_response
+from callgate.mcp._server_requests import AnswersServer
 from callgate.mcp.server_config import McpServer
 
 __all__ = ["Connect", "Session"]
@@ -52,8 +52,6 @@ _PROBE_S = 5.0
 """Seconds of silence after which a handshake of the older era is begun as well."""
 _ADOPTION_S = 0.1
 """Seconds that a server may take to adopt an answer that it has read: to look for the folders, for example. It does not say when it has."""
-_MOST_ROUNDS = 10
-"""How often a server may ask for input during one request."""
 _LISTS = ("tools", "prompts", "resources")
 _NOBODY = Caller()
 
@@ -95,7 +93,7 @@ class Session:
         self._on_late = on_late
         self._ids = count(1)
         self._running = RunningRequests()
-        self._ending: set[asyncio.Task[None]] = set()
+        self._rounds = RequestRounds(server.name, self._exchange, requests, log)
         self._subscription = ChangeSubscription(self._send, self._wanted_notices, self._missed_notices, log, self._named)
         self._messages = ServerMessages(
             self._running,
@@ -139,6 +137,8 @@ class Session:
         self.era, self.revision, self.capabilities = agreement.era, agreement.revision, agreement.capabilities
         self.connection.use(self.revision)
         if self.era == "stateless":
+            self._rounds.stateless = True
+            self._rounds.has_tasks = isinstance(_object(self.capabilities.get("extensions")).get(TASKS), dict)
             self._subscription.open()
         else:
             await self._subscribe_again()
@@ -229,92 +229,8 @@ class Session:
         caller: Caller = _NOBODY,
         on_response: Callable[[Message], None] | None = None,
     ) -> Message:
-        """Send a request and return the result as the server sent it.
-
-        If the server asks for input, it is given, and the same request is continued, as the protocol says.
-
-        Args:
-            on_response: Called with the response that ends the request.
-
-        Raises:
-            McpError: See `ServerConnection.request`.
-            RpcError: The server answered with an error.
-        """
-        given = params
-        for _ in range(_MOST_ROUNDS + 1):
-            try:
-                response = await self._exchange(method, given, caller)
-            except NotSent as error:
-                if given is params:
-                    raise
-                raise ConnectionLost(f"{self._named} asked for input, which could not be sent: {error}") from error
-            kind = response["result"].get("resultType", "complete") if "result" in response else "complete"
-            if kind == "input_required" and self.era == "stateless":
-                given = {**params, **await self._input(response["result"], caller)}
-                continue
-            if kind == "task" and self._has_tasks and method == "tools/call":
-                response, kind = await task_response(response["result"], self._task_links(caller)), "complete"
-            if on_response is not None:
-                on_response(response)
-            if kind != "complete":
-                raise ProtocolError(f"{self._named} answered with a result of the unknown type {kind!r:.40}.")
-            return messages.result_of(response)
-        raise ProtocolError(f"{self._named} asked for input more than {_MOST_ROUNDS} times during one request.")
-
-    async def _input(self, result: Message, caller: Caller) -> dict[str, Any]:
-        """Return what continues a call, after which the server has asked for input."""
-        asked, state = result.get("inputRequests"), result.get("requestState")
-        if not (asked is None or isinstance(asked, dict)) or not (state is None or isinstance(state, str)) or not (asked or state):
-            raise ProtocolError(f"{self._named} asked for input in a form that cannot be read.")
-        requests: Message = asked or {}
-        if not all(isinstance(request, dict) for request in requests.values()):
-            raise ProtocolError(f"{self._named} asked for input in a form that cannot be read.")
-        answers = await self._answers(requests, caller)
-        more: dict[str, Any] = {"inputResponses": answers} if answers else {}
-        return more if state is None else more | {"requestState": state}
-
-    async def _answers(self, requests: Mapping[str, Message], caller: Caller) -> dict[str, Any]:
-        """Return the answers to requests for input, by their names."""
-        answering = [asyncio.ensure_future(self._one_input(name, request, caller)) for name, request in requests.items()]
-        try:
-            return dict(zip(requests, await asyncio.gather(*answering), strict=True))
-        finally:
-            for one in answering:
-                one.cancel()
-
-    @property
-    def _has_tasks(self) -> bool:
-        """Whether the server may make tasks of calls."""
-        return self.era == "stateless" and isinstance(_object(self.capabilities.get("extensions")).get(TASKS), dict)
-
-    def _task_links(self, caller: Caller) -> TaskLinks:
-        return TaskLinks(
-            server=self._named,
-            exchange=lambda method, params: self._exchange(method, params, Caller(client=caller.client)),
-            answers=partial(self._answers, caller=caller),
-            on_status=caller.told,
-            in_background=self._end_later,
-        )
-
-    def _end_later(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
-
-    async def _one_input(self, name: str, request: Message, caller: Caller) -> Mapping[str, Any]:
-        """Return the answer to one of the requests for input.
-
-        Raises:
-            ProtocolError: Nobody answers it.
-        """
-        method, params = request.get("method"), request.get("params", {})
-        try:
-            with caller.answering(method):
-                if caller.client is None:
-                    return await self._requests.answer(method, params, None)
-                return await client_answer(caller.client, method, params, self._server.name, self._log, name)
-        except RpcError as error:
-            raise ProtocolError(f"{self._named} asked for input that nobody here gives ({str(method)[:60]}): {error.message}") from error
+        """Send a request and return the result as the server sent it; see `RequestRounds.result`."""
+        return await self._rounds.result(method, params, caller, on_response)
 
     async def subscribe(self, uri: str, *, ends: bool = False) -> None:
         """Ask to be told of changes of a resource, or no longer to be told. `subscribed` has been changed before.
@@ -399,7 +315,7 @@ class Session:
         meta: dict[str, Any] = {} if client is None else {**client.meta}
         if self.era == "stateless":
             capabilities = self._requests.capabilities if client is None else client.capabilities
-            if self._has_tasks:
+            if self._rounds.has_tasks:
                 capabilities = {**capabilities, "extensions": {TASKS: {}}}
             meta |= request_meta(self.revision, capabilities)
             if client is not None and client.log_level:

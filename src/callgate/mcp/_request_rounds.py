@@ -1,0 +1,146 @@
+"""Send a request until it has its result: give the input that the server asks for within a result, and follow a task that it makes of it.
+
+Both are of the stateless era, in which a server sends no requests of its own. A request is continued with the input, as the protocol says,
+and never sent twice otherwise. Knows no connection and no session.
+
+Sources: MCP 2026-07-28, Multi Round-Trip Requests; extension io.modelcontextprotocol/tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any
+
+from callgate._secret_redaction import RedactedLog
+from callgate.mcp._connection import ConnectionLost, Message, NotSent, ProtocolError
+from callgate.mcp._messages import RpcError, result_of
+from callgate.mcp._running_requests import Caller
+from callgate.mcp._server_requests import AnswersServer, client_answer
+from callgate.mcp._server_tasks import TaskLinks, task_response
+
+__all__ = ["RequestRounds"]
+
+_MOST_ROUNDS = 10
+"""How often a server may ask for input during one request."""
+
+
+class RequestRounds:
+    """Sends the requests of one session.
+
+    Args:
+        server: The name of the server.
+        exchange: Sends one request and returns its response.
+        requests: Answers the server, if the caller of a request has no client that does.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        exchange: Callable[[str, Mapping[str, Any], Caller], Awaitable[Message]],
+        requests: AnswersServer,
+        log: RedactedLog,
+    ) -> None:
+        self._server = server
+        self._named = f"The MCP server '{server}'"
+        self._exchange = exchange
+        self._requests = requests
+        self._log = log
+        self.stateless = False
+        """Whether the server is of the stateless era, so that it may ask for input."""
+        self.has_tasks = False
+        """Whether the server may make tasks of calls."""
+        self._ending: set[asyncio.Task[None]] = set()
+
+    async def result(
+        self, method: str, params: Mapping[str, Any], caller: Caller, on_response: Callable[[Message], None] | None = None
+    ) -> Message:
+        """Send a request and return the result as the server sent it.
+
+        Args:
+            on_response: Called with the response that ends the request.
+
+        Raises:
+            McpError: See `ServerConnection.request`.
+            RpcError: The server answered with an error.
+        """
+        response = await self._last_response(method, params, caller)
+        if on_response is not None:
+            on_response(response)
+        kind = _kind_of(response)
+        if kind != "complete":
+            raise ProtocolError(f"{self._named} answered with a result of the unknown type {kind!r:.40}.")
+        return result_of(response)
+
+    async def _last_response(self, method: str, params: Mapping[str, Any], caller: Caller) -> Message:
+        given = params
+        for _ in range(_MOST_ROUNDS + 1):
+            try:
+                response = await self._exchange(method, given, caller)
+            except NotSent as error:
+                if given is params:
+                    raise
+                raise ConnectionLost(f"{self._named} asked for input, which could not be sent: {error}") from error
+            kind = _kind_of(response)
+            if kind == "task" and self.has_tasks and method == "tools/call":
+                return await task_response(response["result"], self._task_links(caller))
+            if kind != "input_required" or not self.stateless:
+                return response
+            given = {**params, **await self._input(response["result"], caller)}
+        raise ProtocolError(f"{self._named} asked for input more than {_MOST_ROUNDS} times during one request.")
+
+    async def _input(self, result: Message, caller: Caller) -> dict[str, Any]:
+        """Return what continues a call, after which the server has asked for input."""
+        asked, state = result.get("inputRequests"), result.get("requestState")
+        if not (asked is None or isinstance(asked, dict)) or not (state is None or isinstance(state, str)) or not (asked or state):
+            raise ProtocolError(f"{self._named} asked for input in a form that cannot be read.")
+        requests: Message = asked or {}
+        if not all(isinstance(request, dict) for request in requests.values()):
+            raise ProtocolError(f"{self._named} asked for input in a form that cannot be read.")
+        answers = await self._answers(requests, caller)
+        more: dict[str, Any] = {"inputResponses": answers} if answers else {}
+        return more if state is None else more | {"requestState": state}
+
+    async def _answers(self, requests: Mapping[str, Message], caller: Caller) -> dict[str, Any]:
+        """Return the answers to requests for input, by their names."""
+        answering = [asyncio.ensure_future(self._answer(name, request, caller)) for name, request in requests.items()]
+        try:
+            return dict(zip(requests, await asyncio.gather(*answering), strict=True))
+        finally:
+            for one in answering:
+                one.cancel()
+
+    async def _answer(self, name: str, request: Message, caller: Caller) -> Mapping[str, Any]:
+        """Return the answer to one of the requests for input.
+
+        Raises:
+            ProtocolError: Nobody answers it.
+        """
+        method, params = request.get("method"), request.get("params", {})
+        try:
+            with caller.answering(method):
+                if caller.client is None:
+                    return await self._requests.answer(method, params, None)
+                return await client_answer(caller.client, method, params, self._server, self._log, name)
+        except RpcError as error:
+            raise ProtocolError(f"{self._named} asked for input that nobody here gives ({str(method)[:60]}): {error.message}") from error
+
+    def _task_links(self, caller: Caller) -> TaskLinks:
+        about_task = Caller(client=caller.client)
+        return TaskLinks(
+            server=self._named,
+            exchange=lambda method, params: self._exchange(method, params, about_task),
+            answers=partial(self._answers, caller=caller),
+            on_status=caller.told,
+            in_background=self._end_later,
+        )
+
+    def _end_later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+
+def _kind_of(response: Message) -> str:
+    return response["result"].get("resultType", "complete") if "result" in response else "complete"
