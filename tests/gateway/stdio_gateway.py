@@ -1,7 +1,7 @@
 """A gateway as a program: `python -m tests.gateway.stdio_gateway '{"servers": [["python", "server.py"]]}'`.
 
-`servers` are commands, `effects` what the operator accepts, `limits` those of the gateway. It has two tools of its own: `price`, which
-prints while it runs, and `pay`, which a human has to approve.
+`servers` are commands, `effects` what the operator accepts, `options` other options of the servers, `limits` those of the gateway. It has
+two tools of its own: `price`, which prints while it runs, and `pay`, which a human has to approve.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def pay(amount: int) -> str:
 
 async def main() -> None:
     given = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
-    servers = [mcp(command, name=f"server{n}", effects=given.get("effects", {})) for n, command in enumerate(given.get("servers", []))]
+    options = {"effects": given.get("effects", {}), **given.get("options", {})}
+    servers = [mcp(command, name=f"server{n}", **options) for n, command in enumerate(given.get("servers", []))]
     journal = SqliteJournal(given["journal"]) if "journal" in given else None
     limits = GatewayLimits(**given.get("limits", {}))
     secret = b"the secret of the tests, 32 bytes"

@@ -17,7 +17,6 @@ from callgate.gateway._request_states import RequestStates
 from callgate.gateway._suspended_calls import SubmittedCall
 from callgate.gateway._task_records import TaskRecords
 from callgate.gateway._tasks import Tasks
-from callgate.gateway.principals import LOCAL, Principal
 from callgate.mcp._messages import INVALID_PARAMS, RpcError
 
 if TYPE_CHECKING:
@@ -46,10 +45,6 @@ class FrontParts(Struct, frozen=True, kw_only=True):
     instructions: str
     answer_s: float
     """Seconds that a client may take to answer a question."""
-
-    def session_key(self, principal: Principal) -> str:
-        """Return whose sessions with upstream servers a principal's calls use."""
-        return "" if principal is LOCAL else principal.name
 
 
 def params_of(message: Mapping[str, Any]) -> Mapping[str, Any]:

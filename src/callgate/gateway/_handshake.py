@@ -134,7 +134,7 @@ class HandshakeSession:
         return {}
 
     def _call(self, params: Mapping[str, Any], exchange: Exchange) -> ClientCall:
-        key = self._parts.session_key(self.client.principal)
+        key = self.client.principal.session_key
         call: ClientCall
 
         async def ask(method: str, params: Mapping[str, Any], name: str) -> Mapping[str, Any]:

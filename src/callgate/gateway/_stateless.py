@@ -87,9 +87,7 @@ class StatelessFront:
         elif method in _MAY_ASK and (client.answers_requests or "requestState" in params or self._may_become_task(method, client)):
             result = await self._asking(method, client, params, exchange)
         else:
-            call = ClientCall(
-                client, self._parts.session_key(self._principal), params, exchange, _cannot_ask, redaction=self._parts.redaction
-            )
+            call = ClientCall(client, self._principal.session_key, params, exchange, _cannot_ask, redaction=self._parts.redaction)
             result = await self._parts.methods.answer(method, call, params)
         return self._stamped(method, result)
 
@@ -170,7 +168,7 @@ class StatelessFront:
             return _input_required({_APPROVAL: {"method": "elicitation/create", "params": form}}, state)
 
         request = MultiRoundRequest(self._principal.name, digest)
-        key = self._parts.session_key(self._principal)
+        key = self._principal.session_key
         request.call = ClientCall(
             client,
             key,

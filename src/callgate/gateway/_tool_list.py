@@ -1,7 +1,7 @@
 """The definitions of the engine's tools, as MCP clients are told of them.
 
 The definition of an MCP server's tool is passed on as the server sent it, under the name that the engine gave it. For other tools, one is
-made. Lists are made once for each set of tools. Pure.
+made. Lists are made once for each set of tools, except if some tools are only for some principals. Pure.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ class ToolLists:
         self._visible: object = None
         self._lists: dict[tuple[str, tuple[str, ...]], list[Message]] = {}
         self._headers = ArgumentHeaders()
+        self._differ = False
+        """Whether some tools are listed only for some principals."""
 
     def of(self, principal: Principal) -> list[Message]:
         """Return the definitions of the tools that a principal may use, in the order of their registration.
@@ -35,16 +37,21 @@ class ToolLists:
         Those of the approval queue come last, for operators. No other tool is listed under one of their names.
         """
         self._renew()
+        if self._differ:
+            return self._made(principal)
         key = principal.role, principal.tools
         found = self._lists.get(key)
         if found is None:
-            offered = [
-                dict(self._redaction.clean(definition(tool)))
-                for tool in self._tools
-                if principal.may_use(tool.name) and tool.name not in OPERATOR_TOOLS
-            ]
-            found = self._lists[key] = [*offered, *DEFINITIONS] if principal.role == "operator" else offered
+            found = self._lists[key] = self._made(principal)
         return found
+
+    def _made(self, principal: Principal) -> list[Message]:
+        offered = [
+            dict(self._redaction.clean(definition(tool)))
+            for tool in self._tools
+            if principal.may_use(tool.name) and tool.name not in OPERATOR_TOOLS and _is_for(tool, principal)
+        ]
+        return [*offered, *DEFINITIONS] if principal.role == "operator" else offered
 
     def argument_headers(self) -> ArgumentHeaders:
         """Return which arguments of the tools are repeated as headers over HTTP."""
@@ -55,6 +62,13 @@ class ToolLists:
         if self._tools.visible is not self._visible:
             self._visible, self._lists, self._headers = self._tools.visible, {}, ArgumentHeaders()
             self._headers.read_tools([definition(tool) for tool in self._tools])
+            self._differ = any(isinstance(one.tool, McpTool) and one.tool.keys is not None for one in self._tools)
+
+
+def _is_for(bound: BoundTool, principal: Principal) -> bool:
+    """Return whether a tool is listed for a principal: for all, unless its server shows it only in the sessions of some."""
+    keys = bound.tool.keys if isinstance(bound.tool, McpTool) else None
+    return keys is None or principal.session_key in keys
 
 
 def definition(bound: BoundTool) -> Message:

@@ -39,6 +39,11 @@ class Principal(NamedStruct, frozen=True, kw_only=True):
     expires_at: float | None = None
     """When the token expires, in seconds since 1970; then streams that it has opened end. None: it does not."""
 
+    @property
+    def session_key(self) -> str:
+        """The key of the sessions with servers that this principal's calls use; empty: shared by all that have no token."""
+        return "" if self is LOCAL else self.name
+
     def may_use(self, tool: str) -> bool:
         """Return whether a tool is offered to this principal."""
         return any(fnmatchcase(tool, pattern) for pattern in self.tools)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import Context
 from itertools import count
@@ -35,9 +35,10 @@ _Key = tuple[str, str, int]
 class _ClientSession:
     """A session, and who uses it."""
 
-    def __init__(self, key: _Key, supervised: SupervisedSession, requests: ClientRequests, began: float) -> None:
+    def __init__(self, key: _Key, supervised: SupervisedSession, tools: _ComparedTools, requests: ClientRequests, began: float) -> None:
         self.key = key
         self.supervised = supervised
+        self.tools = tools
         self.requests = requests
         self.users: list[CallingClient] = []
         """The clients of the running calls."""
@@ -52,18 +53,24 @@ class _ClientSession:
 
 
 class _ComparedTools:
-    """The tools as the server lists them in one session. A call is only sent if they are described there as they are to the engine."""
+    """The tools as the server lists them in one session. A call is only sent if they are described there as they are to the engine.
 
-    def __init__(self, server: str) -> None:
+    Args:
+        on_listed: Called when they were listed.
+    """
+
+    def __init__(self, server: str, on_listed: Callable[[], Awaitable[None]]) -> None:
         self._server = server
-        self._definitions: Mapping[str, Message] = {}
+        self._on_listed = on_listed
+        self.definitions: Mapping[str, Message] = {}
 
     async def refresh(self, session: Session) -> None:
         listed = await session.list_tools()
-        self._definitions = {found["name"]: found for found in reversed(listed) if isinstance(found.get("name"), str)}
+        self.definitions = {name: found for found in reversed(listed) if isinstance(name := found.get("name"), str) and name}
+        await self._on_listed()
 
     def check(self, definition: Definition) -> None:
-        found = self._definitions.get(definition["name"])
+        found = self.definitions.get(definition["name"])
         if found != definition:
             does = "does not offer this tool to this client" if found is None else "describes this tool differently to this client"
             text = f"The MCP server '{self._server}' {does}, so the call was not sent. Use another tool."
@@ -74,10 +81,15 @@ class _ComparedTools:
 
 
 class ClientSessions:
-    """The sessions of clients with one server. At most `max_sessions` of the server's configuration are open."""
+    """The sessions of clients with one server. At most `max_sessions` of the server's configuration are open.
 
-    def __init__(self, parts: SessionParts) -> None:
+    Args:
+        on_tools: Called when the tools of a session were listed, and when a session has ended.
+    """
+
+    def __init__(self, parts: SessionParts, on_tools: Callable[[], Awaitable[None]]) -> None:
         self._parts = parts
+        self._on_tools = on_tools
         self._sessions: dict[_Key, _ClientSession] = {}
         """The latest used last."""
         self._closing: set[asyncio.Task[None]] = set()
@@ -126,6 +138,10 @@ class ClientSessions:
         if self._closing:
             await asyncio.wait(self._closing)
 
+    def tools(self) -> list[tuple[str, Mapping[str, Definition]]]:
+        """Return what each session lists: the key of its client, and the definitions by name."""
+        return [(one.key[0], one.tools.definitions) for one in self._sessions.values()]
+
     def _of(self, client: CallingClient, era: Era) -> _ClientSession:
         offered = _offered(client, era)
         for number in count():
@@ -146,11 +162,12 @@ class ClientSessions:
         if len(self._sessions) >= server.max_sessions:
             self._make_room()
         requests = ClientRequests(server.name, offered, self._parts.log, on_asked=self._note_asking)
-        supervised = SupervisedSession(self._parts, requests, _ComparedTools(server.name), era)
+        tools = _ComparedTools(server.name, self._on_tools)
+        supervised = SupervisedSession(self._parts, requests, tools, era)
         supervised.begin()
         if self._sweeper is None or self._sweeper.done():
             self._sweeper = asyncio.get_running_loop().create_task(self._close_idle(), context=Context())
-        return _ClientSession(key, supervised, requests, self._parts.clock.monotonic())
+        return _ClientSession(key, supervised, tools, requests, self._parts.clock.monotonic())
 
     def _make_room(self) -> None:
         server = self._parts.server
@@ -164,9 +181,13 @@ class ClientSessions:
 
     def _retire(self, key: _Key) -> None:
         """Close a session in a task of its own; nobody can use it any more."""
-        closing = asyncio.get_running_loop().create_task(self._sessions.pop(key).supervised.close(), context=Context())
+        closing = asyncio.get_running_loop().create_task(self._closed(self._sessions.pop(key)), context=Context())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
+
+    async def _closed(self, one: _ClientSession) -> None:
+        await one.supervised.close()
+        await self._on_tools()
 
     async def _close_idle(self) -> None:
         """Close sessions that nobody has used for a while, until there are none."""

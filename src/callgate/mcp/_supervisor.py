@@ -54,7 +54,7 @@ class SupervisedServer:
         self.timeout_s = server.timeout_s
         self._server = server
         self._connect = connect
-        self._started = False
+        self._started = self._closing = False
         self._listeners: dict[object, OnNotice] = {}
         self._places: asyncio.Semaphore | None = None if server.parallel is None else asyncio.Semaphore(server.parallel)
 
@@ -85,16 +85,26 @@ class SupervisedServer:
             on_notice=self._noticed,
             on_late=self._came_late,
         )
-        self._tools = ToolList(self._server, self, catalogue)
+        self._clients = ClientSessions(parts, self._list_clients)
+        self._tools = ToolList(self._server, self, catalogue, self._clients.tools if self._server.client_tools else tuple)
         first = self._first = SupervisedSession(parts, ServerRequests(self._server, catalogue.log), self._tools)
-        self._clients = ClientSessions(parts)
         self._started = True
         first.begin()
         await first.life.first_attempt()
         if first.life.problem and self._server.required:
             raise UsageError(f"{first.life.full_problem}. The engine needs it, because it has required=True.", code="server_unavailable")
 
+    async def _list_clients(self) -> None:
+        """Offer the tools that the server shows only in sessions of clients, if they are wanted."""
+        if not self._server.client_tools or self._closing:
+            return
+        try:
+            await self._tools.refresh_clients()
+        except (McpError, UsageError) as error:
+            self._catalogue.log.warning("MCP server %s: its tools for single clients cannot be offered: %s", self.name, error)
+
     async def close(self) -> None:
+        self._closing = True
         if self._started:
             await self._clients.close()
             await self._first.close()

@@ -1,15 +1,19 @@
 """The tools of one server as the engine sees them: listed, chosen, checked against what the operator has accepted, and offered.
 
 A name that the server no longer lists, or that is not accepted, stays known with the reason why it cannot be called, so that a model that
-calls it is told. Knows no connection.
+calls it is told. Tools that the server shows only in the sessions of clients come last, and are listed for these clients. Knows no
+connection.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from callgate._run_in_thread import in_thread
 from callgate.calls import Effect
@@ -31,10 +35,23 @@ class ListsTools(Protocol):
     async def list_tools(self) -> list[Message]: ...
 
 
-class ToolList:
-    """The offered and the withdrawn tools of one server."""
+ToolsOfClients = Callable[[], Iterable[tuple[str, Mapping[str, Definition]]]]
+"""Returns the tools as sessions of clients list them: the key of the client, and the definitions by name."""
 
-    def __init__(self, server: McpServer, caller: CallsTools, catalogue: ToolCatalogue) -> None:
+
+class _ClientTool(Struct, frozen=True):
+    definition: Definition
+    keys: frozenset[str]
+
+
+class ToolList:
+    """The offered and the withdrawn tools of one server.
+
+    Args:
+        of_clients: What the sessions of clients list.
+    """
+
+    def __init__(self, server: McpServer, caller: CallsTools, catalogue: ToolCatalogue, of_clients: ToolsOfClients) -> None:
         self._server = server
         self._caller = caller
         self._catalogue = catalogue
@@ -44,6 +61,12 @@ class ToolList:
         self._refused: Mapping[str, str] = {}
         """Why tools cannot be called, by the name on the server."""
         self._listed = False
+        self._of_clients = of_clients
+        self._first: Sequence[Message] = ()
+        """The definitions of the first session."""
+        self._only_clients: Mapping[str, _ClientTool] = {}
+        """The tools that only sessions of clients have, by the name on the server."""
+        self._offering = asyncio.Lock()
         given = server.accepted
         self._accepted: ChecksDefinitions = AcceptedTools(given) if given is None or isinstance(given, (str, os.PathLike)) else given
 
@@ -53,7 +76,37 @@ class ToolList:
         Raises:
             McpError: The server does not list its tools.
         """
-        definitions = self._chosen(await session.list_tools())
+        listed = await session.list_tools()
+        async with self._offering:
+            self._first = listed
+            await self._offer(self._found_in_clients())
+
+    async def refresh_clients(self) -> None:
+        """Offer what sessions of clients list now.
+
+        Raises:
+            NotSent: It cannot be found out what is accepted.
+            UsageError: A tool cannot be offered under its name.
+        """
+        async with self._offering:
+            found = self._found_in_clients()
+            if self._listed and found != self._only_clients:
+                await self._offer(found)
+
+    def _found_in_clients(self) -> Mapping[str, _ClientTool]:
+        """Return the tools that only sessions of clients have. Of two that are described differently, the first counts."""
+        known = {definition.get("name") for definition in self._first}
+        found: dict[str, _ClientTool] = {}
+        for key, definitions in self._of_clients():
+            for name, definition in definitions.items():
+                other = found.setdefault(name, _ClientTool(definition, frozenset((key,))))
+                if other.definition == definition:
+                    found[name] = _ClientTool(other.definition, other.keys | {key})
+        return {name: tool for name, tool in found.items() if name not in known}
+
+    async def _offer(self, only_clients: Mapping[str, _ClientTool]) -> None:
+        self._only_clients = only_clients
+        definitions = self._chosen([*self._first, *(dict(tool.definition) for tool in only_clients.values())])
         refusals, effects = await self._checked(definitions)
         now = {definition["name"]: definition for definition in definitions if definition["name"] not in refusals}
         offered = {name: self._tool(name, definition, effects) for name, definition in now.items()}
@@ -120,11 +173,11 @@ class ToolList:
         return [definition for name, definition in found.items() if chosen is None or name in chosen]
 
     def _tool(self, name: str, definition: Message, effects: Mapping[str, Effect]) -> McpTool:
-        known = self._offered.get(name)
-        effect = self._server.effects.get(name) or effects.get(name)
-        if known is not None and known.definition == definition and known.effect == (effect or "once"):
+        known, of_client = self._offered.get(name), self._only_clients.get(name)
+        effect, keys = self._server.effects.get(name) or effects.get(name), None if of_client is None else of_client.keys
+        if known is not None and known.definition == definition and known.effect == (effect or "once") and known.keys == keys:
             return known
-        return McpTool(self._server, definition, self._caller, effect=effect)
+        return McpTool(self._server, definition, self._caller, effect=effect, keys=keys)
 
     def _note_missing(self, offered: Mapping[str, McpTool], refusals: Mapping[str, str]) -> None:
         for name in self._offered:

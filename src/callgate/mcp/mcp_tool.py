@@ -53,6 +53,7 @@ class McpTool(Tool):
         definition: The tool as the server lists it.
         caller: Carries its calls.
         effect: The effect that the operator has accepted; None: `once`.
+        keys: The keys of the clients that it is listed for, because the server shows it only in their sessions; None: for all.
     """
 
     wraps_result: ClassVar[bool] = True
@@ -60,8 +61,17 @@ class McpTool(Tool):
     requires_actor = False
     category = "safe_chain"
 
-    def __init__(self, server: McpServer, definition: Mapping[str, Any], caller: CallsTools, *, effect: Effect | None = None) -> None:
+    def __init__(
+        self,
+        server: McpServer,
+        definition: Mapping[str, Any],
+        caller: CallsTools,
+        *,
+        effect: Effect | None = None,
+        keys: frozenset[str] | None = None,
+    ) -> None:
         self.server = server.name
+        self.keys = keys
         self.definition = definition
         """The definition as the server sent it, with its unknown fields."""
         self._caller = caller

@@ -135,8 +135,9 @@ class McpServer(NamedStruct, frozen=True, kw_only=True, eq=False):
     server has sessions; a server of the stateless era is shared by all. `principal`: only those that may share one, in both eras. `shared`:
     all, so that a server with sessions is offered nothing that only one client could answer. Without a gateway there is one session."""
     client_tools: bool = False
-    """Whether the tools are listed that the server has only for clients that can be asked (elicitation, sampling, roots). For a server
-    behind a gateway: a call then runs in a session with what its own client can do, and is not sent if that one lacks the tool."""
+    """Whether the tools are listed that the server has only for clients that can be asked (elicitation, sampling, roots), and those that
+    appear in the session of a client, for clients with its key. For a server behind a gateway: a call then runs in a session with what its
+    own client can do, and is not sent if that one lacks the tool."""
     max_sessions: int = 32
     """The most sessions of single clients that are open at a time, 1 to 1,000."""
     session_idle_s: float = 600.0
