@@ -14,7 +14,8 @@ REFUSED: dict[str, tuple[str, object, int]] = {
     "nested too deeply": (_CALL % (7, "[" * 5_000 + "]" * 5_000), 7, -32600),
     "no version": ('{"id":7,"method":"ping"}', 7, -32600),
     "half a surrogate pair in a notification": (r'{"jsonrpc":"2.0","method":"\ud800"}', None, -32700),
-    "half a surrogate pair in a response": (r'{"jsonrpc":"2.0","id":7,"result":{"a":"\ud800"}}', None, -32700),
+    "half a surrogate pair in an id": (r'{"jsonrpc":"2.0","id":"\ud800","method":"ping"}', None, -32700),
+    "half a surrogate pair in a response to nobody": (r'{"jsonrpc":"2.0","id":7,"result":{"a":"\ud800"}}', None, -32700),
     "an id that is no id": (r'{"jsonrpc":"2.0","id":[7],"method":"\ud800"}', None, -32700),
     "no JSON": ('{"jsonrpc":"2.0","id":7,"method":"ping"', None, -32700),
 }

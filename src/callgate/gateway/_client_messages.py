@@ -7,12 +7,13 @@ pair, because it would have to be changed. What is refused is answered under its
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from callgate._server_processes.json_lines import answered_ids
 from callgate.mcp._connection import Message
-from callgate.mcp._messages import UnreadableMessage, read_message
+from callgate.mcp._messages import RpcError, UnreadableMessage, error_answer, read_message
 
 __all__ = ["INVALID_REQUEST", "PARSE_ERROR", "RefusedMessage", "kind_of", "read_client_message", "request_id"]
 
@@ -20,6 +21,7 @@ PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 _HALF_PAIR = "a text in it has half of a surrogate pair, which is no character"
 _REQUEST_KEYS = frozenset({b'"method"'})
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class RefusedMessage(Exception):
@@ -40,7 +42,8 @@ class RefusedMessage(Exception):
 
 
 def read_client_message(data: bytes) -> Message:
-    """Return the message in `data`, of which the caller has checked the size.
+    """Return the message in `data`, of which the caller has checked the size. For a response that is refused, return one that says so: the
+    call that waits for it goes on.
 
     Raises:
         RefusedMessage: It is no JSON object, is nested too deeply, has half a surrogate pair, or a duplicate key.
@@ -48,10 +51,16 @@ def read_client_message(data: bytes) -> Message:
     try:
         message = read_message(data, half_pairs=False)
     except UnreadableMessage as error:
-        raise RefusedMessage(_HALF_PAIR if _has_half_pair(data) else str(error), _unreadable_id(data)) from None
-    if data.count(b":") != _members(message):
-        _check_keys(data, request_id(message))
-    return message
+        return _refusal(_read_loosely(data), _HALF_PAIR if _has_half_pair(data) else str(error))
+    twice = _duplicate_key(data) if data.count(b":") != _members(message) else None
+    return message if twice is None else _refusal(message, f"it has the key {twice[:100]!r} twice")
+
+
+def _refusal(message: Mapping[str, Any], why: str) -> Message:
+    number = message.get("id")
+    if "method" not in message and not message.keys().isdisjoint(("result", "error")) and isinstance(number, str):
+        return error_answer(number, RpcError(INVALID_REQUEST, f"The client's response was refused: {why}."))
+    raise RefusedMessage(why, request_id(message))
 
 
 def request_id(message: Mapping[str, Any]) -> int | str | None:
@@ -81,13 +90,14 @@ def _has_half_pair(data: bytes) -> bool:
     return True
 
 
-def _unreadable_id(data: bytes) -> object:
-    """Return the id of a request that is more than what may be read, such as one with `NaN`, or that is nested too deeply."""
+def _read_loosely(data: bytes) -> Mapping[str, Any]:
+    """Return what an unreadable message says beside what must not be read, such as `NaN`; of one that is nested too deeply, the id if it is
+    a request. Empty if it says nothing."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
-        return next(iter(answered_ids(data, _REQUEST_KEYS)), None)
-    return request_id(found) if isinstance(found, dict) else None
+        return {"method": "", "id": next(iter(answered_ids(data, _REQUEST_KEYS)), None)}
+    return found if isinstance(found, dict) and not _SURROGATE.search(str(found.get("id"))) else {}
 
 
 def _members(root: object) -> int:
@@ -102,11 +112,13 @@ def _members(root: object) -> int:
     return count
 
 
-def _check_keys(data: bytes, number: object) -> None:
-    def unique(pairs: list[tuple[str, object]]) -> None:
+def _duplicate_key(data: bytes) -> str | None:
+    found: list[str] = []
+
+    def note(pairs: list[tuple[str, object]]) -> None:
         keys = [key for key, _ in pairs]
         if len(set(keys)) != len(keys):
-            twice = next(key for key in keys if keys.count(key) > 1)
-            raise RefusedMessage(f"it has the key {twice[:100]!r} twice", number)
+            found.append(next(key for key in keys if keys.count(key) > 1))
 
-    json.loads(data, object_pairs_hook=unique)
+    json.loads(data, object_pairs_hook=note)
+    return found[0] if found else None
