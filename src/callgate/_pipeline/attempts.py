@@ -74,8 +74,12 @@ class Attempts:
         while True:
             if attempt > 1:  # a new object, because code left over from an earlier attempt still holds the old one
                 context = replace(context, attempt=attempt)
-            if (request := await self._intended(state, plan, approved, context, time)) is None:
+            timeout_s = self._intended(state, plan, approved, attempt, time)
+            if timeout_s > 0 and self._survives and not plan.reads_only and not plan.claims:
+                timeout_s = await self._intended_on_disk(state, tool, attempt, timeout_s, time)
+            if timeout_s <= 0:
                 return Ran(_not_started(state.kill), attempt - 1, lost)
+            request = self._request(state, plan, approved, context, timeout_s, time)
             try:
                 execution = begun if isinstance(begun := start(request), Execution) else await begun
             except CancelledUnstarted:
@@ -83,8 +87,9 @@ class Attempts:
                 raise
             if context.human_time is not None and context.human_time.asked:
                 time.leave_out_human_time(context.human_time.passed_s, context, state)
-            if not execution.read:
-                execution = await self._read(execution, request)
+            if not execution.read and (execution.status == "returned" or execution.value is not None):
+                small = small_jsonable(execution.value, self._reader.max_bytes) if execution.status == "returned" else None
+                execution = await self._read_large(execution, request) if small is None else _with_value(execution, *small)
             if execution.status == "returned":
                 failure = None if type(execution.value) is not dict else _passing_failure(tool, execution.value)
                 if failure is None:
@@ -99,60 +104,51 @@ class Attempts:
                 return Ran(_killed_between(state.kill, execution) if killed else execution, attempt, lost)
             attempt, lost = attempt + 1, lost or _lost_a_reply(execution)
 
-    async def _intended(
-        self, state: CallState, plan: ToolPlan, approved: ApprovedCall, context: ToolContext, time: _CallTime
-    ) -> RunRequest | None:
-        """Record the intent of an attempt, and return what its runner is asked; None if the call was killed or its time is over.
-
-        Raises:
-            RecordFailed: The intent could not be recorded, or not in time.
-        """
-        kill, attempt, tool, now = state.kill, context.attempt, plan.tool, self._clock.monotonic()
-        timeout_s = min(time.deadline, time.ends) - now
-        if kill.reason is not None or timeout_s <= 0:
-            return None
+    def _intended(self, state: CallState, plan: ToolPlan, approved: ApprovedCall, attempt: int, time: _CallTime) -> float:
+        """Record the intent of an attempt, and return its timeout in seconds; 0 or less if the call was killed or its time is over."""
+        tool, timeout_s = plan.tool, min(time.deadline, time.ends) - self._clock.monotonic()
+        if state.kill.reason is not None or timeout_s <= 0:
+            return 0.0
         if attempt == 1 and tool.timeout_s is not None:
             timeout_s = min(timeout_s, tool.timeout_s)
         if tool.attempt_timeout_s is not None:
             timeout_s = min(timeout_s, tool.attempt_timeout_s)
-        position = state.attempt_started(approved, attempt, timeout_s, claims=plan.claims)
-        if self._survives and not plan.reads_only and not plan.claims:
-            await self._intend(position, time.deadline - now, "" if attempt > 1 else f"{tool.name} was not run. ")
-            now = self._clock.monotonic()
-            if kill.reason is not None or now >= time.deadline:
-                return None
-            timeout_s = min(timeout_s, time.deadline - now)
-        if attempt == 1 and tool.timeout_s is not None:
-            time.ends = now + tool.timeout_s  # counted from the first start, without the time that recording took before
-        state.started = not plan.claims
-        context.deadline = state.attempt_ends = now + timeout_s
-        claim = partial(state.claimed, attempt) if plan.claims else None
-        return RunRequest(
-            approved=approved, context=context, attempt=attempt, timeout_s=timeout_s, grace_s=self._grace_s, kill=kill, claim=claim
-        )
+        state.attempt_started(approved, attempt, timeout_s, claims=plan.claims)
+        return timeout_s
 
-    async def _intend(self, position: int, within_s: float, told: str) -> None:
-        """Wait until an attempt is on disk, before its code is entered.
-
-        Args:
-            told: Put before the error message.
+    async def _intended_on_disk(self, state: CallState, tool: BoundTool, attempt: int, timeout_s: float, time: _CallTime) -> float:
+        """Wait until the intent is on disk, before the tool's code is entered. Return the timeout that is left, as `_intended` does.
 
         Raises:
-            RecordFailed: The attempt could not be recorded, or not in time.
+            RecordFailed: The intent could not be recorded, or not in time.
         """
         try:
-            await self._recorder.durable(position, within_s)
+            await self._recorder.durable(state.last, time.deadline - self._clock.monotonic())
         except RecordFailed as error:
-            raise RecordFailed(f"{told}{error}", code=error.code) from error
+            raise RecordFailed(f"{'' if attempt > 1 else f'{tool.name} was not run. '}{error}", code=error.code) from error
+        return 0.0 if state.kill.reason is not None else min(timeout_s, time.deadline - self._clock.monotonic())
 
-    async def _read(self, execution: Execution, request: RunRequest) -> Execution:
-        """Return the execution with its result read: as JSON, within the rest of the attempt's time."""
-        if execution.status != "returned" and execution.value is None:
-            return execution
-        small = small_jsonable(execution.value, self._reader.max_bytes) if execution.status == "returned" else None
-        if small is not None:
-            changes, left = execution.changes + small[1], execution.tasks_left
-            return Execution(status="returned", value=small[0], read=True, changes=changes, tasks_left=left)
+    def _request(
+        self, state: CallState, plan: ToolPlan, approved: ApprovedCall, context: ToolContext, timeout_s: float, time: _CallTime
+    ) -> RunRequest:
+        """Return what the runner of an attempt is asked, which begins now."""
+        now, attempt = self._clock.monotonic(), context.attempt
+        if attempt == 1 and plan.tool.timeout_s is not None:
+            time.ends = now + plan.tool.timeout_s  # counted from the first start, without the time that recording took before
+        state.started = not plan.claims
+        context.deadline = state.attempt_ends = now + timeout_s
+        return RunRequest(
+            approved=approved,
+            context=context,
+            attempt=attempt,
+            timeout_s=timeout_s,
+            grace_s=self._grace_s,
+            kill=state.kill,
+            claim=partial(state.claimed, attempt) if plan.claims else None,
+        )
+
+    async def _read_large(self, execution: Execution, request: RunRequest) -> Execution:
+        """Read a result that is large or whose reading runs the tool's code, within the rest of the attempt's time."""
         rest = replace(request, timeout_s=max(0.0, request.context.deadline - self._clock.monotonic()))
         read = await self._reader.read(execution, rest, request.context.scope.workspace)
         return replace(read, tasks_left=execution.tasks_left) if execution.tasks_left else read
@@ -218,6 +214,11 @@ class _CallTime(Struct, kw_only=True):
         """The limit in seconds of the whole call that applies."""
         timeout_s = self.tool.timeout_s
         return timeout_s if timeout_s is not None and self.ends <= self.deadline else self.deadline - self.began
+
+
+def _with_value(execution: Execution, value: object, changes: tuple[str, ...]) -> Execution:
+    """Return the execution with its value read."""
+    return Execution(status="returned", value=value, read=True, changes=execution.changes + changes, tasks_left=execution.tasks_left)
 
 
 def _passing_failure(tool: BoundTool, value: object) -> str | None:
