@@ -188,17 +188,65 @@ async def test_a_reload_during_the_start_begins_after_it(place: Path) -> None:
     await ended(process)
 
 
-async def test_a_server_that_could_not_be_restored_starts_with_the_next_reload(place: Path) -> None:
+async def test_a_refused_reload_ends_no_server(place: Path) -> None:
+    """Also of those whose settings have changed, and also if they could not be started again."""
     (place / "typo.toml").write_text(_RULE.format(tool="bye"), encoding="utf-8")
-    required = server("shop", required=True)
-    async with serving(place, _LISTEN, required, principal("alice")) as gateway, gateway.client() as client:
+    async with serving(place, _LISTEN, server("shop"), principal("alice")) as gateway, gateway.client() as client:
         program = (place / "shop.py").read_text(encoding="utf-8")
         (place / "shop.py").unlink()
         changed = (_LISTEN, server("shop", required=True, timeout_s=60), principal("alice"))
-        assert "could not be started again" in await gateway.reload('rules = "typo.toml"', *changed)
+        assert "The engine needs it" in await gateway.reload(*changed)
+        assert not (await client.call_tool("buy", {})).is_error
         (place / "shop.py").write_text(program, encoding="utf-8")
-        assert "Servers added: shop" in await gateway.reload(*changed)
+        changed = (_LISTEN, server("shop", timeout_s=60), principal("alice"))
+        assert "did you mean 'buy'" in await gateway.reload('rules = "typo.toml"', *changed)
+        assert not (await client.call_tool("buy", {})).is_error
+
+
+async def test_a_reload_names_the_servers_that_have_not_started_and_the_others_count(place: Path) -> None:
+    dead = server("dead", command=[sys.executable, "dead.py"])
+    async with serving(place, _LISTEN, server("shop"), principal("alice")) as gateway, gateway.client() as client:
+        told = await gateway.reload(_LISTEN, server("shop"), dead, principal("alice", tools=["look"]))
+        report = told.partition("The configuration was reloaded. ")[2]
+        assert report.startswith("Servers added: dead. The MCP server 'dead' has ended: it exited with code 1. The new settings count")
+        assert await names(client) == {"look"}
+        broken = server("shop", command=[sys.executable, "dead.py"])
+        assert "started again: shop. The MCP server 'shop' has ended" in await gateway.reload(
+            _LISTEN, broken, principal("alice", tools=["look"])
+        )
+        assert "it exited with code 1" in text_of(await client.call_tool("look", {}))
+        told = await gateway.reload(_LISTEN, server("shop"), principal("alice"))
+        assert told.endswith("Servers started again: shop.\n")
+        assert not (await client.call_tool("look", {})).is_error
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_server_that_is_started_again_is_served_by_the_old_process_until_the_new_one_is_ready(place: Path, mode: str) -> None:
+    go = place / "go"
+    go.touch()
+    slow = {"command": [sys.executable, _SLOW, str(go)]}
+    async with serving(place, _LISTEN, server("slow", **slow), principal("alice")) as gateway, gateway.client(mode=mode) as client:
+        assert text_of(await client.call_tool("ready", {})) == "done"
+        go.unlink()
+        changed = (server("slow", **slow, timeout_s=60), principal("alice"), principal("bob"))
+        reloading = asyncio.ensure_future(gateway.reload(_LISTEN, *changed))
+        while await gateway.status("bob") == 401:  # until the gateway has read the file
+            pass
+        assert await names(client) == {"ready"}
+        assert text_of(await client.call_tool("ready", {})) == "done"
+        assert not reloading.done()
+        go.touch()
+        assert "Servers started again: slow." in await reloading
+        assert text_of(await client.call_tool("ready", {})) == "done"
+
+
+async def test_a_server_that_cannot_run_twice_is_started_again_when_the_old_process_has_ended(place: Path) -> None:
+    alone = ["flock", "--nonblock", "shop.lock", *SHOP]
+    async with serving(place, _LISTEN, server("shop", command=alone), principal("alice")) as gateway, gateway.client() as client:
+        told = await gateway.reload(_LISTEN, server("shop", command=alone, timeout_s=60), principal("alice"))
+        assert told.endswith("Servers started again: shop.\n")
         assert await names(client) == {"look", "buy"}
+        assert not (await client.call_tool("buy", {})).is_error
 
 
 async def test_a_server_whose_settings_or_accepted_tools_changed_is_started_again_and_no_other(place: Path) -> None:

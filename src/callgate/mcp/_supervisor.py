@@ -94,6 +94,10 @@ class SupervisedServer:
         if first.life.problem and self._server.required:
             raise UsageError(f"{first.life.full_problem}. The engine needs it, because it has required=True.", code="server_unavailable")
 
+    async def retry(self) -> None:
+        self._first.life.restart()
+        await self._first.life.first_attempt()
+
     async def close(self) -> None:
         if self._started:
             await self._clients.close()
