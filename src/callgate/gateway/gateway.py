@@ -180,12 +180,15 @@ class Gateway:
     async def change_servers(self, *, add: Collection[McpServer | Plugin] = (), remove: Collection[str] = ()) -> None:
         """Remove servers by name and start others, while clients are served; see `Engine.change_servers`.
 
-        Clients are told that the lists of tools, resources and prompts have changed.
+        Clients are told that the lists of tools, resources and prompts have changed. Their subscriptions to resources of a server that is
+        replaced go on at the other; they are told that these resources may have changed.
 
         Raises:
             UsageError: As `Engine.change_servers` says.
         """
         await self._startup.change(add, remove)
+        for uri in sorted(await self._parts.content.renew(remove)):
+            self._changes.noticed("notifications/resources/updated", {"uri": uri})
 
     def end_tasks(self, ended: Callable[[str], bool]) -> None:
         """Cancel the tasks of principals, given by name, who may no longer use the gateway."""

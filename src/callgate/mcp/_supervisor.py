@@ -167,8 +167,11 @@ class SupervisedServer:
             if supervised.life.ready is not None:
                 await supervised.life.ready.roots_changed()
 
-    async def subscribe(self, uri: str, *, ends: bool = False) -> None:
+    async def subscribe(self, uri: str, *, ends: bool = False, lasting: bool = False) -> None:
         """Ask the server to tell of changes of a resource, or no longer. It is asked once for all that want to be told.
+
+        Args:
+            lasting: If the server cannot be asked now, it is asked when it starts again.
 
         Raises:
             McpError: The server cannot be started or does not answer.
@@ -183,8 +186,8 @@ class SupervisedServer:
             return
         try:
             await self._first.run(await self._first.life.until_ready(), lambda on: on.subscribe(uri, ends=ends))
-        except BaseException:
-            if not ends:
+        except BaseException as error:
+            if not ends and (isinstance(error, RpcError) or not lasting):
                 subscribed.pop(uri, None)
             raise
 

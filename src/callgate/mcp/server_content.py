@@ -152,10 +152,15 @@ class ServerContent:
         return self._server.on_change(listener)
 
     @by_name
-    async def subscribe(self, uri: str, *, timeout_s: float | None = None) -> None:
-        """Ask the server to tell of changes of a resource, as notices to `on_change`. Each needs an `unsubscribe`."""
+    async def subscribe(self, uri: str, *, lasting: bool = False, timeout_s: float | None = None) -> None:
+        """Ask the server to tell of changes of a resource, as notices to `on_change`. Each needs an `unsubscribe`.
+
+        Args:
+            lasting: If the server cannot be asked now, which raises `McpError`, it is asked when it starts again. It still needs an
+                `unsubscribe` then.
+        """
         _check_text("subscribe", "uri", uri)
-        await self._within("resources/subscribe", lambda: self._server.subscribe(uri), timeout_s)
+        await self._within("resources/subscribe", lambda: self._server.subscribe(uri, lasting=lasting), timeout_s)
 
     @by_name
     async def unsubscribe(self, uri: str, *, timeout_s: float | None = None) -> None:
