@@ -8,7 +8,7 @@ import os
 import pty
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -27,6 +27,7 @@ pytestmark = pytest.mark.process
 
 _RULE = '[[rule]]\nid = "closed"\nverdict = "deny"\ntool = "{tool}"\nreason = "The shop is closed."\n'
 _SLOW = str(Path(__file__).parents[1] / "gateway" / "slow_start_server.py")
+_BOTH = "application/json, text/event-stream"
 _LISTEN = '[http]\nlisten = "127.0.0.1:0"\n'
 
 
@@ -295,24 +296,63 @@ async def test_a_configuration_that_cannot_be_used_changes_nothing(place: Path, 
         assert "No server has changed" in await gateway.reload(*before)
 
 
+@asynccontextmanager
+async def listening(gateway: Gateway, token: str) -> AsyncIterator[AsyncIterator[str]]:
+    """Listen for changes of the tools, as a stateless client; yield the lines of the stream after the acknowledgement."""
+    stateless = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+    asked = {"notifications": {"toolsListChanged": True}, "_meta": stateless}
+    request = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": asked}
+    head = {"Accept": _BOTH, "MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "subscriptions/listen"}
+    head["Authorization"] = f"Bearer {token}"
+    async with httpx2.AsyncClient(headers=head) as http, http.stream("POST", gateway.url, json=request) as stream:
+        lines = stream.aiter_lines()
+        assert "acknowledged" in await anext(line async for line in lines if line.startswith("data"))
+        yield lines
+
+
+@asynccontextmanager
+async def standing(gateway: Gateway, token: str) -> AsyncIterator[AsyncIterator[str]]:
+    """Open the stream of a new session, as a client of the handshake era; yield its lines."""
+    about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
+    async with httpx2.AsyncClient(headers={"Accept": _BOTH, "Authorization": f"Bearer {token}"}) as http:
+        answer = await http.post(gateway.url, json={"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about})
+        async with http.stream("GET", gateway.url, headers={"Mcp-Session-Id": answer.headers["mcp-session-id"]}) as stream:
+            lines = stream.aiter_lines()
+            assert (await anext(lines)).startswith(":")
+            yield lines
+
+
+async def end_of(lines: AsyncIterator[str]) -> None:
+    """Read a stream until the gateway ends it."""
+    async with asyncio.timeout(COMMAND_S):
+        async for _ in lines:
+            pass
+
+
 async def test_a_principal_that_is_removed_is_shut_out_at_once_and_others_stay(place: Path) -> None:
     base = (_LISTEN, server("shop"))
     async with serving(place, *base, principal("alice"), principal("bob")) as gateway, gateway.client("bob", "legacy") as bob:
-        async with httpx2.AsyncClient(headers={"Authorization": "Bearer alice-token"}) as http:
-            stateless = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
-            listening = {"notifications": {"toolsListChanged": True}, "_meta": stateless}
-            request = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": listening}
-            head = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2026-07-28"}
-            head["Mcp-Method"] = "subscriptions/listen"
-            async with http.stream("POST", gateway.url, json=request, headers=head) as stream:
-                events = stream.aiter_lines()
-                assert "acknowledged" in await anext(line async for line in events if line.startswith("data"))
-                await gateway.reload(*base, principal("bob", tools=["look"]), principal("carol"))
-                async for _ in events:  # until the gateway ends it
-                    pass
+        async with listening(gateway, "alice-token") as events:
+            await gateway.reload(*base, principal("bob", tools=["look"]), principal("carol"))
+            await end_of(events)
         assert await gateway.status("alice") == 401
         assert await gateway.status("carol") != 401
         assert await names(bob) == {"look"}
+
+
+@pytest.mark.parametrize("opened", [listening, standing])
+async def test_a_stream_ends_with_the_token_that_it_was_opened_with(place: Path, opened: Callable[..., Any]) -> None:
+    """Also if its principal has another one meanwhile; and streams with other tokens go on."""
+    base, both = (_LISTEN, server("shop")), [sha256(f"{name}-token".encode()).hexdigest() for name in ("old", "new")]
+    async with (
+        serving(place, *base, principal("alice", token_sha256=both)) as gateway,
+        opened(gateway, "old-token") as old,
+        opened(gateway, "new-token") as new,
+    ):
+        await gateway.reload(*base, principal("alice", token_sha256=both[1]))
+        await end_of(old)
+        assert await gateway.status(token="old-token") == 401
+        assert "list_changed" in await anext(line async for line in new if line.startswith("data"))
 
 
 async def test_the_token_that_was_made_at_the_start_ends_when_principals_are_configured(place: Path) -> None:

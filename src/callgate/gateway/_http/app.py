@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from callgate.errors import UsageError
 from callgate.gateway._client_messages import INVALID_REQUEST, PARSE_ERROR, AmbiguousMessage, kind_of, read_client_message
 from callgate.gateway._exchange import Exchange, Front, SessionFront
+from callgate.gateway._http.listening_streams import ListeningStreams
 from callgate.gateway._http.open_requests import OpenRequests
 from callgate.gateway._http.posted_request import PostedRequest
 from callgate.gateway._http.replica_forwarding import FORWARDED, ReplicaForwarding
@@ -108,6 +109,7 @@ class HttpApp:
         self._fronts, self._health, self._metrics, self._path = fronts, health, metrics, path
         self._header_params, self._started = header_params, started
         self._checks = RequestChecks(authenticator, hosts, origins, resource)
+        self._listening = ListeningStreams(self._checks)
         self._resource, self._tool_scopes = resource, tool_scopes
         self._documents = frozenset(("/health", "/metrics")) | (resource.paths if resource is not None else frozenset())
         self._replicas = fronts.replicas
@@ -144,11 +146,15 @@ class HttpApp:
         return {"sessions": len(self._sessions), "connections": len(self._open)}
 
     async def end_principals(self, ended: Callable[[str], bool]) -> None:
-        """Cancel the requests and tasks and close the sessions of principals, given by name, who may no longer use the gateway."""
+        """Cancel the requests and tasks and close the sessions of principals, given by name, who may no longer use the gateway.
+
+        Streams that a client listens on also end if only its token is no longer valid.
+        """
         requests = [request.cancel() for request in list(self._running) if ended(request.principal.name)]
         await asyncio.gather(*requests, return_exceptions=True)
         await self._sessions.end_of(ended)
         self._fronts.end_tasks(ended)
+        await self._listening.end_revoked()
 
     async def close(self) -> None:
         """Refuse new requests, end subscriptions and sessions, and cancel what still runs after `stop_timeout_s`."""
@@ -286,8 +292,10 @@ class HttpApp:
             await self._wait_for_tools(self._started)
         self._check_scopes(message, principal)
         check_routing_headers(headers, message, self._header_params)
-        front = self._fronts.stateless(principal)
-        await self._answer(PostedRequest(front, principal, message, receive, send, self.limits, stateless=True), self._running)
+        request = PostedRequest(self._fronts.stateless(principal), principal, message, receive, send, self.limits, stateless=True)
+        listens = message["method"] == "subscriptions/listen"
+        with self._listening.one(headers, principal, request.cancel) if listens else contextlib.nullcontext():
+            await self._answer(request, self._running)
 
     async def _wait_for_tools(self, started: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -342,8 +350,12 @@ class HttpApp:
         session.stream = stream = EventBuffer(self.limits)
         gone = asyncio.create_task(wait_for_disconnect(receive))
         gone.add_done_callback(lambda _: stream.close())
+
+        async def close() -> None:
+            stream.close()
+
         try:
-            with ended_at_expiry(principal, stream.close):
+            with ended_at_expiry(principal, stream.close), self._listening.one(headers, principal, close):
                 await send_events(send, stream, self.limits)
         finally:
             gone.cancel()

@@ -136,6 +136,13 @@ class RequestChecks:
         self.check_scopes(principal)
         return principal
 
+    async def is_from(self, name: str, headers: Headers) -> bool:
+        """Return whether the request's bearer token stands for a principal, given by name; True if that cannot be told now."""
+        try:
+            return (await self.principal(headers)).name == name
+        except RefusedRequest as refused:
+            return refused.status == 503
+
     def check_scopes(self, principal: Principal, more: Iterable[str] = ()) -> None:
         """Raise `RefusedRequest` if a token lacks one of the scopes of every request, or one of these."""
         needed = () if self._resource is None else self._resource.needed_scopes(principal, more)
