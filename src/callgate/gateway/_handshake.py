@@ -90,7 +90,7 @@ class HandshakeSession:
         method, params = message["method"], params_of(message)
         match method:
             case "initialize":
-                return self._initialize(params)
+                return await self._initialize(params)
             case "ping":
                 return {}
             case "logging/setLevel":
@@ -102,7 +102,7 @@ class HandshakeSession:
         call = self._call(params, exchange)
         return _adapted(await self._parts.methods.answer(method, call, params))
 
-    def _initialize(self, params: Mapping[str, Any]) -> Message:
+    async def _initialize(self, params: Mapping[str, Any]) -> Message:
         if self.client.run:
             raise RpcError(INVALID_REQUEST, "The session is initialized already.")
         wanted, capabilities = params.get("protocolVersion"), params.get("capabilities", {})
@@ -112,12 +112,13 @@ class HandshakeSession:
         client.revision = wanted if wanted in HANDSHAKE_REVISIONS else LATEST_HANDSHAKE
         client.capabilities, client.info = capabilities, object_of(params.get("clientInfo"))
         client.run = self._parts.runs.new()
+        instructions = await self._parts.instructions(client.principal)
         result: Message = {
             "protocolVersion": client.revision,
             "capabilities": self._parts.methods.capabilities(self.client.principal) | {"logging": {}},
             "serverInfo": self._parts.info,
         }
-        return result | ({"instructions": self._parts.instructions} if self._parts.instructions else {})
+        return result | ({"instructions": instructions} if instructions else {})
 
     def _set_level(self, params: Mapping[str, Any]) -> Message:
         level = params.get("level")

@@ -25,6 +25,9 @@ __all__ = ["OfferedContent"]
 
 log = logging.getLogger("callgate")
 
+_START_S = 4.0
+"""How long a client that asks what the gateway is waits for servers that still start; less than clients wait before they give up."""
+
 
 class RenewsSubscriptions(Protocol):
     async def renew(self, replaced: Collection[str]) -> list[str]:
@@ -49,6 +52,25 @@ class OfferedContent:
         if found is None:
             found = self._by_servers[servers] = Content(self._engine, self._startup, self._redaction, servers)
         return found
+
+    async def instructions(self, own: str, principal: Principal) -> str:
+        """Return what a client may tell its model about the tools that a principal is offered.
+
+        That is the text of the gateway, then those of the servers, each below the server's name. The text of an only server is unchanged.
+        Waits a moment for servers that start, because most clients ask once.
+
+        Args:
+            own: The text of the gateway; may be empty.
+        """
+        await self._startup.wait_at_most(_START_S)
+        servers = [one for one in self._engine.mcp_servers() if self._startup.ended and self._is_offered(one.name, principal)]
+        told = {one.name: self._cleaned(one.instructions) for one in servers}
+        if len(told) == 1 and not own:
+            return next(iter(told.values()))
+        return "\n\n".join(filter(None, (own, *(f"## {name}\n\n{text}" for name, text in told.items() if text))))
+
+    def _cleaned(self, text: str) -> str:
+        return str(self._redaction.clean({"instructions": text}).get("instructions", "")) if text else ""
 
     async def subscribe(self, uri: str, principal: Principal) -> ServerContent:
         """Ask the server of a resource to tell its changes; see `Content.subscribe`."""

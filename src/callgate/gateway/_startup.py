@@ -5,8 +5,10 @@ Clients are served meanwhile: what does not need the servers is answered at once
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Collection
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from callgate.engine import Engine
@@ -53,6 +55,13 @@ class Startup:
         self._engine.tools.on_change = self._tools_changed
         for server in self._engine.mcp_servers():
             server.on_change(self._changes.noticed)
+
+    async def wait_at_most(self, wait_s: float) -> None:
+        """Wait until the servers have started or have failed, but no longer than this."""
+        if not self.ended and self._engine.mcp_servers():
+            with suppress(TimeoutError, UsageError):
+                async with asyncio.timeout(wait_s):
+                    await self.wait()
 
     async def change(self, add: Collection[McpServer | Plugin], remove: Collection[str]) -> None:
         """Replace servers; see `Engine.change_servers`."""

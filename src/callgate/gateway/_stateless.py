@@ -78,7 +78,7 @@ class StatelessFront:
         params = params_of(message)
         client = self._client(params)
         if method == "server/discover":
-            result = self._discovered()
+            result = await self._discovered()
         elif method == "subscriptions/listen":
             wanted = read_subscription(message["id"], params, exchange)
             result = await listen(wanted, self._parts, self._principal, self._tasks.named(client, wanted.task_ids))
@@ -118,12 +118,13 @@ class StatelessFront:
             log_level=level if isinstance(level, str) else "",
         )
 
-    def _discovered(self) -> Message:
+    async def _discovered(self) -> Message:
+        instructions = await self._parts.instructions(self._principal)
         capabilities = self._parts.methods.capabilities(self._principal)
         if self._parts.tasks.offered:
             capabilities |= {"extensions": {TASKS: {}}}
         result: Message = {"supportedVersions": list(STATELESS_REVISIONS), "capabilities": capabilities}
-        return result | ({"instructions": self._parts.instructions} if self._parts.instructions else {})
+        return result | ({"instructions": instructions} if instructions else {})
 
     async def _asking(self, method: str, client: Client, params: Mapping[str, Any], exchange: Exchange) -> Message:
         """Answer a request, or a continuation of one, with its result or with what the client is to be asked."""

@@ -70,7 +70,7 @@ class Gateway:
     Args:
         engine: The engine with the tools, the rules and the journal. The gateway starts and closes it.
         name: The gateway's name, as clients see it.
-        instructions: What clients may tell their models about these tools.
+        instructions: What clients may tell their models about these tools. The instructions of the servers follow it.
         secret: A secret of at least 32 bytes, the same for all gateways that share a journal. None: a random one.
         replica: The name of this gateway among those that share a journal.
         replica_url: The address at which the others reach this one over HTTP, such as `http://10.0.0.3:8765`; empty: they do not.
@@ -134,7 +134,7 @@ class Gateway:
             withdraw=partial(calls.withdraw, by="the client"),
             metrics=self.observed,
             info={"name": name, "version": __version__},
-            instructions=instructions,
+            instructions=partial(content.instructions, instructions),
             answer_s=limits.answer_s,
         )
 

@@ -68,6 +68,11 @@ class SupervisedServer:
         """What the server says that it can do; empty while it does not run."""
         return self._first.capabilities if self._started else {}
 
+    @property
+    def instructions(self) -> str:
+        """What the server says about its use, for models, if that is accepted; empty before the first start."""
+        return self._tools.instructions if self._started else ""
+
     def status(self, tools: int) -> ServerStatus:
         if not self._started:
             return ServerStatus(name=self.name, state="idle", tools=tools)

@@ -133,6 +133,11 @@ class ServerContent:
         """What the server says that it can do; empty while it does not run."""
         return self._server.capabilities
 
+    @property
+    def instructions(self) -> str:
+        """What the server says about its use, for models. Empty before the first start, and if it is not accepted."""
+        return self._server.instructions
+
     @by_name
     async def request(self, method: str, params: Mapping[str, Any], *, timeout_s: float | None = None) -> Message:
         """Send a request of the protocol, and return its result as the server sent it.
