@@ -99,7 +99,7 @@ class HandshakeSession:
                 return await self._watch(method, params)
         if not self.client.run:
             raise RpcError(INVALID_REQUEST, "The session has not been initialized. Send initialize first.")
-        call = self._call(params, exchange)
+        call = self._call(params, exchange, message["id"])
         return _adapted(await self._parts.methods.answer(method, call, params))
 
     async def _initialize(self, params: Mapping[str, Any]) -> Message:
@@ -134,14 +134,14 @@ class HandshakeSession:
         await (self._watched.add if method == "resources/subscribe" else self._watched.remove)(uri)
         return {}
 
-    def _call(self, params: Mapping[str, Any], exchange: Exchange) -> ClientCall:
+    def _call(self, params: Mapping[str, Any], exchange: Exchange, number: object = None) -> ClientCall:
         key = self._parts.session_key(self.client.principal)
         call: ClientCall
 
         async def ask(method: str, params: Mapping[str, Any], name: str) -> Mapping[str, Any]:
             return await self._ask(method, params, call.exchange)
 
-        call = ClientCall(self.client, key, params, exchange, ask, redaction=self._parts.redaction)
+        call = ClientCall(self.client, key, params, exchange, ask, redaction=self._parts.redaction, number=number)
         return call
 
     # What the client is asked and told

@@ -332,7 +332,9 @@ class HttpApp:
     async def _post_to_session(self, message: Message, session: GatewaySession, receive: Receive, send: Send) -> None:
         assert session.front is not None
         if "method" in message and "id" in message:
-            request = PostedRequest(session.front, session.principal, message, receive, send, self.limits, stateless=False)
+            request = PostedRequest(
+                session.front, session.principal, message, receive, send, self.limits, stateless=False, session_id=session.id
+            )
             await self._answer(request, session.running, self._running)
             return
         if "method" in message:
