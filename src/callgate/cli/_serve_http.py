@@ -116,6 +116,7 @@ async def _bound(gateway: Gateway, http: HttpConfig, jwt: JwtConfig | None, acce
         access.authenticator,
         health=gateway.health,
         metrics=lambda: gateway.metrics().decode(),
+        metrics_readers=http.metrics,
         path=http.path,
         hosts=(*http.hosts, *_own_names(gateway)),
         origins=http.origins,

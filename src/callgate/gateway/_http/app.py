@@ -10,6 +10,7 @@ import contextlib
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
 from callgate.errors import UsageError
@@ -27,7 +28,7 @@ from callgate.gateway._http.streams import EventBuffer, RawHeaders, Receive, Sen
 from callgate.gateway._http_limits import HttpLimits
 from callgate.gateway._replicas import Replicas, is_about_task
 from callgate.gateway._token_expiry import ended_at_expiry
-from callgate.gateway.principals import Principal
+from callgate.gateway.principals import EVERY, Principal
 from callgate.gateway.tokens import Authenticator
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, RpcError, UnreadableMessage, encoded, error_answer
@@ -77,6 +78,7 @@ class HttpApp:
         authenticator: Knows the tokens.
         health: Returns what `GET /health` answers.
         metrics: Returns the text that `GET /metrics` answers.
+        metrics_readers: The principals that may get them, as glob patterns of their names.
         path: Where MCP is served.
         hosts: Values of `Host` to allow besides the loopback names.
         origins: Values of `Origin` to allow besides those of the allowed hosts.
@@ -95,6 +97,7 @@ class HttpApp:
         *,
         health: Callable[[], Mapping[str, Any]],
         metrics: Callable[[], str],
+        metrics_readers: Iterable[str] = (EVERY,),
         path: str = "/mcp",
         hosts: Iterable[str] = (),
         origins: Iterable[str] = (),
@@ -110,6 +113,7 @@ class HttpApp:
         self._header_params, self._started = header_params, started
         self._checks = RequestChecks(authenticator, hosts, origins, resource)
         self._listening = ListeningStreams(self._checks)
+        self._metrics_readers = tuple(metrics_readers)
         self._resource, self._tool_scopes = resource, tool_scopes
         self._documents = frozenset(("/health", "/metrics")) | (resource.paths if resource is not None else frozenset())
         self._replicas = fronts.replicas
@@ -188,8 +192,13 @@ class HttpApp:
         elif path != "/metrics" and self._resource is not None:
             await send_body(send, 200, encoded(self._resource.metadata))
         else:
-            await self._checks.principal(headers)
+            self._check_metrics_reader(await self._checks.principal(headers))
             await send_body(send, 200, self._metrics().encode(), kind=_TEXT)
+
+    def _check_metrics_reader(self, principal: Principal) -> None:
+        if not any(fnmatchcase(principal.name, pattern) for pattern in self._metrics_readers):
+            told = f"{principal.name} may not read the metrics. Add the name to the principals that may."
+            raise RefusedRequest(403, told, reason="metrics")
 
     async def _mcp(self, method: str, headers: Headers, principal: Principal, receive: Receive, send: Send) -> None:
         if method == "POST":
