@@ -33,7 +33,7 @@ def list_plugins(paths: Sequence[str], *, start: bool, as_json: bool) -> int:
                 if not os.path.isdir(place):
                     raise
                 unusable.append(UnusablePlugin(place=os.fspath(place), problem=at_terminal(str(error))))
-    looks = asyncio.run(_looks(found, unusable, start=start))
+    looks = asyncio.run(_looks(found, start=start))
     if as_json:
         print_json([*map(as_json_look, looks), *map(as_json_unusable, unusable)])
         return _exits.FAILED if unusable else _exits.OK
@@ -64,14 +64,5 @@ def _places_in(path: str) -> list[str | Path]:
     return below or [path]
 
 
-async def _looks(plugins: Sequence[Plugin], unusable: list[UnusablePlugin], *, start: bool) -> list[PluginLook]:
-    looks = await asyncio.gather(*(look_at_plugin(one, start=start) for one in plugins), return_exceptions=True)
-    found = list[PluginLook]()
-    for one, look in zip(plugins, looks, strict=True):
-        if isinstance(look, UsageError):
-            unusable.append(UnusablePlugin(place=str(one.path), problem=at_terminal(str(look))))
-        elif isinstance(look, BaseException):
-            raise look
-        else:
-            found.append(look)
-    return found
+async def _looks(plugins: Sequence[Plugin], *, start: bool) -> list[PluginLook]:
+    return await asyncio.gather(*(look_at_plugin(one, start=start) for one in plugins))
