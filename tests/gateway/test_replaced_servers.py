@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine
+from callgate import Engine, UsageError
 from callgate.gateway import LOCAL, Gateway
 from callgate.mcp import McpServer, mcp
 from tests.engine_calls import call
@@ -86,4 +86,17 @@ async def test_a_subscription_goes_on_when_the_server_that_replaces_another_star
         await until(lambda: "pub_look" in gateway.engine.tools.names())
         await gateway.engine.call(call("pub_look"))
         await until(lambda: told.updates == 2)
+        await session.close()
+
+
+async def test_after_a_refused_change_each_change_of_a_resource_is_told_once() -> None:
+    told = Told()
+    async with Gateway(Engine(servers=[served()])) as gateway:
+        session = gateway.handshake(LOCAL, told)
+        await session.request(request(1, "initialize", **_ABOUT), told)
+        await session.request(request(2, "resources/subscribe", uri="pub://one"), told)
+        with pytest.raises(UsageError, match="there is no program"):
+            await gateway.change_servers(add=[served(), mcp("no-such-program-here", name="dead", required=True)], remove=["pub"])
+        await gateway.engine.call(call("pub_look"))
+        assert told.updates == 1
         await session.close()

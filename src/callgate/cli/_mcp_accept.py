@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from callgate._terminal_text import one_line, printable
 from callgate._unusable_paths import displayed
-from callgate.calls import Effect
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._console import print_json, say
 from callgate.cli._mcp_config import accepted_tools_of, servers_in
@@ -83,11 +82,10 @@ async def _accept(
     if not yes and person_is_here(as_json=as_json) and not await ask_yes(f"Accept these {len(wanted)} tools of '{one_line(one.name)}'?"):
         say("Nothing was accepted.")
         return _exits.FAILED
-    _write(
-        one, accepted, wanted, chosen, () if tools else [change.was or change.tool for change in compared.changes if _is_gone(change.kind)]
-    )
-    if not tools:
-        accepted.accept(one.server.name, (), instructions=look.instructions)
+    accepted.accept(one.server.name, wanted, chosen, instructions=None if tools else look.instructions)
+    gone = () if tools else [change.was or change.tool for change in compared.changes if _is_gone(change.kind)]
+    if gone:
+        accepted.remove(one.server.name, gone)
     if as_json:
         print_json({"server": one.name, "accepted": names_of(wanted), "file": str(accepted.path)})
     else:
@@ -101,14 +99,6 @@ def _differs(found: ToolComparison) -> bool:
 
 def _is_gone(kind: str) -> bool:
     return kind in ("removed", "renamed")
-
-
-def _write(
-    one: ConfiguredServer, accepted: AcceptedTools, wanted: Sequence[object], effects: dict[str, Effect], gone: Sequence[str]
-) -> None:
-    accepted.accept(one.server.name, wanted, effects)  # type: ignore[arg-type]
-    if gone:
-        accepted.remove(one.server.name, gone)
 
 
 def _compared(one: ConfiguredServer, look: ServerLook, accepted: AcceptedTools) -> ToolComparison:

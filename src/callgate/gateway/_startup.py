@@ -66,15 +66,13 @@ class Startup:
     async def change(self, add: Collection[McpServer | Plugin], remove: Collection[str]) -> None:
         """Replace servers; see `Engine.change_servers`."""
         await self.wait()
-        try:
-            await self._engine.change_servers(add=add, remove=remove)
-        finally:
-            added = {one.name for one in add}
-            for server in self._engine.mcp_servers():
-                if server.name in added:
-                    server.on_change(self._changes.noticed)
-            self._changes.list_changed("prompts")
-            self._changes.list_changed("resources")
+        await self._engine.change_servers(add=add, remove=remove)
+        added = {one.name for one in add}
+        for server in self._engine.mcp_servers():
+            if server.name in added:
+                server.on_change(self._changes.noticed)
+        self._changes.list_changed("prompts")
+        self._changes.list_changed("resources")
 
     def _taken_names(self) -> list[str]:
         return sorted(tool.name for tool in self._engine.tools if tool.name in OPERATOR_TOOLS)
