@@ -10,7 +10,6 @@ import contextlib
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
-from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
 from callgate.errors import UsageError
@@ -111,9 +110,8 @@ class HttpApp:
         self.limits = limits or HttpLimits()
         self._fronts, self._health, self._metrics, self._path = fronts, health, metrics, path
         self._header_params, self._started = header_params, started
-        self._checks = RequestChecks(authenticator, hosts, origins, resource)
+        self._checks = RequestChecks(authenticator, hosts, origins, resource, metrics_readers)
         self._listening = ListeningStreams(self._checks)
-        self._metrics_readers = tuple(metrics_readers)
         self._resource, self._tool_scopes = resource, tool_scopes
         self._documents = frozenset(("/health", "/metrics")) | (resource.paths if resource is not None else frozenset())
         self._replicas = fronts.replicas
@@ -192,13 +190,8 @@ class HttpApp:
         elif path != "/metrics" and self._resource is not None:
             await send_body(send, 200, encoded(self._resource.metadata))
         else:
-            self._check_metrics_reader(await self._checks.principal(headers))
+            await self._checks.metrics_reader(headers)
             await send_body(send, 200, self._metrics().encode(), kind=_TEXT)
-
-    def _check_metrics_reader(self, principal: Principal) -> None:
-        if not any(fnmatchcase(principal.name, pattern) for pattern in self._metrics_readers):
-            told = f"{principal.name} may not read the metrics. Add the name to the principals that may."
-            raise RefusedRequest(403, told, reason="metrics")
 
     async def _mcp(self, method: str, headers: Headers, principal: Principal, receive: Receive, send: Send) -> None:
         if method == "POST":
