@@ -491,14 +491,17 @@ class Engine:
         remove: Iterable[str] = (),
         wait_s: float = 30.0,
     ) -> None:
-        """Remove servers by name and start others, while the engine runs. A server may be replaced by one of the same name.
+        """Start servers and then remove others by name, while the engine runs. A server may be replaced by one of the same name.
+
+        Tools of removed servers can be called until the added servers have started. One that replaces another and cannot run beside it is
+        started again when the other has ended; until then, its tools answer with the reason.
 
         Args:
-            wait_s: Seconds in which the running calls of removed servers may end. The tools of these servers cannot be called any longer.
+            wait_s: Seconds in which the running calls of removed servers may end.
 
         Raises:
             UsageError: There is no server with such a name, a name is taken, a server with `required=True` cannot be started, or a rule is
-                about something that no tool has any longer. The servers of `add` are then gone again, and those of `remove` stay removed.
+                about something that no tool has any longer. Nothing has changed then.
         """
         check("engine.change_servers", "wait_s", wait_s, Pause)
         added, removed = server_change_of(add, remove)

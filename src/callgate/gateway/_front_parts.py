@@ -43,7 +43,8 @@ class FrontParts(Struct, frozen=True, kw_only=True):
     metrics: GatewayMetrics
     info: Mapping[str, Any]
     """The gateway's `name` and `version`."""
-    instructions: str
+    instructions: Callable[[Principal], Awaitable[str]]
+    """Returns what a principal's client may tell its model about the tools; may be empty."""
     answer_s: float
     """Seconds that a client may take to answer a question."""
 

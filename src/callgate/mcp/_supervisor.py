@@ -68,6 +68,11 @@ class SupervisedServer:
         """What the server says that it can do; empty while it does not run."""
         return self._first.capabilities if self._started else {}
 
+    @property
+    def instructions(self) -> str:
+        """What the server says about its use, for models, if that is accepted; empty before the first start."""
+        return self._tools.instructions if self._started else ""
+
     def status(self, tools: int) -> ServerStatus:
         if not self._started:
             return ServerStatus(name=self.name, state="idle", tools=tools)
@@ -93,6 +98,10 @@ class SupervisedServer:
         await first.life.first_attempt()
         if first.life.problem and self._server.required:
             raise UsageError(f"{first.life.full_problem}. The engine needs it, because it has required=True.", code="server_unavailable")
+
+    async def retry(self) -> None:
+        self._first.life.restart()
+        await self._first.life.first_attempt()
 
     async def close(self) -> None:
         if self._started:
@@ -163,8 +172,11 @@ class SupervisedServer:
             if supervised.life.ready is not None:
                 await supervised.life.ready.roots_changed()
 
-    async def subscribe(self, uri: str, *, ends: bool = False) -> None:
+    async def subscribe(self, uri: str, *, ends: bool = False, lasting: bool = False) -> None:
         """Ask the server to tell of changes of a resource, or no longer. It is asked once for all that want to be told.
+
+        Args:
+            lasting: If the server cannot be asked now, it is asked when it starts again.
 
         Raises:
             McpError: The server cannot be started or does not answer.
@@ -179,8 +191,8 @@ class SupervisedServer:
             return
         try:
             await self._first.run(await self._first.life.until_ready(), lambda on: on.subscribe(uri, ends=ends))
-        except BaseException:
-            if not ends:
+        except BaseException as error:
+            if not ends and (isinstance(error, RpcError) or not lasting):
                 subscribed.pop(uri, None)
             raise
 

@@ -17,7 +17,7 @@ from callgate.mcp._connection import Message, NotSent
 from callgate.mcp._tool_changes import Definition
 from callgate.mcp.accepted_tools import AcceptedTools
 from callgate.mcp.mcp_tool import CallsTools, McpTool
-from callgate.mcp.server_config import ChecksDefinitions, McpServer
+from callgate.mcp.server_config import ChecksDefinitions, ChecksInstructions, McpServer
 from callgate.protocols import ToolCatalogue
 from callgate.tools.prefixed_names import prefixed_name
 
@@ -27,7 +27,12 @@ _KEPT_NAMES = 1_000
 """How many names that a server no longer lists are remembered."""
 
 
+_LONGEST_INSTRUCTIONS = 16_384
+
+
 class ListsTools(Protocol):
+    instructions: str
+
     async def list_tools(self) -> list[Message]: ...
 
 
@@ -44,6 +49,8 @@ class ToolList:
         self._refused: Mapping[str, str] = {}
         """Why tools cannot be called, by the name on the server."""
         self._listed = False
+        self.instructions = ""
+        """What the server says about its use, if that is accepted."""
         given = server.accepted
         self._accepted: ChecksDefinitions = AcceptedTools(given) if given is None or isinstance(given, (str, os.PathLike)) else given
 
@@ -63,6 +70,7 @@ class ToolList:
         self._offered, self._refused, self._listed = offered, self._gone | dict(refusals), True
         self._catalogue.withdraw(self._server.name, {self._shown(name): why for name, why in self._refused.items()})
         self._catalogue.offer(self._server.name, list(offered.values()))
+        self.instructions = await in_thread(partial(self._accepted_instructions, session.instructions))
 
     def check(self, definition: Definition) -> None:
         """Raise if a tool may no longer be called as it was described when its call was judged.
@@ -90,6 +98,23 @@ class ToolList:
             self._catalogue.withdraw(self._server.name, {self._shown(name): why for name in self._refused})
             self._catalogue.offer(self._server.name, [])
             raise NotSent(why, code="cannot_start") from error
+
+    def _accepted_instructions(self, offered: str) -> str:
+        """Return the instructions if clients may get them, and else an empty text."""
+        if not offered:
+            return ""
+        name, log = self._server.name, self._catalogue.log
+        if len(offered) > _LONGEST_INSTRUCTIONS:
+            log.warning(
+                "The instructions of the MCP server %s have more than %d characters; they are left out", name, _LONGEST_INSTRUCTIONS
+            )
+            return ""
+        if isinstance(self._accepted, ChecksInstructions) and self._accepted.allows_instructions(name, offered):
+            return offered
+        log.warning(
+            "The instructions of the MCP server %s are not the accepted ones, so clients do not get them; see `callgate mcp diff`", name
+        )
+        return ""
 
     def unavailable(self, why: str) -> None:
         """Say why no tools are known, if the server has never listed any."""
