@@ -544,15 +544,22 @@ class Engine:
         await self._answer(approval_id, Answer(allow=True, by=by, reason=reason, arguments=edited_arguments(arguments)))
 
     @by_name
-    async def deny(self, approval_id: str, *, by: str = "operator", reason: str = "") -> None:
+    async def deny(self, approval_id: str, *, by: str = "operator", reason: str = "", told: bool = False) -> None:
         """Deny a `Suspended` call, or withdraw an approval that no call has used.
 
         If the same call is submitted again, it gets an `Answered` with a denial that says who denied it and why, however
         often it is submitted. A new call, with another id or in another message, asks again. Returns and raises as
         `approve` does.
+
+        Args:
+            by: Who denies. The model is told.
+            reason: Why. The model is told.
+            told: Whether you tell the model yourself and do not submit the call again. Then the denial waits for no call, and the
+                next equal call asks again.
         """
         check_answer("engine.deny", approval_id, by, reason)
-        await self._answer(approval_id, Answer(allow=False, by=by, reason=reason))
+        check("engine.deny", "told", told, bool)
+        await self._answer(approval_id, Answer(allow=False, by=by, reason=reason, told=told))
 
     async def _answer(self, approval_id: str, answer: Answer) -> None:
         self._parts.lifecycle.check_open()
@@ -570,9 +577,9 @@ class Engine:
         self._sync_runner.run(check, lambda: self.approve(approval_id, by=by, reason=reason, arguments=arguments))
 
     @by_name
-    def deny_sync(self, approval_id: str, *, by: str = "operator", reason: str = "") -> None:
+    def deny_sync(self, approval_id: str, *, by: str = "operator", reason: str = "", told: bool = False) -> None:
         """Do the same as `deny`, from synchronous code; see `call_sync`."""
-        self._sync_runner.run(self._parts.lifecycle.check_unclosed, lambda: self.deny(approval_id, by=by, reason=reason))
+        self._sync_runner.run(self._parts.lifecycle.check_unclosed, lambda: self.deny(approval_id, by=by, reason=reason, told=told))
 
     @by_name
     async def answer(self, approval_id: str, *, allow: bool, by: str = "operator") -> None:

@@ -96,7 +96,7 @@ class OpenQuestions:
 
     async def _deny(self, approval_id: str, reason: str) -> None:
         try:
-            await self._engine.deny(approval_id, by="a human", reason=reason)
+            await self._engine.deny(approval_id, by="a human", reason=reason, told=True)
         except CallgateError:
             return  # answered or expired, or the journal has failed; the framework has told the model already
 
