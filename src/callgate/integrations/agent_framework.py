@@ -31,7 +31,16 @@ from callgate.calls import Effect, Scope, Suspended, ToolResult
 from callgate.engine import Engine
 from callgate.integrations._agent_framework_messages import DENIED, HandOnDenials, KeepMalformedArguments
 from callgate.integrations._agent_framework_tools import describe, encode, from_part, from_parts, is_sync, plain, restore
-from callgate.integrations.framework_call import FrameworkCall, HumanDecision, check_scope, run_call, scope_of, until_ended, whole_value
+from callgate.integrations.framework_call import (
+    FrameworkCall,
+    HumanDecision,
+    check_scope,
+    is_on_route,
+    run_call,
+    scope_of,
+    until_ended,
+    whole_value,
+)
 from callgate.integrations.open_questions import only_asked
 from callgate.integrations.wrapped_tools import WrappedTools
 from callgate.tools import ToolOptions
@@ -103,6 +112,9 @@ class _CallgateMiddleware(FunctionMiddleware):
         response = context.metadata.get("approval_response")
         denied = response is not None and DENIED in response.additional_properties
         call = self._call(context, call_next, denied=denied)
+        if is_on_route(self._engine, call.name, call.id, call.scope):
+            await call_next()
+            return
 
         def decide(_: Suspended, problem: str) -> HumanDecision | None:
             if response is None or problem:

@@ -39,7 +39,16 @@ from callgate.integrations._pydantic_ai_tools import (
     timeout_of,
     without_timeout,
 )
-from callgate.integrations.framework_call import FrameworkCall, HumanDecision, check_scope, run_call, scope_of, until_ended, whole_value
+from callgate.integrations.framework_call import (
+    FrameworkCall,
+    HumanDecision,
+    check_scope,
+    is_on_route,
+    run_call,
+    scope_of,
+    until_ended,
+    whole_value,
+)
 from callgate.integrations.import_tools import ToolDescription
 from callgate.integrations.open_questions import OpenQuestions, was_asked
 from callgate.integrations.wrapped_tools import WrappedTools
@@ -118,8 +127,10 @@ class CallgateToolset(WrapperToolset[Any]):
         return (replace(found, parameters=schema) if schema else found,)
 
     async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Any:
-        given = plain(tool_args)
         scope = self._placed(ctx)
+        if is_on_route(self.engine, name, ctx.tool_call_id or "", scope):
+            return await self.wrapped.call_tool(name, tool_args, ctx, tool)
+        given = plain(tool_args)
         asked = await self._asked(given, scope, ctx, tool)
         untimed = tool if timeout_of(tool) is None else without_timeout(tool)
 
