@@ -20,6 +20,7 @@ from callgate._json import decode, to_jsonable
 from callgate._runners.started_tasks import not_left_running
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
 from callgate.errors import NotDone, ResultNotSerializable, RunHeld, UsageError
+from callgate.integrations.abandonable_threads import in_abandonable_threads
 from callgate.integrations.outdated_answers import why_outdated
 from callgate.protocols import BlobStore, Journal
 from callgate.tools import ToolContext
@@ -275,9 +276,9 @@ async def until_ended(work: Awaitable[T]) -> T:
 
     If cancelled, go on waiting, and return the result all the same. So the engine, which gives up waiting after its
     grace period, knows that the code still runs, and records its late answer. It passes the cancellation on itself. A
-    second cancellation, when the engine or the event loop is closed, ends the wait.
+    second cancellation, when the engine or the event loop is closed, ends the wait. The thread does not delay the end of the program.
     """
-    task, cancelled = asyncio.ensure_future(work), False
+    task, cancelled = in_abandonable_threads(_awaiting(work)), False
     not_left_running(task)
     while not task.done():
         try:
@@ -289,6 +290,10 @@ async def until_ended(work: Awaitable[T]) -> T:
         except BaseException:
             break
     return task.result()
+
+
+async def _awaiting(work: Awaitable[T]) -> T:
+    return await work
 
 
 async def _outdated(engine: CallsEngine, call: FrameworkCall, asked: Suspended) -> str:

@@ -33,6 +33,7 @@ from callgate.integrations._pydantic_ai_tools import (
     encode,
     failure_text,
     has_files,
+    in_thread_until_ended,
     listed,
     plain,
     restore,
@@ -46,7 +47,6 @@ from callgate.integrations.framework_call import (
     is_on_route,
     run_call,
     scope_of,
-    until_ended,
     whole_value,
 )
 from callgate.integrations.import_tools import ToolDescription
@@ -138,7 +138,7 @@ class CallgateToolset(WrapperToolset[Any]):
             same = arguments == given
             valid = tool_args if same else tool.args_validator.validate_python(arguments, context=ctx.validation_context)
             work = self.wrapped.call_tool(name, valid, ctx, untimed)
-            return until_ended(work) if _is_sync(tool) else work
+            return in_thread_until_ended(work) if _is_sync(tool) else work
 
         call = FrameworkCall(
             name=name,
