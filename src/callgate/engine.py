@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self, TypeVar
 
@@ -637,6 +638,39 @@ class Engine:
         """Do the same as `wait_for_answer`, from synchronous code; see `call_sync`."""
         check = self._parts.lifecycle.check_unclosed
         return self._sync_runner.run(check, lambda: self.wait_for_answer(approval_id, timeout_s=timeout_s))
+
+    @by_name
+    async def wait_for_run(self, scope: Scope, *, timeout_s: float | None = None) -> bool:
+        """Wait until no other engine works on the scope's run, and acquire it. For a loop whose reply has `ended == "held"`.
+
+        Args:
+            scope: The scope of the calls.
+            timeout_s: Seconds to wait. None: as long as it takes.
+
+        Returns:
+            Whether this engine can work on the run now. Another one may take it again after a moment without calls.
+
+        Raises:
+            UsageError: The engine is closed, or belongs to another event loop.
+        """
+        check("engine.wait_for_run", "timeout_s", timeout_s, Pause | None)
+        self._parts.lifecycle.check_open()
+        waiting = asyncio.timeout(timeout_s)
+        try:
+            async with waiting:
+                while True:
+                    with suppress(RunHeld):
+                        await self._parts.runs.open(scope)
+                        return True
+        except TimeoutError:
+            if not waiting.expired():
+                raise
+            return False
+
+    @by_name
+    def wait_for_run_sync(self, scope: Scope, *, timeout_s: float | None = None) -> bool:
+        """Do the same as `wait_for_run`, from synchronous code; see `call_sync`."""
+        return self._sync_runner.run(self._parts.lifecycle.check_unclosed, lambda: self.wait_for_run(scope, timeout_s=timeout_s))
 
     @by_name
     async def settle(self, uid: str, *, happened: bool, by: str = "operator", reason: str = "") -> None:
