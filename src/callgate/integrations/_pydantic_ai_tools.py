@@ -31,6 +31,7 @@ __all__ = [
     "failure_text",
     "has_files",
     "in_thread_until_ended",
+    "is_sync",
     "listed",
     "plain",
     "restore",
@@ -113,10 +114,8 @@ def defined(tool: ToolDefinition, run: Any = None, timeout_s: float | None = Non
 
 def timeout_of(tool: ToolsetTool[Any]) -> float | None:
     """Return the timeout that Pydantic AI would stop the tool after; None if it would not."""
-    own = tool.tool_def.timeout
-    while (source := getattr(tool, "source_tool", None)) is not None:
-        tool = source
-    return own if own is not None or not isinstance(tool.toolset, FunctionToolset) else tool.toolset.timeout
+    own, toolset = tool.tool_def.timeout, _source(tool).toolset
+    return own if own is not None or not isinstance(toolset, FunctionToolset) else toolset.timeout
 
 
 def without_timeout(tool: ToolsetTool[Any]) -> ToolsetTool[Any]:
@@ -126,9 +125,20 @@ def without_timeout(tool: ToolsetTool[Any]) -> ToolsetTool[Any]:
 
 def declared(tool: ToolsetTool[Any]) -> Tool[Any] | None:
     """Return the tool as it was declared, before a function of the agent prepares it for a step; None if it is not known."""
+    source = _source(tool)
+    return source.toolset.tools.get(source.tool_def.name) if isinstance(source.toolset, FunctionToolset) else None
+
+
+def _source(tool: ToolsetTool[Any]) -> ToolsetTool[Any]:
+    """Return the tool that others wrap, if they do."""
     while (source := getattr(tool, "source_tool", None)) is not None:
         tool = source
-    return tool.toolset.tools.get(tool.tool_def.name) if isinstance(tool.toolset, FunctionToolset) else None
+    return tool
+
+
+def is_sync(tool: ToolsetTool[Any]) -> bool:
+    """Return whether Pydantic AI runs the tool's code in a thread, so that a cancellation does not stop it."""
+    return getattr(_source(tool), "is_async", True) is False
 
 
 def plain(arguments: Mapping[str, Any]) -> dict[str, Any]:
