@@ -392,7 +392,15 @@ async def test_a_gemini_response_in_snake_case_keeps_its_call() -> None:
     assert (paid, reply.done, len(reply.results)) == (["A7"], False, 1)
 
 
-async def test_a_chunk_of_a_stream_is_refused() -> None:
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        {"id": "c", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "x"}}]},
+        {"model": "m", "created_at": "2026-11-24T10:00:00Z", "message": {"role": "assistant", "content": "x"}, "done": False},
+    ],
+    ids=["openai", "ollama"],
+)
+async def test_a_chunk_of_a_stream_is_refused(chunk: dict[str, Any]) -> None:
     async with Engine([stock]) as engine:
         with pytest.raises(UsageError, match=r"Give the whole stream to engine\.watch"):
-            await engine.respond({"id": "c", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "x"}}]})
+            await engine.respond(chunk)

@@ -107,7 +107,8 @@ def check_complete(value: Mapping[str, object], reader: str) -> None:
 def refuse_chunk(value: Mapping[str, object], reader: str) -> None:
     """Raise `UsageError` for a chunk of a stream, which has no whole message."""
     choices = as_objects(value.get("choices"))
-    if value.get("object") == "chat.completion.chunk" or any("delta" in one and "message" not in one for one in choices):
+    of_ollama = value.get("done") is False and "message" in value
+    if of_ollama or value.get("object") == "chat.completion.chunk" or any("delta" in one and "message" not in one for one in choices):
         raise UsageError(f"{reader} was given a chunk of a stream. Give the whole stream to engine.watch.")
 
 
