@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage
+from pydantic_ai.messages import ModelResponse
 
 from callgate import Aborted, Engine, Scope, SqliteJournal, UsageError, tool
 from callgate.calls import Image, Text, ToolResult
@@ -249,7 +251,9 @@ REFUSED: Mapping[str, tuple[object, str]] = {
     "two choices": ({"choices": [{}, {}]}, "2 choices"),
     "a response in the background": ({"object": "response", "status": "queued", "output": []}, "'queued'"),
     "an object": (object(), "an object"),
-    "a class": (Scope, "a "),
+    "a class": (Scope, "the class Scope. Give it the whole response"),
+    "a message of LangChain": (AIMessage("hi"), "an AIMessage, which is of LangChain and not of a provider's SDK"),
+    "a message of Pydantic AI": (ModelResponse(parts=[]), "a ModelResponse, which is of Pydantic AI and not of a provider's SDK"),
 }
 
 
