@@ -7,7 +7,7 @@ that the human has given, so their wrappers ask whether the engine's question wa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from callgate._json import decode
@@ -20,7 +20,7 @@ from callgate.integrations.framework_call import PausedByTool
 from callgate.integrations.outdated_answers import recorded_id
 from callgate.protocols import Journal
 
-__all__ = ["OpenQuestions", "only_asked", "paused_or_asked", "was_asked"]
+__all__ = ["OpenQuestions", "only_asked", "paused_or_asked", "refusing", "was_asked"]
 
 _MOST = 1_000
 
@@ -35,6 +35,15 @@ async def only_asked(arguments: dict[str, Any]) -> Any:
         NotDone: Always; so the call can be made again.
     """
     raise NotDone("the call was made to ask about it, and is made again")
+
+
+def refusing(reason: str) -> Callable[[dict[str, Any]], Awaitable[Any]]:
+    """Return what stands for a tool's code in a call that a human has denied, if the engine does not ask about it any more."""
+
+    async def refuse(arguments: dict[str, Any]) -> Any:
+        raise NotDone(f"a human has denied it{': ' if reason else ''}{reason}")
+
+    return refuse
 
 
 async def was_asked(engine: Engine, name: str, call_id: str, scope: Scope) -> bool:
