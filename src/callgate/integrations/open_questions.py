@@ -20,7 +20,7 @@ from callgate.integrations.framework_call import PausedByTool
 from callgate.integrations.outdated_answers import recorded_id
 from callgate.protocols import Journal
 
-__all__ = ["OpenQuestions", "only_asked", "paused_or_asked", "refusing", "was_asked"]
+__all__ = ["OpenQuestions", "asked_calls", "only_asked", "paused_or_asked", "refusing", "was_asked"]
 
 _MOST = 1_000
 
@@ -55,6 +55,12 @@ async def was_asked(engine: Engine, name: str, call_id: str, scope: Scope) -> bo
         return any(recorded_id(journal, event.call, scope) == call_id for event in asked)
 
     return await in_thread(find) if journal.remote else find()
+
+
+async def asked_calls(engine: Engine, scope: Scope) -> set[str]:
+    """Return the ids of the calls of a message that a human was asked about, in this process or in another one, answered or not."""
+    journal = engine.journal
+    return (await in_thread(lambda: paused_or_asked(journal, scope)) if journal.remote else paused_or_asked(journal, scope))[1]
 
 
 def paused_or_asked(journal: Journal, scope: Scope) -> tuple[set[str], set[str]]:
