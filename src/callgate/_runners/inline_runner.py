@@ -202,7 +202,7 @@ class Drive:
         self._task_context: Context | None = None
 
     def __await__(self) -> Generator[Any, None, Execution]:
-        left_s = max(0.0, self._request.timeout_s - self._spent_s)
+        left_s = self._request.timeout_s - self._spent_s if self._spent_s < self._request.timeout_s else 0.0
         self._alarm = self._deadlines.set(left_s, self._overdue)
         self._ends = self._loop.time() + left_s
         human_time = self._request.context.human_time

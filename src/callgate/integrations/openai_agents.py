@@ -30,6 +30,7 @@ from callgate.integrations._openai_agents_tools import (
     function_tool,
     invoke,
     is_routed,
+    is_sync,
     listed_tools,
     output_of,
     raising,
@@ -104,7 +105,7 @@ class _Route:
 
     def __init__(self, engine: Engine, scope: ScopeOf, questions: OpenQuestions, own: FunctionTool) -> None:
         self.engine, self.scope, self._questions, self._own = engine, scope, questions, own
-        self._name, self._raising = own.name, raising(own)
+        self._name, self._raising, self._is_sync = own.name, raising(own), is_sync(own)
 
     def tool(self) -> FunctionTool:
         made = copy.copy(self._own)
@@ -121,8 +122,8 @@ class _Route:
         return scope if scope.run else replace(scope, run=run_id_of(context))
 
     def _call(self, context: RunContextWrapper[Any], call_id: str, arguments: Any) -> FrameworkCall:
-        scope = self._scope_of(context)
-        scope = replace(scope, message_id=scope.message_id or call_id)
+        scope = scope_of(self.scope, context)
+        scope = replace(scope, run=scope.run or run_id_of(context), message_id=scope.message_id or call_id)
         return FrameworkCall(
             name=self._name, arguments=arguments, id=call_id, scope=scope, run=only_asked, encode=as_it_is, origin="openai-agents"
         )
@@ -133,8 +134,8 @@ class _Route:
 
         call = self._call(context, context.tool_call_id, arguments)
         if is_on_route(self.engine, call.name, call.id, call.scope):
-            return await invoke(self._raising, context, arguments)
-        call.run = lambda final: invoke(self._raising, context, json_text(final))
+            return await invoke(self._raising, context, arguments, sync=self._is_sync)
+        call.run = lambda final: invoke(self._raising, context, json_text(final), sync=self._is_sync)
         result = await run_call(self.engine, call, decide)
         if isinstance(result, Suspended):
             return f"{self._name} was not run: a human has to decide about it first. {result.question}"
