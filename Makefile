@@ -13,6 +13,8 @@ BIN    := $(VENV)/bin
 DIR    ?=
 SAMPLE ?= 100
 SEED   ?= 1
+# Half of what the tests do is to wait for processes, so two workers for each of two cores are the fastest.
+WORKERS ?= 4
 
 .PHONY: demo test test-all check bench faults mutants clean
 
@@ -31,7 +33,7 @@ demo: $(VENV)/runs
 	@$(BIN)/callgate demo $(if $(DIR),--dir '$(DIR)')
 
 test: $(VENV)/ready
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n $(WORKERS)
 
 test-all: test
 	$(BIN)/python tools/other_pythons.py

@@ -13,10 +13,11 @@ from pathlib import Path
 from bench.calls import HookedCalls, ParallelCalls, SerialCalls, WaitingCalls
 from bench.disks import Disk, SlowDisk
 from bench.durable_loop import DurableIterations
+from bench.gateway_calls import FastMcpCalls, GatewayCalls, HttpGatewayCalls
 from bench.imports import Imports
 from bench.journals import LongJournal
 from bench.loop import FirstRun, Iterations, StreamedTurns
-from bench.mcp_calls import FastMcpCalls, GatewayCalls, IdleServers, McpCalls, StartedServers
+from bench.mcp_calls import IdleServers, McpCalls, StartedServers
 from bench.measure import QUICK, Bench, Counts, Row, run_rounds
 from bench.memory import IndexedSearch, Near, Recall
 from bench.peers import PEER_NAMES, Peer, beside_the_best
@@ -38,7 +39,7 @@ GROUPS: dict[str, tuple[Callable[[], Bench], ...]] = {
     "processes": (Processes,),
     "plugins": (PluginCalls,),
     "mcp": (McpCalls,),
-    "gateway": (GatewayCalls,),
+    "gateway": (GatewayCalls, HttpGatewayCalls),
     "record": (Chain, Redaction),
     "disks": (Disk, SlowDisk, DurableIterations),
     "journals": (LongJournal, Recovery),

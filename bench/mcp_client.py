@@ -10,22 +10,39 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import psutil
 
 from bench.measure import Unavailable
 
-__all__ = ["SERVER", "Era", "RawClient", "Took", "need_sdk"]
+__all__ = [
+    "ECHO",
+    "HANDSHAKE",
+    "INITIALIZED",
+    "ROOT",
+    "SERVER",
+    "Client",
+    "Era",
+    "RawClient",
+    "Took",
+    "cpu_s",
+    "message",
+    "need_sdk",
+    "tree",
+]
 
 Era = Literal["stateless", "handshake"]
 SERVER = (sys.executable, "-m", "bench.mcp_server")
 """The command of the server that is called."""
-_ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent
 _PREFIX = "io.modelcontextprotocol/"
 _CLIENT = {"name": "bench", "version": "1"}
 _META = {f"{_PREFIX}protocolVersion": "2026-07-28", f"{_PREFIX}clientCapabilities": {}, f"{_PREFIX}clientInfo": _CLIENT}
-_HANDSHAKE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": _CLIENT}
+HANDSHAKE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": _CLIENT}
+INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+ECHO = {"name": "echo", "arguments": {"text": "hello"}}
+"""The parameters of the call that is measured."""
 
 
 def need_sdk() -> None:
@@ -47,8 +64,43 @@ class Took:
         self.cpu_s = cpu_s
 
 
+class Client(Protocol):
+    """Calls the tool `echo` of a server, or of a gateway in front of it."""
+
+    def start(self) -> None:
+        """Wait until the server has listed its tools.
+
+        Raises:
+            Unavailable: It has ended instead.
+        """
+        ...
+
+    def calls(self, count: int, at_once: int = 1) -> Took:
+        """Make calls, of which `at_once` are running at any time."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def message(number: int, method: str, params: Mapping[str, object], era: Era) -> dict[str, object]:
+    """Return a request as JSON-RPC."""
+    sent = {**params, "_meta": _META} if era == "stateless" else params
+    return {"jsonrpc": "2.0", "id": number, "method": method, "params": sent}
+
+
+def tree(pid: int) -> list[psutil.Process]:
+    """Return a process with all its children."""
+    own = psutil.Process(pid)
+    return [own, *own.children(recursive=True)]
+
+
+def cpu_s(processes: Sequence[psutil.Process]) -> float:
+    """Return the CPU seconds that processes have taken."""
+    return sum(sum(process.cpu_times()[:2]) for process in processes)
+
+
 class RawClient:
-    """Starts a server, or a gateway, and calls its tool `echo`.
+    """Implements `Client` over stdio: starts the server, and writes and reads lines.
 
     Args:
         missing: Why there are no numbers if the program does not answer.
@@ -60,32 +112,26 @@ class RawClient:
         self._missing = missing
         self._process = subprocess.Popen(
             command,
-            cwd=_ROOT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join((str(_ROOT / "src"), str(_ROOT)))},
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
 
     def start(self) -> None:
-        """Wait until the server has listed its tools.
-
-        Raises:
-            Unavailable: It has ended instead.
-        """
         try:
             if self._era == "handshake":
-                self._ask("initialize", _HANDSHAKE)
-                self._write({"jsonrpc": "2.0", "method": "notifications/initialized"})
+                self._ask("initialize", HANDSHAKE)
+                self._write(INITIALIZED)
             self._ask("tools/list", {})
         except (OSError, ValueError) as error:
             self.close()
             raise Unavailable(self._missing) from error
 
     def calls(self, count: int, at_once: int = 1) -> Took:
-        """Make calls, of which `at_once` are running at any time."""
-        processes = self._processes()
-        cpu, began = _cpu_s(processes), time.perf_counter()
+        processes = tree(self._process.pid)
+        cpu, began = cpu_s(processes), time.perf_counter()
         sent = min(at_once, count)
         for _ in range(sent):
             self._send()
@@ -97,17 +143,17 @@ class RawClient:
                 self._send()
                 sent += 1
         wall_s = time.perf_counter() - began
-        return Took(wall_s / count, (_cpu_s(processes) - cpu) / count)
+        return Took(wall_s / count, (cpu_s(processes) - cpu) / count)
 
     def cpu_s(self) -> float:
         """Return the CPU seconds that the child and its children have taken."""
-        return _cpu_s(self._processes())
+        return cpu_s(tree(self._process.pid))
 
     def close(self) -> None:
         self._process.communicate()
 
     def _send(self) -> None:
-        self._request("tools/call", {"name": "echo", "arguments": {"text": "hello"}})
+        self._request("tools/call", ECHO)
 
     def _ask(self, method: str, params: Mapping[str, object]) -> None:
         self._request(method, params)
@@ -116,12 +162,11 @@ class RawClient:
 
     def _request(self, method: str, params: Mapping[str, object]) -> None:
         self._numbers += 1
-        sent = {**params, "_meta": _META} if self._era == "stateless" else params
-        self._write({"jsonrpc": "2.0", "id": self._numbers, "method": method, "params": sent})
+        self._write(message(self._numbers, method, params, self._era))
 
-    def _write(self, message: Mapping[str, object]) -> None:
+    def _write(self, sent: Mapping[str, object]) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(message).encode() + b"\n")
+        self._process.stdin.write(json.dumps(sent).encode() + b"\n")
         self._process.stdin.flush()
 
     def _read(self) -> bytes:
@@ -131,11 +176,3 @@ class RawClient:
             if not line:
                 raise ValueError("the server has ended")
         return line
-
-    def _processes(self) -> list[psutil.Process]:
-        own = psutil.Process(self._process.pid)
-        return [own, *own.children(recursive=True)]
-
-
-def _cpu_s(processes: Sequence[psutil.Process]) -> float:
-    return sum(sum(process.cpu_times()[:2]) for process in processes)

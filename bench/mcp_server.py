@@ -1,6 +1,12 @@
-"""An MCP server of the official SDK with one tool, which returns its argument: `python -m bench.mcp_server`. Must not import callgate."""
+"""An MCP server of the official SDK with one tool, which returns its argument: `python -m bench.mcp_server [PORT]`.
+
+Over stdio, or over HTTP at a port of this machine. Must not import callgate.
+"""
 
 from __future__ import annotations
+
+import logging
+import sys
 
 from mcp.server.mcpserver import MCPServer
 
@@ -14,4 +20,8 @@ async def echo(text: str) -> str:
 
 
 if __name__ == "__main__":
-    server.run("stdio")
+    if sys.argv[1:]:
+        logging.disable()
+        server.run("streamable-http", port=int(sys.argv[1]), json_response=True)
+    else:
+        server.run("stdio")

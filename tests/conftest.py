@@ -25,9 +25,11 @@ if "-B" not in sys.orig_argv:
 settings.register_profile("callgate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("callgate")
 
-# A shell starts background jobs with SIGINT ignored, and child processes inherit that: tests could not interrupt them.
+# A shell starts background jobs with SIGINT ignored, and nohup with SIGHUP, and child processes inherit that: tests could not send them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 ON_EVERY_LOOP = {"test_inline.py", "test_nested_calls.py", "test_stopping.py"}
 """Tests of async tools, whose coroutines the engine steps itself: they also run on uvloop."""

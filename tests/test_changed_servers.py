@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
-from callgate import Engine, Scope, UsageError, tool
+from callgate import Engine, Scope, Tool, UsageError, tool
 from callgate.mcp import mcp
 from callgate.policy import Rules
+from callgate.protocols import ToolCatalogue
 from tests.engine_calls import call, result_of, said
 from tests.test_tool_servers import Family, family, mcp_server
 from tests.waiting import until
@@ -164,3 +166,68 @@ async def test_a_change_that_is_cancelled_leaves_no_added_server(tmp_path: Path)
         await until(lambda: not is_running(served.pids()[0]))
         await engine.change_servers(add=[other.config])
         assert (await said(engine, call("echo", text="hello"))).success
+
+
+async def test_a_change_that_is_refused_leaves_the_server_that_it_would_have_replaced(family: Family, tmp_path: Path) -> None:
+    """Here a rule is about a tool that only another server has, which would be removed."""
+    (tmp_path / "other").mkdir()
+    served, other = family.make(tmp_path, "answers"), family.make(tmp_path / "other", "answers", name="other")
+    rule = Rules.parse(_ABOUT_WORK.replace('"work"', '"other.work"'))
+    async with Engine(servers=[served.config, other.config], policies=[rule]) as engine:
+        assert (await said(engine, call("work"))).text == "done"
+        before = served.pids()
+        with pytest.raises(UsageError, match="rule 'no-work' is about"):
+            await engine.change_servers(add=[served.config], remove=["fake", "other"])
+        assert set(engine.tools.names()) == {"work", "echo", "other.work", "other.echo"}
+        assert (await said(engine, call("work"))).text == "done"
+        assert all(map(is_running, before))
+        assert not any(map(is_running, [pid for pid in served.pids() if pid not in before]))
+    assert len(served.calls()) == 2
+
+
+async def test_the_tools_of_a_server_whose_successor_does_not_start_answer_with_the_reason(tmp_path: Path) -> None:
+    served = mcp_server(tmp_path, "answers")
+    async with Engine(servers=[served.config]) as engine:
+        await engine.change_servers(add=[mcp("no-such-program-here", name="fake")], remove=["fake"])
+        refused = await said(engine, call("work"))
+        assert refused.code == "tool_unavailable"
+        assert "there is no program" in refused.text
+        await engine.change_servers(add=[served.config], remove=["fake"])
+        assert (await said(engine, call("work"))).text == "done"
+
+
+class Replaced:
+    """A tool server that offers what it is told to."""
+
+    layer: Literal["mcp"] = "mcp"
+
+    def __init__(self, *tools: Tool) -> None:
+        self.name = "fake"
+        self._tools = tools
+
+    async def start(self, catalogue: ToolCatalogue) -> None:
+        self.catalogue = catalogue
+        self.catalogue.offer(self.name, self._tools)
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_a_replaced_server_that_offers_tools_while_it_ends_does_not_change_those_of_its_successor() -> None:
+    @tool(effect="none")
+    def old() -> str:
+        """Work."""
+        return "old"
+
+    @tool(effect="none")
+    def new() -> str:
+        """Work."""
+        return "new"
+
+    before, after = Replaced(old), Replaced(new)
+    async with Engine(servers=[before]) as engine:
+        await engine.change_servers(add=[after], remove=["fake"])
+        before.catalogue.offer("fake", [old])
+        before.catalogue.withdraw("fake", {"new": "It is gone."})
+        assert engine.tools.names() == ["new"]
+        assert (await said(engine, call("new"))).text == "new"

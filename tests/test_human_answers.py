@@ -167,6 +167,36 @@ async def test_a_no_counts_although_the_rules_would_allow_the_call_by_now(shop: 
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["same process", "after a restart"])
+@pytest.mark.parametrize("earlier", [False, True], ids=["told with the no", "told after the no"])
+async def test_a_no_that_the_host_tells_the_model_itself_waits_for_no_call(
+    tmp_path: Path, shop: Shop, earlier: bool, elsewhere: bool
+) -> None:
+    def opened() -> Engine:
+        return Engine(shop.tools(), policies=[Asks()], journal=SqliteJournal(tmp_path / "j.db"))
+
+    engine = opened()
+    question = await asked(engine)
+    if earlier:
+        await engine.deny(question, by="bob", reason="wrong account")
+    answer, _ = await asyncio.gather(engine.wait_for_answer(question), engine.deny(question, by="ann", reason="no", told=True))
+    assert answer is not None
+    assert answer.allowed is False
+    assert inbox.waiting(tmp_path / "j.db") == []
+    if elsewhere:
+        await engine.close()
+        engine = opened()
+    next_one = await asked(engine, RawCall(id="b", name="pay", arguments={"to": "ann", "amount": 100}))
+    assert engine.approval(question) is None
+    with pytest.raises(UsageError, match="used up"):
+        await engine.deny(question, told=True)
+    recorded = bodies(engine, "approval.answered")
+    await engine.close()
+    assert next_one != question
+    assert {one["reason"] for one in recorded} == ({"bob"} if earlier else {"ann"})
+    assert shop.paid == []
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["same process", "after a restart"])
 async def test_a_human_may_change_the_arguments_and_the_model_is_told(tmp_path: Path, shop: Shop, elsewhere: bool) -> None:
     def opened() -> Engine:
         return Engine(shop.tools(), policies=[AtMost(100)], journal=SqliteJournal(tmp_path / "j.db"))

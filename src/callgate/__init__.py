@@ -146,7 +146,8 @@ else:  # to a type checker, a name that is not above does not exist
         if name in _WHERE:
             value = globals()[name] = getattr(import_module(f"callgate.{_WHERE[name]}"), name)
             return value
-        meant = next((known for known in _WHERE if known.lower() == name.lower()), None)
+        is_module = name in _WHERE.values()  # `from callgate import memory` then imports it
+        meant = None if is_module else next((known for known in _WHERE if known.lower() == name.lower()), None)
         place = f"callgate.{_ELSEWHERE[name]}" if name in _ELSEWHERE else "callgate"
         if meant is not None or name in _ELSEWHERE:
             raise ImportError(f"cannot import name '{name}' from 'callgate'. Write: from {place} import {meant or name}")

@@ -18,7 +18,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, TypeVar
 
-__all__ = ["BlockingPool", "LoopEnded", "in_thread", "wait_for_loop"]
+__all__ = ["BlockingPool", "LoopEnded", "in_thread", "run_in_daemon", "wait_for_loop"]
 
 T = TypeVar("T")
 _IDLE_S = 10.0
@@ -29,13 +29,18 @@ _CANNOT_START = (RuntimeError, MemoryError)
 
 async def in_thread(work: Callable[[], T]) -> T:
     """Run `work` in a thread and return its result. It runs exactly once, in a copy of the current context."""
+    return await asyncio.wrap_future(run_in_daemon(work))
+
+
+def run_in_daemon(work: Callable[[], T]) -> Future[T]:
+    """Run `work` as `in_thread` does, and return the future of its result."""
     done: Future[T] = Future()
     run = partial(copy_context().run, _run, work, done)
     try:
         threading.Thread(target=run, name="callgate work", daemon=True).start()
     except _CANNOT_START:
         run()
-    return await asyncio.wrap_future(done)
+    return done
 
 
 class BlockingPool:

@@ -9,6 +9,7 @@ import errno
 import os
 import pwd
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Final
 
 from callgate.errors import UsageError
 
-__all__ = ["check_path", "displayed", "expanded", "path_error", "refused_paths", "resolved"]
+__all__ = ["check_path", "displayed", "expanded", "path_error", "read_regular_file", "refused_paths", "resolved"]
 
 _LONGEST: Final = 200
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -26,6 +27,7 @@ _CAUSES: Final = {
     errno.ELOOP: (_SYMLINKS, "Repair the links, or give another path."),
     errno.ENAMETOOLONG: ("the name is too long for its file system, with the suffix that is added to it", "Give a shorter one."),
     errno.EISDIR: ("it is a folder", "Give a file in it."),
+    errno.ENODEV: ("it is a pipe or a device, and no file", "Give a file."),
     errno.ENOSPC: ("the disk is full", "Make room, or give a path on another disk."),
     errno.EDQUOT: ("the user's share of the disk is used up", "Make room, or give a path on another disk."),
     errno.EFBIG: ("this process may not write files of that size", "Raise its limit (ulimit -f)."),
@@ -70,6 +72,21 @@ def expanded(path: str | os.PathLike[str]) -> Path:
     A name that begins with `~` but names no user is unchanged.
     """
     return Path(os.path.expanduser(path))
+
+
+def read_regular_file(path: str | os.PathLike[str], most_bytes: int = -1) -> bytes:
+    """Return the beginning of a file that is no pipe and no device, for which one could wait for ever.
+
+    Args:
+        most_bytes: How much is read at most; -1: all.
+
+    Raises:
+        OSError: It cannot be read; with `ENODEV` if it is something else.
+    """
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.ENODEV, _CAUSES[errno.ENODEV][0])
+        return file.read(most_bytes)
 
 
 def resolved(path: str | os.PathLike[str], use: str) -> Path:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self, TypeVar
 
@@ -491,14 +492,17 @@ class Engine:
         remove: Iterable[str] = (),
         wait_s: float = 30.0,
     ) -> None:
-        """Remove servers by name and start others, while the engine runs. A server may be replaced by one of the same name.
+        """Start servers and then remove others by name, while the engine runs. A server may be replaced by one of the same name.
+
+        Tools of removed servers can be called until the added servers have started. One that replaces another and cannot run beside it is
+        started again when the other has ended; until then, its tools answer with the reason.
 
         Args:
-            wait_s: Seconds in which the running calls of removed servers may end. The tools of these servers cannot be called any longer.
+            wait_s: Seconds in which the running calls of removed servers may end.
 
         Raises:
             UsageError: There is no server with such a name, a name is taken, a server with `required=True` cannot be started, or a rule is
-                about something that no tool has any longer. The servers of `add` are then gone again, and those of `remove` stay removed.
+                about something that no tool has any longer. Nothing has changed then.
         """
         check("engine.change_servers", "wait_s", wait_s, Pause)
         added, removed = server_change_of(add, remove)
@@ -544,15 +548,22 @@ class Engine:
         await self._answer(approval_id, Answer(allow=True, by=by, reason=reason, arguments=edited_arguments(arguments)))
 
     @by_name
-    async def deny(self, approval_id: str, *, by: str = "operator", reason: str = "") -> None:
+    async def deny(self, approval_id: str, *, by: str = "operator", reason: str = "", told: bool = False) -> None:
         """Deny a `Suspended` call, or withdraw an approval that no call has used.
 
         If the same call is submitted again, it gets an `Answered` with a denial that says who denied it and why, however
         often it is submitted. A new call, with another id or in another message, asks again. Returns and raises as
         `approve` does.
+
+        Args:
+            by: Who denies. The model is told.
+            reason: Why. The model is told.
+            told: Whether you tell the model yourself and do not submit the call again. Then the denial waits for no call, and the
+                next equal call asks again.
         """
         check_answer("engine.deny", approval_id, by, reason)
-        await self._answer(approval_id, Answer(allow=False, by=by, reason=reason))
+        check("engine.deny", "told", told, bool)
+        await self._answer(approval_id, Answer(allow=False, by=by, reason=reason, told=told))
 
     async def _answer(self, approval_id: str, answer: Answer) -> None:
         self._parts.lifecycle.check_open()
@@ -570,9 +581,9 @@ class Engine:
         self._sync_runner.run(check, lambda: self.approve(approval_id, by=by, reason=reason, arguments=arguments))
 
     @by_name
-    def deny_sync(self, approval_id: str, *, by: str = "operator", reason: str = "") -> None:
+    def deny_sync(self, approval_id: str, *, by: str = "operator", reason: str = "", told: bool = False) -> None:
         """Do the same as `deny`, from synchronous code; see `call_sync`."""
-        self._sync_runner.run(self._parts.lifecycle.check_unclosed, lambda: self.deny(approval_id, by=by, reason=reason))
+        self._sync_runner.run(self._parts.lifecycle.check_unclosed, lambda: self.deny(approval_id, by=by, reason=reason, told=told))
 
     @by_name
     async def answer(self, approval_id: str, *, allow: bool, by: str = "operator") -> None:
@@ -630,6 +641,39 @@ class Engine:
         """Do the same as `wait_for_answer`, from synchronous code; see `call_sync`."""
         check = self._parts.lifecycle.check_unclosed
         return self._sync_runner.run(check, lambda: self.wait_for_answer(approval_id, timeout_s=timeout_s))
+
+    @by_name
+    async def wait_for_run(self, scope: Scope, *, timeout_s: float | None = None) -> bool:
+        """Wait until no other engine works on the scope's run, and acquire it. For a loop whose reply has `ended == "held"`.
+
+        Args:
+            scope: The scope of the calls.
+            timeout_s: Seconds to wait. None: as long as it takes.
+
+        Returns:
+            Whether this engine can work on the run now. Another one may take it again after a moment without calls.
+
+        Raises:
+            UsageError: The engine is closed, or belongs to another event loop.
+        """
+        check("engine.wait_for_run", "timeout_s", timeout_s, Pause | None)
+        self._parts.lifecycle.check_open()
+        waiting = asyncio.timeout(timeout_s)
+        try:
+            async with waiting:
+                while True:
+                    with suppress(RunHeld):
+                        await self._parts.runs.open(scope)
+                        return True
+        except TimeoutError:
+            if not waiting.expired():
+                raise
+            return False
+
+    @by_name
+    def wait_for_run_sync(self, scope: Scope, *, timeout_s: float | None = None) -> bool:
+        """Do the same as `wait_for_run`, from synchronous code; see `call_sync`."""
+        return self._sync_runner.run(self._parts.lifecycle.check_unclosed, lambda: self.wait_for_run(scope, timeout_s=timeout_s))
 
     @by_name
     async def settle(self, uid: str, *, happened: bool, by: str = "operator", reason: str = "") -> None:

@@ -17,7 +17,7 @@ from callgate.models.model_events import CallOpened, CallSealed, Finished, Model
 from callgate.models.model_protocol import StreamingContext
 from callgate.models.wire.request import ModelRequest
 
-MOST_OF_AN_ITERATION = 143
+MOST_OF_AN_ITERATION = 145
 """The limit for a whole iteration: the model's message, its call along the route, and the commit."""
 MOST_OF_THE_LOOP = 88
 """The limit for the part of it that the loop adds to the call."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,20 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture(scope="module")
+def added(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder in which the shop was added. Not changed by tests."""
+    folder = tmp_path_factory.mktemp("added")
+    write_servers(folder)
+    assert mcp(folder, "add", "shop", "--effect", "none=look", "--", *SHOP).code == 0
+    return folder
+
+
 @pytest.fixture
-def shop(place: Path) -> Path:
+def shop(added: Path, tmp_path: Path) -> Path:
     """Return a folder in which the shop was added, with `look` as a tool that only reads."""
-    assert mcp(place, "add", "shop", "--effect", "none=look", "--", *SHOP).code == 0
-    return place
+    shutil.copytree(added, tmp_path, dirs_exist_ok=True)
+    return tmp_path
 
 
 def mcp(folder: Path, *words: str, stdin: str = "", **more: str) -> Ended:

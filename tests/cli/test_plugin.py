@@ -62,6 +62,21 @@ def test_check_says_why_a_plugin_does_not_start(tmp_path: Path) -> None:
     assert command(tmp_path, "list", ".").code == 0
 
 
+def test_a_list_names_what_is_wrong_with_one_plugin_and_lists_the_others(tmp_path: Path) -> None:
+    for name in ("broken", "hello"):
+        command(tmp_path, "new", name)
+    manifest = tmp_path / "broken" / "callgate-plugin.toml"
+    manifest.write_text(manifest.read_text(encoding="utf-8") + "x = [", encoding="utf-8")
+    done = command(tmp_path, "list", ".")
+    assert done.code == 1
+    assert "hello 0.1  starts" in done.err
+    assert "callgate-plugin.toml cannot be read: Invalid value" in done.err
+    told = command(tmp_path, "list", ".", "--json").json
+    assert [(one["plugin"], one["state"], bool(one["problem"])) for one in told] == [("hello", "starts", False), (None, "unusable", True)]
+    assert told[0].keys() == told[1].keys()
+    assert command(tmp_path, "list", "hello", "no-such-folder").code == 2
+
+
 def test_a_list_without_a_start_runs_no_plugin(tmp_path: Path) -> None:
     command(tmp_path, "new", "hello")
     (tmp_path / "hello" / "main.py").write_text("open('started', 'w')\n", encoding="utf-8")

@@ -336,3 +336,35 @@ async def test_an_address_that_is_taken_is_one_sentence(place: Path) -> None:
         done = await asyncio.to_thread(shell, place, "serve", "--tools", "own.py:loud", "--http", address, "--journal", ":memory:")
         assert done.code == 2
         assert f"The gateway cannot listen on {address}" in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("gate.toml", ""),
+        ("rules.toml", 'rules = "rules.toml"\n'),
+        ("clients.json", 'mcp_files = ["clients.json"]\n'),
+        ("accepted.json", 'accepted = "accepted.json"\n'),
+        ("gateway.key", 'journal = "calls.db"\n'),
+    ],
+)
+def test_a_pipe_or_device_in_the_place_of_a_file_is_refused_and_not_waited_for(tmp_path: Path, name: str, text: str) -> None:
+    write_servers(tmp_path)
+    (tmp_path / "gate.toml").write_text(f"{text}[servers.shop]\ncommand = {json.dumps(SHOP)}\n", encoding="utf-8")
+    (tmp_path / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / name)
+    refused = shell(tmp_path, "serve", "--config", "gate.toml", "--http", "127.0.0.1:0")
+    assert refused.code == 2, refused.err
+    assert name in refused.err
+    assert "it is a pipe or a device, and no file" in refused.err.replace("\n", " ")
+
+
+def test_a_pipe_in_the_place_of_a_file_of_variables_leaves_only_its_server_out(tmp_path: Path) -> None:
+    write_servers(tmp_path)
+    entry = {"type": "stdio", "command": "x", "envFile": str(tmp_path / ".env")}
+    (tmp_path / "clients.json").write_text(json.dumps({"servers": {"x": entry}}), encoding="utf-8")
+    (tmp_path / "gate.toml").write_text(f'mcp_files = ["clients.json"]\n[servers.shop]\ncommand = {json.dumps(SHOP)}\n', encoding="utf-8")
+    os.mkfifo(tmp_path / ".env")
+    checked = shell(tmp_path, "serve", "check")
+    assert "it is a pipe or a device, and no file" in (checked.out + checked.err).replace("\n", " ")
+    assert "2 tools in all" in checked.err

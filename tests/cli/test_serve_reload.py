@@ -8,7 +8,7 @@ import os
 import pty
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -27,6 +27,7 @@ pytestmark = pytest.mark.process
 
 _RULE = '[[rule]]\nid = "closed"\nverdict = "deny"\ntool = "{tool}"\nreason = "The shop is closed."\n'
 _SLOW = str(Path(__file__).parents[1] / "gateway" / "slow_start_server.py")
+_BOTH = "application/json, text/event-stream"
 _LISTEN = '[http]\nlisten = "127.0.0.1:0"\n'
 
 
@@ -188,17 +189,65 @@ async def test_a_reload_during_the_start_begins_after_it(place: Path) -> None:
     await ended(process)
 
 
-async def test_a_server_that_could_not_be_restored_starts_with_the_next_reload(place: Path) -> None:
+async def test_a_refused_reload_ends_no_server(place: Path) -> None:
+    """Also of those whose settings have changed, and also if they could not be started again."""
     (place / "typo.toml").write_text(_RULE.format(tool="bye"), encoding="utf-8")
-    required = server("shop", required=True)
-    async with serving(place, _LISTEN, required, principal("alice")) as gateway, gateway.client() as client:
+    async with serving(place, _LISTEN, server("shop"), principal("alice")) as gateway, gateway.client() as client:
         program = (place / "shop.py").read_text(encoding="utf-8")
         (place / "shop.py").unlink()
         changed = (_LISTEN, server("shop", required=True, timeout_s=60), principal("alice"))
-        assert "could not be started again" in await gateway.reload('rules = "typo.toml"', *changed)
+        assert "The engine needs it" in await gateway.reload(*changed)
+        assert not (await client.call_tool("buy", {})).is_error
         (place / "shop.py").write_text(program, encoding="utf-8")
-        assert "Servers added: shop" in await gateway.reload(*changed)
+        changed = (_LISTEN, server("shop", timeout_s=60), principal("alice"))
+        assert "did you mean 'buy'" in await gateway.reload('rules = "typo.toml"', *changed)
+        assert not (await client.call_tool("buy", {})).is_error
+
+
+async def test_a_reload_names_the_servers_that_have_not_started_and_the_others_count(place: Path) -> None:
+    dead = server("dead", command=[sys.executable, "dead.py"])
+    async with serving(place, _LISTEN, server("shop"), principal("alice")) as gateway, gateway.client() as client:
+        told = await gateway.reload(_LISTEN, server("shop"), dead, principal("alice", tools=["look"]))
+        report = told.partition("The configuration was reloaded. ")[2]
+        assert report.startswith("Servers added: dead. The MCP server 'dead' has ended: it exited with code 1. The new settings count")
+        assert await names(client) == {"look"}
+        broken = server("shop", command=[sys.executable, "dead.py"])
+        assert "started again: shop. The MCP server 'shop' has ended" in await gateway.reload(
+            _LISTEN, broken, principal("alice", tools=["look"])
+        )
+        assert "it exited with code 1" in text_of(await client.call_tool("look", {}))
+        told = await gateway.reload(_LISTEN, server("shop"), principal("alice"))
+        assert told.endswith("Servers started again: shop.\n")
+        assert not (await client.call_tool("look", {})).is_error
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_server_that_is_started_again_is_served_by_the_old_process_until_the_new_one_is_ready(place: Path, mode: str) -> None:
+    go = place / "go"
+    go.touch()
+    slow = {"command": [sys.executable, _SLOW, str(go)]}
+    async with serving(place, _LISTEN, server("slow", **slow), principal("alice")) as gateway, gateway.client(mode=mode) as client:
+        assert text_of(await client.call_tool("ready", {})) == "done"
+        go.unlink()
+        changed = (server("slow", **slow, timeout_s=60), principal("alice"), principal("bob"))
+        reloading = asyncio.ensure_future(gateway.reload(_LISTEN, *changed))
+        while await gateway.status("bob") == 401:  # until the gateway has read the file
+            pass
+        assert await names(client) == {"ready"}
+        assert text_of(await client.call_tool("ready", {})) == "done"
+        assert not reloading.done()
+        go.touch()
+        assert "Servers started again: slow." in await reloading
+        assert text_of(await client.call_tool("ready", {})) == "done"
+
+
+async def test_a_server_that_cannot_run_twice_is_started_again_when_the_old_process_has_ended(place: Path) -> None:
+    alone = ["flock", "--nonblock", "shop.lock", *SHOP]
+    async with serving(place, _LISTEN, server("shop", command=alone), principal("alice")) as gateway, gateway.client() as client:
+        told = await gateway.reload(_LISTEN, server("shop", command=alone, timeout_s=60), principal("alice"))
+        assert told.endswith("Servers started again: shop.\n")
         assert await names(client) == {"look", "buy"}
+        assert not (await client.call_tool("buy", {})).is_error
 
 
 async def test_a_server_whose_settings_or_accepted_tools_changed_is_started_again_and_no_other(place: Path) -> None:
@@ -247,24 +296,63 @@ async def test_a_configuration_that_cannot_be_used_changes_nothing(place: Path, 
         assert "No server has changed" in await gateway.reload(*before)
 
 
+@asynccontextmanager
+async def listening(gateway: Gateway, token: str) -> AsyncIterator[AsyncIterator[str]]:
+    """Listen for changes of the tools, as a stateless client; yield the lines of the stream after the acknowledgement."""
+    stateless = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+    asked = {"notifications": {"toolsListChanged": True}, "_meta": stateless}
+    request = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": asked}
+    head = {"Accept": _BOTH, "MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "subscriptions/listen"}
+    head["Authorization"] = f"Bearer {token}"
+    async with httpx2.AsyncClient(headers=head) as http, http.stream("POST", gateway.url, json=request) as stream:
+        lines = stream.aiter_lines()
+        assert "acknowledged" in await anext(line async for line in lines if line.startswith("data"))
+        yield lines
+
+
+@asynccontextmanager
+async def standing(gateway: Gateway, token: str) -> AsyncIterator[AsyncIterator[str]]:
+    """Open the stream of a new session, as a client of the handshake era; yield its lines."""
+    about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
+    async with httpx2.AsyncClient(headers={"Accept": _BOTH, "Authorization": f"Bearer {token}"}) as http:
+        answer = await http.post(gateway.url, json={"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about})
+        async with http.stream("GET", gateway.url, headers={"Mcp-Session-Id": answer.headers["mcp-session-id"]}) as stream:
+            lines = stream.aiter_lines()
+            assert (await anext(lines)).startswith(":")
+            yield lines
+
+
+async def end_of(lines: AsyncIterator[str]) -> None:
+    """Read a stream until the gateway ends it."""
+    async with asyncio.timeout(COMMAND_S):
+        async for _ in lines:
+            pass
+
+
 async def test_a_principal_that_is_removed_is_shut_out_at_once_and_others_stay(place: Path) -> None:
     base = (_LISTEN, server("shop"))
     async with serving(place, *base, principal("alice"), principal("bob")) as gateway, gateway.client("bob", "legacy") as bob:
-        async with httpx2.AsyncClient(headers={"Authorization": "Bearer alice-token"}) as http:
-            stateless = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
-            listening = {"notifications": {"toolsListChanged": True}, "_meta": stateless}
-            request = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": listening}
-            head = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2026-07-28"}
-            head["Mcp-Method"] = "subscriptions/listen"
-            async with http.stream("POST", gateway.url, json=request, headers=head) as stream:
-                events = stream.aiter_lines()
-                assert "acknowledged" in await anext(line async for line in events if line.startswith("data"))
-                await gateway.reload(*base, principal("bob", tools=["look"]), principal("carol"))
-                async for _ in events:  # until the gateway ends it
-                    pass
+        async with listening(gateway, "alice-token") as events:
+            await gateway.reload(*base, principal("bob", tools=["look"]), principal("carol"))
+            await end_of(events)
         assert await gateway.status("alice") == 401
         assert await gateway.status("carol") != 401
         assert await names(bob) == {"look"}
+
+
+@pytest.mark.parametrize("opened", [listening, standing])
+async def test_a_stream_ends_with_the_token_that_it_was_opened_with(place: Path, opened: Callable[..., Any]) -> None:
+    """Also if its principal has another one meanwhile; and streams with other tokens go on."""
+    base, both = (_LISTEN, server("shop")), [sha256(f"{name}-token".encode()).hexdigest() for name in ("old", "new")]
+    async with (
+        serving(place, *base, principal("alice", token_sha256=both)) as gateway,
+        opened(gateway, "old-token") as old,
+        opened(gateway, "new-token") as new,
+    ):
+        await gateway.reload(*base, principal("alice", token_sha256=both[1]))
+        await end_of(old)
+        assert await gateway.status(token="old-token") == 401
+        assert "list_changed" in await anext(line async for line in new if line.startswith("data"))
 
 
 async def test_the_token_that_was_made_at_the_start_ends_when_principals_are_configured(place: Path) -> None:

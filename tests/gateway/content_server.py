@@ -1,4 +1,7 @@
-"""A server of the handshake era with one tool, one resource and one prompt, all named after it: `python content_server.py NAME`."""
+"""A server of the handshake era with one tool, one resource and one prompt, all named after it: `python content_server.py NAME`.
+
+A call of the tool changes every resource whose changes a client wants to be told.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,8 @@ def result_of(method: str, params: dict[str, Any]) -> dict[str, Any]:
             return {"resourceTemplates": [{"uriTemplate": f"{NAME}://{{id}}", "name": "any"}]}
         case "resources/read":
             return {"contents": [{"uri": params["uri"], "text": f"read by {NAME}"}]}
+        case "tools/call":
+            return {"content": []}
         case "prompts/list":
             return {"prompts": [{"name": "ask"}]}
         case "prompts/get":
@@ -31,9 +36,15 @@ def result_of(method: str, params: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
+wanted: list[str] = []
 for line in sys.stdin:
     message = json.loads(line)
     if "id" in message:
+        if message["method"] == "resources/subscribe":
+            wanted.append(message["params"]["uri"])
+        for uri in wanted if message["method"] == "tools/call" else ():
+            told = {"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri}}
+            sys.stdout.write(json.dumps(told) + "\n")
         result = result_of(message["method"], message.get("params") or {})
         sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}) + "\n")
         sys.stdout.flush()

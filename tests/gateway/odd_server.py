@@ -31,6 +31,11 @@ TOOLS: list[dict[str, Any]] = [
         "execution": {"taskSupport": "forbidden"},
     },
     {"name": "_under-score.Dotted", "inputSchema": {"type": "object"}},
+    {
+        "name": "transfer",
+        "description": "Transfer an amount. " * 3_000,
+        "inputSchema": {"type": "object", "properties": {"wei": {"type": "integer", "maximum": 2**256 - 1, "default": -(2**64)}}},
+    },
     {"name": "with_output", "inputSchema": {"type": "object"}, "outputSchema": {"type": ["object", "array"], "x-vendor": 1}},
     {"name": "echo", "inputSchema": {"type": "object"}},
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,8 +14,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from callgate import Engine, tool
-from callgate.gateway import Gateway
+from callgate.gateway import LOCAL, Gateway, serve_stdio
+from callgate.gateway._http import HttpApp, HttpServer
+from callgate.gateway.tokens import Anonymous
 from callgate.mcp.calling_client import calling_client
+from mcp import Client
 from tests.gateway.observed_gateway import TIME, client_of, observed
 
 pytestmark = [pytest.mark.process]
@@ -44,6 +49,7 @@ async def test_a_call_has_a_span_below_that_of_its_client() -> None:
     assert (span.name, span.kind) == ("tools/call get_current_time", SpanKind.SERVER)
     attributes = dict(span.attributes or {})
     assert attributes.pop("gen_ai.tool.call.id")
+    assert str(attributes.pop("jsonrpc.request.id")).isdigit()
     assert attributes == {
         "mcp.method.name": "tools/call",
         "mcp.protocol.version": "2025-11-25",
@@ -60,6 +66,7 @@ async def test_a_failed_call_says_how_but_has_no_arguments(name: str, error_type
     span = tracing.span
     assert span.status.status_code is StatusCode.ERROR
     assert (span.attributes or {})["error.type"] == error_type
+    assert (span.attributes or {}).get("rpc.response.status_code") == (error_type if error_type.startswith("-") else None)
     assert "Secret" not in span.to_json()
     assert "made-up" not in span.to_json()
 
@@ -84,3 +91,42 @@ async def test_upstream_servers_are_told_of_the_span() -> None:
     context = tracing.span.get_span_context()
     assert context is not None
     assert seen == [{**_META, "traceparent": f"00-{_TRACE}-{context.span_id:016x}-01"}]
+
+
+@tool(effect="none")
+async def wave() -> str:
+    """Wave."""
+    return "waved"
+
+
+@pytest.mark.parametrize(("mode", "has_session"), [("legacy", True), ("auto", False)])
+async def test_a_span_has_the_request_and_the_transport_of_a_client_over_http(mode: str, has_session: bool) -> None:
+    tracing = Tracing()
+    async with Gateway(Engine([wave]), tracer_provider=tracing.provider) as gateway:
+        app = HttpApp(gateway, Anonymous(LOCAL), health=dict, metrics=str)
+        async with HttpServer(app, "127.0.0.1", 0) as server, Client(f"http://127.0.0.1:{server.port}/mcp", mode=mode) as client:
+            await client.call_tool("wave", {})
+    attributes = tracing.span.attributes or {}
+    assert (attributes["network.transport"], attributes["network.protocol.name"]) == ("tcp", "http")
+    assert attributes["jsonrpc.request.id"]
+    assert ("mcp.session.id" in attributes) is has_session
+
+
+async def test_a_span_has_the_request_and_the_transport_of_a_client_over_standard_input_and_output() -> None:
+    tracing = Tracing()
+    (ours_in, theirs_in), (theirs_out, ours_out) = os.pipe(), os.pipe()
+    about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
+    lines = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about},
+        {"jsonrpc": "2.0", "id": "call-2", "method": "tools/call", "params": {"name": "wave"}},
+    ]
+    with os.fdopen(ours_in, "rb") as reading, os.fdopen(ours_out, "wb") as writing, os.fdopen(theirs_out, "rb") as answers:
+        os.write(theirs_in, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+        os.close(theirs_in)
+        async with Gateway(Engine([wave]), tracer_provider=tracing.provider) as gateway:
+            await serve_stdio(gateway, streams=(reading, writing))
+        assert b"waved" in answers.read()
+    attributes = tracing.span.attributes or {}
+    assert (attributes["network.transport"], attributes["jsonrpc.request.id"]) == ("pipe", "call-2")
+    assert "network.protocol.name" not in attributes
+    assert "mcp.session.id" not in attributes

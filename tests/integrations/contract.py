@@ -65,11 +65,18 @@ class WrapperContract(ABC):
 
     @abstractmethod
     async def run(
-        self, engine: Engine, tools: Sequence[Any], message: Sequence[Call], *, says: Mapping[str, Said] | None = None
+        self,
+        engine: Engine,
+        tools: Sequence[Any],
+        message: Sequence[Call],
+        *,
+        then: Sequence[Sequence[Call]] = (),
+        says: Mapping[str, Said] | None = None,
     ) -> dict[str, Told]:
         """Run an agent whose model makes these calls in one message and then ends. Return the results by call id.
 
         Args:
+            then: The messages that the model makes after that, before it ends.
             says: What a human says about calls that wait for one, by call id. Without it, no call waits.
         """
 
@@ -277,6 +284,18 @@ class WrapperContract(ABC):
             told = await self.run(engine, tools, [Call("refund", {"order": "A7"})], says=says)
         assert "the order is too old" in told["c1"].text
         assert not ledger
+
+    async def test_each_equal_call_of_a_later_message_is_asked_about_whatever_was_said_about_the_one_before(self) -> None:
+        """A framework may tell the model about a no itself, and never make the call again."""
+        ledger, engine, tools = self._asking()
+        says = {"c1": Said(allow=False, reason="too early"), "c2": Said(allow=False, reason="still too early"), "c3": Said(allow=True)}
+        first, *then = ([Call("refund", {"order": "A7"}, call_id)] for call_id in says)
+        async with engine:
+            told = await self.run(engine, tools, first, then=then, says=says)
+        assert "too early" in told["c1"].text
+        assert "still too early" in told["c2"].text
+        assert told["c3"] == Told("A7 refunded", is_error=False)
+        assert ledger == ["A7"]
 
     def _asking(self) -> tuple[list[str], Engine, list[Any]]:
         ledger: list[str] = []

@@ -126,7 +126,20 @@ async def test_a_denied_call_does_not_run_even_if_no_policy_asks_about_it_any_mo
         agent = agent_of(lenient, [refund], "done")
         await agent.run(Message("user", [denial]), session=session, **FOR_ANN)
     assert told_by(agent)["c1"].is_error
-    assert "Nothing happened" in told_by(agent)["c1"].text
+    assert "a human has denied it. Nothing happened" in told_by(agent)["c1"].text
+
+
+async def test_a_no_withdraws_a_yes_that_the_journal_has_and_the_model_reads_the_no() -> None:
+    async with asking() as engine:
+        agent, session = agent_of(engine, [refund], [Call("refund", {"order": "A7"})], "done"), AgentSession(session_id="session")
+        (request,) = (await agent.run("go", session=session, **FOR_ANN)).user_input_requests
+        await engine.approve(request.additional_properties["approval_id"], by="bob")
+        denial = request.to_function_approval_response(approved=False)
+        denial.additional_properties["reason"] = "too dear"
+        await agent.run(Message("user", [denial]), session=session, **FOR_ANN)
+        answered = [event.body for event in engine.journal.read() if event.kind == "approval.answered"]
+    assert "a human said no: too dear" in told_by(agent)["c1"].text
+    assert [b'"allowed"' in body for body in answered] == [True, False]
 
 
 async def test_other_middleware_of_the_agent_keeps_working_on_both_sides() -> None:

@@ -30,11 +30,17 @@ class TestCallgateMiddleware(WrapperContract):
         return framework_tool(function)
 
     async def run(
-        self, engine: Engine, tools: Sequence[Any], message: Sequence[Call], *, says: Mapping[str, Said] | None = None
+        self,
+        engine: Engine,
+        tools: Sequence[Any],
+        message: Sequence[Call],
+        *,
+        then: Sequence[Sequence[Call]] = (),
+        says: Mapping[str, Said] | None = None,
     ) -> dict[str, Told]:
-        agent, session = agent_of(engine, tools, message, "done"), AgentSession(session_id="session")
+        agent, session = agent_of(engine, tools, message, *then, "done"), AgentSession(session_id="session")
         result = await agent.run("go", session=session)
-        if result.user_input_requests:
+        while result.user_input_requests:
             assert says is not None, result.user_input_requests
             answers = [await _answer(engine, one, says) for one in result.user_input_requests]
             result = await agent.run(Message("user", answers), session=session)

@@ -20,8 +20,9 @@ from tests.integrations.contract import Call, Said, Told, WrapperContract
 from tests.integrations.langchain_agents import ScriptedChat, call, says, tool_messages
 
 
-def _model(message: Sequence[Call]) -> ScriptedChat:
-    return ScriptedChat(steps=[says(*(call(one.name, one.id, **one.arguments) for one in message)), says(text="done")])
+def _model(messages: Sequence[Sequence[Call]]) -> ScriptedChat:
+    steps = [says(*(call(one.name, one.id, **one.arguments) for one in message)) for message in messages]
+    return ScriptedChat(steps=[*steps, says(text="done")])
 
 
 def _told(result: Any) -> dict[str, Told]:
@@ -39,7 +40,7 @@ def _decision(said: Said, name: str) -> dict[str, Any]:
 class GraphContract(WrapperContract):
     """How both run: `graph` makes the agent's graph."""
 
-    def graph(self, engine: Engine, tools: Sequence[Any], message: Sequence[Call]) -> Any:
+    def graph(self, engine: Engine, tools: Sequence[Any], messages: Sequence[Sequence[Call]]) -> Any:
         raise NotImplementedError
 
     def answer(self, interrupt: Any, says: Mapping[str, Said]) -> Any:
@@ -50,9 +51,15 @@ class GraphContract(WrapperContract):
         return langchain_tool(function)
 
     async def run(
-        self, engine: Engine, tools: Sequence[Any], message: Sequence[Call], *, says: Mapping[str, Said] | None = None
+        self,
+        engine: Engine,
+        tools: Sequence[Any],
+        message: Sequence[Call],
+        *,
+        then: Sequence[Sequence[Call]] = (),
+        says: Mapping[str, Said] | None = None,
     ) -> dict[str, Told]:
-        graph = self.graph(engine, tools, message)
+        graph = self.graph(engine, tools, [message, *then])
         config = {"configurable": {"thread_id": "thread"}}
         result = await graph.ainvoke({"messages": [HumanMessage("go")]}, config)
         while interrupts := result.get("__interrupt__"):
@@ -62,7 +69,7 @@ class GraphContract(WrapperContract):
         return _told(result)
 
     async def make_again(self, engine: Engine, tools: Sequence[Any], message: Sequence[Call]) -> list[dict[str, Told]]:
-        graph = self.graph(engine, tools, message)
+        graph = self.graph(engine, tools, [message])
         config = {"configurable": {"thread_id": "thread"}}
         first = await graph.ainvoke({"messages": [HumanMessage("go")]}, config)
         before_tools = [one async for one in graph.aget_state_history(config) if "tools" in one.next]
@@ -71,9 +78,9 @@ class GraphContract(WrapperContract):
 
 
 class TestMiddleware(GraphContract):
-    def graph(self, engine: Engine, tools: Sequence[Any], message: Sequence[Call]) -> Any:
+    def graph(self, engine: Engine, tools: Sequence[Any], messages: Sequence[Sequence[Call]]) -> Any:
         middleware = [CallgateMiddleware(engine)]
-        return create_agent(_model(message), list(tools), middleware=middleware, checkpointer=InMemorySaver())
+        return create_agent(_model(messages), list(tools), middleware=middleware, checkpointer=InMemorySaver())
 
     def answer(self, interrupt: Any, says: Mapping[str, Said]) -> Any:
         assert interrupt.value["type"] == "tool_approval"
@@ -81,8 +88,8 @@ class TestMiddleware(GraphContract):
 
 
 class TestToolNode(GraphContract):
-    def graph(self, engine: Engine, tools: Sequence[Any], message: Sequence[Call]) -> Any:
-        model = _model(message)
+    def graph(self, engine: Engine, tools: Sequence[Any], messages: Sequence[Sequence[Call]]) -> Any:
+        model = _model(messages)
 
         async def ask_model(state: MessagesState) -> dict[str, Any]:
             return {"messages": [await model.ainvoke(state["messages"])]}

@@ -123,3 +123,38 @@ def test_a_tool_node_asks_again_only_about_the_call_whose_decision_was_unusable(
     assert first.content == "A7 refunded"
     assert "too late" in second.content
     assert _ran == ["A7"]
+
+
+# A call that somebody has approved in the engine before the graph was resumed
+
+
+async def test_a_rejection_of_a_call_that_was_approved_in_the_engine_does_not_run_it() -> None:
+    async with _engine() as engine:
+        model = ScriptedChat(steps=[says(call("refund", order="A7")), says(text="done")])
+        agent: Any = create_agent(model, [refund], middleware=[CallgateMiddleware(engine)], checkpointer=InMemorySaver())
+        asked = (await agent.ainvoke(_GO, _THREAD))["__interrupt__"][0].value
+        await engine.approve(asked["approval_id"], by="bob")
+        result = await agent.ainvoke(_resume({"type": "reject", "message": "too dear"}), _THREAD)
+    assert "a human has denied it: too dear" in tool_messages(result)[0].content
+    assert _ran == []
+
+
+@pytest.mark.parametrize("by_id", [True, False], ids=["by id", "in order"])
+@pytest.mark.parametrize("rejected", [0, 1], ids=["the first", "the second"])
+def test_a_rejection_in_a_tool_node_counts_for_its_call_only(rejected: int, by_id: bool) -> None:
+    engine = _engine()
+    decisions: list[dict[str, Any]] = [{"type": "approve"}, {"type": "approve"}]
+    decisions[rejected] = {"type": "reject", "message": "too dear"}
+    if by_id:
+        decisions = [{**one, "tool_call_id": call_id} for one, call_id in zip(decisions, ("c1", "c2"), strict=True)][::-1]
+    try:
+        graph = _node_graph(engine, refund_sync)
+        made = says(call("refund_sync", "c1", order="A7"), call("refund_sync", "c2", order="B8"))
+        (interrupt,) = graph.invoke({"messages": [made]}, _THREAD)["__interrupt__"]
+        for asked in interrupt.value["action_requests"]:
+            engine.approve_sync(asked["approval_id"], by="bob")
+        told = [message.content for message in tool_messages(graph.invoke(_resume({"decisions": decisions}), _THREAD))]
+    finally:
+        engine.close_sync()
+    assert "a human has denied it: too dear" in told[rejected]
+    assert _ran == [["A7", "B8"][1 - rejected]]

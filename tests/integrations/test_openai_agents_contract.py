@@ -48,11 +48,17 @@ class TestCallgateTools(WrapperContract):
         return function_tool(function)
 
     async def run(
-        self, engine: Engine, tools: Sequence[Any], message: Sequence[Call], *, says: Mapping[str, Said] | None = None
+        self,
+        engine: Engine,
+        tools: Sequence[Any],
+        message: Sequence[Call],
+        *,
+        then: Sequence[Sequence[Call]] = (),
+        says: Mapping[str, Said] | None = None,
     ) -> dict[str, Told]:
-        agent = agent_of(engine, tools, message, "done")
+        agent = agent_of(engine, tools, message, *then, "done")
         result = await Runner.run(agent, "go", run_config=QUIET)
-        if result.interruptions:
+        while result.interruptions:
             assert says is not None, result.interruptions
             state = result.to_state()
             for item in state.get_interruptions():

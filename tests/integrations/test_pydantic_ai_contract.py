@@ -49,9 +49,16 @@ class TestToolset(WrapperContract):
         return Tool(function)
 
     async def run(
-        self, engine: Engine, tools: Sequence[Any], message: Sequence[Call], *, says: Mapping[str, Said] | None = None
+        self,
+        engine: Engine,
+        tools: Sequence[Any],
+        message: Sequence[Call],
+        *,
+        then: Sequence[Sequence[Call]] = (),
+        says: Mapping[str, Said] | None = None,
     ) -> dict[str, Told]:
-        agent = Agent(scripted(message, "done"), toolsets=[CallgateToolset(tools, engine)], output_type=[str, DeferredToolRequests])
+        model = scripted(message, *then, "done")
+        agent = Agent(model, toolsets=[CallgateToolset(tools, engine)], output_type=[str, DeferredToolRequests])
         result = await agent.run("go")
         while isinstance(result.output, DeferredToolRequests):
             assert says is not None, result.output

@@ -192,6 +192,40 @@ async def test_a_loop_is_told_that_another_engine_works_on_the_run_instead_of_as
     assert (again.ended, ledger.lines()) == (None, ["ann 1", "bob 1"])
 
 
+async def test_a_loop_can_wait_until_no_other_engine_works_on_the_run(journals: Journals, ledger: Ledger) -> None:
+    hang = asyncio.Event()
+    one, other = engines(journals, paying_amounts(ledger, hang))
+    async with one, other:
+        running = asyncio.ensure_future(said(one, call("pay", id="a", to="ann"), CHAT))
+        assert await soon(lambda: ledger.lines() == ["ann 1"])
+        assert not await other.wait_for_run(CHAT, timeout_s=0.01)
+        waiting = asyncio.ensure_future(other.wait_for_run(CHAT))
+        assert (await said(other, call("pay", id="b", to="bob"), CHAT)).code == "run_held"
+        hang.set()
+        await running
+        assert await asyncio.wait_for(waiting, PATIENCE_S)
+        assert (await said(other, call("pay", id="b", to="bob"), CHAT)).success
+    assert ledger.lines() == ["ann 1", "bob 1"]
+
+
+def test_a_loop_without_async_code_can_wait_for_a_run_that_is_free(ledger: Ledger) -> None:
+    engine = Engine([paying(ledger)])
+    assert engine.wait_for_run_sync(CHAT, timeout_s=PATIENCE_S)
+    engine.close_sync()
+
+
+async def test_the_wait_for_a_run_ends_when_its_engine_is_closed(journals: Journals, ledger: Ledger) -> None:
+    one, other = engines(journals, paying(ledger))
+    async with one:
+        with one.runs.at_work(CHAT.run):
+            await one.runs.open(CHAT)
+            waiting = asyncio.ensure_future(other.wait_for_run(CHAT))
+            assert not await other.wait_for_run(CHAT, timeout_s=0.01)
+            await other.close()
+            with pytest.raises(UsageError, match="closed"):
+                await asyncio.wait_for(waiting, PATIENCE_S)
+
+
 @pytest.mark.parametrize("hangs", [False, True], ids=["raised", "timed out"])
 async def test_verify_counts_for_an_engines_own_call_after_another_engine_had_the_run(
     journals: Journals, ledger: Ledger, hangs: bool

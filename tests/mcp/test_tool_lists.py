@@ -107,7 +107,33 @@ async def test_a_tool_that_cannot_be_registered_is_refused_and_the_others_work(t
         assert engine.tools.names() == ["work"]
         result = await said(engine, call("huge"))
     assert result.code == "tool_unavailable"
-    assert "16384 is the limit" in result.text
+    assert "65536 is the limit" in result.text
+
+
+_ODD_INTEGERS = {
+    "type": "object",
+    "properties": {
+        "wei": {"type": "integer", "minimum": 0, "maximum": 2**256 - 1, "default": -(2**63) - 1},
+        "text": {"type": "string", "maxLength": 2**70},
+        "maxItems": {"type": "array", "minItems": -(2**70), "items": {"enum": [1, 2**64]}},
+        "huge": {"exclusiveMaximum": 10**400, "minimum": -(10**400)},
+    },
+}
+
+
+async def test_a_schema_with_integers_that_no_argument_can_be_still_checks_the_others(tmp_path: Path) -> None:
+    definition = listed("pay", description="x" * 65_536, inputSchema=_ODD_INTEGERS)
+    answers = listed("answers", outputSchema={"type": "object", "maxProperties": 2**65})
+    fake = Fake(tmp_path, ANSWER, tools=[definition, answers])
+    async with Engine(servers=[fake.server()]) as engine:
+        bound = engine.tools.visible["pay"].tool
+        assert isinstance(bound, McpTool)
+        assert bound.definition == definition
+        assert engine.tools.names() == ["pay", "answers"]
+        assert (await said(engine, call("pay", wei=2**64 - 1, text="x", maxItems=[1], huge=1e300))).success
+        for arguments in ({"wei": -1}, {"text": 1}, {"maxItems": [2]}, {"wei": 2**64}):
+            assert (await said(engine, call("pay", **arguments))).status == "error"
+    assert len(fake.calls()) == 1
 
 
 async def test_names_that_are_taken_get_the_name_of_their_server(tmp_path: Path) -> None:

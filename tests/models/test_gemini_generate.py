@@ -162,6 +162,14 @@ def test_a_partial_call_ends_with_the_next_call_or_with_the_message() -> None:
         assert calls_of(read(API, growing + after))[0][1:] == ("f", '{"x":1}', "sealed")
 
 
+def test_a_string_that_was_to_continue_is_cut_by_the_next_call_and_by_the_message() -> None:
+    """It may be the first half of a name: the call must not run with it."""
+    growing = chunk(function("f", willContinue=True)) + chunk(grows("$.x", "half", goes_on=True))
+    for after in (chunk(function("g", args={})) + STOP, STOP):
+        assert ("f", '{"x":"half"}', "cut") in [one[1:] for one in calls_of(read(API, growing + after))]
+    assert calls_of(read(API, growing + chunk(function()) + STOP))[0][3] == "sealed"
+
+
 def test_a_truncated_stream_never_completes_a_partial_call() -> None:
     right = {one[1]: one for one in calls_of(read(API, USUAL))}
     for length in range(0, len(USUAL), 3):

@@ -46,3 +46,23 @@ async def test_arguments_that_are_none_come_back_as_an_empty_object(arguments: s
         reply = await engine.respond(completion(("look", arguments)))
     assert reply.messages[0]["tool_calls"][0]["function"]["arguments"] == "{}"
     assert reply.results[0]["content"] == "seen"
+
+
+@pytest.mark.parametrize("written", ["functions.look", "default_api:look"])
+async def test_a_name_that_the_provider_refuses_comes_back_as_the_name_of_the_tool_that_ran(written: str) -> None:
+    """A changed form of what the model wrote would teach it a name that no tool has."""
+    async with Engine([look]) as engine:
+        reply = await engine.respond(completion((written, "{}"), ("crm.find", "{}")))
+    names = [call["function"]["name"] for call in reply.messages[0]["tool_calls"]]
+    assert names[0] == "look"
+    assert names[1].startswith("crm_find_")
+    assert reply.results[0]["content"] == "seen"
+
+
+async def test_an_id_of_a_server_with_anthropics_api_comes_back_as_the_server_made_it() -> None:
+    """A host that appends the model's message itself appends only the results, which refer to it by this id."""
+    call = {"type": "tool_use", "id": "functions.look:0", "name": "look", "input": {}}
+    async with Engine([look]) as engine:
+        reply = await engine.respond({**claude(), "content": [call], "stop_reason": "tool_use"})
+    assert reply.messages[0]["content"] == [call]
+    assert reply.results[0]["content"][0]["tool_use_id"] == "functions.look:0"

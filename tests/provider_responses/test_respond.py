@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage
+from pydantic_ai.messages import ModelResponse
 
 from callgate import Aborted, Engine, Scope, SqliteJournal, UsageError, tool
 from callgate.calls import Image, Text, ToolResult
@@ -249,7 +251,9 @@ REFUSED: Mapping[str, tuple[object, str]] = {
     "two choices": ({"choices": [{}, {}]}, "2 choices"),
     "a response in the background": ({"object": "response", "status": "queued", "output": []}, "'queued'"),
     "an object": (object(), "an object"),
-    "a class": (Scope, "a "),
+    "a class": (Scope, "the class Scope. Give it the whole response"),
+    "a message of LangChain": (AIMessage("hi"), "an AIMessage, which is of LangChain and not of a provider's SDK"),
+    "a message of Pydantic AI": (ModelResponse(parts=[]), "a ModelResponse, which is of Pydantic AI and not of a provider's SDK"),
 }
 
 
@@ -392,7 +396,15 @@ async def test_a_gemini_response_in_snake_case_keeps_its_call() -> None:
     assert (paid, reply.done, len(reply.results)) == (["A7"], False, 1)
 
 
-async def test_a_chunk_of_a_stream_is_refused() -> None:
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        {"id": "c", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "x"}}]},
+        {"model": "m", "created_at": "2026-11-24T10:00:00Z", "message": {"role": "assistant", "content": "x"}, "done": False},
+    ],
+    ids=["openai", "ollama"],
+)
+async def test_a_chunk_of_a_stream_is_refused(chunk: dict[str, Any]) -> None:
     async with Engine([stock]) as engine:
         with pytest.raises(UsageError, match=r"Give the whole stream to engine\.watch"):
-            await engine.respond({"id": "c", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "x"}}]})
+            await engine.respond(chunk)

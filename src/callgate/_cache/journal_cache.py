@@ -5,6 +5,7 @@ A tool whose results should outlive the process then needs no second setting. An
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from callgate._cache.sqlite_cache import SqliteCache, files_of
@@ -41,7 +42,7 @@ class JournalCache:
 
     def _existing(self) -> SqliteCache | None:
         """Return the cache table if this engine or an earlier one has created it; otherwise None."""
-        return self._opened() if self._table is not None or self._path.exists() else None
+        return self._opened() if self._table is not None or os.access(self._path, os.F_OK) else None
 
     def _opened(self) -> SqliteCache:
         if self._table is None:

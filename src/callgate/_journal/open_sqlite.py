@@ -73,7 +73,7 @@ def open_file(path: Path, synchronous: str) -> OpenedFile:
 
 
 def connected(path: Path, synchronous: str, wait_s: float) -> apsw.Connection:
-    """Return a connection that uses a write-ahead log and makes no checkpoint by itself.
+    """Return a connection that uses a write-ahead log, makes no checkpoint by itself, and writes no temporary files.
 
     Args:
         wait_s: Seconds to wait for locks of other connections.
@@ -90,7 +90,8 @@ def connected(path: Path, synchronous: str, wait_s: float) -> apsw.Connection:
         connection.set_busy_timeout(max(1, int(wait_s * 1_000)))
         connection.wal_autocheckpoint(0)
         _refuse_other_databases(connection, path)
-        for pragma in ("journal_mode=WAL", f"synchronous={synchronous.upper()}"):  # one by one: a statement with a row ends the call
+        # One by one: a statement with a row ends the call.
+        for pragma in ("journal_mode=WAL", f"synchronous={synchronous.upper()}", "temp_store=MEMORY"):
             connection.execute(f"PRAGMA {pragma}")
     except BaseException:
         connection.close()

@@ -145,9 +145,12 @@ async def answer_approval(
         asked = await off_loop(journal, partial(journal.read, call=approval_id))
         answer, notes = accepted_answer(asked, answer, tools, coerce=coerce)
     question = approvals.find(approval_id)
-    if question is not None and question.is_answered_with(answer):
+    if question is None or not question.is_answered_with(answer):
+        question = approvals.to_answer(approval_id, allow=answer.allow)
+    elif answer.told:
+        answer = msgspec.structs.replace(answer, by=question.by, reason=question.reason)  # the first stays on record
+    else:
         return question.answered_at
-    question = approvals.to_answer(approval_id, allow=answer.allow)
     return record_answer(recorder, approvals, question, answer, notes=notes)
 
 
@@ -244,6 +247,8 @@ def record_answer(
         details["reason"] = reason
     if answer.arguments:
         details |= {"arguments": decode(answer.arguments), "arguments_hash": arguments_hash(answer.arguments)}
+    if answer.told:
+        details["told"] = True
     if changes := [note.text for note in notes if note.kind == "coerced"]:
         details["converted"] = changes
     body = Reason(reason=by, status="allowed" if answer.allow else "refused", details=details)

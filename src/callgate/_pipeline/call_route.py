@@ -232,84 +232,94 @@ class CallRoute:
     # The second half
 
     async def complete(self, state: CallState, call: ValidatedCall) -> Outcome:
-        """Take a valid call to its outcome, running its tool at most once: gate, cache, execute and check, hooks,
-        normalise, record.
-        """
+        """Take a valid call to its outcome, running its tool at most once."""
         if self._lifecycle.ending:
             return self._unstarted.not_started(state, "the engine was closed")
-        tool, lock = call.tool, None
         self._running[state.uid] = state
         state.run_state.under_way += 1
         try:
-            plan = self._plans[tool.identity]
-            state.key, state.judged, state.withholds = state.uid, call, plan.hooks.withholds
-            if state.stopped or self._control.stops:
-                state.check_stop(self._control)
-            if not plan.reads_only or state.raw.idempotency_key is not None or state.doubtful or state.first is not None:
-                earlier = await self._earlier(state, call)
-                if earlier is not None:
-                    return await self._outcomes.answered(state, earlier)
-            elif state.run_state.denials and (denied := _denied_before(state, call)) is not None:
-                return await self._outcomes.answered(state, await self._replayed(state, denied))
-            try:
-                gated = gate(call, plan.hooks.before, self._policies, state.key, state)
-                approved = gated if isinstance(gated, ApprovedCall) else await self._host.unless_killed(gated, state.kill, "gate")
-            except ApprovalNeeded as asks:
-                done = await self._done_before(state, state.judged, asks)
-                if done is None:
-                    raise
-                return await self._outcomes.answered(state, done)
-            if state.doubtful:
-                refuse_other_arguments(state, approved)
-            state.approved(approved)
-            try:
-                if state.before_start is not None and (turn := state.before_start(approved)) is not None:
-                    await turn
-                lock = self._locks.take(state, tool.name, plan.footprint or footprint_of(approved.call))
-                if not lock.granted:
-                    await self._locks.wait(lock)
-                if tool.effect_key is not None:
-                    approved = await self._effects.claim(state, approved)
-                if tool.cache_scope is not None:
-                    checked = await self._cached(state, plan, approved)  # cache → execute → check → hooks
-                else:
-                    checked = await self._executor.execute(state, plan, approved)  # execute → check
-                    if plan.hooks.after or state.stopped or self._control.stops:
-                        checked = await self._hooked(state, plan, approved.call, checked)  # hooks
-                if checked.status == "ok" and checked.cached is None:
-                    self._activity.count(state.scope.conversation)
-                value, normalise = checked.value, partial(self._normaliser.result, approved.call, approved.rule, checked)
-                is_large = checked.content or (len(value) > LARGE_BYTES if type(value) is str else exceeds(value, LARGE_BYTES))
-                result = await self._offload.run(normalise) if is_large else normalise()
-            except EffectKnown as earlier_call:
-                result = earlier_call.result or await self._verified(state, approved.call, earlier_call.checked)
-            except CallFailed as error:
-                state.check_stop(self._control)
-                result = self._outcomes.result_of(state, error, tool.name, approved)
-            if state.known is not None:
-                state.known.result = result
-                state.known.keeps_effect_key = state.claim is not None and state.started and keeps_effect_key(result, tool.effect)
-            over = partial(self._locks.release, lock) if lock is not None and self._survives else None
-            return await self._outcomes.answered(state, result, over)
+            plan = self._plans[call.tool.identity]
+            approved = await self._approved(state, call, plan)
+            if not isinstance(approved, ApprovedCall):
+                return await self._outcomes.answered(state, approved)
+            result = await self._result(state, plan, approved)
+            return await self._outcomes.answered(state, result, state.release_lock if self._survives else None)
         except (Exception, SystemExit) as error:
             self._leave_doubt(state, call)
             if isinstance(error, CallDenied) and error.code == HUMAN_DENIED:
                 return self._denied(state, call, error)
-            return self._outcomes.ended(state, error, tool.name, harmless=tool.effect == "none")
+            return self._outcomes.ended(state, error, call.tool.name, harmless=call.tool.effect == "none")
         except BaseException as error:
             self._leave_doubt(state, call)
             self._outcomes.left(state, error)
             raise
         finally:
-            if lock is not None:
-                self._locks.release(lock)
+            if state.release_lock is not None:
+                release, state.release_lock = state.release_lock, None  # it refers to the state
+                release()
             if state.known is not None:
                 state.run_state.over(state.known, state.key, started=state.started)
                 if state.identical is not None and not state.known.entered:
-                    state.identical.free(tool.name, state.asked_hash, state.occurrence)
+                    state.identical.free(call.tool.name, state.asked_hash, state.occurrence)
             if state.claim is not None:
                 self._effects.release(state.claim)
             self._lifecycle.ended(state)
+
+    async def _approved(self, state: CallState, call: ValidatedCall, plan: ToolPlan) -> ApprovedCall | ToolResult:
+        """Return the approved call: gate. If an earlier call has answered this one, return its result."""
+        state.key, state.judged, state.withholds = state.uid, call, plan.hooks.withholds
+        if state.stopped or self._control.stops:
+            state.check_stop(self._control)
+        if not plan.reads_only or state.raw.idempotency_key is not None or state.doubtful or state.first is not None:
+            if (earlier := await self._earlier(state, call)) is not None:
+                return earlier
+        elif state.run_state.denials and (denied := _denied_before(state, call)) is not None:
+            return await self._replayed(state, denied)
+        try:
+            gated = gate(call, plan.hooks.before, self._policies, state.key, state)
+            approved = gated if isinstance(gated, ApprovedCall) else await self._host.unless_killed(gated, state.kill, "gate")
+        except ApprovalNeeded as asks:
+            done = await self._done_before(state, state.judged, asks)
+            if done is None:
+                raise
+            return done
+        if state.doubtful:
+            refuse_other_arguments(state, approved)
+        state.approved(approved)
+        return approved
+
+    async def _result(self, state: CallState, plan: ToolPlan, approved: ApprovedCall) -> ToolResult:
+        """Return the result of an approved call: cache, execute and check, hooks, normalise."""
+        tool = plan.tool
+        try:
+            if state.before_start is not None and (turn := state.before_start(approved)) is not None:
+                await turn
+            lock = self._locks.take(state, tool.name, plan.footprint or footprint_of(approved.call))
+            state.release_lock = partial(self._locks.release, lock)
+            if not lock.granted:
+                await self._locks.wait(lock)
+            if tool.effect_key is not None:
+                approved = await self._effects.claim(state, approved)
+            if tool.cache_scope is not None:
+                checked = await self._cached(state, plan, approved)
+            else:
+                checked = await self._executor.execute(state, plan, approved)
+                if plan.hooks.after or state.stopped or self._control.stops:
+                    checked = await self._hooked(state, plan, approved.call, checked)
+            if checked.status == "ok" and checked.cached is None:
+                self._activity.count(state.scope.conversation)
+            value, normalise = checked.value, partial(self._normaliser.result, approved.call, approved.rule, checked)
+            is_large = checked.content or (len(value) > LARGE_BYTES if type(value) is str else exceeds(value, LARGE_BYTES))
+            result = await self._offload.run(normalise) if is_large else normalise()
+        except EffectKnown as earlier_call:
+            result = earlier_call.result or await self._verified(state, approved.call, earlier_call.checked)
+        except CallFailed as error:
+            state.check_stop(self._control)
+            result = self._outcomes.result_of(state, error, tool.name, approved)
+        if state.known is not None:
+            state.known.result = result
+            state.known.keeps_effect_key = state.claim is not None and state.started and keeps_effect_key(result, tool.effect)
+        return result
 
     async def _earlier(self, state: CallState, call: ValidatedCall) -> ToolResult | None:
         """Return the result of the same call, if it was submitted before; wait for it if it is still running.

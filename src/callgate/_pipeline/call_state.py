@@ -77,6 +77,8 @@ class CallState(Struct, kw_only=True, eq=False):
     """The call within which this one was made: its parent, or the call whose tool called the engine directly."""
     locked: bool = False
     """Whether the call holds or waits for a lock of its engine."""
+    release_lock: Callable[[], bool] | None = None
+    """Releases that lock, also if it is released already. None before the call has one."""
     attempt_ends: float = inf
     """When the attempt that is running must end, on the engine's monotonic clock."""
     deadline: float = inf

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from callgate._cache import JournalCache, MemoryCache
 from callgate._pipeline.admission import Admission, EngineRuns
+from callgate._pipeline.attempts import Attempts
 from callgate._pipeline.call_locks import CallLocks
 from callgate._pipeline.call_route import ArgumentSettings, CallRoute, RouteParts
 from callgate._pipeline.call_state import CallState
@@ -127,7 +128,8 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
             given.undo.leave_out(own_files)
         recorded_effects = RecordedEffects(context)
         unknown = UnknownOutcomes(context.host, known, Fence(context.journal, runners.behind))
-        executor = Executor(context, runners, cache, unknown, policies, given.undo, own_files, given.timeout_s)
+        attempts = Attempts(context, runners, policies, own_files, given.timeout_s)
+        executor = Executor(context, attempts, runners, cache, unknown, policies, given.undo, given.timeout_s)
 
         outcomes = Outcomes(context, given.restart, given.timeout_s)
         plans = ToolPlans(given.hooks, runners, limits, recorder.log, persists=store is not None, captures=given.undo is not None)

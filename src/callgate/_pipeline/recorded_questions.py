@@ -41,6 +41,8 @@ def open_question(journal: Journal, approval_id: str, now_ns: int) -> Question |
     question = question_with_answer(journal, approval_id)
     if question is None or question.approval_id != approval_id:
         return None
+    if question.told:
+        return None
     if question.allowed is not None:
         reading = RunReader(question.run, remember=0)
         reading.take(journal.read(run=question.run))

@@ -1,6 +1,7 @@
 """Replace the tool servers of an engine while it runs, one change after the other.
 
-Tools of a removed server can no longer be called at once; its running calls may still end. Knows no protocol and no configuration.
+A server that replaces another starts beside it, so that there is always one of them to call. One that cannot run twice at the same time is
+started again when the other has ended. Running calls of a removed server may still end. Knows no protocol and no configuration.
 """
 
 from __future__ import annotations
@@ -28,24 +29,17 @@ class ServerChanges:
         self._ending: set[asyncio.Future[None]] = set()
 
     async def change(self, add: Sequence[ToolServer], remove: Collection[str], wait_s: float) -> None:
-        """Remove servers by name, and start others; see `Engine.change_servers`."""
+        """Start servers, then remove others by name; see `Engine.change_servers`."""
         async with self._one_at_a_time:
             await self._servers.start()
             leaving = [self._servers.named(name) for name in dict.fromkeys(remove)]
             self._refuse_taken(add, leaving)
-            unregistered = self._servers.begin_change(leaving)
+            unregistered = await self._servers.replace(leaving, add, self._lifecycle.check_unclosed)
             ending = asyncio.ensure_future(self._end(leaving, unregistered, wait_s))
             self._ending.add(ending)
             ending.add_done_callback(self._ending.discard)
-            try:
-                await self._servers.add(add)
-                self._lifecycle.check_unclosed()
-            except BaseException:
-                self._servers.begin_change([server for server in add if server in self._servers])
-                await self._servers.end(add)
-                raise
-            finally:
-                await asyncio.shield(ending)
+            await asyncio.shield(ending)
+            await self._servers.retry([server for server in add if server.name in remove])
 
     def _refuse_taken(self, add: Sequence[ToolServer], leaving: Collection[ToolServer]) -> None:
         taken = [server.name for server in self._servers if server not in leaving]

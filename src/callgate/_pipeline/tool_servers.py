@@ -2,13 +2,15 @@
 
 A server's tools may change at any time. `Catalogue` gives each a name that no other tool has, registers those that can be used, and keeps
 the reason for those that cannot, which `resolve` tells a model that calls them. Policies are checked against the tools of all servers once
-every server has listed its tools; from then on, a tool that does not fit them is not registered. Knows no protocol.
+every server has listed its tools; from then on, a tool that does not fit them is not registered. A server that replaces another starts
+beside it, and their tools are exchanged in one step. Knows no protocol.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import Context
 from copy import copy
 
@@ -19,7 +21,7 @@ from callgate._pipeline.tool_plan import ToolPlans
 from callgate._run_state.recorder import Recorder
 from callgate._secret_redaction import RedactedLog
 from callgate.errors import UsageError
-from callgate.protocols import CallJudge, Policy, ReportsStatus, ServerStatus, ToolServer
+from callgate.protocols import CallJudge, Policy, ReportsStatus, RetriesStart, ServerStatus, ToolServer
 from callgate.tools import BoundTool, Tool, ToolRegistry
 from callgate.tools.prefixed_names import prefixed_name
 from callgate.tools.registry import Layer, prepared_tool
@@ -27,8 +29,59 @@ from callgate.tools.registry import Layer, prepared_tool
 __all__ = ["Catalogue", "ToolServers"]
 
 
+class ServerTools:
+    """The tools of one server. Implements `ToolCatalogue`.
+
+    Those of a server that is not in the catalogue, because it only starts or has been replaced, are kept here and nobody is offered them.
+    """
+
+    def __init__(self, server: ToolServer, catalogue: Catalogue) -> None:
+        self.log, self.clock, self.late = catalogue.log, catalogue.clock, catalogue.late
+        self.server = server
+        self.tools: tuple[Tool, ...] | None = None
+        """What is offered; None until the server has listed its tools."""
+        self.prepared: Mapping[Tool, BoundTool] = {}
+        """Tools that will be offered next."""
+        self.withdrawn: Mapping[str, str] = {}
+        """Why names cannot be called."""
+        self.names: tuple[str, ...] = ()
+        """The names under which the tools were registered last."""
+        self._catalogue = catalogue
+
+    def prepare(self, server: str, tools: Sequence[Tool]) -> None:
+        found = {tool: prepared_tool(tool, self.server.layer) for tool in tools}
+        self.prepared = {tool: bound for tool, bound in found.items() if bound is not None}
+
+    def offer(self, server: str, tools: Sequence[Tool]) -> None:
+        self.tools = tuple(tools)
+        if self in self._catalogue.offers:
+            self._catalogue.register()
+            self.prepared = {}
+
+    def withdraw(self, server: str, reasons: Mapping[str, str]) -> None:
+        self.withdrawn = dict(reasons)
+        left = tuple(tool for tool in self.tools or () if tool.name not in reasons)
+        is_less = len(left) != len(self.tools or ())
+        if is_less:
+            self.tools = left
+        if self in self._catalogue.offers:
+            self._catalogue.register() if is_less else self._catalogue.tell_reasons()
+
+    def follow(self, earlier: ServerTools) -> None:
+        """Say of the tools of an earlier server of this name why they cannot be called, until this one has listed its own."""
+        self.names = earlier.names
+
+    @property
+    def reasons(self) -> Mapping[str, str]:
+        """Why names cannot be called: those that are withdrawn, and those of an earlier server whose successor has no tools yet."""
+        if self.tools is not None:
+            return self.withdrawn
+        why = self.withdrawn.get("") or f"The server {shown(self.server.name)} is started again."
+        return {**dict.fromkeys(self.names, why), **self.withdrawn}
+
+
 class Catalogue:
-    """The tools that servers offer, in the engine's registry. Implements `ToolCatalogue`.
+    """The tools that servers offer, in the engine's registry.
 
     Args:
         servers: The servers, in the order in which they get names.
@@ -46,21 +99,15 @@ class Catalogue:
         self.log: RedactedLog = recorder.log
         self.clock = clock
         self.late = recorder.late
-        self.servers = list(servers)
         self._registry = registry
         self._plans = plans
         self._policies = policies
-        self._offered: dict[str, tuple[Tool, ...]] = {}
-        self._prefixable: dict[str, bool] = {}
-        self._withdrawn: dict[str, Mapping[str, str]] = {}
-        """Why names cannot be called, by server."""
         self._refused: dict[str, Mapping[str, str]] = {}
         """Why tools could not be registered, by layer."""
         self._seen: dict[str, BoundTool] = {}
         """The latest tool of each name that a server has offered; rules about one that is gone are still about a known tool."""
-        self._prepared: dict[str, Mapping[Tool, BoundTool]] = {}
-        """Tools that will be offered next, by server."""
         self._checks = not servers
+        self.offers = [ServerTools(server, self) for server in servers]
 
     def check(self, tools: Sequence[BoundTool]) -> None:
         """Make the plans of registered tools, and check the policies against them.
@@ -81,103 +128,102 @@ class Catalogue:
         """
         if self._checks:
             return
-        silent = [server.name for server in self.servers if server.name not in self._offered]
+        silent = [one.server.name for one in self.offers if one.tools is None]
         if silent:
             self.log.warning("The rules about tools of %s are not checked, because their tools are not known yet", ", ".join(silent))
             return
         try:
             check_policies(self._policies, tuple(self._registry))
         except UsageError as error:
-            withheld = sorted({name for reasons in self._withdrawn.values() for name in reasons if name})
+            withheld = sorted({name for one in self.offers for name in one.withdrawn if name})
             if not withheld:
                 raise
             self.log.warning("%s That may be because of tools that are withheld: %s", error, shown(", ".join(withheld)))
             return
         self._checks = True
 
-    def prepare(self, server: str, tools: Sequence[Tool]) -> None:
-        layer = next(one.layer for one in self.servers if one.name == server)
-        found = {tool: prepared_tool(tool, layer) for tool in tools}
-        self._prepared[server] = {tool: bound for tool, bound in found.items() if bound is not None}
+    @contextmanager
+    def unchecked(self) -> Iterator[None]:
+        """Register tools without checking the policies against them in the block, whose policies may be about tools of servers that only
+        start. If the block fails, they are checked as before."""
+        before, self._checks = self._checks, False
+        try:
+            yield
+        except BaseException:
+            self._checks = before
+            raise
 
-    def offer(self, server: str, tools: Sequence[Tool], *, may_rename: bool = True) -> None:
-        self._offered[server] = tuple(tools)
-        self._prefixable[server] = may_rename
-        self._register()
-        self._prepared.pop(server, None)
+    def replace(self, leaving: Collection[ToolServer], added: Sequence[ServerTools]) -> list[BoundTool]:
+        """Remove servers and their tools, put others in their place, and check the policies against all tools: all of it or nothing.
 
-    def suspend_checks(self) -> None:
-        """Register tools without checking the policies against them, until `check_all`."""
-        self._checks = False
+        Returns:
+            The tools that are no longer registered.
 
-    def forget(self, servers: Collection[ToolServer]) -> list[BoundTool]:
-        """Remove servers and their tools; return the tools that are no longer registered."""
-        before = list(self._registry)
-        for server in servers:
-            self.servers.remove(server)
-            for tool in self._offered.pop(server.name, ()):
-                self._seen.pop(tool.name, None)
-                self._seen.pop(prefixed_name(server.name, tool.name), None)
-            self._prefixable.pop(server.name, None)
-            self._withdrawn.pop(server.name, None)
-            self._prepared.pop(server.name, None)
-        for layer in {server.layer for server in servers}:
-            self._refused.pop(layer, None)
-        self._register({server.layer for server in servers})
+        Raises:
+            UsageError: A policy could never have the effect that it describes. Nothing has changed.
+        """
+        before, offers, seen = list(self._registry), self.offers, dict(self._seen)
+        gone = {one.server.name: one for one in offers if one.server in leaving}
+        for one in added:
+            if one.server.name in gone:
+                one.follow(gone[one.server.name])
+        for one in gone.values():
+            for name in (*one.names, *(tool.name for tool in one.tools or ())):
+                self._seen.pop(name, None)
+        self.offers = [*(one for one in offers if one not in gone.values()), *added]
+        layers = {one.server.layer for one in gone.values()}
+        self.register(layers)
+        try:
+            self.check_all()
+        except UsageError:
+            self.offers, self._seen = offers, seen
+            self.register({one.server.layer for one in added})
+            raise
+        for one in added:
+            one.prepared = {}
         return [tool for tool in before if self._registry.get(tool.name) is not tool]
 
-    def count(self, server: str) -> int:
-        """Return how many tools a server offers."""
-        return len(self._offered.get(server, ()))
-
-    def withdraw(self, server: str, reasons: Mapping[str, str]) -> None:
-        self._withdrawn[server] = dict(reasons)
-        gone = {tool.name for tool in self._offered.get(server, ())} & reasons.keys()
-        if gone:
-            self._offered[server] = tuple(tool for tool in self._offered[server] if tool.name not in gone)
-            self._register()
-        self._tell_reasons()
-
-    def _register(self, emptied: Iterable[Layer] = ()) -> None:
+    def register(self, emptied: Iterable[Layer] = ()) -> None:
         """Register the tools of all servers again, in the order of the servers, so that names do not depend on which was the fastest.
 
         Args:
             emptied: Layers that may have no server any longer.
         """
-        prepared = {tool: bound for found in self._prepared.values() for tool, bound in found.items()}
-        for layer in dict.fromkeys((*(server.layer for server in self.servers), *emptied)):
+        prepared = {tool: bound for one in self.offers for tool, bound in one.prepared.items()}
+        for layer in dict.fromkeys((*(one.server.layer for one in self.offers), *emptied)):
             taken = {tool.name for tool in self._registry if tool.layer != layer}
             named: list[Tool] = []
             refused: dict[str, str] = {}
-            for server in self.servers:
-                if server.layer == layer:
-                    named += self._named(server.name, taken, refused)
+            for one in self.offers:
+                if one.server.layer == layer and one.tools is not None:
+                    found = _named(one.server.name, one.tools, taken, refused)
+                    one.names = tuple(tool.name for tool in found)
+                    named += found
             refused |= self._registry.replace(layer, named, self.check, prepared)
             for name, why in refused.items():
                 self.log.warning("The tool %s cannot be used: %s", shown(name), why)
             self._seen |= {tool.name: tool for tool in self._registry if tool.layer == layer}
             self._refused[layer] = refused
-        self._tell_reasons()
+        self.tell_reasons()
 
-    def _tell_reasons(self) -> None:
+    def tell_reasons(self) -> None:
         """Let `resolve` know why names cannot be called."""
-        told = (*self._withdrawn.values(), *self._refused.values())
+        told = (*(one.reasons for one in self.offers), *self._refused.values())
         self._registry.withdrawn = {name: why for reasons in told for name, why in reasons.items() if name}
-        self._registry.unavailable = {server: reasons[""] for server, reasons in self._withdrawn.items() if "" in reasons}
+        self._registry.unavailable = {one.server.name: one.withdrawn[""] for one in self.offers if "" in one.withdrawn}
 
-    def _named(self, server: str, taken: set[str], refused: dict[str, str]) -> list[Tool]:
-        """Return a server's tools under names that are not taken, which are then taken."""
-        found: list[Tool] = []
-        for tool in self._offered.get(server, ()):
-            name = tool.name
-            if name in taken and self._prefixable[server]:
-                name = prefixed_name(server, name)
-            if name in taken:
-                refused.setdefault(name, f"Another tool has the name '{name}' already. Give the server another name, or prefix=True.")
-                continue
-            taken.add(name)
-            found.append(tool if name == tool.name else _renamed(tool, name))
-        return found
+
+def _named(server: str, tools: Iterable[Tool], taken: set[str], refused: dict[str, str]) -> list[Tool]:
+    """Return a server's tools under names that are not taken, which are then taken."""
+    found: list[Tool] = []
+    for tool in tools:
+        name = tool.name if tool.name not in taken else prefixed_name(server, tool.name)
+        if name in taken:
+            refused.setdefault(name, f"Another tool has the name '{name}' already. Give the server another name, or prefix=True.")
+            continue
+        taken.add(name)
+        found.append(tool if name == tool.name else _renamed(tool, name))
+    return found
 
 
 def _renamed(tool: Tool, name: str) -> Tool:
@@ -192,9 +238,9 @@ class ToolServers:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
         self._starting: asyncio.Task[None] | None = None
-        self._removed: list[ToolServer] = []
-        """Servers that still end."""
-        self.settled = not catalogue.servers
+        self._apart: list[ToolServer] = []
+        """Servers that are not in the catalogue: they start, or they end."""
+        self.settled = not catalogue.offers
         """Whether the first start of every server has ended, well or not."""
 
     async def start(self) -> None:
@@ -210,11 +256,11 @@ class ToolServers:
         await asyncio.shield(self._starting)
 
     def __iter__(self) -> Iterator[ToolServer]:
-        return iter(tuple(self._catalogue.servers))
+        return iter([one.server for one in self._catalogue.offers])
 
     def statuses(self) -> list[ServerStatus]:
         """Return the state of each server."""
-        return [self._status(server, self._catalogue.count(server.name)) for server in self]
+        return [self._status(one.server, len(one.tools or ())) for one in self._catalogue.offers]
 
     def _status(self, server: ToolServer, tools: int) -> ServerStatus:
         if isinstance(server, ReportsStatus):
@@ -236,49 +282,59 @@ class ToolServers:
 
     async def _start(self) -> None:
         try:
-            await self._started(tuple(self))
+            await self._started(self._catalogue.offers)
             self._catalogue.check_all()
         finally:
             self.settled = True
 
-    async def _started(self, servers: Iterable[ToolServer]) -> None:
-        ends = await asyncio.gather(*(server.start(self._catalogue) for server in servers), return_exceptions=True)
+    async def _started(self, offers: Iterable[ServerTools]) -> None:
+        ends = await asyncio.gather(*(one.server.start(one) for one in offers), return_exceptions=True)
         for end in ends:
             if isinstance(end, BaseException):
                 raise end
 
     # Changes while the engine runs
 
-    def begin_change(self, servers: Collection[ToolServer]) -> list[BoundTool]:
-        """Remove servers and their tools, which end later by `end`; return the tools that can no longer be called.
+    async def replace(self, leaving: Collection[ToolServer], added: Sequence[ToolServer], check: Callable[[], None]) -> list[BoundTool]:
+        """Start servers at the same time, then put them in the place of others, which `end` ends.
 
-        The policies are not checked against the tools until `add`.
-        """
-        self._catalogue.suspend_checks()
-        self._removed += servers
-        return self._catalogue.forget(servers)
+        If that fails, the started servers are ended, and nothing has changed. Returns the tools that cannot be called any longer.
 
-    async def add(self, servers: Sequence[ToolServer]) -> None:
-        """Start further servers at the same time, and check the policies against all tools.
+        Args:
+            check: Called when the servers have started; raises if it is too late.
 
         Raises:
             UsageError: A server that is required could not be started, or a rule is about something that no tool has.
         """
-        self._catalogue.servers += servers
-        await self._started(servers)
-        self._catalogue.check_all()
+        offers = [ServerTools(server, self._catalogue) for server in added]
+        self._apart += added
+        try:
+            with self._catalogue.unchecked():
+                await self._started(offers)
+                check()
+                unregistered = self._catalogue.replace(leaving, offers)
+        except BaseException:
+            await self.end(added)
+            raise
+        self._apart = [server for server in self._apart if server not in added] + list(leaving)
+        return unregistered
+
+    async def retry(self, servers: Iterable[ToolServer]) -> None:
+        """Start servers again that could not be started, at once, because what kept them from that may have ended."""
+        failed = [one for one in servers if isinstance(one, RetriesStart) and self._status(one, 0).problem]
+        await asyncio.gather(*(one.retry() for one in failed))
 
     async def end(self, servers: Iterable[ToolServer]) -> None:
-        """End servers that were removed, in bounded time."""
+        """End servers that are not in the catalogue, in bounded time."""
         listed = tuple(servers)
         await self._closed(listed)
-        self._removed = [server for server in self._removed if server not in listed]
+        self._apart = [server for server in self._apart if server not in listed]
 
     async def close(self) -> None:
         """End all servers, in bounded time."""
         if self._starting is not None and not self._starting.done():
             self._starting.cancel()
-        await self._closed((*self, *self._removed))
+        await self._closed((*self, *self._apart))
 
     async def _closed(self, servers: Iterable[ToolServer]) -> None:
         for end in await asyncio.gather(*(server.close() for server in servers), return_exceptions=True):

@@ -2,7 +2,7 @@
 
 An approval is valid for one call: one version of a tool, certain final arguments, run, conversation and principal. Equal calls of a message
 have questions of their own. An approval is used up by the call that uses it, and it expires. A denial does not expire, and is valid for the
-call whatever the version of its tool. Its id is the uid of the call that was
+call whatever the version of its tool; it is used up at once if the host itself tells the model. Its id is the uid of the call that was
 suspended for it, so that it can be found in the record. This module neither waits nor writes; it wakes those that wait.
 """
 
@@ -35,6 +35,8 @@ class Answer(Struct, frozen=True, kw_only=True):
     reason: str = ""
     arguments: bytes = b""
     """The arguments with which the call runs instead of its own, as canonical JSON; empty for its own."""
+    told: bool = False
+    """Whether the host tells the model about the no itself, so that no call has to bring it."""
 
 
 class Question(Struct, kw_only=True):
@@ -54,6 +56,8 @@ class Question(Struct, kw_only=True):
     reason: str = ""
     arguments: bytes = b""
     """The arguments with which the human allowed the call instead of its own, as canonical JSON; empty for its own."""
+    told: bool = False
+    """Whether the host has told the model about the no itself, so that the answer is used up."""
     refused: str = ""
     """Who gave other arguments that could not be used, and why; empty if nobody has."""
     answered_at: int = 0
@@ -62,6 +66,7 @@ class Question(Struct, kw_only=True):
     def take(self, answer: Answer) -> None:
         """Set the answer."""
         self.allowed, self.by, self.reason, self.arguments = answer.allow, answer.by, answer.reason, answer.arguments
+        self.told = answer.told
 
     def take_refusal(self, by: str, why: str) -> None:
         """Set that an answer with other arguments could not be used. The question stays open."""
@@ -164,7 +169,7 @@ class Approvals:
 
     def restore(self, questions: Iterable[Question]) -> None:
         """Add the questions from a run's record."""
-        for question in questions:
+        for question in (one for one in questions if not one.told):
             kept = self._questions.setdefault(question.approval_id, question)
             self._keep_answer(kept)
 
@@ -172,8 +177,11 @@ class Approvals:
         """Apply an answer that was recorded at this position."""
         question.take(answer)
         question.answered_at = position
-        self._keep_answer(question)
-        self._changed(question.run)
+        if question.told:
+            self.drop(question.approval_id)
+        else:
+            self._keep_answer(question)
+            self._changed(question.run)
 
     def _keep_answer(self, question: Question) -> None:
         if question.allowed is not None:

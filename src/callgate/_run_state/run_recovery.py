@@ -226,8 +226,8 @@ class RunReader:
         if edited and arguments_hash(edited) != details.get("arguments_hash"):  # the record does not have them as they were given
             question.allowed = None
             return
-        reason = str(details.get("reason", ""))
-        question.take(Answer(allow=answer.status == "allowed", by=answer.reason, reason=reason, arguments=edited))
+        reason, told = str(details.get("reason", "")), details.get("told") is True
+        question.take(Answer(allow=answer.status == "allowed", by=answer.reason, reason=reason, arguments=edited, told=told))
 
     def _refused(self, refusal: Reason) -> None:
         details = refusal.details or {}

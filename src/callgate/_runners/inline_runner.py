@@ -11,6 +11,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import Context, copy_context
+from time import monotonic
 from types import CoroutineType
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ from msgspec.structs import replace
 
 from callgate._json import decode
 from callgate._runners.abandoned_code import AbandonedCalls, AbandonedCode, OnLate
+from callgate._runners.blocking_steps import HELD_UP_S, BlockingSteps
 from callgate._runners.deadlines import Deadlines
 from callgate._runners.exception_results import awaited, not_started, overdue, raised
 from callgate._runners.started_tasks import INSIDE
@@ -35,6 +37,7 @@ class InlineRunner:
     def __init__(self, on_late: OnLate | None = None, behind: AbandonedCalls | None = None) -> None:
         self._abandoned_code = AbandonedCode(on_late, behind)
         self._deadlines = Deadlines()
+        self._blocking = BlockingSteps()
         self._closed = False
         self._watches = False
 
@@ -59,15 +62,18 @@ class InlineRunner:
         if not self._watches:
             self._abandoned_code.watch()
             self._watches = True
-        context = copy_context()
+        context, began = copy_context(), monotonic()
         try:
             begun = context.run(_enter, request)
         except BaseException as error:
             begun = raised(error, request.not_done)
+        spent_s = monotonic() - began
+        if spent_s > request.timeout_s + HELD_UP_S:
+            self._blocking.ended_late(request, spent_s)
         if isinstance(begun, Execution):
             return replace(begun, tasks_left=self._abandoned_code.tasks_left(request)) if self._abandoned_code.started else begun
         coro, waiting = begun
-        return Drive(request, coro, waiting, context, self._abandoned_code, self._deadlines)
+        return Drive(request, coro, waiting, context, self._abandoned_code, self._deadlines, self._blocking, spent_s)
 
     async def close(self) -> None:
         self._closed = True
@@ -139,6 +145,7 @@ class Drive:
         "_alarm",
         "_asyncio_future_blocking",
         "_baseline",
+        "_blocking",
         "_cancel_message",
         "_cancels",
         "_context",
@@ -149,6 +156,7 @@ class Drive:
         "_handle",
         "_loop",
         "_request",
+        "_spent_s",
         "_task",
         "_task_context",
         "_throw",
@@ -158,7 +166,15 @@ class Drive:
     )
 
     def __init__(
-        self, request: RunRequest, coro: Coro, waiting: object, context: Context, abandoned: AbandonedCode, deadlines: Deadlines
+        self,
+        request: RunRequest,
+        coro: Coro,
+        waiting: object,
+        context: Context,
+        abandoned: AbandonedCode,
+        deadlines: Deadlines,
+        blocking: BlockingSteps | None = None,
+        spent_s: float = 0.0,
     ) -> None:
         self._asyncio_future_blocking = False
         self._request = request
@@ -167,6 +183,9 @@ class Drive:
         self._context = context
         self._abandoned_code = abandoned
         self._deadlines = deadlines
+        self._blocking = blocking
+        self._spent_s = spent_s
+        """How much of the timeout the coroutine's first step took."""
         self._loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         assert task is not None
@@ -183,8 +202,9 @@ class Drive:
         self._task_context: Context | None = None
 
     def __await__(self) -> Generator[Any, None, Execution]:
-        self._alarm = self._deadlines.set(self._request.timeout_s, self._overdue)
-        self._ends = self._loop.time() + self._request.timeout_s
+        left_s = self._request.timeout_s - self._spent_s if self._spent_s < self._request.timeout_s else 0.0
+        self._alarm = self._deadlines.set(left_s, self._overdue)
+        self._ends = self._loop.time() + left_s
         human_time = self._request.context.human_time
         if human_time is not None:
             human_time.watch(self._human_time_changed)
@@ -212,6 +232,7 @@ class Drive:
                 yield self
             if self._given_up:
                 return None
+            began = monotonic()
             try:
                 if problem is None and not self._throw:
                     self._waiting = self._context.run(self._coro.send, None)
@@ -222,6 +243,9 @@ class Drive:
                 return _returned(end.value)
             except BaseException as error:
                 return raised(error, self._request.not_done)
+            finally:
+                if self._blocking is not None and (ended := monotonic()) > self._ends + HELD_UP_S:
+                    self._blocking.ended_late(self._request, ended - began)
 
     def _check_waiting(self) -> BaseException | None:
         """Take over the future that the tool awaits, as an asyncio task does.

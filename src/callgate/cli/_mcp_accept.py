@@ -10,13 +10,12 @@ from collections.abc import Sequence
 
 from callgate._terminal_text import one_line, printable
 from callgate._unusable_paths import displayed
-from callgate.calls import Effect
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._console import print_json, say
 from callgate.cli._mcp_config import accepted_tools_of, servers_in
 from callgate.cli._mcp_effects import ask_yes, check_names, effects_of, person_is_here
 from callgate.cli._mcp_look import ServerLook, look_at, look_at_all
-from callgate.cli._mcp_screen import as_json_change, names_of, say_unaccepted, show_changes, show_tools
+from callgate.cli._mcp_screen import as_json_change, names_of, say_unaccepted, show_changes, show_instructions, show_tools
 from callgate.errors import UsageError
 from callgate.mcp import AcceptedTools, ConfiguredServer, ToolComparison
 
@@ -49,7 +48,7 @@ def diff_mcp_tools(name: str, config: str, *, as_json: bool) -> int:
     else:
         for one, look, found in zip(servers, looks, compared, strict=True):
             _show(one, look, found)
-    return _exits.FAILED if any(look.failure for look in looks) or any(found.changes for found in compared) else _exits.OK
+    return _exits.FAILED if any(look.failure for look in looks) or any(_differs(found) for found in compared) else _exits.OK
 
 
 def accept_mcp_tools(name: str, tools: Sequence[str], effects: Sequence[str], config: str, *, yes: bool, as_json: bool) -> int:
@@ -77,13 +76,16 @@ async def _accept(
     wanted = [definition for definition in look.definitions if not tools or definition.get("name") in tools]
     if not as_json:
         show_changes(one.name, [change for change in compared.changes if not tools or change.tool in tools])
+        if compared.instructions is not None and not tools:
+            show_instructions(one.name, compared.instructions)
         show_tools(wanted, dict(accepted.effects(one.server.name)) | chosen, unusable=look.unusable)
     if not yes and person_is_here(as_json=as_json) and not await ask_yes(f"Accept these {len(wanted)} tools of '{one_line(one.name)}'?"):
         say("Nothing was accepted.")
         return _exits.FAILED
-    _write(
-        one, accepted, wanted, chosen, () if tools else [change.was or change.tool for change in compared.changes if _is_gone(change.kind)]
-    )
+    accepted.accept(one.server.name, wanted, chosen, instructions=None if tools else look.instructions)
+    gone = () if tools else [change.was or change.tool for change in compared.changes if _is_gone(change.kind)]
+    if gone:
+        accepted.remove(one.server.name, gone)
     if as_json:
         print_json({"server": one.name, "accepted": names_of(wanted), "file": str(accepted.path)})
     else:
@@ -91,22 +93,18 @@ async def _accept(
     return _exits.OK
 
 
+def _differs(found: ToolComparison) -> bool:
+    return bool(found.changes) or found.instructions is not None
+
+
 def _is_gone(kind: str) -> bool:
     return kind in ("removed", "renamed")
-
-
-def _write(
-    one: ConfiguredServer, accepted: AcceptedTools, wanted: Sequence[object], effects: dict[str, Effect], gone: Sequence[str]
-) -> None:
-    accepted.accept(one.server.name, wanted, effects)  # type: ignore[arg-type]
-    if gone:
-        accepted.remove(one.server.name, gone)
 
 
 def _compared(one: ConfiguredServer, look: ServerLook, accepted: AcceptedTools) -> ToolComparison:
     if look.failure:
         return ToolComparison(server=one.server.name, effects={})
-    return accepted.compare(one.server.name, look.definitions)
+    return accepted.compare(one.server.name, look.definitions, instructions=look.instructions)
 
 
 def _show(one: ConfiguredServer, look: ServerLook, found: ToolComparison) -> None:
@@ -114,11 +112,15 @@ def _show(one: ConfiguredServer, look: ServerLook, found: ToolComparison) -> Non
         say(printable(look.failure), "red")
         return
     show_changes(one.name, found.changes)
-    if found.changes:
-        say(f"Accept these tools of '{one_line(one.name)}' with: callgate mcp accept {one_line(one.name)}", "cyan")
+    if found.instructions is not None:
+        show_instructions(one.name, found.instructions)
+    if _differs(found):
+        say(f"Accept what is new or changed of '{one_line(one.name)}' with: callgate mcp accept {one_line(one.name)}", "cyan")
     else:
         say(f"All {len(found.effects)} tools of '{one_line(one.name)}' are as accepted.", "green")
 
 
 def _as_json(one: ConfiguredServer, look: ServerLook, found: ToolComparison) -> dict[str, object]:
-    return {"server": one.name, "problem": look.failure or None, "changes": [as_json_change(change) for change in found.changes]}
+    changes = [as_json_change(change) for change in found.changes]
+    told = {"instructions": found.instructions.values} if found.instructions is not None else {}
+    return {"server": one.name, "problem": look.failure or None, "changes": changes, **told}

@@ -16,9 +16,9 @@ from callgate.cli import _exit_codes as _exits
 from callgate.cli._console import print_json, say
 from callgate.cli._mcp_effects import ask_effects, ask_yes, effects_of, person_is_here
 from callgate.cli._mcp_look import ServerLook, look_at
-from callgate.cli._mcp_screen import hints_of, names_of, say_problems, say_unaccepted, show_tools
+from callgate.cli._mcp_screen import hints_of, names_of, say_problems, say_unaccepted, show_instructions, show_tools
 from callgate.errors import UsageError
-from callgate.mcp import AcceptedTools, McpServer
+from callgate.mcp import AcceptedTools, FieldChange, McpServer
 from callgate.mcp.config_files import accepted_file, add_server, check_addition, configured_server, configured_servers, remove_server
 
 __all__ = ["add_mcp_server", "remove_mcp_server"]
@@ -49,7 +49,7 @@ def add_mcp_server(
         return _exits.FAILED
     add_server(config, name, entry)
     accepted.remove(name)
-    accepted.accept(name, look.definitions, chosen)
+    accepted.accept(name, look.definitions, chosen, instructions=look.instructions)
     if as_json:
         print_json(_as_json(name, config, accepted, look, chosen))
     else:
@@ -81,6 +81,8 @@ async def _looked_at(server: McpServer, effects: Sequence[str], *, as_json: bool
     if not as_json:
         show_tools(look.definitions, chosen, unusable=look.unusable)
         say_problems(look.unusable, look.remarks)
+        if look.instructions:
+            show_instructions(server.name, FieldChange(path="", values={"after": look.instructions}))
     if person_is_here(as_json=as_json):
         chosen = chosen if effects or not tools else await ask_effects(tools)
         if not await ask_yes(f"Add '{server.name}' with these {len(tools)} tools?"):

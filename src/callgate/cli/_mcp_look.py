@@ -43,6 +43,8 @@ class ServerLook(Struct, frozen=True, kw_only=True):
     revision: str = ""
     """The revision of the protocol that was agreed on."""
     era: str = ""
+    instructions: str = ""
+    """What it says about its use, for models."""
 
 
 class _NoCalls:
@@ -76,7 +78,13 @@ async def look_at(server: McpServer) -> ServerLook:
     problems = ((str(one["name"]), _problem(server, one)) for one in definitions)
     unusable = {name: problem for name, problem in problems if problem}
     return ServerLook(
-        definitions=definitions, unusable=unusable, remarks=remarks, seconds=seconds, revision=session.revision, era=session.era
+        definitions=definitions,
+        unusable=unusable,
+        remarks=remarks,
+        seconds=seconds,
+        revision=session.revision,
+        era=session.era,
+        instructions=session.instructions,
     )
 
 

@@ -11,9 +11,9 @@ from callgate._terminal_text import one_line, printable
 from callgate.calls import Effect
 from callgate.cli._console import grid, output, say
 from callgate.cli._mcp_config import servers_in
-from callgate.mcp import AcceptedTools, Definition, ToolChange
+from callgate.mcp import AcceptedTools, Definition, FieldChange, ToolChange
 
-__all__ = ["as_json_change", "hints_of", "names_of", "say_problems", "say_unaccepted", "show_changes", "show_tools"]
+__all__ = ["as_json_change", "hints_of", "names_of", "say_problems", "say_unaccepted", "show_changes", "show_instructions", "show_tools"]
 
 _HINTS: Final = (
     ("readOnlyHint", "read-only", "writes"),
@@ -68,6 +68,16 @@ def show_changes(server: str, changes: Sequence[ToolChange]) -> None:
         screen.print(Text(f"{sign} {one_line(server)}: {one_line(change.tool, 128)}  {change.kind}{was}", style=style))
         for line in (line for field in change.fields for line in field.lines()):
             screen.print(Text(f"    {line}"))
+
+
+def show_instructions(server: str, change: FieldChange) -> None:
+    """Print what differs from the accepted instructions of a server."""
+    kind = "changed" if "before" in change.values else "new"
+    sign, style = _SIGNS[kind]
+    screen = output()
+    screen.print(Text(f"{sign} {one_line(server)}: instructions for models  {kind}", style=style))
+    for line in change.lines()[1:]:
+        screen.print(Text(f"    {line}"))
 
 
 def say_unaccepted(config: str, accepted: AcceptedTools) -> None:

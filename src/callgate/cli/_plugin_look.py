@@ -28,7 +28,16 @@ from callgate.plugins._tool_cache import cached_tools
 from callgate.plugins.plugin_tool import PluginTool
 from callgate.tools import ToolRegistry
 
-__all__ = ["EnvironmentLook", "PluginLook", "as_json_look", "look_at_environment", "look_at_plugin", "show_look"]
+__all__ = [
+    "EnvironmentLook",
+    "PluginLook",
+    "UnusablePlugin",
+    "as_json_look",
+    "as_json_unusable",
+    "look_at_environment",
+    "look_at_plugin",
+    "show_look",
+]
 
 
 class PluginLook(Struct, frozen=True, kw_only=True):
@@ -47,6 +56,14 @@ class PluginLook(Struct, frozen=True, kw_only=True):
     """Why it does not start; empty if it does or was not started."""
     seconds: float = 0.0
     noise: int = 0
+
+
+class UnusablePlugin(Struct, frozen=True, kw_only=True):
+    """A plugin whose manifest cannot be used."""
+
+    place: str
+    """Its folder, or the name of its entry point."""
+    problem: str
 
 
 class EnvironmentLook(Struct, frozen=True, kw_only=True):
@@ -185,3 +202,17 @@ def as_json_look(look: PluginLook) -> dict[str, Any]:
         "unusable": dict(look.problems),
         "noise": look.noise,
     }
+
+
+def as_json_unusable(one: UnusablePlugin) -> dict[str, Any]:
+    """Return a plugin whose manifest cannot be used as JSON data, with the keys of a look."""
+    nothing: dict[str, Any] = {
+        "plugin": None,
+        "version": None,
+        "environment": None,
+        "seconds": 0.0,
+        "tools": [],
+        "unusable": {},
+        "noise": 0,
+    }
+    return {**nothing, "path": one.place, "state": "unusable", "problem": one.problem}

@@ -6,10 +6,10 @@ import shlex
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from callgate._unusable_paths import read_regular_file
 from callgate.cli._console import say
 from callgate.cli._serve_token import new_token
 from callgate.errors import UsageError
@@ -82,7 +82,7 @@ def issued_tokens(config: JwtConfig, principals: Sequence[Principal] = ()) -> Jw
         issuer=config.issuer,
         audience=config.audience,
         jwks_url=config.jwks_url,
-        key=Path(config.key_file).read_text(encoding="utf-8") if config.key_file else "",
+        key=read_regular_file(config.key_file).decode("utf-8") if config.key_file else "",
         algorithms=config.algorithms,
         leeway_s=config.leeway_s,
         principal_claim=config.principal_claim,
@@ -116,6 +116,7 @@ async def _bound(gateway: Gateway, http: HttpConfig, jwt: JwtConfig | None, acce
         access.authenticator,
         health=gateway.health,
         metrics=lambda: gateway.metrics().decode(),
+        metrics_readers=http.metrics,
         path=http.path,
         hosts=(*http.hosts, *_own_names(gateway)),
         origins=http.origins,

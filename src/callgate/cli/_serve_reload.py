@@ -1,7 +1,8 @@
 """Read the configuration of a running `callgate serve` again on SIGHUP, and change what differs: all of it, or nothing.
 
-Servers are added, removed and started again, and rules and principals replaced. While that takes, the old rules count beside the new ones,
-so that no call runs that either of them forbids. What fails is undone, and said.
+Servers are added, removed and started again, and rules and principals replaced. While that takes, the old servers serve, and the old rules
+count beside the new ones, so that no call runs that either of them forbids. What fails is undone, and said. A server that does not start is
+no failure, as at the start of the gateway, unless it is required; it is named.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import os
 from collections.abc import Callable
 from typing import Protocol
 
-from callgate._terminal_text import one_line
+from callgate._terminal_text import one_line, printable
 from callgate.cli._command_options import ServeOptions
 from callgate.cli._console import say
+from callgate.cli._error_advice import at_terminal
 from callgate.cli._gateway_setup import OpenedGateway, config_of, rules_of_gateway, servers_to_start
 from callgate.errors import UsageError
-from callgate.gateway._config_changes import ServerChange, ServerSettings, refuse_restart, server_change, settings_of
+from callgate.gateway._config_changes import ServerChange, refuse_restart, server_change, settings_of
 from callgate.gateway.config import GatewayConfig
 from callgate.gateway.tokens import Authenticator
 
@@ -84,13 +86,14 @@ class ConfigReload:
             log.exception("The configuration could not be reloaded")
             say(f"The configuration was not reloaded, and the one before is in use ({type(error).__name__}; see the log).", "red")
         else:
-            say(f"The configuration was reloaded. {done}", "green")
+            failed = self._failed(done)
+            say(f"The configuration was reloaded. {_described(done)}{failed}", "yellow" if failed else "green")
             observed.reloaded(succeeded=True)
             return
         observed.reloaded(succeeded=False)
 
-    async def _apply(self, config: GatewayConfig) -> str:
-        """Change the gateway to a configuration; return what was done.
+    async def _apply(self, config: GatewayConfig) -> ServerChange:
+        """Change the gateway to a configuration; return what was done to its servers.
 
         Raises:
             UsageError: The configuration cannot be used. What was changed already is as before.
@@ -100,7 +103,7 @@ class ConfigReload:
         rules, servers = rules_of_gateway(config), servers_to_start(config)
         known = self._access.read(config) if self._access is not None else None
         settings = settings_of(servers)
-        change = server_change(self._running(), settings, servers)
+        change = server_change(self._settings, settings, servers)
         current = self._opened.rules
         current.begin_change(*rules)
         if self._access is not None:  # before servers are waited for, so that nobody who is removed goes on meanwhile
@@ -111,26 +114,21 @@ class ConfigReload:
             current.undo_change()
             if self._access is not None:
                 self._access.undo()
-            await self._restore(change)
             raise
         finally:
             current.end_change()
         self._opened.gateway.tell_tools_changed()
         self._config, self._settings = config, settings
-        return _described(change)
+        return change
 
-    def _running(self) -> ServerSettings:
-        """Return the settings of the servers that the engine has: after a failure, one that could not be restored is missing."""
-        present = {one.name for one in self._opened.engine.servers_status()}
-        return {name: settings for name, settings in self._settings.items() if name in present}
-
-    async def _restore(self, change: ServerChange) -> None:
-        """Start the servers again that a failed change has ended."""
-        ended = [one for one in servers_to_start(self._config) if one.name in change.ended]
-        try:
-            await self._opened.gateway.change_servers(add=ended)
-        except UsageError as error:
-            say(f"Servers of the configuration before could not be started again: {error}", "red")
+    def _failed(self, change: ServerChange) -> str:
+        """Return which servers of a change have not started, and why; empty if all have."""
+        started = {one.name for one in (*change.added, *change.changed)}
+        problems = [one.problem for one in self._opened.engine.servers_status() if one.name in started and one.problem]
+        if not problems:
+            return ""
+        told = " ".join(f"{printable(at_terminal(problem)).removesuffix('.')}." for problem in problems)
+        return f" {told} The new settings count: tools of a server that has not started answer with the reason."
 
 
 def terminal_of_process() -> Callable[[], bool]:

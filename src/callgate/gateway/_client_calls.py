@@ -124,6 +124,7 @@ class ClientCall:
         exchange: The way back to the client. Changes if the client continues the request with another one.
         ask: Asks the client.
         redaction: Removes secrets from what servers send to the client.
+        number: The id of the request; None if nobody has made it.
         ask_later: Ends the request with the question whether its call may run. None: the question is asked with `ask`.
         continued: The earlier request that this one continues; None if it continues none.
         resumed: The call to submit again; None: a new one.
@@ -138,11 +139,13 @@ class ClientCall:
         ask: Ask,
         *,
         redaction: ClientRedaction,
+        number: object = None,
         ask_later: AskLater | None = None,
         continued: Continued | None = None,
         resumed: RecordedCall | None = None,
     ) -> None:
         self.client = client
+        self.number = number
         self._clean = redaction.clean
         self.key = key
         self.exchange = exchange

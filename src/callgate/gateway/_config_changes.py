@@ -95,4 +95,6 @@ def _accepted(server: McpServer | Plugin) -> object:
     given = server.accepted if isinstance(server, McpServer) else None
     if not isinstance(given, (str, os.PathLike)):
         return None
-    return {name: (one.hash, one.effect) for name, one in AcceptedTools(given).tools(server.name).items()}
+    accepted = AcceptedTools(given)
+    tools = {name: (one.hash, one.effect) for name, one in accepted.tools(server.name).items()}
+    return tools, accepted.instructions(server.name)

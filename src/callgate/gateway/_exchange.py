@@ -7,12 +7,12 @@ notifications and requests of its own through the request's `Exchange`. Neither 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 
-__all__ = ["Exchange", "Front", "SessionFront"]
+__all__ = ["Exchange", "Front", "KnowsTransport", "SessionFront"]
 
 
 class Exchange(Protocol):
@@ -25,6 +25,16 @@ class Exchange(Protocol):
             Whether the message is accepted: False if the client is gone, or reads so slowly that its buffer is full.
         """
         ...
+
+
+@runtime_checkable
+class KnowsTransport(Protocol):
+    """An exchange that knows how its client is connected, for traces."""
+
+    transport: Literal["pipe", "tcp"]
+    """`tcp`: over HTTP."""
+    session_id: str
+    """The session that the client names in its requests; empty if it names none."""
 
 
 class Front(Protocol):

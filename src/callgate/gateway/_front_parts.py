@@ -17,6 +17,7 @@ from callgate.gateway._request_states import RequestStates
 from callgate.gateway._suspended_calls import SubmittedCall
 from callgate.gateway._task_records import TaskRecords
 from callgate.gateway._tasks import Tasks
+from callgate.gateway.principals import Principal
 from callgate.mcp._messages import INVALID_PARAMS, RpcError
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ class FrontParts(Struct, frozen=True, kw_only=True):
     metrics: GatewayMetrics
     info: Mapping[str, Any]
     """The gateway's `name` and `version`."""
-    instructions: str
+    instructions: Callable[[Principal], Awaitable[str]]
+    """Returns what a principal's client may tell its model about the tools; may be empty."""
     answer_s: float
     """Seconds that a client may take to answer a question."""
 

@@ -90,7 +90,7 @@ class HandshakeSession:
         method, params = message["method"], params_of(message)
         match method:
             case "initialize":
-                return self._initialize(params)
+                return await self._initialize(params)
             case "ping":
                 return {}
             case "logging/setLevel":
@@ -99,10 +99,10 @@ class HandshakeSession:
                 return await self._watch(method, params)
         if not self.client.run:
             raise RpcError(INVALID_REQUEST, "The session has not been initialized. Send initialize first.")
-        call = self._call(params, exchange)
+        call = self._call(params, exchange, message["id"])
         return _adapted(await self._parts.methods.answer(method, call, params))
 
-    def _initialize(self, params: Mapping[str, Any]) -> Message:
+    async def _initialize(self, params: Mapping[str, Any]) -> Message:
         if self.client.run:
             raise RpcError(INVALID_REQUEST, "The session is initialized already.")
         wanted, capabilities = params.get("protocolVersion"), params.get("capabilities", {})
@@ -112,12 +112,13 @@ class HandshakeSession:
         client.revision = wanted if wanted in HANDSHAKE_REVISIONS else LATEST_HANDSHAKE
         client.capabilities, client.info = capabilities, object_of(params.get("clientInfo"))
         client.run = self._parts.runs.new()
+        instructions = await self._parts.instructions(client.principal)
         result: Message = {
             "protocolVersion": client.revision,
             "capabilities": self._parts.methods.capabilities(self.client.principal) | {"logging": {}},
             "serverInfo": self._parts.info,
         }
-        return result | ({"instructions": self._parts.instructions} if self._parts.instructions else {})
+        return result | ({"instructions": instructions} if instructions else {})
 
     def _set_level(self, params: Mapping[str, Any]) -> Message:
         level = params.get("level")
@@ -133,14 +134,14 @@ class HandshakeSession:
         await (self._watched.add if method == "resources/subscribe" else self._watched.remove)(uri)
         return {}
 
-    def _call(self, params: Mapping[str, Any], exchange: Exchange) -> ClientCall:
+    def _call(self, params: Mapping[str, Any], exchange: Exchange, number: object = None) -> ClientCall:
         key = self.client.principal.session_key
         call: ClientCall
 
         async def ask(method: str, params: Mapping[str, Any], name: str) -> Mapping[str, Any]:
             return await self._ask(method, params, call.exchange)
 
-        call = ClientCall(self.client, key, params, exchange, ask, redaction=self._parts.redaction)
+        call = ClientCall(self.client, key, params, exchange, ask, redaction=self._parts.redaction, number=number)
         return call
 
     # What the client is asked and told

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from callgate._unusable_paths import displayed
+from callgate._unusable_paths import displayed, read_regular_file
 from callgate.errors import UsageError
 
 __all__ = ["kept_secret"]
@@ -28,7 +28,7 @@ def kept_secret(folder: Path) -> bytes:
     try:
         if not path.exists():
             _make(path)
-        secret = path.read_bytes()
+        secret = read_regular_file(path)
     except OSError as error:
         raise UsageError(f"The key of the gateway {displayed(path)} cannot be used: {error.strerror}. Correct or delete it.") from error
     if len(secret) < _BYTES:

@@ -5,17 +5,34 @@ Principals with the same servers share what is known of them, such as the names 
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import Collection
 from fnmatch import fnmatchcase
+from typing import Protocol
 
+from callgate._option_checks import shown
 from callgate.engine import Engine
 from callgate.gateway._content import Content
 from callgate.gateway._redaction import ClientRedaction
 from callgate.gateway._startup import Startup
 from callgate.gateway.principals import EVERY, Principal
-from callgate.mcp import ServerContent
+from callgate.mcp import McpError, RequestRejected, ServerContent
+from callgate.mcp._messages import RpcError
 from callgate.mcp.mcp_tool import McpTool
 
 __all__ = ["OfferedContent"]
+
+log = logging.getLogger("callgate")
+
+_START_S = 4.0
+"""How long a client that asks what the gateway is waits for servers that still start; less than clients wait before they give up."""
+
+
+class RenewsSubscriptions(Protocol):
+    async def renew(self, replaced: Collection[str]) -> list[str]:
+        """Subscribe again to the resources of servers that were removed or replaced; return their URIs."""
+        ...
 
 
 class OfferedContent:
@@ -24,6 +41,8 @@ class OfferedContent:
     def __init__(self, engine: Engine, startup: Startup, redaction: ClientRedaction) -> None:
         self._engine, self._startup, self._redaction = engine, startup, redaction
         self._by_servers: dict[tuple[str, ...], Content] = {}
+        self.watched: set[RenewsSubscriptions] = set()
+        """The subscriptions of clients to resources."""
 
     def to(self, principal: Principal) -> Content:
         """Return what a principal is offered. Until the servers have started, this is what any principal may be offered then."""
@@ -34,10 +53,53 @@ class OfferedContent:
             found = self._by_servers[servers] = Content(self._engine, self._startup, self._redaction, servers)
         return found
 
+    async def instructions(self, own: str, principal: Principal) -> str:
+        """Return what a client may tell its model about the tools that a principal is offered.
+
+        That is the text of the gateway, then those of the servers, each below the server's name. The text of an only server is unchanged.
+        Waits a moment for servers that start, because most clients ask once.
+
+        Args:
+            own: The text of the gateway; may be empty.
+        """
+        await self._startup.wait_at_most(_START_S)
+        servers = [one for one in self._engine.mcp_servers() if self._startup.ended and self._is_offered(one.name, principal)]
+        told = {one.name: self._cleaned(one.instructions) for one in servers}
+        if len(told) == 1 and not own:
+            return next(iter(told.values()))
+        return "\n\n".join(filter(None, (own, *(f"## {name}\n\n{text}" for name, text in told.items() if text))))
+
+    def _cleaned(self, text: str) -> str:
+        return str(self._redaction.clean({"instructions": text}).get("instructions", "")) if text else ""
+
     async def subscribe(self, uri: str, principal: Principal) -> ServerContent:
         """Ask the server of a resource to tell its changes; see `Content.subscribe`."""
         await self._startup.wait()
         return await self.to(principal).subscribe(uri)
+
+    async def subscribe_again(self, uri: str, server: str, principal: Principal) -> ServerContent:
+        """Ask the successor of a server, given by name, to tell the changes of a resource; if there is none, another server that has it.
+
+        A successor that cannot be asked now is asked when it starts.
+
+        Raises:
+            RpcError: No server takes the subscription.
+        """
+        for successor in self._engine.mcp_servers():
+            if successor.name == server:
+                try:
+                    await successor.subscribe(uri, lasting=True)
+                except RequestRejected as error:
+                    raise RpcError(error.rpc_code, error.server_message) from error
+                except McpError as error:
+                    log.info("Changes of %s can be told when its server has started: %s", shown(uri), error)
+                return successor
+        return await self.subscribe(uri, principal)
+
+    async def renew(self, replaced: Collection[str]) -> set[str]:
+        """Subscribe again to the resources of servers, given by name, that were removed or replaced; return their URIs."""
+        found = await asyncio.gather(*(one.renew(replaced) for one in list(self.watched)))
+        return {uri for uris in found for uri in uris}
 
     def _is_offered(self, server: str, principal: Principal) -> bool:
         if principal.servers is not None:

@@ -5,8 +5,10 @@ Clients are served meanwhile: what does not need the servers is answered at once
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Collection
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from callgate.engine import Engine
@@ -54,18 +56,23 @@ class Startup:
         for server in self._engine.mcp_servers():
             server.on_change(self._changes.noticed)
 
+    async def wait_at_most(self, wait_s: float) -> None:
+        """Wait until the servers have started or have failed, but no longer than this."""
+        if not self.ended and self._engine.mcp_servers():
+            with suppress(TimeoutError, UsageError):
+                async with asyncio.timeout(wait_s):
+                    await self.wait()
+
     async def change(self, add: Collection[McpServer | Plugin], remove: Collection[str]) -> None:
         """Replace servers; see `Engine.change_servers`."""
         await self.wait()
-        try:
-            await self._engine.change_servers(add=add, remove=remove)
-        finally:
-            added = {one.name for one in add}
-            for server in self._engine.mcp_servers():
-                if server.name in added:
-                    server.on_change(self._changes.noticed)
-            self._changes.list_changed("prompts")
-            self._changes.list_changed("resources")
+        await self._engine.change_servers(add=add, remove=remove)
+        added = {one.name for one in add}
+        for server in self._engine.mcp_servers():
+            if server.name in added:
+                server.on_change(self._changes.noticed)
+        self._changes.list_changed("prompts")
+        self._changes.list_changed("resources")
 
     def _taken_names(self) -> list[str]:
         return sorted(tool.name for tool in self._engine.tools if tool.name in OPERATOR_TOOLS)

@@ -78,16 +78,17 @@ class StatelessFront:
         params = params_of(message)
         client = self._client(params)
         if method == "server/discover":
-            result = self._discovered()
+            result = await self._discovered()
         elif method == "subscriptions/listen":
             wanted = read_subscription(message["id"], params, exchange)
             result = await listen(wanted, self._parts, self._principal, await self._tasks.named(client, wanted.task_ids))
         elif method in TASK_METHODS:
             result = await self._tasks.answer(method, client, params)
         elif method in _MAY_ASK and (client.answers_requests or "requestState" in params or self._may_become_task(method, client)):
-            result = await self._asking(method, client, params, exchange)
+            result = await self._asking(method, client, params, exchange, message["id"])
         else:
-            call = ClientCall(client, self._principal.session_key, params, exchange, _cannot_ask, redaction=self._parts.redaction)
+            key, redaction = self._principal.session_key, self._parts.redaction
+            call = ClientCall(client, key, params, exchange, _cannot_ask, redaction=redaction, number=message["id"])
             result = await self._parts.methods.answer(method, call, params)
         return self._stamped(method, result)
 
@@ -116,16 +117,17 @@ class StatelessFront:
             log_level=level if isinstance(level, str) else "",
         )
 
-    def _discovered(self) -> Message:
+    async def _discovered(self) -> Message:
+        instructions = await self._parts.instructions(self._principal)
         capabilities = self._parts.methods.capabilities(self._principal)
         if self._parts.tasks.offered:
             capabilities |= {"extensions": {TASKS: {}}}
         result: Message = {"supportedVersions": list(STATELESS_REVISIONS), "capabilities": capabilities}
-        return result | ({"instructions": self._parts.instructions} if self._parts.instructions else {})
+        return result | ({"instructions": instructions} if instructions else {})
 
-    async def _asking(self, method: str, client: Client, params: Mapping[str, Any], exchange: Exchange) -> Message:
+    async def _asking(self, method: str, client: Client, params: Mapping[str, Any], exchange: Exchange, number: object) -> Message:
         """Answer a request, or a continuation of one, with its result or with what the client is to be asked."""
-        request, tasks = self._continued(method, client, params, exchange), self._parts.tasks
+        request, tasks = self._continued(method, client, params, exchange, number), self._parts.tasks
         if self._may_become_task(method, client) and not await request.has_settled(tasks.after_s) and not tasks.full:
             digest = self._parts.records.keep_arguments(params.get("arguments") or {})
             return {"resultType": "task", **tasks.begin(request, self._stamped_call, digest).described()}
@@ -134,18 +136,18 @@ class StatelessFront:
             return result
         return _input_required(request.questions(), self._parts.parked.park(request))
 
-    def _continued(self, method: str, client: Client, params: Mapping[str, Any], exchange: Exchange) -> MultiRoundRequest:
+    def _continued(self, method: str, client: Client, params: Mapping[str, Any], exchange: Exchange, number: object) -> MultiRoundRequest:
         """Return the request that the params continue, or a new one.
 
         Raises:
             RpcError: The state or the answers of the client are not valid.
         """
         if "requestState" not in params:
-            return self._started(method, client, params, exchange)
+            return self._started(method, client, params, exchange, number)
         state = self._parts.states.opened(params["requestState"], self._principal.name, request_digest(method, params))
         if isinstance(state, ApprovalState):
             answer = answers_of(params).get(_APPROVAL)
-            return self._started(method, client, params, exchange, continued=Continued(state.question, answer))
+            return self._started(method, client, params, exchange, number, continued=Continued(state.question, answer))
         request = self._parts.parked.take(state)
         request.call.exchange = exchange
         request.take_answers(params.get("inputResponses"))
@@ -157,6 +159,7 @@ class StatelessFront:
         client: Client,
         params: Mapping[str, Any],
         exchange: Exchange,
+        number: object = None,
         *,
         continued: Continued | None = None,
         resumed: RecordedCall | None = None,
@@ -176,6 +179,7 @@ class StatelessFront:
             exchange,
             request.ask,
             redaction=self._parts.redaction,
+            number=number,
             ask_later=ask_later,
             continued=continued,
             resumed=resumed,

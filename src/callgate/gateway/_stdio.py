@@ -10,7 +10,7 @@ import asyncio
 import logging
 from contextlib import nullcontext
 from contextvars import Context
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 from callgate._server_processes.line_process import MAX_LINE_BYTES
 from callgate._server_processes.protocol_streams import protocol_streams
@@ -57,6 +57,8 @@ class _StdioServer:
     """Serves one client. Implements `Exchange`: all requests share standard output."""
 
     def __init__(self, gateway: Gateway, principal: Principal, writing: BinaryIO) -> None:
+        self.transport: Literal["pipe"] = "pipe"
+        self.session_id = ""
         self._gateway = gateway
         self._handshake = gateway.handshake(principal, self)
         self._stateless = gateway.stateless(principal)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from callgate._option_checks import refuse_unknown, shown
 from callgate._terminal_text import one_line
-from callgate._unusable_paths import check_path, displayed, expanded, refused_paths
+from callgate._unusable_paths import check_path, displayed, expanded, read_regular_file, refused_paths
 from callgate.errors import UsageError
 from callgate.mcp._variables import Variables
 
@@ -156,9 +156,9 @@ def read_toml(path: str | os.PathLike[str], use: str, missing: str, environment:
     if not file.exists():
         raise UsageError(f"There is no file {displayed(file)}, so it cannot be used as {use}. {missing}")
     with refused_paths(file, use):
-        data = file.read_bytes()
+        data = read_regular_file(file, _MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
-        raise UsageError(f"{displayed(file)} has {len(data):,} bytes; at most {_MOST_BYTES:,} are read as {use}. Give another file.")
+        raise UsageError(f"{displayed(file)} has more than {_MOST_BYTES:,} bytes, too many for {use}. Give another file.")
     try:
         entries = tomllib.loads(data.decode("utf-8"))
     except UnicodeDecodeError as error:

@@ -268,11 +268,12 @@ class ToolCalls:
 
     def _is_offered(self, name: str, principal: Principal) -> bool:
         """Return whether a principal may call a name. The engine also accepts what almost is the name of a tool; who is not offered every
-        tool has to be exact."""
+        tool has to be exact. A name that cannot be called now is answered with the reason."""
         if EVERY in principal.tools:
             return True
-        bound = self._engine.tools.get(name)
-        return bound is not None and principal.may_use(bound.name)
+        tools = self._engine.tools
+        bound = tools.get(name)
+        return principal.may_use(bound.name) if bound is not None else name in tools.withdrawn and principal.may_use(name)
 
 
 def unknown_tool(name: str) -> RpcError:

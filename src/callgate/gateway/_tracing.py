@@ -20,6 +20,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from callgate._version import __version__
 from callgate.engine import Engine
 from callgate.gateway._client_calls import ClientCall
+from callgate.gateway._exchange import KnowsTransport
 from callgate.gateway._result_outcomes import end_of
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import RpcError
@@ -51,6 +52,7 @@ class CallTracing:
             "mcp.method.name": _METHOD,
             "mcp.protocol.version": client_call.client.revision,
             "gen_ai.operation.name": "execute_tool",
+            **_of_request(client_call),
         }
         if bound is not None:
             attributes["gen_ai.tool.name"] = bound.name
@@ -80,6 +82,8 @@ async def _ended(span: Span, client_call: ClientCall, work: Awaitable[Message]) 
     try:
         result = await work
     except BaseException as error:
+        if isinstance(error, RpcError):
+            span.set_attribute("rpc.response.status_code", str(error.code))
         _fail(span, str(error.code) if isinstance(error, RpcError) else type(error).__qualname__)
         raise
     finally:
@@ -89,6 +93,19 @@ async def _ended(span: Span, client_call: ClientCall, work: Awaitable[Message]) 
     if status in ("error", "unknown"):
         _fail(span, "tool_error" if failure == "tool_declared" else failure or status)
     return result
+
+
+def _of_request(client_call: ClientCall) -> dict[str, str]:
+    """Return what is known of the request and of how it has come."""
+    found = {} if client_call.number is None else {"jsonrpc.request.id": str(client_call.number)}
+    exchange = client_call.exchange
+    if isinstance(exchange, KnowsTransport):
+        found["network.transport"] = exchange.transport
+        if exchange.transport == "tcp":
+            found["network.protocol.name"] = "http"
+        if exchange.session_id:
+            found["mcp.session.id"] = exchange.session_id
+    return found
 
 
 def _fail(span: Span, error_type: str) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from contextlib import suppress
 
+from callgate._option_checks import shown
 from callgate.errors import CallgateError
 from callgate.gateway._offered_content import OfferedContent
 from callgate.gateway.principals import Principal
 from callgate.mcp import McpError, ServerContent
+from callgate.mcp._messages import RpcError
 
 __all__ = ["WatchedResources"]
 
@@ -21,6 +24,8 @@ class WatchedResources:
     def __init__(self, content: OfferedContent, principal: Principal) -> None:
         self._content, self._principal = content, principal
         self._servers: dict[str, ServerContent] = {}
+
+        content.watched.add(self)
 
     def __contains__(self, uri: str) -> bool:
         return uri in self._servers
@@ -43,8 +48,20 @@ class WatchedResources:
             except McpError as error:
                 log.debug("The subscription to %s of the MCP server %s could not be ended: %s", uri[:200], server.name, error)
 
+    async def renew(self, replaced: Collection[str]) -> list[str]:
+        """Subscribe again to the resources of servers, given by name, that were removed or replaced; return their URIs."""
+        uris = [uri for uri, server in self._servers.items() if server.name in replaced]
+        for uri in uris:
+            try:
+                self._servers[uri] = await self._content.subscribe_again(uri, self._servers[uri].name, self._principal)
+            except RpcError as error:
+                self._servers.pop(uri, None)
+                log.warning("Changes of %s cannot be told to %s any longer: %s", shown(uri), self._principal.name, error)
+        return uris
+
     async def close(self) -> None:
         """End all subscriptions."""
+        self._content.watched.discard(self)
         for uri in list(self._servers):
             with suppress(CallgateError):
                 await self.remove(uri)

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from callgate._option_checks import NamedStruct
 from callgate.gateway._http_limits import HttpLimits
-from callgate.gateway.principals import Principal
+from callgate.gateway.principals import EVERY, Principal
 from callgate.mcp import ConfiguredServer
 from callgate.plugins import Plugin
 
@@ -27,6 +27,8 @@ class HttpConfig(NamedStruct, frozen=True, kw_only=True):
     """The origins of web pages that may use the gateway."""
     anonymous: bool = False
     """Whether everybody who reaches the gateway may use it without a token; only on the loopback interface."""
+    metrics: tuple[str, ...] = (EVERY,)
+    """The principals that may read `/metrics`, as glob patterns of their names."""
     limits: HttpLimits = HttpLimits()
     """What one client, and all clients together, may use."""
 

@@ -168,7 +168,7 @@ def _http(root: TomlTable) -> HttpConfig | None:
     table = root.table("http")
     if table is None:
         return None
-    table.refuse_unknown(("listen", "path", "hosts", "origins", "anonymous", "limits"))
+    table.refuse_unknown(("listen", "path", "hosts", "origins", "anonymous", "metrics", "limits"))
     listen = table.text("listen", f"{DEFAULT_HOST}:{DEFAULT_PORT}", variables=True)
     host, port = read_listen_address(listen, f"{root.file.name}: {table.place('listen')}")
     path = table.text("path", "/mcp")
@@ -187,7 +187,14 @@ def _http(root: TomlTable) -> HttpConfig | None:
         if "*" in name:
             raise table.wrong("hosts", f"has {one_line(name, 80)!r}; each name has to be given whole", 'Write such as "gate.example.com".')
     return HttpConfig(
-        host=host, port=port, path=path, hosts=hosts, origins=origins, anonymous=table.flag("anonymous", False), limits=_http_limits(table)
+        host=host,
+        port=port,
+        path=path,
+        hosts=hosts,
+        origins=origins,
+        anonymous=table.flag("anonymous", False),
+        metrics=table.texts("metrics", HttpConfig().metrics),
+        limits=_http_limits(table),
     )
 
 

@@ -73,7 +73,7 @@ class Gateway:
     Args:
         engine: The engine with the tools, the rules and the journal. The gateway starts and closes it.
         name: The gateway's name, as clients see it.
-        instructions: What clients may tell their models about these tools.
+        instructions: What clients may tell their models about these tools. The instructions of the servers follow it.
         secret: A secret of at least 32 bytes, the same for all gateways that share a journal. None: a random one.
         replica: The name of this gateway among those that share a journal.
         replica_url: The address at which the others reach this one over HTTP, such as `http://10.0.0.3:8765`; empty: they do not.
@@ -144,7 +144,7 @@ class Gateway:
             withdraw=partial(calls.withdraw, by="the client"),
             metrics=self.observed,
             info={"name": name, "version": __version__},
-            instructions=instructions,
+            instructions=partial(content.instructions, instructions),
             answer_s=limits.answer_s,
         )
 
@@ -190,12 +190,15 @@ class Gateway:
     async def change_servers(self, *, add: Collection[McpServer | Plugin] = (), remove: Collection[str] = ()) -> None:
         """Remove servers by name and start others, while clients are served; see `Engine.change_servers`.
 
-        Clients are told that the lists of tools, resources and prompts have changed.
+        Clients are told that the lists of tools, resources and prompts have changed. Their subscriptions to resources of a server that is
+        replaced go on at the other; they are told that these resources may have changed.
 
         Raises:
             UsageError: As `Engine.change_servers` says.
         """
         await self._startup.change(add, remove)
+        for uri in sorted(await self._parts.content.renew(remove)):
+            self._changes.noticed("notifications/resources/updated", {"uri": uri})
 
     def end_tasks(self, ended: Callable[[str], bool]) -> None:
         """Cancel the tasks of principals, given by name, who may no longer use the gateway."""

@@ -7,7 +7,7 @@ run and the conversation; the message that made the call, or else the graph's ta
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -36,7 +36,7 @@ from callgate.integrations.framework_call import (
     until_ended,
     whole_value,
 )
-from callgate.integrations.open_questions import was_asked
+from callgate.integrations.open_questions import asked_calls, refusing
 from callgate.integrations.wrapped_tools import WrappedTools
 
 __all__ = [
@@ -104,6 +104,8 @@ class TaskAnswers:
 
     def __init__(self) -> None:
         self._asked = False
+        self.taken: list[Any] = []
+        """The answer that was taken because the engine was told another way; empty if none was."""
 
     def ask(self, value: dict[str, Any]) -> Any:
         """Return the next answer, or interrupt the graph. A graph that cannot be resumed is logged."""
@@ -174,7 +176,9 @@ class GraphCalls:
             self.tools.add_once(call["name"], request.tool, describe)
 
         async def run_tool(arguments: dict[str, Any]) -> Any:
-            await self._drop_decision(call, scope, answers)
+            rejection = await self._dropped_rejection(request, scope, answers)
+            if rejection is not None:
+                return await refusing(rejection)(arguments)
             try:
                 return await run(_with_arguments(request, arguments))
             except ValueError as error:
@@ -196,10 +200,22 @@ class GraphCalls:
         result = await run_call(engine, made, decide)
         return result if isinstance(result, Suspended) else _output(engine, made, result, call)
 
-    async def _drop_decision(self, call: Mapping[str, Any], scope: Scope, answers: TaskAnswers) -> None:
-        """Take the decision with which the graph was resumed, if the engine was told another way, so that the tool cannot read it."""
-        if self._engine.may_ask and answers.holds_another() and await was_asked(self._engine, call["name"], call["id"] or "", scope):
-            answers.ask({"description": f"A human has decided about {call['name']}. Resume with any decision."})
+    async def _dropped_rejection(self, request: ToolCallRequest, scope: Scope, answers: TaskAnswers) -> str | None:
+        """Take the decision with which the graph was resumed, if the engine was told another way, so that the tool cannot read it.
+
+        Return the reason if it rejects the call, whatever the engine was told; else None.
+        """
+        call = request.tool_call
+        if not (self._engine.may_ask and (answers.taken or answers.holds_another())):
+            return None
+        asked = await asked_calls(self._engine, scope)
+        if call["id"] not in asked:
+            return None
+        if not answers.taken:
+            answers.taken.append(answers.ask({"description": f"A human has decided about {call['name']}. Resume with any decision."}))
+        in_order = [one for one in _message_of(request)[1] if one in asked] or [call["id"]]
+        decision = decision_of(decision_about(call["id"], answers.taken[0], in_order), call)
+        return decision.reason if isinstance(decision, HumanDecision) and not decision.allow else None
 
     def _meant(self, request: ToolCallRequest, scope: Scope) -> tuple[ToolCallRequest, Scope]:
         """Return the request with the tool that its name means, if it is almost the name of one of the agent's tools.
@@ -232,6 +248,12 @@ class GraphCalls:
 
 def place_of(request: ToolCallRequest) -> tuple[str, int]:
     """Return the id of the message that made the call, and the call's position in it; ("", 0) if the state does not show it."""
+    message, ids = _message_of(request)
+    return (message.id or "", ids.index(request.tool_call["id"])) if message is not None else ("", 0)
+
+
+def _message_of(request: ToolCallRequest) -> tuple[Any, list[Any]]:
+    """Return the message that made the call and the ids of all its calls; (None, []) if the state does not show it."""
     state = request.state
     messages = (
         state.get("messages") if isinstance(state, Mapping) else state if isinstance(state, list) else getattr(state, "messages", None)
@@ -239,8 +261,8 @@ def place_of(request: ToolCallRequest) -> tuple[str, int]:
     for message in reversed(messages or ()):
         ids = [call["id"] for call in getattr(message, "tool_calls", ())]
         if request.tool_call["id"] in ids:
-            return message.id or "", ids.index(request.tool_call["id"])
-    return "", 0
+            return message, ids
+    return None, []
 
 
 def _with_arguments(request: ToolCallRequest, arguments: dict[str, Any]) -> ToolCallRequest:
@@ -280,6 +302,22 @@ def question_about(call: Mapping[str, Any], suspended: Suspended, problem: str) 
         "tool_call_id": call["id"],
         "approval_id": suspended.approval_id,
     }
+
+
+def decision_about(call_id: Any, given: Any, in_order: Sequence[Any]) -> Any:
+    """Return what a human has decided about a call; the whole value if it is about one call only.
+
+    Args:
+        given: What the graph was resumed with: a decision, or `{"decisions": [...]}` about several calls.
+        in_order: The ids of these calls.
+    """
+    made = given.get("decisions") if isinstance(given, Mapping) else None
+    if not isinstance(made, list):
+        return given
+    by_id = {str(one.get("tool_call_id")): one for one in made if isinstance(one, Mapping)}
+    if str(call_id) in by_id:
+        return by_id[str(call_id)]
+    return made[in_order.index(call_id)] if call_id in in_order and len(in_order) == len(made) else None
 
 
 def decision_of(given: Any, call: Mapping[str, Any]) -> HumanDecision | str:

@@ -25,7 +25,7 @@ from callgate.integrations.framework_call import FrameworkCall, until_ended, who
 from callgate.integrations.import_tools import ToolDescription
 from callgate.tools import Tool, ToolContext
 
-__all__ = ["as_it_is", "describe", "function_tool", "invoke", "is_routed", "listed_tools", "output_of", "raising", "value_of"]
+__all__ = ["as_it_is", "describe", "function_tool", "invoke", "is_routed", "is_sync", "listed_tools", "output_of", "raising", "value_of"]
 
 _KINDS = (Tool, *(get_origin(kind) or kind for kind in get_args(AgentTool)))
 _MEDIA = ("image_url", "file_id", "file_data", "file_url")
@@ -36,12 +36,12 @@ def describe(item: object) -> tuple[ToolDescription, ...] | None:
     """Return a function tool's description; None if `item` is something else, or an agent as a tool."""
     if not isinstance(item, FunctionTool) or item._is_agent_tool:
         return None
-    tool = raising(item)
+    tool, sync = raising(item), is_sync(item)
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> object:
         text = json_text(arguments)
         call: CallContext[Any] = CallContext(context.extra, tool_name=tool.name, tool_call_id=context.call_id, tool_arguments=text)
-        return await invoke(tool, call, text)
+        return await invoke(tool, call, text, sync=sync)
 
     return (
         ToolDescription(
@@ -102,22 +102,25 @@ def raising(tool: FunctionTool) -> FunctionTool:
     return set_function_tool_failure_error_function(copy.copy(tool), None)
 
 
-async def invoke(tool: FunctionTool, context: CallContext[Any], arguments: str) -> Any:
+async def invoke(tool: FunctionTool, context: CallContext[Any], arguments: str, *, sync: bool) -> Any:
     """Run the code of a tool that is `raising`.
+
+    Args:
+        sync: Whether the tool `is_sync`.
 
     Raises:
         NotDone: The SDK does not accept the arguments, so that the code did not run.
     """
     work = tool.on_invoke_tool(context, arguments)
     try:
-        return await (until_ended(work) if _is_sync(tool) else work)
+        return await (until_ended(work) if sync else work)
     except ModelBehaviorError as error:
         if str(error).startswith("Invalid JSON input for tool"):
             raise NotDone(f"the OpenAI Agents SDK does not accept the arguments: {error}") from error
         raise
 
 
-def _is_sync(tool: FunctionTool) -> bool:
+def is_sync(tool: FunctionTool) -> bool:
     """Return whether the SDK runs the tool's code in a thread, so that a cancellation does not stop it."""
     function = getattr(tool, "__wrapped__", None)
     return function is not None and not inspect.iscoroutinefunction(function)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter
+from pydantic_ai import _utils
+from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.messages import ToolReturn, tool_return_content_ta, tool_return_ta
 from pydantic_ai.tools import Tool, ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, CombinedToolset, FunctionToolset, ToolsetTool
@@ -16,6 +18,7 @@ from pydantic_core import to_jsonable_python
 from callgate._json import decode, json_text
 from callgate.calls import Text, ToolResult
 from callgate.errors import NotDone, UsageError
+from callgate.integrations.abandonable_threads import AbandonableThreads
 from callgate.integrations.framework_call import until_ended
 from callgate.integrations.import_tools import ToolDescription
 from callgate.tools import ToolContext
@@ -27,6 +30,8 @@ __all__ = [
     "encode",
     "failure_text",
     "has_files",
+    "in_thread_until_ended",
+    "is_sync",
     "listed",
     "plain",
     "restore",
@@ -34,6 +39,8 @@ __all__ = [
     "without_timeout",
 ]
 
+T = TypeVar("T")
+_threads = AbandonableThreads()
 _TOOL_RETURN = "tool-return"
 _ALWAYS_TOLD = ("status", "error", "code")
 """The keys that the engine's result of each failed call has."""
@@ -79,7 +86,7 @@ def _described(tool: Tool[Any], timeout_s: float | None = None) -> ToolDescripti
             raise NotDone(f"{tool.name} needs the run context of a Pydantic AI agent; call it through CallgateToolset")
         schema = tool.function_schema
         work = schema.call(schema.validator.validate_python(arguments), cast("Any", None))
-        return encode(await (work if schema.is_async else until_ended(work)))
+        return encode(await (work if schema.is_async else in_thread_until_ended(work)))
 
     return defined(tool.tool_def, run, timeout_s)
 
@@ -107,10 +114,8 @@ def defined(tool: ToolDefinition, run: Any = None, timeout_s: float | None = Non
 
 def timeout_of(tool: ToolsetTool[Any]) -> float | None:
     """Return the timeout that Pydantic AI would stop the tool after; None if it would not."""
-    own = tool.tool_def.timeout
-    while (source := getattr(tool, "source_tool", None)) is not None:
-        tool = source
-    return own if own is not None or not isinstance(tool.toolset, FunctionToolset) else tool.toolset.timeout
+    own, toolset = tool.tool_def.timeout, _source(tool).toolset
+    return own if own is not None or not isinstance(toolset, FunctionToolset) else toolset.timeout
 
 
 def without_timeout(tool: ToolsetTool[Any]) -> ToolsetTool[Any]:
@@ -120,14 +125,34 @@ def without_timeout(tool: ToolsetTool[Any]) -> ToolsetTool[Any]:
 
 def declared(tool: ToolsetTool[Any]) -> Tool[Any] | None:
     """Return the tool as it was declared, before a function of the agent prepares it for a step; None if it is not known."""
+    source = _source(tool)
+    return source.toolset.tools.get(source.tool_def.name) if isinstance(source.toolset, FunctionToolset) else None
+
+
+def _source(tool: ToolsetTool[Any]) -> ToolsetTool[Any]:
+    """Return the tool that others wrap, if they do."""
     while (source := getattr(tool, "source_tool", None)) is not None:
         tool = source
-    return tool.toolset.tools.get(tool.tool_def.name) if isinstance(tool.toolset, FunctionToolset) else None
+    return tool
+
+
+def is_sync(tool: ToolsetTool[Any]) -> bool:
+    """Return whether Pydantic AI runs the tool's code in a thread, so that a cancellation does not stop it."""
+    return getattr(_source(tool), "is_async", True) is False
 
 
 def plain(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return validated arguments as JSON data."""
     return cast("dict[str, Any]", to_jsonable_python(dict(arguments), by_alias=True))
+
+
+async def in_thread_until_ended(work: Awaitable[T]) -> T:
+    """Await work that Pydantic AI does in a thread, as `until_ended` does. A thread pool that the host has given is used."""
+    host = getattr(_utils, "_thread_executor", None)
+    if host is None or host.get() is not None:
+        return await until_ended(work)
+    with AbstractAgent.using_thread_executor(_threads):
+        return await until_ended(work)
 
 
 # Results

@@ -6,12 +6,13 @@ The framework's own handler runs inside the route, so that a tool gets its conte
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
 from msgspec.structs import replace
 
-from callgate.errors import UsageError
+from callgate.errors import CallgateError, UsageError
 
 try:
     import agent_framework._tools as framework_tools
@@ -31,8 +32,17 @@ from callgate.calls import Effect, Scope, Suspended, ToolResult
 from callgate.engine import Engine
 from callgate.integrations._agent_framework_messages import DENIED, HandOnDenials, KeepMalformedArguments
 from callgate.integrations._agent_framework_tools import describe, encode, from_part, from_parts, is_sync, plain, restore
-from callgate.integrations.framework_call import FrameworkCall, HumanDecision, check_scope, run_call, scope_of, until_ended, whole_value
-from callgate.integrations.open_questions import only_asked
+from callgate.integrations.framework_call import (
+    FrameworkCall,
+    HumanDecision,
+    check_scope,
+    is_on_route,
+    run_call,
+    scope_of,
+    until_ended,
+    whole_value,
+)
+from callgate.integrations.open_questions import refusing
 from callgate.integrations.wrapped_tools import WrappedTools
 from callgate.tools import ToolOptions
 
@@ -101,13 +111,20 @@ class _CallgateMiddleware(FunctionMiddleware):
     async def _make(self, context: FunctionInvocationContext, call_next: Next) -> None:
         self._tools.add_once(context.function.name, context.function, describe)
         response = context.metadata.get("approval_response")
-        denied = response is not None and DENIED in response.additional_properties
-        call = self._call(context, call_next, denied=denied)
+        said: Mapping[str, Any] = response.additional_properties if response is not None else {}
+        denied, reason = DENIED in said, said.get(DENIED, "")
+        call = self._call(context, call_next)
+        if is_on_route(self._engine, call.name, call.id, call.scope):
+            await call_next()
+            return
+        if denied:
+            call.run = refusing(reason)
+            await self._withdraw(said.get("approval_id", ""), reason)
 
         def decide(_: Suspended, problem: str) -> HumanDecision | None:
             if response is None or problem:
                 return None
-            return HumanDecision(allow=not denied, reason=response.additional_properties.get(DENIED, ""))
+            return HumanDecision(allow=not denied, reason=reason)
 
         result = await run_call(self._engine, call, decide)
         if isinstance(result, Suspended):
@@ -115,7 +132,12 @@ class _CallgateMiddleware(FunctionMiddleware):
             raise MiddlewareTermination("A human has to decide about a call.")
         context.result = self._output(call, result)
 
-    def _call(self, context: FunctionInvocationContext, call_next: Next, *, denied: bool) -> FrameworkCall:
+    async def _withdraw(self, approval_id: str, reason: str) -> None:
+        """Record a human's no, also if the question was answered with yes in the journal and no call has used that."""
+        with suppress(CallgateError):  # it is answered, used up or expired; or the run is held, which the call reports
+            await self._engine.deny(approval_id, by="a human", reason=reason)
+
+    def _call(self, context: FunctionInvocationContext, call_next: Next) -> FrameworkCall:
         given = plain(context.arguments)
 
         async def run(arguments: dict[str, Any]) -> Any:
@@ -137,7 +159,7 @@ class _CallgateMiddleware(FunctionMiddleware):
             arguments=self._malformed.pop(call_id, given),
             id=call_id,
             scope=self._placed(context, call_id),
-            run=only_asked if denied else run,
+            run=run,
             encode=encode,
             pauses=_PAUSES,
             escapes=(MiddlewareFailure,),

@@ -20,6 +20,7 @@ from callgate._json import decode, to_jsonable
 from callgate._runners.started_tasks import not_left_running
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
 from callgate.errors import NotDone, ResultNotSerializable, RunHeld, UsageError
+from callgate.integrations.abandonable_threads import in_abandonable_threads
 from callgate.integrations.outdated_answers import why_outdated
 from callgate.protocols import BlobStore, Journal
 from callgate.tools import ToolContext
@@ -32,16 +33,19 @@ __all__ = [
     "PausedByTool",
     "answer",
     "check_scope",
+    "is_on_route",
     "no_because",
     "run_call",
     "scope_of",
     "started_by",
+    "two_scopes",
     "until_ended",
     "whole_value",
 ]
 
 T = TypeVar("T")
 _MOST_ID = 200
+_PLACE = ("run", "conversation", "message_id")
 _call_of: ContextVar[FrameworkCall | None] = ContextVar("callgate framework call", default=None)
 
 
@@ -94,6 +98,8 @@ class FrameworkCall(Struct, kw_only=True, eq=False):
     """The framework's name, for the journal."""
     asks_again: bool = False
     """Whether the framework can ask the human again. Else a yes to an outdated question is recorded as a no, which the model reads."""
+    engine: CallsEngine | None = None
+    """The engine on whose route the call is."""
     native: Any = None
     """The framework's own result, if the tool ran in this call; else None."""
     encoded: object = None
@@ -101,9 +107,20 @@ class FrameworkCall(Struct, kw_only=True, eq=False):
     """The exception with which the tool's code answered the model in this call."""
     ended_by: BaseException | None = None
     """The exception with which the tool's code has paused or ended the framework's run in this call."""
+    mistake: UsageError | None = None
+    """The developer's mistake that a second wrapper of this call has found; the tool has not run."""
 
     async def start(self, arguments: dict[str, Any]) -> object:
         """Run the tool as its code in the route; called by `ExternalTool`."""
+        try:
+            return await self._result(arguments)
+        except Exception as error:
+            if self.mistake is None:
+                raise
+            self.ended_by = self.mistake
+            raise NotDone(f"{self.name} has two wrappers with different scopes") from error
+
+    async def _result(self, arguments: dict[str, Any]) -> object:
         try:
             native = await self.run(arguments)
         except self.pauses as pause:
@@ -139,6 +156,33 @@ def started_by(context: ToolContext) -> FrameworkCall | None:
     """Return the framework's call that a tool is started for; None for another call, such as one that its code makes."""
     call = _call_of.get()
     return call if call is not None and call.name == context.tool and _call_id(call.id) == context.call_id else None
+
+
+def is_on_route(engine: CallsEngine, name: str, call_id: str, scope: Scope) -> bool:
+    """Return whether this very call is on the engine's route already, because it has two wrappers. Then the inner one only runs the tool.
+
+    Raises:
+        UsageError: The two have different scopes. It ends the framework's run, whatever the framework makes of it.
+    """
+    outer = _call_of.get()
+    if outer is None or outer.engine is not engine or (outer.name, outer.id) != (name, call_id):
+        return False
+    if outer.scope == scope:
+        return True
+    if any(getattr(outer.scope, part) != getattr(scope, part) for part in _PLACE):
+        return False  # another call, which the tool's code makes
+    outer.mistake = two_scopes(name, outer.scope, scope)
+    raise outer.mistake
+
+
+def two_scopes(name: str, one: Scope, other: Scope) -> UsageError:
+    """Return the error for a tool with two wrappers of one engine whose calls run for somebody else in each."""
+    differing = [part for part in Scope.__struct_fields__ if getattr(one, part) != getattr(other, part)]
+    shown = ", ".join(f"{part}={getattr(one, part)!r:.80} and {getattr(other, part)!r:.80}" for part in differing)
+    return UsageError(
+        f"{name} has two wrappers of one engine with different scopes ({shown}), so that it is not clear for whom its calls run. Remove one"
+        " of them, or give both the same scope."
+    )
 
 
 def check_scope(given: object) -> None:
@@ -232,9 +276,9 @@ async def until_ended(work: Awaitable[T]) -> T:
 
     If cancelled, go on waiting, and return the result all the same. So the engine, which gives up waiting after its
     grace period, knows that the code still runs, and records its late answer. It passes the cancellation on itself. A
-    second cancellation, when the engine or the event loop is closed, ends the wait.
+    second cancellation, when the engine or the event loop is closed, ends the wait. The thread does not delay the end of the program.
     """
-    task, cancelled = asyncio.ensure_future(work), False
+    task, cancelled = in_abandonable_threads(_awaiting(work)), False
     not_left_running(task)
     while not task.done():
         try:
@@ -248,13 +292,18 @@ async def until_ended(work: Awaitable[T]) -> T:
     return task.result()
 
 
+async def _awaiting(work: Awaitable[T]) -> T:
+    return await work
+
+
 async def _outdated(engine: CallsEngine, call: FrameworkCall, asked: Suspended) -> str:
     return await why_outdated(engine.journal, call.name, _call_id(call.id), call.scope, asked)
 
 
 async def _outcome(engine: CallsEngine, call: FrameworkCall) -> Outcome:
     raw = RawCall(name=call.name, arguments=call.arguments, id=_call_id(call.id), origin=call.origin)
-    call.native = call.ended_by = call.failed_with = None
+    call.native = call.ended_by = call.failed_with = call.mistake = None
+    call.engine = engine
     token = _call_of.set(call)
     try:
         return await engine.call(raw, call.scope)

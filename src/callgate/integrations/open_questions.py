@@ -7,7 +7,7 @@ that the human has given, so their wrappers ask whether the engine's question wa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from callgate._json import decode
@@ -20,7 +20,7 @@ from callgate.integrations.framework_call import PausedByTool
 from callgate.integrations.outdated_answers import recorded_id
 from callgate.protocols import Journal
 
-__all__ = ["OpenQuestions", "only_asked", "paused_or_asked", "was_asked"]
+__all__ = ["OpenQuestions", "asked_calls", "only_asked", "paused_or_asked", "refusing", "was_asked"]
 
 _MOST = 1_000
 
@@ -37,6 +37,15 @@ async def only_asked(arguments: dict[str, Any]) -> Any:
     raise NotDone("the call was made to ask about it, and is made again")
 
 
+def refusing(reason: str) -> Callable[[dict[str, Any]], Awaitable[Any]]:
+    """Return what stands for a tool's code in a call that a human has denied, if the engine does not ask about it any more."""
+
+    async def refuse(arguments: dict[str, Any]) -> Any:
+        raise NotDone(f"a human has denied it{': ' if reason else ''}{reason}")
+
+    return refuse
+
+
 async def was_asked(engine: Engine, name: str, call_id: str, scope: Scope) -> bool:
     """Return whether the engine has asked a human about a call, in this process or in another one, answered or not."""
     journal = engine.journal
@@ -46,6 +55,12 @@ async def was_asked(engine: Engine, name: str, call_id: str, scope: Scope) -> bo
         return any(recorded_id(journal, event.call, scope) == call_id for event in asked)
 
     return await in_thread(find) if journal.remote else find()
+
+
+async def asked_calls(engine: Engine, scope: Scope) -> set[str]:
+    """Return the ids of the calls of a message that a human was asked about, in this process or in another one, answered or not."""
+    journal = engine.journal
+    return (await in_thread(lambda: paused_or_asked(journal, scope)) if journal.remote else paused_or_asked(journal, scope))[1]
 
 
 def paused_or_asked(journal: Journal, scope: Scope) -> tuple[set[str], set[str]]:
@@ -96,7 +111,7 @@ class OpenQuestions:
 
     async def _deny(self, approval_id: str, reason: str) -> None:
         try:
-            await self._engine.deny(approval_id, by="a human", reason=reason)
+            await self._engine.deny(approval_id, by="a human", reason=reason, told=True)
         except CallgateError:
             return  # answered or expired, or the journal has failed; the framework has told the model already
 

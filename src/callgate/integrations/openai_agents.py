@@ -30,12 +30,13 @@ from callgate.integrations._openai_agents_tools import (
     function_tool,
     invoke,
     is_routed,
+    is_sync,
     listed_tools,
     output_of,
     raising,
     value_of,
 )
-from callgate.integrations.framework_call import FrameworkCall, HumanDecision, check_scope, run_call, scope_of
+from callgate.integrations.framework_call import FrameworkCall, HumanDecision, check_scope, is_on_route, run_call, scope_of, two_scopes
 from callgate.integrations.open_questions import OpenQuestions, only_asked
 from callgate.integrations.wrapped_tools import WrappedTools
 from callgate.tools import ToolOptions
@@ -79,33 +80,50 @@ def callgate_tools(
     wrapped.refuse_other_names(one.name for one in described)
     wrapped.add(described)
     questions = OpenQuestions(engine)
-    return [_Route(engine, scope, questions, function_tool(tool, engine)).tool() if is_routed(tool) else tool for tool in listed]
+    return [_routed(tool, engine, scope, questions) if is_routed(tool) else tool for tool in listed]
+
+
+def _routed(tool: Any, engine: Engine, scope: ScopeOf, questions: OpenQuestions) -> FunctionTool:
+    """Return the tool with its calls on the engine's route, which they may take already.
+
+    Raises:
+        UsageError: They take it with another scope.
+    """
+    own = function_tool(tool, engine)
+    known = getattr(own.on_invoke_tool, "__self__", None)
+    if not isinstance(known, _Route) or known.engine is not engine:
+        return _Route(engine, scope, questions, own).tool()
+    if known.scope == scope:
+        return own
+    if isinstance(known.scope, Scope) and isinstance(scope, Scope):
+        raise two_scopes(own.name, known.scope, scope)
+    raise UsageError(f"callgate_tools was given {own.name} as an earlier callgate_tools has returned it, with another scope. Give it once.")
 
 
 class _Route:
     """The route of one tool's calls."""
 
     def __init__(self, engine: Engine, scope: ScopeOf, questions: OpenQuestions, own: FunctionTool) -> None:
-        self._engine, self._scope, self._questions, self._own = engine, scope, questions, own
-        self._name, self._raising = own.name, raising(own)
+        self.engine, self.scope, self._questions, self._own = engine, scope, questions, own
+        self._name, self._raising, self._is_sync = own.name, raising(own), is_sync(own)
 
     def tool(self) -> FunctionTool:
         made = copy.copy(self._own)
         made.on_invoke_tool = self._invoke
         made.is_enabled = self._is_enabled
         made.timeout_seconds = None  # it is the engine's, see ToolDescription
-        if self._engine.may_ask:
+        if self.engine.may_ask:
             made.needs_approval = self._needs_approval
         return made
 
     def _scope_of(self, context: RunContextWrapper[Any]) -> Scope:
         """Return the scope of a call. Runs without a name are told apart by the id that the wrapper gives them."""
-        scope = scope_of(self._scope, context)
+        scope = scope_of(self.scope, context)
         return scope if scope.run else replace(scope, run=run_id_of(context))
 
     def _call(self, context: RunContextWrapper[Any], call_id: str, arguments: Any) -> FrameworkCall:
-        scope = self._scope_of(context)
-        scope = replace(scope, message_id=scope.message_id or call_id)
+        scope = scope_of(self.scope, context)
+        scope = replace(scope, run=scope.run or run_id_of(context), message_id=scope.message_id or call_id)
         return FrameworkCall(
             name=self._name, arguments=arguments, id=call_id, scope=scope, run=only_asked, encode=as_it_is, origin="openai-agents"
         )
@@ -115,12 +133,14 @@ class _Route:
             return HumanDecision(allow=True) if not problem and context.is_tool_approved(self._name, context.tool_call_id) else None
 
         call = self._call(context, context.tool_call_id, arguments)
-        call.run = lambda final: invoke(self._raising, context, json_text(final))
-        result = await run_call(self._engine, call, decide)
+        if is_on_route(self.engine, call.name, call.id, call.scope):
+            return await invoke(self._raising, context, arguments, sync=self._is_sync)
+        call.run = lambda final: invoke(self._raising, context, json_text(final), sync=self._is_sync)
+        result = await run_call(self.engine, call, decide)
         if isinstance(result, Suspended):
             return f"{self._name} was not run: a human has to decide about it first. {result.question}"
         self._questions.discard(context.tool_call_id)
-        return output_of(self._engine, call, result)
+        return output_of(self.engine, call, result)
 
     async def _needs_approval(self, context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
         if context.is_tool_approved(self._name, call_id):
@@ -130,7 +150,7 @@ class _Route:
         call = self._call(context, call_id, arguments)
         try:
             raw = RawCall(name=call.name, arguments=arguments, id=call_id, origin=call.origin)
-            asked = await run_call(self._engine, call) if await self._engine.asks_human(raw, call.scope) else None
+            asked = await run_call(self.engine, call) if await self.engine.asks_human(raw, call.scope) else None
         except CallgateError:
             return False  # the invocation reports it
         if isinstance(asked, Suspended):
@@ -142,6 +162,6 @@ class _Route:
             return (context.get_rejection_message(name, call_id) or "") if context.is_tool_approved(name, call_id) is False else None
 
         run = self._scope_of(context).run  # before the first call, so that each saved state has the id of the run
-        if self._engine.may_ask:
+        if self.engine.may_ask:
             await self._questions.record_denials(run, denial_of)
         return await value_of(self._own.is_enabled, context, agent)

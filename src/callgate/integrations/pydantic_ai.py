@@ -8,7 +8,7 @@ before; the engine gets them as JSON data.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -18,28 +18,38 @@ from msgspec.structs import replace
 from callgate.errors import UsageError
 
 try:
-    from pydantic_ai import ApprovalRequired, CallDeferred, DeferredToolRequests, DeferredToolResults, ModelRetry, RunContext, ToolFailed
+    from pydantic_ai import ApprovalRequired, CallDeferred, ModelRetry, RunContext, ToolFailed
     from pydantic_ai.capabilities import AbstractCapability
-    from pydantic_ai.messages import ModelRequest, ModelResponse, ToolCallPart, ToolReturnPart
     from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool, WrapperToolset
 except ModuleNotFoundError as error:
     raise UsageError("callgate.integrations.pydantic_ai needs Pydantic AI 2.68 or later: pip install 'pydantic-ai-slim>=2.68'.") from error
 
 from callgate.calls import Effect, Scope, Suspended, ToolResult
 from callgate.engine import Engine
+from callgate.integrations._pydantic_ai_messages import denial, denied_calls, goes_on_with_record, made_by, recorded_answers
 from callgate.integrations._pydantic_ai_tools import (
     declared,
     defined,
     encode,
     failure_text,
     has_files,
+    in_thread_until_ended,
+    is_sync,
     listed,
     plain,
     restore,
     timeout_of,
     without_timeout,
 )
-from callgate.integrations.framework_call import FrameworkCall, HumanDecision, check_scope, run_call, scope_of, until_ended, whole_value
+from callgate.integrations.framework_call import (
+    FrameworkCall,
+    HumanDecision,
+    check_scope,
+    is_on_route,
+    run_call,
+    scope_of,
+    whole_value,
+)
 from callgate.integrations.import_tools import ToolDescription
 from callgate.integrations.open_questions import OpenQuestions, was_asked
 from callgate.integrations.wrapped_tools import WrappedTools
@@ -50,8 +60,6 @@ __all__ = ["CallgateCapability", "CallgateToolset", "recorded_answers"]
 _NOBODY = Scope()
 _PAUSES = (ApprovalRequired, CallDeferred)
 _FAILURES = (ModelRetry, ToolFailed)
-_RECORDED = "callgate_recorded"
-"""The mark in the metadata of a call that goes on with the answer that the engine's journal has."""
 ScopeOf = Scope | Callable[[RunContext[Any]], Scope]
 
 
@@ -118,8 +126,10 @@ class CallgateToolset(WrapperToolset[Any]):
         return (replace(found, parameters=schema) if schema else found,)
 
     async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Any:
-        given = plain(tool_args)
         scope = self._placed(ctx)
+        if is_on_route(self.engine, name, ctx.tool_call_id or "", scope):
+            return await self.wrapped.call_tool(name, tool_args, ctx, tool)
+        given = plain(tool_args)
         asked = await self._asked(given, scope, ctx, tool)
         untimed = tool if timeout_of(tool) is None else without_timeout(tool)
 
@@ -127,7 +137,7 @@ class CallgateToolset(WrapperToolset[Any]):
             same = arguments == given
             valid = tool_args if same else tool.args_validator.validate_python(arguments, context=ctx.validation_context)
             work = self.wrapped.call_tool(name, valid, ctx, untimed)
-            return until_ended(work) if _is_sync(tool) else work
+            return in_thread_until_ended(work) if is_sync(tool) else work
 
         call = FrameworkCall(
             name=name,
@@ -141,7 +151,7 @@ class CallgateToolset(WrapperToolset[Any]):
             origin="pydantic_ai",
             asks_again=True,
         )
-        recorded = _RECORDED in (ctx.tool_call_metadata or {})
+        recorded = goes_on_with_record(ctx)
         if recorded and not await was_asked(self.engine, name, call.id, scope):
             raise ApprovalRequired(metadata={"question": f"The engine's journal has no question about this call of {name}."})
         decide = partial(_approved, None if asked == given else given)
@@ -152,15 +162,13 @@ class CallgateToolset(WrapperToolset[Any]):
 
     async def _record_denials(self, ctx: RunContext[Any]) -> None:
         """Answer the engine's questions about the calls that a human has denied: Pydantic AI tells the model, and does not make them."""
-        latest = ctx.messages[-1] if ctx.messages else None
-        parts = latest.parts if isinstance(latest, ModelRequest) else ()
-        for denied in [part for part in parts if isinstance(part, ToolReturnPart) and part.outcome == "denied"]:
+        for denied in denied_calls(ctx):
             run = self._placed(dataclasses.replace(ctx, tool_name=denied.tool_name, tool_call_id=denied.tool_call_id)).run
-            await OpenQuestions(self.engine).record_denials(run, partial(_denial, denied))
+            await OpenQuestions(self.engine).record_denials(run, partial(denial, denied))
 
     async def _asked(self, given: dict[str, Any], scope: Scope, ctx: RunContext[Any], tool: ToolsetTool[Any]) -> dict[str, Any]:
         """Return the arguments of the call: those that the engine has asked about, if a human has approved it with others."""
-        made = _response(ctx)[1] if ctx.tool_call_approved else None
+        made = made_by(ctx)[1] if ctx.tool_call_approved else None
         if made is None:
             return given
         asked = plain(tool.args_validator.validate_python(made.args_as_dict(), context=ctx.validation_context))
@@ -175,7 +183,7 @@ class CallgateToolset(WrapperToolset[Any]):
             scope,
             run=scope.run or conversation,
             conversation=scope.conversation or conversation,
-            message_id=scope.message_id or _response(ctx)[0],
+            message_id=scope.message_id or made_by(ctx)[0],
         )
 
     def _output(self, call: FrameworkCall, result: ToolResult) -> Any:
@@ -194,19 +202,6 @@ class _AgentToolset(CallgateToolset):
     """All tools of an agent with a `CallgateCapability`."""
 
     _wrapper = "CallgateCapability"
-
-
-def recorded_answers(requests: DeferredToolRequests | Iterable[str]) -> DeferredToolResults:
-    """Return results with which a run goes on with the answers that the engine's journal has, and with no others.
-
-    For answers that come from `callgate approve`, `callgate deny`, `engine.approve` or `engine.deny`. A call that nobody has
-    answered, or that the engine has not asked about, is deferred again.
-
-    Args:
-        requests: What the run has ended with, or the ids of its calls that wait for approval.
-    """
-    ids = [call.tool_call_id for call in requests.approvals] if isinstance(requests, DeferredToolRequests) else list(requests)
-    return DeferredToolResults(approvals=dict.fromkeys(ids, True), metadata={one: {_RECORDED: True} for one in ids})
 
 
 class CallgateCapability(AbstractCapability[Any]):
@@ -236,13 +231,6 @@ class CallgateCapability(AbstractCapability[Any]):
         return self._wrap(toolset)
 
 
-def _is_sync(tool: ToolsetTool[Any]) -> bool:
-    """Return whether Pydantic AI runs the tool's code in a thread, so that a cancellation does not stop it."""
-    while (source := getattr(tool, "source_tool", None)) is not None:
-        tool = source
-    return getattr(tool, "is_async", True) is False
-
-
 def _approved(arguments: dict[str, Any] | None, suspended: Suspended, problem: str) -> HumanDecision:
     """Return the decision about a call that Pydantic AI has let through as approved.
 
@@ -252,18 +240,3 @@ def _approved(arguments: dict[str, Any] | None, suspended: Suspended, problem: s
     if problem:
         raise ToolFailed(problem)
     return HumanDecision(allow=True, arguments=arguments)
-
-
-def _denial(denied: ToolReturnPart, name: str, call_id: str) -> str | None:
-    """Return the reason why a call was denied; None if it is another one than `denied`."""
-    return str(denied.content) if (name, call_id) == (denied.tool_name, denied.tool_call_id) else None
-
-
-def _response(ctx: RunContext[Any]) -> tuple[str, ToolCallPart | None]:
-    """Return what identifies the model's message that made the call, and the call as the model made it."""
-    for message in reversed(ctx.messages):
-        if isinstance(message, ModelResponse):
-            for part in message.parts:
-                if isinstance(part, ToolCallPart) and part.tool_call_id == ctx.tool_call_id:
-                    return message.provider_response_id or message.timestamp.isoformat(), part
-    return "", None

@@ -18,7 +18,7 @@ from callgate.mcp.accepted_tools import AcceptedTools
 from callgate.mcp.calling_client import CallingClient, calling_client, on_behalf_of
 from callgate.mcp.config_files import ConfiguredServer, configured_servers, read_mcp_servers
 from callgate.mcp.oauth import OAuth
-from callgate.mcp.server_config import ChecksDefinitions, McpServer, mcp
+from callgate.mcp.server_config import ChecksDefinitions, ChecksInstructions, McpServer, mcp
 from callgate.mcp.server_content import RequestRejected, ServerContent
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "AcceptedTools",
     "CallingClient",
     "ChecksDefinitions",
+    "ChecksInstructions",
     "ConfiguredServer",
     "ConnectionLost",
     "Definition",

@@ -1,8 +1,8 @@
 """Send HTTP requests to one server, and return each response as soon as its headers have arrived.
 
-httpx2 implements HTTP and is imported with the first request. Its transport is used without its client, which would log the whole address,
-and an address may contain a key. Every error says whether the server may have got the request. Nothing is sent twice, except to the place
-on the same origin to which the server redirects. Knows nothing of JSON-RPC and MCP.
+Connections are our own over h11, or through the proxy that the environment names, made by httpx2. Every error says whether the server may
+have got the request. Nothing is sent twice, except to the place on the same origin to which the server redirects. Knows nothing of JSON-RPC
+and MCP.
 """
 
 from __future__ import annotations
@@ -20,15 +20,13 @@ from urllib.parse import unquote, urljoin, urlsplit
 from callgate._version import __version__
 from callgate.errors import UsageError
 from callgate.mcp._connection import ConnectionLost, NotSent, ProtocolError
-from callgate.mcp._single_connections import KEEP_ALIVE_S, SingleConnections
-from callgate.models._connection_closing import close_without_waiting
-from callgate.models._connection_reuse import check_before_reuse
+from callgate.mcp._http1_connection import Http1Connection
+from callgate.mcp._proxied_connection import ProxiedConnection, needs_proxy
+from callgate.mcp._single_connections import SingleConnection, SingleConnections, SingleResponse
 from callgate.models._credential_redaction import SecretRedactor, redact_url, secrets_in_url
-from callgate.models._http_clients import cause_chain, create_client, describe_cause, import_httpx2, tls_context
+from callgate.models._http_clients import cause_chain, describe_cause, import_httpx2
 
 if TYPE_CHECKING:
-    import httpx2
-
     from callgate.mcp.oauth import OAuth
 
 __all__ = ["HttpExchange", "StreamedResponse", "status_text"]
@@ -90,9 +88,8 @@ class HttpExchange:
         except UsageError as error:
             raise self._unusable("it needs httpx2, which is not installed. Run: pip install 'callgate[models]'.") from error
         try:
-            self._address = httpx2.URL(self._url)  # parsed once, because that is slow
-            self._connections = connections = SingleConnections(_new_client)
-            connections.make_ready()
+            self._address = address = httpx2.URL(self._url)  # parsed once, because that is slow
+            self._connections = SingleConnections(partial(ProxiedConnection if needs_proxy(address) else Http1Connection, _CONNECT_S))
         except (httpx2.InvalidURL, UsageError) as error:
             raise self._unusable(self._redactor.redact(str(error))) from None
 
@@ -147,26 +144,22 @@ class HttpExchange:
         if connections is None:
             raise NotSent(f"{self.label} cannot be asked any more: the connection is closed.")
         try:
-            client = connections.take()
+            connection = connections.take()
         except UsageError as error:
             raise self._unusable(self._redactor.redact(str(error))) from None
-        released = partial(connections.give_back, client)
+        released = partial(connections.give_back, connection)
         try:
-            return await self._send_with(client, released, url, method, headers, body)
+            return StreamedResponse(await self._send_on(connection, url, method, {**self._headers, **headers}, body), self, released)
         except BaseException:
             await released()
             raise
 
-    async def _send_with(
-        self, client: httpx2.AsyncClient, released: Released, url: str, method: str, headers: Mapping[str, str], body: bytes
-    ) -> StreamedResponse:
+    async def _send_on(
+        self, connection: SingleConnection, url: str, method: str, headers: Mapping[str, str], body: bytes
+    ) -> SingleResponse:
         httpx2 = import_httpx2()
-        extensions = {"timeout": {"connect": _CONNECT_S, "read": None, "write": None, "pool": None}}
         try:
-            address = self._address if url is self._url else url
-            request = httpx2.Request(method, address, headers={**self._headers, **headers}, content=body, extensions=extensions)
-            response = await client._transport_for_url(self._address).handle_async_request(request)
-            return StreamedResponse(response, self, released)
+            return await connection.send(method, self._address if url is self._url else httpx2.URL(url), headers, body)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError) as error:
             raise self._unreachable(error) from error
         except (httpx2.UnsupportedProtocol, httpx2.InvalidURL, httpx2.LocalProtocolError) as error:
@@ -235,20 +228,23 @@ class HttpExchange:
 class StreamedResponse:
     """A response whose body still arrives. Must be released."""
 
-    __slots__ = ("_chunks", "_complete", "_exchange", "_released", "_response", "content_type", "status")
+    __slots__ = ("_complete", "_exchange", "_released", "_response", "content_type", "status")
 
-    def __init__(self, response: httpx2.Response, exchange: HttpExchange, released: Released) -> None:
-        self.status = response.status_code
+    def __init__(self, response: SingleResponse, exchange: HttpExchange, released: Released) -> None:
+        self.status = response.status
         self.content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         self._response = response
         self._exchange = exchange
         self._released: Released | None = released
-        self._chunks: Any = response.stream.__aiter__()  # type: ignore[union-attr]
         self._complete = False
 
     def header(self, name: str) -> str:
-        """Return the value of a header, or an empty text."""
-        return str(self._response.headers.get(name, ""))
+        """Return the value of a header, or an empty text.
+
+        Args:
+            name: In lower case.
+        """
+        return self._response.headers.get(name, "")
 
     async def read_chunk(self) -> bytes:
         """Return the next bytes of the body; empty at its end.
@@ -258,12 +254,11 @@ class StreamedResponse:
             ProtocolError: The body is not HTTP.
         """
         try:
-            return bytes(await anext(self._chunks))
-        except StopAsyncIteration:
-            self._complete = True
-            return b""
+            chunk = await self._response.read_chunk()
         except _failures() as error:
             raise self._exchange.broken(error) from error
+        self._complete = not chunk
+        return chunk
 
     async def read(self, max_bytes: int) -> bytes:
         """Return the whole body.
@@ -288,8 +283,7 @@ class StreamedResponse:
         if released is None:
             return
         try:
-            await self._chunks.aclose()
-            await self._response.aclose()
+            await self._response.release()
         except _failures():
             pass
         finally:
@@ -312,20 +306,6 @@ class StreamedResponse:
             pass
         finally:
             await self.release()
-
-
-def _new_client() -> httpx2.AsyncClient:
-    """Return a client that is used for one request at a time.
-
-    Raises:
-        UsageError: An environment variable for proxies or certificates cannot be used.
-    """
-    library = import_httpx2()
-    limits = library.Limits(max_connections=None, keepalive_expiry=KEEP_ALIVE_S)
-    client: httpx2.AsyncClient = create_client(lambda: library.AsyncClient(limits=limits, verify=tls_context()))
-    close_without_waiting(client)
-    check_before_reuse(client)
-    return client
 
 
 def _failures() -> tuple[type[Exception], ...]:

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from callgate._unusable_paths import displayed, refused_paths, resolved
+from callgate._unusable_paths import displayed, read_regular_file, refused_paths, resolved
 from callgate._workspace.atomic_replace import SetMetadata, metadata_from, put
 from callgate.errors import UsageError
 
@@ -45,8 +45,7 @@ def read_json_text(path: Path, use: str) -> str | None:
     """
     with refused_paths(path, use):
         try:
-            with path.open("rb") as file:
-                raw = file.read(LARGEST_BYTES + 1)
+            raw = read_regular_file(path, LARGEST_BYTES + 1)
         except FileNotFoundError:
             return None
     if len(raw) > LARGEST_BYTES:

@@ -61,7 +61,8 @@ class _Agreement(Struct, frozen=True, kw_only=True):
 
     era: Era
     revision: str
-    capabilities: Mapping[str, Any]
+    said: Mapping[str, Any]
+    """The result in which the server says what it can do."""
 
 
 class Session:
@@ -91,6 +92,8 @@ class Session:
         self._subscribed = subscribed
         self._on_notice = on_notice
         self._on_late = on_late
+        self.instructions = ""
+        """What the server says about its use, for models."""
         self._ids = count(1)
         self._running = RunningRequests()
         self._rounds = RequestRounds(server.name, self._exchange, requests, log)
@@ -134,7 +137,8 @@ class Session:
             raise NotSent(self._server.problem, code="cannot_start")
         await self.connection.open()
         agreement = await self._negotiate(known)
-        self.era, self.revision, self.capabilities = agreement.era, agreement.revision, agreement.capabilities
+        self.era, self.revision, self.capabilities = agreement.era, agreement.revision, _object(agreement.said.get("capabilities"))
+        self.instructions = _text(agreement.said.get("instructions"))
         self.connection.use(self.revision)
         if self.era == "stateless":
             self._rounds.stateless = True
@@ -174,7 +178,7 @@ class Session:
             return _stateless(supported, {})
         except ProtocolError:
             return None
-        return _stateless(discovered(result) or (), _object(result.get("capabilities")))
+        return _stateless(discovered(result) or (), result)
 
     async def _initialize(self) -> _Agreement:
         self.era, self.revision = "handshake", LATEST_HANDSHAKE
@@ -191,7 +195,7 @@ class Session:
             )
         self.connection.use(revision)
         await self.connection.notify(messages.notification("notifications/initialized"))
-        return _Agreement(era="handshake", revision=revision, capabilities=_object(result.get("capabilities")))
+        return _Agreement(era="handshake", revision=revision, said=result)
 
     async def close(self) -> None:
         self._messages.close()
@@ -356,10 +360,10 @@ class Session:
         return f"The MCP server '{self._server.name}'"
 
 
-def _stateless(supported: Sequence[str], capabilities: Mapping[str, Any]) -> _Agreement | None:
+def _stateless(supported: Sequence[str], said: Mapping[str, Any]) -> _Agreement | None:
     """Return the agreement on the latest revision of the stateless era among those that a server supports."""
     found = [one for one in STATELESS_REVISIONS if one in supported]
-    return _Agreement(era="stateless", revision=found[-1], capabilities=capabilities) if found else None
+    return _Agreement(era="stateless", revision=found[-1], said=said) if found else None
 
 
 async def _first_agreement(asked: Sequence[asyncio.Task[Any]]) -> _Agreement:
@@ -371,6 +375,10 @@ async def _first_agreement(asked: Sequence[asyncio.Task[Any]]) -> _Agreement:
         if agreed:
             return cast("_Agreement", agreed[0])
     return cast("_Agreement", asked[-1].result())
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _object(value: object) -> Mapping[str, Any]:

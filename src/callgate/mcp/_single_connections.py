@@ -1,4 +1,4 @@
-"""The HTTP connections to one server: a client of httpx2 for each, so that a request looks at one connection only.
+"""The HTTP connections to one server: each sends one request at a time, so that a request looks at one connection only.
 
 A pool of httpx2 looks at all its connections at the beginning and at the end of each request, and asks the operating system about each
 that is idle. With 64 requests at once, that was a third of the time of a call. The connection that was used last is used first. Knows
@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["KEEP_ALIVE_S", "SingleConnections"]
+__all__ = ["KEEP_ALIVE_S", "SingleConnection", "SingleConnections", "SingleResponse"]
 
 KEEP_ALIVE_S: Final = 4.0
 """Less than the 5 seconds after which common servers (uvicorn, Node) close an idle connection: a request that meets the end of its
@@ -24,51 +24,86 @@ connection may have been received, and is never sent again.
 _IDLE_CONNECTIONS: Final = 64
 
 
+class SingleResponse(Protocol):
+    """A response whose body still arrives."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers by their names in lower case. Values of a name that occurs more than once are joined by commas."""
+        ...
+
+    async def read_chunk(self) -> bytes:
+        """Return the next bytes of the body; empty at its end.
+
+        Raises:
+            httpx2.HTTPError: The connection has ended before the end of the body, or what came is not HTTP.
+        """
+        ...
+
+    async def release(self) -> None:
+        """Close the connection unless the body was read to its end. Idempotent."""
+        ...
+
+
+class SingleConnection(Protocol):
+    """A connection that is opened with its first request, and again when the server has ended it."""
+
+    async def send(self, method: str, url: httpx2.URL, headers: Mapping[str, str], body: bytes) -> SingleResponse:
+        """Send a request, and return its response as soon as the headers have arrived.
+
+        Raises:
+            httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError: No connection could be made.
+            httpx2.UnsupportedProtocol, httpx2.LocalProtocolError: The request cannot be sent as it is.
+            httpx2.HTTPError: The connection has ended, or what came is not HTTP.
+        """
+        ...
+
+    async def close(self) -> None: ...
+
+
 class SingleConnections:
-    """Clients that send one request at a time, each on a connection of its own that it keeps.
+    """The connections to one server.
 
     Args:
-        make: Makes a client.
+        make: Makes a connection.
     """
 
-    def __init__(self, make: Callable[[], httpx2.AsyncClient]) -> None:
+    def __init__(self, make: Callable[[], SingleConnection]) -> None:
         self._make = make
-        self._clients: set[httpx2.AsyncClient] = set()
-        self._idle: deque[tuple[httpx2.AsyncClient, float]] = deque()
+        self._all: set[SingleConnection] = set()
+        self._idle: deque[tuple[SingleConnection, float]] = deque()
         """With the time of their last use, the latest at the end."""
         self._closed = False
 
-    def make_ready(self) -> None:
-        """Make the first client, which shows whether that can be done; see `take`."""
-        self._idle.append((self._made(), 0.0))
-
-    def take(self) -> httpx2.AsyncClient:
-        """Return a client that nobody uses, to be given back.
+    def take(self) -> SingleConnection:
+        """Return a connection that nobody uses, to be given back.
 
         Raises:
             UsageError: An environment variable for proxies or certificates cannot be used.
         """
-        return self._idle.pop()[0] if self._idle else self._made()
+        if self._idle:
+            return self._idle.pop()[0]
+        made = self._make()
+        self._all.add(made)
+        return made
 
-    def _made(self) -> httpx2.AsyncClient:
-        client = self._make()
-        self._clients.add(client)
-        return client
-
-    async def give_back(self, client: httpx2.AsyncClient) -> None:
-        """Keep a client for the next request, and close those that have been idle for too long or are too many."""
-        if self._closed or client not in self._clients:
+    async def give_back(self, connection: SingleConnection) -> None:
+        """Keep a connection for the next request, and close those that have been idle for too long or are too many."""
+        if self._closed or connection not in self._all:
             return
         now = asyncio.get_running_loop().time()
-        self._idle.append((client, now))
+        self._idle.append((connection, now))
         while len(self._idle) > _IDLE_CONNECTIONS or self._idle[0][1] + KEEP_ALIVE_S < now:
             unused, _ = self._idle.popleft()
-            self._clients.discard(unused)
-            await unused.aclose()
+            self._all.discard(unused)
+            await unused.close()
 
     async def close(self) -> None:
         """Close all connections, those in use too. Idempotent."""
         self._closed = True
         self._idle.clear()
-        while self._clients:
-            await self._clients.pop().aclose()
+        while self._all:
+            await self._all.pop().close()

@@ -68,6 +68,11 @@ class SupervisedServer:
         """What the server says that it can do; empty while it does not run."""
         return self._first.capabilities if self._started else {}
 
+    @property
+    def instructions(self) -> str:
+        """What the server says about its use, for models, if that is accepted; empty before the first start."""
+        return self._tools.instructions if self._started else ""
+
     def status(self, tools: int) -> ServerStatus:
         if not self._started:
             return ServerStatus(name=self.name, state="idle", tools=tools)
@@ -102,6 +107,10 @@ class SupervisedServer:
             await self._tools.refresh_clients()
         except (McpError, UsageError) as error:
             self._catalogue.log.warning("MCP server %s: its tools for single clients cannot be offered: %s", self.name, error)
+
+    async def retry(self) -> None:
+        self._first.life.restart()
+        await self._first.life.first_attempt()
 
     async def close(self) -> None:
         self._closing = True
@@ -173,8 +182,11 @@ class SupervisedServer:
             ready = [one.life.ready for one in sessions if one.life.ready is not None]
             await asyncio.gather(*(session.roots_changed() for session in ready))
 
-    async def subscribe(self, uri: str, *, ends: bool = False) -> None:
+    async def subscribe(self, uri: str, *, ends: bool = False, lasting: bool = False) -> None:
         """Ask the server to tell of changes of a resource, or no longer. It is asked once for all that want to be told.
+
+        Args:
+            lasting: If the server cannot be asked now, it is asked when it starts again.
 
         Raises:
             McpError: The server cannot be started or does not answer.
@@ -189,8 +201,8 @@ class SupervisedServer:
             return
         try:
             await self._first.run(await self._first.life.until_ready(), lambda on: on.subscribe(uri, ends=ends))
-        except BaseException:
-            if not ends:
+        except BaseException as error:
+            if not ends and (isinstance(error, RpcError) or not lasting):
                 subscribed.pop(uri, None)
             raise
 

@@ -17,7 +17,16 @@ from callgate._option_checks import NamedStruct
 from callgate._terminal_text import one_line, printable
 from callgate.calls import Effect
 
-__all__ = ["AcceptedTool", "Definition", "FieldChange", "ToolChange", "ToolComparison", "compare_tools", "definition_hash"]
+__all__ = [
+    "AcceptedTool",
+    "Definition",
+    "FieldChange",
+    "ToolChange",
+    "ToolComparison",
+    "compare_instructions",
+    "compare_tools",
+    "definition_hash",
+]
 
 Definition = Mapping[str, Any]
 """A tool as its server describes it, in the form of the protocol."""
@@ -92,6 +101,8 @@ class ToolComparison(NamedStruct, frozen=True, kw_only=True):
     """The tools that are as accepted, each with its accepted effect. Only these may run."""
     changes: tuple[ToolChange, ...] = ()
     """All others, in the order of the server's list; removed ones last."""
+    instructions: FieldChange | None = None
+    """What differs in the server's instructions for models. Clients do not get them until they are accepted."""
 
     @property
     def quarantined(self) -> Mapping[str, str]:
@@ -124,6 +135,14 @@ def compare_tools(server: str, accepted: Mapping[str, AcceptedTool], definitions
     renamed = {change.was for change in changes}
     changes += [ToolChange(kind="removed", tool=name) for name in accepted if name not in offered and name not in renamed]
     return ToolComparison(server=server, effects=effects, changes=tuple(changes))
+
+
+def compare_instructions(accepted: str, offered: str) -> FieldChange | None:
+    """Return how the instructions of a server differ from the accepted ones; None if they do not, or if the server has none any more."""
+    if not offered or offered == accepted:
+        return None
+    sides = {"before": accepted, "after": offered} if accepted else {"after": offered}
+    return FieldChange(path="instructions", values=sides)
 
 
 def _by_name(definitions: Iterable[Definition]) -> dict[str, list[Definition]]:

@@ -21,7 +21,7 @@ from callgate.mcp._connection import Message, NotSent
 from callgate.mcp._tool_changes import Definition
 from callgate.mcp.accepted_tools import AcceptedTools
 from callgate.mcp.mcp_tool import CallsTools, McpTool
-from callgate.mcp.server_config import ChecksDefinitions, McpServer
+from callgate.mcp.server_config import ChecksDefinitions, ChecksInstructions, McpServer
 from callgate.protocols import ToolCatalogue
 from callgate.tools.prefixed_names import prefixed_name
 
@@ -31,7 +31,12 @@ _KEPT_NAMES = 1_000
 """How many names that a server no longer lists are remembered."""
 
 
+_LONGEST_INSTRUCTIONS = 16_384
+
+
 class ListsTools(Protocol):
+    instructions: str
+
     async def list_tools(self) -> list[Message]: ...
 
 
@@ -67,6 +72,8 @@ class ToolList:
         self._only_clients: Mapping[str, _ClientTool] = {}
         """The tools that only sessions of clients have, by the name on the server."""
         self._offering = asyncio.Lock()
+        self.instructions = ""
+        """What the server says about its use, if that is accepted."""
         given = server.accepted
         self._accepted: ChecksDefinitions = AcceptedTools(given) if given is None or isinstance(given, (str, os.PathLike)) else given
 
@@ -80,6 +87,7 @@ class ToolList:
         async with self._offering:
             self._first = listed
             await self._offer(self._found_in_clients())
+        self.instructions = await in_thread(partial(self._accepted_instructions, session.instructions))
 
     async def refresh_clients(self) -> None:
         """Offer what sessions of clients list now.
@@ -143,6 +151,23 @@ class ToolList:
             self._catalogue.withdraw(self._server.name, {self._shown(name): why for name in self._refused})
             self._catalogue.offer(self._server.name, [])
             raise NotSent(why, code="cannot_start") from error
+
+    def _accepted_instructions(self, offered: str) -> str:
+        """Return the instructions if clients may get them, and else an empty text."""
+        if not offered:
+            return ""
+        name, log = self._server.name, self._catalogue.log
+        if len(offered) > _LONGEST_INSTRUCTIONS:
+            log.warning(
+                "The instructions of the MCP server %s have more than %d characters; they are left out", name, _LONGEST_INSTRUCTIONS
+            )
+            return ""
+        if isinstance(self._accepted, ChecksInstructions) and self._accepted.allows_instructions(name, offered):
+            return offered
+        log.warning(
+            "The instructions of the MCP server %s are not the accepted ones, so clients do not get them; see `callgate mcp diff`", name
+        )
+        return ""
 
     def unavailable(self, why: str) -> None:
         """Say why no tools are known, if the server has never listed any."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from callgate._terminal_text import one_line
+from callgate._unusable_paths import read_regular_file
 
 __all__ = ["Variables", "read_env_file"]
 
@@ -75,7 +76,7 @@ def read_env_file(path: Path) -> dict[str, str]:
         UnicodeDecodeError: It is not UTF-8.
     """
     found = dict[str, str]()
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in read_regular_file(path).decode("utf-8").splitlines():
         if pair := _ENV_LINE.match(line):
             value = pair[2]
             found[pair[1]] = value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value

@@ -1,8 +1,9 @@
-"""The tools of MCP servers that an operator accepted: their definitions and their effects, in a file or in memory.
+"""The tools of MCP servers that an operator accepted, in a file or in memory: their definitions and effects, and the instructions of their
+servers for models.
 
 A server can change its tools at any time, also after somebody has looked at them. A tool whose definition is not the
-accepted one is kept in quarantine until it is accepted. Without a file, the first definition that is seen of a tool
-counts as accepted for the life of this object. Knows nothing of connections or engines.
+accepted one is kept in quarantine until it is accepted, and so are instructions. Without a file, the first definition that is seen of a
+tool counts as accepted for the life of this object. Knows nothing of connections or engines.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast, get_args
 
+from msgspec import Struct, structs
+
 from callgate._option_checks import check
 from callgate._terminal_text import one_line
 from callgate._unusable_paths import check_path, displayed, expanded
 from callgate.calls import Effect
 from callgate.errors import UsageError
 from callgate.mcp._json_file import JsonObject, parse_json, read_json_text, rewrite_json
-from callgate.mcp._tool_changes import AcceptedTool, Definition, ToolComparison, compare_tools, definition_hash
+from callgate.mcp._tool_changes import AcceptedTool, Definition, ToolComparison, compare_instructions, compare_tools, definition_hash
 
 __all__ = ["AcceptedTools"]
 
@@ -29,6 +32,13 @@ _VERSION: Final = 1
 _EFFECTS: Final = get_args(Effect)
 _USE: Final = "a file of accepted MCP tools"
 Tools: TypeAlias = dict[str, AcceptedTool]
+
+
+class _AcceptedServer(Struct):
+    """What is accepted of one server."""
+
+    tools: Tools
+    instructions: str = ""
 
 
 class AcceptedTools:
@@ -45,7 +55,7 @@ class AcceptedTools:
         if path is not None:
             check_path("AcceptedTools", path, in_memory="Leave it out to keep nothing.", on_server="Give the path of a file.")
         self.path: Final = None if path is None else expanded(path)
-        self._seen: dict[str, Tools] = {}
+        self._seen: dict[str, _AcceptedServer] = {}
 
     def tools(self, server: str) -> Mapping[str, AcceptedTool]:
         """Return the accepted tools of a server by name.
@@ -53,14 +63,25 @@ class AcceptedTools:
         Raises:
             UsageError: The file cannot be used; the message names the place in it.
         """
-        return self._read().get(server, {})
+        return self._of(server).tools
+
+    def instructions(self, server: str) -> str:
+        """Return the accepted instructions of a server for models; empty if there are none.
+
+        Raises:
+            UsageError: The file cannot be used; the message names the place in it.
+        """
+        return self._of(server).instructions
 
     def servers(self) -> tuple[str, ...]:
         """Return the servers that have accepted tools."""
         return tuple(self._read())
 
-    def compare(self, server: str, definitions: Iterable[Definition]) -> ToolComparison:
+    def compare(self, server: str, definitions: Iterable[Definition], *, instructions: str = "") -> ToolComparison:
         """Compare what a server offers with what was accepted. Without a file, accept each tool that was never seen before.
+
+        Args:
+            instructions: What the server says about its use, for models.
 
         Raises:
             UsageError: The file cannot be used; the message names the place in it.
@@ -68,7 +89,10 @@ class AcceptedTools:
         offered = list(definitions)
         if self.path is None:
             self._accept_unseen(server, offered)
-        compared = compare_tools(server, self.tools(server), offered)
+        known = self._of(server)
+        compared = structs.replace(
+            compare_tools(server, known.tools, offered), instructions=compare_instructions(known.instructions, instructions)
+        )
         for change in compared.changes if self.path is None else ():
             if change.kind != "removed":
                 _log.warning(_CHANGED, one_line(server), one_line(change.tool), change.sentence())
@@ -82,6 +106,17 @@ class AcceptedTools:
         """
         return self.compare(server, definitions).quarantined
 
+    def allows_instructions(self, server: str, instructions: str) -> bool:
+        """Return whether instructions of a server are the accepted ones. Without a file, accept the first ones that are seen.
+
+        Raises:
+            UsageError: The file cannot be used; the message names the place in it.
+        """
+        if self.path is None:
+            seen = self._seen.setdefault(server, _AcceptedServer({}))
+            seen.instructions = seen.instructions or instructions
+        return self.instructions(server) == instructions
+
     def effects(self, server: str) -> Mapping[str, Effect]:
         """Return the accepted effects of a server's tools by name.
 
@@ -90,12 +125,20 @@ class AcceptedTools:
         """
         return {name: tool.effect for name, tool in self.tools(server).items()}
 
-    def accept(self, server: str, definitions: Iterable[Definition], effects: Mapping[str, Effect] | None = None) -> None:
+    def accept(
+        self,
+        server: str,
+        definitions: Iterable[Definition],
+        effects: Mapping[str, Effect] | None = None,
+        *,
+        instructions: str | None = None,
+    ) -> None:
         """Accept definitions as they are. Other accepted tools of the server stay.
 
         Args:
             effects: The effects by the tools' names. A tool without one keeps the effect that was accepted for its name,
                 and is `once` otherwise.
+            instructions: The server's instructions for models, to accept them too. None: those that are accepted stay.
 
         Raises:
             UsageError: An effect is unknown, two definitions have one name, or the file cannot be used.
@@ -105,47 +148,55 @@ class AcceptedTools:
             check("accept", f"effects[{name!r}]", effect, Effect)
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
-        def changed(tools: Tools) -> None:
+        def changed(known: _AcceptedServer) -> None:
+            tools = known.tools
             for name, definition in given.items():
                 effect = chosen.get(name) or (tools[name].effect if name in tools else "once")
                 tools[name] = AcceptedTool(definition=definition, hash=definition_hash(definition), effect=effect, accepted_at=now)
+            if instructions is not None:
+                known.instructions = instructions
 
         self._change(server, changed)
 
     def remove(self, server: str, tools: Iterable[str] | None = None) -> None:
-        """Accept these tools no longer. Default: all of the server."""
+        """Accept these tools no longer. Default: all of the server, and its instructions."""
         names = None if tools is None else set(tools)
 
-        def changed(accepted: Tools) -> None:
-            for name in [name for name in accepted if names is None or name in names]:
-                del accepted[name]
+        def changed(known: _AcceptedServer) -> None:
+            for name in [name for name in known.tools if names is None or name in names]:
+                del known.tools[name]
+            if names is None:
+                known.instructions = ""
 
         if self.path is None or self.path.exists():
             self._change(server, changed)
 
     def _accept_unseen(self, server: str, offered: list[Definition]) -> None:
-        seen = self._seen.setdefault(server, {})
+        seen = self._seen.setdefault(server, _AcceptedServer({})).tools
         for definition in offered:
             name = definition.get("name")
             if isinstance(name, str) and name not in seen:
                 seen[name] = AcceptedTool(definition=definition, hash=definition_hash(definition))
 
-    def _change(self, server: str, change: Callable[[Tools], None]) -> None:
+    def _change(self, server: str, change: Callable[[_AcceptedServer], None]) -> None:
         if self.path is None:
-            change(self._seen.setdefault(server, {}))
+            change(self._seen.setdefault(server, _AcceptedServer({})))
             return
 
         def changed(text: str | None) -> dict[str, Any]:
             everything = {} if text is None else _parsed(text, cast(Path, self.path))
-            tools = everything.setdefault(server, {})
-            change(tools)
-            if not tools:
+            known = everything.setdefault(server, _AcceptedServer({}))
+            change(known)
+            if not (known.tools or known.instructions):
                 del everything[server]
             return _written(everything)
 
         rewrite_json(self.path, _USE, changed)
 
-    def _read(self) -> dict[str, Tools]:
+    def _of(self, server: str) -> _AcceptedServer:
+        return self._read().get(server) or _AcceptedServer({})
+
+    def _read(self) -> dict[str, _AcceptedServer]:
         if self.path is None:
             return self._seen
         text = read_json_text(self.path, _USE)
@@ -173,22 +224,19 @@ def _named(server: str, definitions: Iterable[Definition]) -> dict[str, Definiti
     return named
 
 
-def _written(everything: Mapping[str, Tools]) -> dict[str, Any]:
-    return {
-        "version": _VERSION,
-        "servers": {
-            server: {
-                "tools": {
-                    name: {"effect": one.effect, "hash": one.hash, "accepted_at": one.accepted_at, "definition": one.definition}
-                    for name, one in tools.items()
-                }
-            }
-            for server, tools in everything.items()
-        },
+def _written(everything: Mapping[str, _AcceptedServer]) -> dict[str, Any]:
+    return {"version": _VERSION, "servers": {server: _entry(known) for server, known in everything.items()}}
+
+
+def _entry(known: _AcceptedServer) -> dict[str, Any]:
+    tools = {
+        name: {"effect": one.effect, "hash": one.hash, "accepted_at": one.accepted_at, "definition": one.definition}
+        for name, one in known.tools.items()
     }
+    return {"tools": tools} | ({"instructions": known.instructions} if known.instructions else {})
 
 
-def _parsed(text: str, path: Path) -> dict[str, Tools]:
+def _parsed(text: str, path: Path) -> dict[str, _AcceptedServer]:
     root = parse_json(text, path, _USE)
     version = root.get("version")
     if version != _VERSION:
@@ -200,12 +248,8 @@ def _parsed(text: str, path: Path) -> dict[str, Tools]:
         )
         raise UsageError(f"{displayed(path)}: version is {one_line(repr(version), 40)}, not {_VERSION}. {then}")
     read = _FileReader(path)
-    return {
-        server: {
-            name: read.tool(one, f"{server}.{name}") for name, one in read.members(read.members(entry, server, "tools"), server).items()
-        }
-        for server, entry in read.members(root.get("servers", JsonObject()), "servers").items()
-    }
+    servers = read.members(root.get("servers", JsonObject()), "servers")
+    return {server: read.server(entry, server) for server, entry in servers.items()}
 
 
 class _FileReader:
@@ -223,6 +267,13 @@ class _FileReader:
         if key and key not in value:
             raise self._wrong(where, f"has no '{key}'")
         return value[key] if key else value
+
+    def server(self, value: object, where: str) -> _AcceptedServer:
+        tools = self.members(self.members(value, where, "tools"), where)
+        instructions = self.members(value, where).get("instructions", "")
+        if not isinstance(instructions, str):
+            raise self._wrong(f"{where}.instructions", "is no text")
+        return _AcceptedServer({name: self.tool(one, f"{where}.{name}") for name, one in tools.items()}, instructions)
 
     def tool(self, value: object, where: str) -> AcceptedTool:
         entry = self.members(value, where)

@@ -1,6 +1,7 @@
 """`McpTool`: a tool of an MCP server, as a tool of the engine.
 
-The server's definition is used unchanged: its schema, its description and its names. What it says of its own effects is not believed; the
+The server's definition is used unchanged: its schema, its description and its names; only integers that no argument can have are read as
+floats to check arguments. What it says of its own effects is not believed; the
 operator's settings decide. A call waits until the server runs, is sent once, and ends as the server's answer says.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
+from callgate._schema.large_integers import with_readable_integers
 from callgate._server_processes.server_executions import failed
 from callgate.calls import Effect
 from callgate.mcp._call_results import executed, refused
@@ -81,7 +83,7 @@ class McpTool(Tool):
         self.description = _description(definition, server.name)
         self.parameters = _schema(definition.get("inputSchema"))
         output = definition.get("outputSchema")
-        self.output_schema = output if isinstance(output, dict) else None
+        self.output_schema = with_readable_integers(output) if isinstance(output, dict) else None
         self.timeout_s = server.timeout_s
         self.effect = effect or "once"
         for option, value in server.options.get(self.remote_name, {}).items():
@@ -111,7 +113,7 @@ def _description(definition: Mapping[str, Any], server: str) -> str:
 
 
 def _schema(given: object) -> dict[str, Any]:
-    return given if isinstance(given, dict) else {"type": "object"}
+    return with_readable_integers(given) if isinstance(given, dict) else {"type": "object"}
 
 
 def _text(value: object) -> str:

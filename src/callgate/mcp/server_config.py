@@ -24,7 +24,7 @@ from callgate.mcp._http_headers import check_headers
 from callgate.mcp._oauth_addresses import is_private_connection
 from callgate.mcp.oauth import OAuth
 
-__all__ = ["Answers", "ChecksDefinitions", "McpServer", "ServerOptions", "mcp"]
+__all__ = ["Answers", "ChecksDefinitions", "ChecksInstructions", "McpServer", "ServerOptions", "mcp"]
 
 Answers = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 """A handler of a server's requests: given the `params` of the request, it returns the `result`."""
@@ -77,6 +77,15 @@ class ChecksDefinitions(Protocol):
 
     def effects(self, server: str) -> Mapping[str, Effect]:
         """Return the effects that the operator has accepted, by the tool's name on the server."""
+        ...
+
+
+@runtime_checkable
+class ChecksInstructions(Protocol):
+    """Compares the instructions of a server for models with those that the operator has accepted. `AcceptedTools` does."""
+
+    def allows_instructions(self, server: str, instructions: str) -> bool:
+        """Return whether clients may get these instructions. Called in a thread each time that the server has listed its tools."""
         ...
 
 

@@ -133,6 +133,11 @@ class ServerContent:
         """What the server says that it can do; empty while it does not run."""
         return self._server.capabilities
 
+    @property
+    def instructions(self) -> str:
+        """What the server says about its use, for models. Empty before the first start, and if it is not accepted."""
+        return self._server.instructions
+
     @by_name
     async def request(self, method: str, params: Mapping[str, Any], *, timeout_s: float | None = None) -> Message:
         """Send a request of the protocol, and return its result as the server sent it.
@@ -152,10 +157,15 @@ class ServerContent:
         return self._server.on_change(listener)
 
     @by_name
-    async def subscribe(self, uri: str, *, timeout_s: float | None = None) -> None:
-        """Ask the server to tell of changes of a resource, as notices to `on_change`. Each needs an `unsubscribe`."""
+    async def subscribe(self, uri: str, *, lasting: bool = False, timeout_s: float | None = None) -> None:
+        """Ask the server to tell of changes of a resource, as notices to `on_change`. Each needs an `unsubscribe`.
+
+        Args:
+            lasting: If the server cannot be asked now, which raises `McpError`, it is asked when it starts again. It still needs an
+                `unsubscribe` then.
+        """
         _check_text("subscribe", "uri", uri)
-        await self._within("resources/subscribe", lambda: self._server.subscribe(uri), timeout_s)
+        await self._within("resources/subscribe", lambda: self._server.subscribe(uri, lasting=lasting), timeout_s)
 
     @by_name
     async def unsubscribe(self, uri: str, *, timeout_s: float | None = None) -> None:

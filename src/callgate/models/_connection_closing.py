@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-__all__ = ["close_without_waiting"]
+__all__ = ["close_transport", "close_without_waiting"]
 
 
 def close_without_waiting(client: Any) -> None:
@@ -61,7 +61,7 @@ class _Stream:
         except AttributeError:
             await self._wrapped.aclose()
         else:
-            _close(transport)
+            close_transport(transport)
 
 
 def _transport_of(stream: Any) -> asyncio.Transport:
@@ -72,7 +72,7 @@ def _transport_of(stream: Any) -> asyncio.Transport:
     return transport
 
 
-def _close(transport: asyncio.Transport) -> None:
+def close_transport(transport: asyncio.Transport) -> None:
     """Close a transport, as anyio does: what is not sent at once is dropped, because the server may never read it."""
     transport.close()
     asyncio.get_running_loop().call_soon(transport.abort)

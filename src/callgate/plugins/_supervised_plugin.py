@@ -139,6 +139,11 @@ class SupervisedPlugin:
         )
         self._life.begin(work, self._catalogue.clock, self._catalogue.log)
 
+    async def retry(self) -> None:
+        self._begin()
+        self._life.restart()
+        await self._life.first_attempt()
+
     async def close(self) -> None:
         await self._life.close()
         if self._watching is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, get_args
 
@@ -114,8 +114,12 @@ def plugin(target: str | os.PathLike[str], *, name: str = "", **options: Unpack[
     return Plugin(path=folder, name=name or read_manifest(folder).name, **options)
 
 
-def installed_plugins() -> list[Plugin]:
+def installed_plugins(on_unusable: Callable[[str, str], None] | None = None) -> list[Plugin]:
     """Return the plugins of installed packages, found by their entry points, in the order of their names.
+
+    Args:
+        on_unusable: Called with the name of an entry point whose package has no manifest that can be used, and the problem. None: that is
+            an error.
 
     Raises:
         UsageError: An entry point names a package without a manifest that can be used.
@@ -126,7 +130,10 @@ def installed_plugins() -> list[Plugin]:
             found.append(plugin(entry.value))
         except UsageError as error:
             owner = entry.dist.name if entry.dist is not None else "a package"
-            raise UsageError(f"The entry point {entry.name!r} of {owner} ({ENTRY_POINTS}) cannot be used: {error}") from error
+            problem = f"The entry point {entry.name!r} of {owner} ({ENTRY_POINTS}) cannot be used: {error}"
+            if on_unusable is None:
+                raise UsageError(problem) from error
+            on_unusable(entry.name, problem)
     return found
 
 

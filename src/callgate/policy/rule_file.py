@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from callgate._unusable_paths import read_regular_file
 from callgate.errors import UsageError
 from callgate.policy.rule_checks import fact_problem
 from callgate.policy.rule_conditions import as_condition, shown
@@ -33,7 +34,7 @@ def rules_text(path: str | Path) -> str:
         UsageError: The file cannot be read.
     """
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return read_regular_file(path).decode("utf-8")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "its name or its text is not valid UTF-8"
         raise UsageError(f"The rule file {path} cannot be read: {reason}. Give another.") from error

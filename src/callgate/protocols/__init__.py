@@ -27,7 +27,7 @@ from callgate.protocols.policies import (
     WithTools,
 )
 from callgate.protocols.runners import Claim, DistantRunner, Execution, InstantRunner, Runner, RunRequest, Start
-from callgate.protocols.tool_servers import ReportsStatus, ServerState, ServerStatus, ToolCatalogue, ToolServer
+from callgate.protocols.tool_servers import ReportsStatus, RetriesStart, ServerState, ServerStatus, ToolCatalogue, ToolServer
 
 __all__ = [
     "Allow",
@@ -65,6 +65,7 @@ __all__ = [
     "ReportsStatus",
     "RequiresJudge",
     "RestartHandler",
+    "RetriesStart",
     "RunRequest",
     "RunWatcher",
     "Runner",

@@ -15,7 +15,7 @@ from callgate._secret_redaction import RedactedLog
 from callgate.protocols.runners import Execution
 from callgate.tools.tool_declaration import Tool
 
-__all__ = ["ReportsStatus", "ServerState", "ServerStatus", "ToolCatalogue", "ToolServer"]
+__all__ = ["ReportsStatus", "RetriesStart", "ServerState", "ServerStatus", "ToolCatalogue", "ToolServer"]
 
 ServerState = Literal["idle", "starting", "ready", "degraded", "backoff", "quarantined", "closed"]
 """ready: calls are sent. degraded: the server is silent, and new calls wait. backoff: it starts again soon. quarantined: it has failed too
@@ -106,4 +106,13 @@ class ReportsStatus(Protocol):
         Args:
             tools: How many tools it offers, which the engine counts.
         """
+        ...
+
+
+@runtime_checkable
+class RetriesStart(Protocol):
+    """A tool server that can be started again at once after it has failed to start."""
+
+    async def retry(self) -> None:
+        """Start again now if the server waits for its restart; return when that has succeeded or failed."""
         ...

@@ -8,8 +8,8 @@ from typing import cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate.calls import ToolResult
-from callgate.messages import AssistantMessage, Message, Native, ToolCall, ToolMessage, UserMessage
+from callgate.calls import Text, ToolResult
+from callgate.messages import AssistantMessage, Message, Native, Reasoning, ToolCall, ToolMessage, UserMessage
 from callgate.models.wire import codec
 from callgate.models.wire.request import ModelRequest
 from callgate.models.wire.tool_names import WireNames
@@ -42,29 +42,44 @@ def history_items(response: ProviderResponse, results: Sequence[ToolResult | Non
         results: For each call of the message, its result; None leaves the call, and all calls that the host answers itself, out of the
             message.
     """
-    message, answers = _answered(response, results)
+    names = response.names or WireNames()
+    message, answers = _answered(response, results, names)
     if not message.parts:
         return HistoryItems(messages=[], results=[])
     wire, api = codec(response.provider.api), response.provider
     conversation: list[Message] = [_QUESTION, message, *answers]
     request = ModelRequest(model=response.model, messages=conversation)
-    items = wire.encode_history(request, response.names or WireNames(), {**api.quirks, "citations": True})[1:]
+    items = wire.encode_history(request, names, {**api.quirks, "citations": True, "own_ids": True})[1:]
     if response.takes_bytes:
         items = cast("list[_Item]", with_bytes(items))
     first = next((place for place, item in enumerate(items) if _is_result(item)), len(items))
     return HistoryItems(messages=items, results=items[first:])
 
 
-def _answered(response: ProviderResponse, results: Sequence[ToolResult | None]) -> tuple[AssistantMessage, list[ToolMessage]]:
+def _answered(
+    response: ProviderResponse, results: Sequence[ToolResult | None], names: WireNames
+) -> tuple[AssistantMessage, list[ToolMessage]]:
     """Return the message and the results. If a call has no result, the message has only those calls that have one."""
-    message = response.message
-    answers = [_tool_message(call, result) for call, result in zip(message.calls, results, strict=True) if result is not None]
-    if None not in results:
-        return message, answers
-    left = iter(results)
-    parts = [part for part in message.parts if not isinstance(part, ToolCall) or next(left) is not None]
-    kept = tuple([part for part in parts if not (isinstance(part, Native) and part.item in response.host_calls)])
-    return replace(message, parts=kept), answers
+    left, answers = iter(results), list[ToolMessage]()
+    parts: list[Text | Reasoning | ToolCall | Native] = []
+    for part in response.message.parts:
+        if not isinstance(part, ToolCall):
+            parts.append(part)
+        elif (result := next(left)) is not None:
+            call = _with_accepted_name(part, result, names)
+            parts.append(call)
+            answers.append(_tool_message(call, result))
+    if None in results:
+        parts = [part for part in parts if not (isinstance(part, Native) and part.item in response.host_calls)]
+    return replace(response.message, parts=tuple(parts)), answers
+
+
+def _with_accepted_name(call: ToolCall, result: ToolResult, names: WireNames) -> ToolCall:
+    """Return the call with the name of its tool if the model wrote another one that the provider would refuse, such as `functions.pay`.
+
+    The model reads its own calls: a changed form of what it wrote would teach it a name that no tool has.
+    """
+    return call if names.accepts(call.name) or not result.name else replace(call, name=result.name)
 
 
 def _tool_message(call: ToolCall, result: ToolResult) -> ToolMessage:

@@ -25,6 +25,13 @@ _RESPONSES = (
     "Give it the whole response of an SDK (OpenAI, Anthropic, google-genai, boto3, Mistral, Cohere, Ollama), as it is or as a dict, or name"
     " its format with provider=..."
 )
+_FRAMEWORKS = {
+    "langchain_core": "LangChain",
+    "pydantic_ai": "Pydantic AI",
+    "agents": "the OpenAI Agents SDK",
+    "agent_framework": "Microsoft Agent Framework",
+}
+"""Frameworks with messages of their own, by the names of their packages."""
 _PIECES = frozenset({"tool_calls", "tool_use", "function_call", "toolUse", "role", "parts", "function", "finish_reason"})
 
 
@@ -78,6 +85,8 @@ def unknown_response(given: object, value: Mapping[str, object], reader: str) ->
             f"{reader} was given an error of the provider ({code}: {text:.200}), not a response. Handle errors before, and give it the"
             " response of a request that succeeded."
         )
+    if framework := _of_framework(given):
+        return UsageError(f"{reader} was given {described(given)}{framework}")
     what = f"{reader} was given {described(given)}, which is not a whole response of a known provider."
     if not _PIECES.isdisjoint(value):
         what += " It looks like a part of one."
@@ -107,7 +116,8 @@ def check_complete(value: Mapping[str, object], reader: str) -> None:
 def refuse_chunk(value: Mapping[str, object], reader: str) -> None:
     """Raise `UsageError` for a chunk of a stream, which has no whole message."""
     choices = as_objects(value.get("choices"))
-    if value.get("object") == "chat.completion.chunk" or any("delta" in one and "message" not in one for one in choices):
+    of_ollama = value.get("done") is False and "message" in value
+    if of_ollama or value.get("object") == "chat.completion.chunk" or any("delta" in one and "message" not in one for one in choices):
         raise UsageError(f"{reader} was given a chunk of a stream. Give the whole stream to engine.watch.")
 
 
@@ -140,13 +150,29 @@ def described(value: object) -> str:
         return f"a {type(value).__name__} of {len(value)}"
     if value is None:
         return "None"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
     name = type(value).__name__
     return f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}"
+
+
+def _of_framework(value: object) -> str:
+    framework = _FRAMEWORKS.get(type(value).__module__.partition(".")[0])
+    if framework is None:
+        return ""
+    return (
+        f", which is of {framework} and not of a provider's SDK. Give the framework's agent callgate's wrapper (callgate.integrations), or"
+        " hand each call in yourself: await engine.call(RawCall(name=..., arguments=..., id=...))."
+    )
 
 
 def _instead(value: object) -> str:
     if inspect.isawaitable(value):
         return ". Await the request first."
+    if isinstance(value, type):
+        return f". {_RESPONSES}"
+    if framework := _of_framework(value):
+        return framework
     if isinstance(value, (str, bytes)):
         return ", not a response. If it is the JSON of one, give json.loads(...) of it."
     if isinstance(value, (list, tuple)):

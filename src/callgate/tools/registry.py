@@ -38,7 +38,7 @@ LAYERS: tuple[Layer, ...] = ("builtin", "capability", "mcp")
 
 _NAME = re.compile(r"[./\-]*\w[\w./\-]*")
 """The limits of MCP. A provider that allows less gets another name, see `models.wire.tool_names`."""
-_MAX_DESCRIPTION = 16_384
+_MAX_DESCRIPTION = 65_536
 _EFFECT_OF: Mapping[Category, Effect] = {"safe_chain": "none", "async_required": "once", "terminal": "once", "dangerous": "once"}
 
 

@@ -8,7 +8,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from callgate.gateway._http import HttpServer
+from callgate.gateway import Principal
+from callgate.gateway._http import HttpApp, HttpServer
+from callgate.gateway.tokens import StaticTokens
 from tests.gateway.http.conftest import OTHER_TOKEN, TOKEN, EchoFronts
 from tests.gateway.refused_lines import REFUSED
 
@@ -155,3 +157,12 @@ async def test_health_needs_no_token_and_metrics_do(client: httpx2.AsyncClient) 
     assert (await client.get("/metrics", headers={"Authorization": ""})).status_code == 401
     assert (await client.get("/metrics")).text == "calls 1\n"
     assert (await client.get("/other")).status_code == 404
+
+
+async def test_metrics_are_for_the_principals_that_may_read_them(fronts: EchoFronts) -> None:
+    tokens = StaticTokens({TOKEN: Principal(name="alice"), OTHER_TOKEN: Principal(name="prometheus-1")})
+    app = HttpApp(fronts, tokens, health=dict, metrics=lambda: "calls 1\n", metrics_readers=("prometheus*",))
+    async with HttpServer(app) as server, httpx2.AsyncClient(base_url=f"http://127.0.0.1:{server.port}") as client:
+        refused = await client.get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
+        assert (refused.status_code, refused.json()["error"]["message"].partition(".")[0]) == (403, "alice may not read the metrics")
+        assert (await client.get("/metrics", headers={"Authorization": f"Bearer {OTHER_TOKEN}"})).text == "calls 1\n"

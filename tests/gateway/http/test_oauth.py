@@ -34,6 +34,10 @@ pytestmark = pytest.mark.process
 
 REDIRECT = "http://127.0.0.1:8400/callback"
 SCOPES = "shop:read shop:write"
+_METHODS = (
+    *("server/discover", "tools/list", "tools/call", "resources/list", "resources/templates/list", "resources/read"),
+    *("prompts/list", "prompts/get", "completion/complete", "subscriptions/listen", "tasks/get", "tasks/update", "tasks/cancel"),
+)
 TOOLS = '''
 from callgate import tool
 
@@ -200,6 +204,19 @@ async def test_a_refused_request_is_told_where_tokens_come_from_and_what_they_ne
             f"{gateway.origin}/metrics", headers={"Authorization": f"Bearer {issuer.token(gateway.url, 'shop:read')}"}
         )
         assert 'callgate_requests_refused_total{reason="scope"} 1.0' in metrics.text
+
+
+async def test_every_request_needs_the_scopes_of_every_request(tmp_path: Path, issuer: TokenIssuer) -> None:
+    """Not only calls of tools; a scope of a tool is not enough."""
+    meta = {"io.modelcontextprotocol/protocolVersion": VERSION, "io.modelcontextprotocol/clientCapabilities": {}}
+    async with served(tmp_path, issuer) as gateway, httpx2.AsyncClient(headers={"Accept": ACCEPT}) as client:
+        client.headers["Authorization"] = f"Bearer {issuer.token(gateway.url, 'shop:write')}"
+        for method in ("initialize", *_METHODS):
+            message = {"jsonrpc": "2.0", "id": 7, "method": method, "params": {} if method == "initialize" else {"_meta": meta}}
+            head = {} if method == "initialize" else {"MCP-Protocol-Version": VERSION, "Mcp-Method": method}
+            answer = await client.post(gateway.url, json=message, headers=head)
+            assert answer.status_code == 403
+            assert 'error="insufficient_scope", scope="shop:read"' in answer.headers["www-authenticate"]
 
 
 def tool_call(name: str) -> dict[str, Any]:

@@ -21,3 +21,9 @@ def sdk_server() -> Iterator[SdkServer]:
     """A server made with the official SDK, which speaks both eras at one address."""
     with SdkServer() as server:
         yield server
+
+
+@pytest.fixture(params=["direct", "proxied"])
+def each_connection(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a test with both kinds of connections: our own, and the one for proxies, which works without a proxy, too."""
+    monkeypatch.setattr("callgate.mcp._http_exchange.needs_proxy", lambda url: request.param == "proxied")

@@ -91,7 +91,7 @@ async def _ended(client: Client) -> None:
     """Wait until the client has the end of its idle connections."""
     connections = client.connection._exchange._connections
     assert connections is not None
-    pools = [idle._transport._pool for idle, _ in connections._idle]  # type: ignore[attr-defined]
+    sockets = [idle._socket for idle, _ in connections._idle]  # type: ignore[attr-defined]
     async with asyncio.timeout(PATIENCE_S):
-        while not all(connection.has_expired() for pool in pools for connection in pool.connections):
+        while any(socket.reusable() for socket in sockets):
             await asyncio.sleep(0)

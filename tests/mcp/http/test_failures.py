@@ -16,6 +16,8 @@ from callgate.mcp._messages import MAX_MESSAGE_BYTES
 from tests.mcp.http.clients import connected
 from tests.mcp.http.fake_server import FakeServer, Reply, Sent, result_of
 
+pytestmark = pytest.mark.usefixtures("each_connection")
+
 TEXT = {"type": "text", "text": "done"}
 
 

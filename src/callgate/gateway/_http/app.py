@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from callgate.errors import UsageError
 from callgate.gateway._client_messages import INVALID_REQUEST, RefusedMessage, kind_of, read_client_message, request_id
 from callgate.gateway._exchange import Exchange, Front, SessionFront
+from callgate.gateway._http.listening_streams import ListeningStreams
 from callgate.gateway._http.open_requests import OpenRequests
 from callgate.gateway._http.posted_request import PostedRequest
 from callgate.gateway._http.replica_forwarding import FORWARDED, ReplicaForwarding
@@ -26,7 +27,7 @@ from callgate.gateway._http.streams import EventBuffer, RawHeaders, Receive, Sen
 from callgate.gateway._http_limits import HttpLimits
 from callgate.gateway._replicas import Replicas, is_about_task
 from callgate.gateway._token_expiry import ended_at_expiry
-from callgate.gateway.principals import Principal
+from callgate.gateway.principals import EVERY, Principal
 from callgate.gateway.tokens import Authenticator
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, RpcError, encoded, error_answer
@@ -76,6 +77,7 @@ class HttpApp:
         authenticator: Knows the tokens.
         health: Returns what `GET /health` answers.
         metrics: Returns the text that `GET /metrics` answers.
+        metrics_readers: The principals that may get them, as glob patterns of their names.
         path: Where MCP is served.
         hosts: Values of `Host` to allow besides the loopback names.
         origins: Values of `Origin` to allow besides those of the allowed hosts.
@@ -94,6 +96,7 @@ class HttpApp:
         *,
         health: Callable[[], Mapping[str, Any]],
         metrics: Callable[[], str],
+        metrics_readers: Iterable[str] = (EVERY,),
         path: str = "/mcp",
         hosts: Iterable[str] = (),
         origins: Iterable[str] = (),
@@ -107,7 +110,8 @@ class HttpApp:
         self.limits = limits or HttpLimits()
         self._fronts, self._health, self._metrics, self._path = fronts, health, metrics, path
         self._header_params, self._started = header_params, started
-        self._checks = RequestChecks(authenticator, hosts, origins, resource)
+        self._checks = RequestChecks(authenticator, hosts, origins, resource, metrics_readers)
+        self._listening = ListeningStreams(self._checks)
         self._resource, self._tool_scopes = resource, tool_scopes
         self._documents = frozenset(("/health", "/metrics")) | (resource.paths if resource is not None else frozenset())
         self._replicas = fronts.replicas
@@ -144,11 +148,15 @@ class HttpApp:
         return {"sessions": len(self._sessions), "connections": len(self._open)}
 
     async def end_principals(self, ended: Callable[[str], bool]) -> None:
-        """Cancel the requests and tasks and close the sessions of principals, given by name, who may no longer use the gateway."""
+        """Cancel the requests and tasks and close the sessions of principals, given by name, who may no longer use the gateway.
+
+        Streams that a client listens on also end if only its token is no longer valid.
+        """
         requests = [request.cancel() for request in list(self._running) if ended(request.principal.name)]
         await asyncio.gather(*requests, return_exceptions=True)
         await self._sessions.end_of(ended)
         self._fronts.end_tasks(ended)
+        await self._listening.end_revoked()
 
     async def close(self) -> None:
         """Refuse new requests, end subscriptions and sessions, and cancel what still runs after `stop_timeout_s`."""
@@ -182,7 +190,7 @@ class HttpApp:
         elif path != "/metrics" and self._resource is not None:
             await send_body(send, 200, encoded(self._resource.metadata))
         else:
-            await self._checks.principal(headers)
+            await self._checks.metrics_reader(headers)
             await send_body(send, 200, self._metrics().encode(), kind=_TEXT)
 
     async def _mcp(self, method: str, headers: Headers, principal: Principal, receive: Receive, send: Send) -> None:
@@ -286,8 +294,10 @@ class HttpApp:
             await self._wait_for_tools(self._started)
         self._check_scopes(message, principal)
         check_routing_headers(headers, message, self._header_params)
-        front = self._fronts.stateless(principal)
-        await self._answer(PostedRequest(front, principal, message, receive, send, self.limits, stateless=True), self._running)
+        request = PostedRequest(self._fronts.stateless(principal), principal, message, receive, send, self.limits, stateless=True)
+        listens = message["method"] == "subscriptions/listen"
+        with self._listening.one(headers, principal, request.cancel) if listens else contextlib.nullcontext():
+            await self._answer(request, self._running)
 
     async def _wait_for_tools(self, started: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -324,7 +334,9 @@ class HttpApp:
     async def _post_to_session(self, message: Message, session: GatewaySession, receive: Receive, send: Send) -> None:
         assert session.front is not None
         if "method" in message and "id" in message:
-            request = PostedRequest(session.front, session.principal, message, receive, send, self.limits, stateless=False)
+            request = PostedRequest(
+                session.front, session.principal, message, receive, send, self.limits, stateless=False, session_id=session.id
+            )
             await self._answer(request, session.running, self._running)
             return
         if "method" in message:
@@ -342,8 +354,12 @@ class HttpApp:
         session.stream = stream = EventBuffer(self.limits)
         gone = asyncio.create_task(wait_for_disconnect(receive))
         gone.add_done_callback(lambda _: stream.close())
+
+        async def close() -> None:
+            stream.close()
+
         try:
-            with ended_at_expiry(principal, stream.close):
+            with ended_at_expiry(principal, stream.close), self._listening.one(headers, principal, close):
                 await send_events(send, stream, self.limits)
         finally:
             gone.cancel()

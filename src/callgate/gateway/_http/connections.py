@@ -7,6 +7,8 @@ A head and a body that are written together leave in one segment, which saves a 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import h11
@@ -20,82 +22,92 @@ _PROGRESS_BYTES = 64 * 1024
 """How much of what waits for a client it must read in each period."""
 
 
-def bounded_protocol(limits: HttpLimits) -> type[H11Protocol]:
-    """Return the protocol class for connections with these limits, because uvicorn makes the instances."""
-    idle: dict[H11Protocol, None] = {}  # those without a request, the one that has waited longest first
+def bounded_protocol(limits: HttpLimits) -> Callable[..., H11Protocol]:
+    """Return what makes the protocols of one server's connections with these limits, in place of uvicorn's class."""
+    idle: dict[H11Protocol, None] = {}
+    return partial(_BoundedProtocol, limits, idle)
 
-    class BoundedProtocol(H11Protocol):
-        _head_deadline: asyncio.TimerHandle | None = None
-        _read_deadline: asyncio.TimerHandle | None = None
 
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(_JoinedWrites(transport, self.loop))  # type: ignore[arg-type]
-            self._head_deadline = self.loop.call_later(limits.head_timeout_s, transport.abort)
-            if len(self.connections) >= limits.connections and idle:
-                self._end_one()
-            idle[self] = None
+class _BoundedProtocol(H11Protocol):
+    """One connection.
 
-        def _end_one(self) -> None:
-            oldest = next(iter(idle))
-            del idle[oldest]
-            self.connections.discard(oldest)
-            oldest.transport.abort()
+    Args:
+        idle: The server's connections without a request, the one that has waited longest first.
+    """
 
-        def _note_if_idle(self) -> None:
-            if self.cycle is None or self.cycle.response_complete:
-                idle.setdefault(self)
-            else:
-                idle.pop(self, None)
+    def __init__(self, limits: HttpLimits, idle: dict[H11Protocol, None], /, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self._limits = limits
+        self._idle = idle
+        self._head_deadline: asyncio.TimerHandle | None = None
+        self._read_deadline: asyncio.TimerHandle | None = None
 
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
-            self._note_if_idle()
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(_JoinedWrites(transport, self.loop))  # type: ignore[arg-type]
+        self._head_deadline = self.loop.call_later(self._limits.head_timeout_s, transport.abort)
+        if len(self.connections) >= self._limits.connections and self._idle:
+            self._end_one()
+        self._idle[self] = None
 
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            self._note_if_idle()
-            waiting = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
-            if not waiting:
-                self._stop_head_deadline()
-            elif self._head_deadline is None:
-                self._head_deadline = self.loop.call_later(limits.head_timeout_s, self.transport.abort)
+    def _end_one(self) -> None:
+        oldest = next(iter(self._idle))
+        del self._idle[oldest]
+        self.connections.discard(oldest)
+        oldest.transport.abort()
 
-        def pause_writing(self) -> None:
-            super().pause_writing()
-            if self._read_deadline is None:
-                self._expect_progress()
+    def _note_if_idle(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self._idle.setdefault(self)
+        else:
+            self._idle.pop(self, None)
 
-        def resume_writing(self) -> None:
-            self._stop_read_deadline()
-            super().resume_writing()
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._note_if_idle()
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            idle.pop(self, None)
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._note_if_idle()
+        waiting = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
+        if not waiting:
             self._stop_head_deadline()
-            self._stop_read_deadline()
-            super().connection_lost(exc)
+        elif self._head_deadline is None:
+            self._head_deadline = self.loop.call_later(self._limits.head_timeout_s, self.transport.abort)
 
-        def _expect_progress(self) -> None:
-            waiting_bytes = self.transport.get_write_buffer_size()
-            self._read_deadline = self.loop.call_later(limits.read_timeout_s, self._check_progress, waiting_bytes)
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._read_deadline is None:
+            self._expect_progress()
 
-        def _check_progress(self, before_bytes: int) -> None:
-            if self.transport.get_write_buffer_size() > before_bytes - _PROGRESS_BYTES:
-                self.transport.abort()
-            else:
-                self._expect_progress()
+    def resume_writing(self) -> None:
+        self._stop_read_deadline()
+        super().resume_writing()
 
-        def _stop_head_deadline(self) -> None:
-            if self._head_deadline is not None:
-                self._head_deadline.cancel()
-                self._head_deadline = None
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._idle.pop(self, None)
+        self._stop_head_deadline()
+        self._stop_read_deadline()
+        super().connection_lost(exc)
 
-        def _stop_read_deadline(self) -> None:
-            if self._read_deadline is not None:
-                self._read_deadline.cancel()
-                self._read_deadline = None
+    def _expect_progress(self) -> None:
+        waiting_bytes = self.transport.get_write_buffer_size()
+        self._read_deadline = self.loop.call_later(self._limits.read_timeout_s, self._check_progress, waiting_bytes)
 
-    return BoundedProtocol
+    def _check_progress(self, before_bytes: int) -> None:
+        if self.transport.get_write_buffer_size() > before_bytes - _PROGRESS_BYTES:
+            self.transport.abort()
+        else:
+            self._expect_progress()
+
+    def _stop_head_deadline(self) -> None:
+        if self._head_deadline is not None:
+            self._head_deadline.cancel()
+            self._head_deadline = None
+
+    def _stop_read_deadline(self) -> None:
+        if self._read_deadline is not None:
+            self._read_deadline.cancel()
+            self._read_deadline = None
 
 
 class _JoinedWrites:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from callgate.gateway._exchange import Front
 from callgate.gateway._http.streams import EventBuffer, Receive, Send, send_body, send_events, wait_for_disconnect
@@ -27,6 +27,7 @@ class PostedRequest:
 
     Args:
         stateless: Whether the client cancels by closing the stream, and errors have their own status.
+        session_id: The session of the handshake era; empty if there is none.
     """
 
     def __init__(
@@ -39,8 +40,11 @@ class PostedRequest:
         limits: HttpLimits,
         *,
         stateless: bool,
+        session_id: str = "",
     ) -> None:
         self.principal = principal
+        self.transport: Literal["tcp"] = "tcp"
+        self.session_id = session_id
         self._front, self._message, self._stateless = front, message, stateless
         self._receive, self._send, self._limits = receive, send, limits
         self._buffer = EventBuffer(limits)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 
 from callgate.gateway._http.resource_server import ResourceServer
-from callgate.gateway.principals import Principal
+from callgate.gateway.principals import EVERY, Principal
 from callgate.gateway.tokens import Authenticator, IssuerUnavailable
 
 __all__ = ["MAX_HEADERS", "Headers", "RefusedRequest", "RequestChecks", "check_post_headers", "read_headers"]
@@ -93,6 +94,7 @@ class RequestChecks:
         hosts: Values of `Host` to allow besides the loopback names with the server's port.
         origins: Values of `Origin` to allow besides those of the allowed hosts.
         resource: What the gateway is for OAuth; its host is allowed. None: clients have to know their tokens.
+        metrics_readers: The principals that may read the metrics, as glob patterns of their names.
     """
 
     def __init__(
@@ -101,7 +103,9 @@ class RequestChecks:
         hosts: Iterable[str] = (),
         origins: Iterable[str] = (),
         resource: ResourceServer | None = None,
+        metrics_readers: Iterable[str] = (EVERY,),
     ) -> None:
+        self._metrics_readers = tuple(metrics_readers)
         self._authenticator = authenticator
         self._resource = resource
         own = (resource.host,) if resource is not None else ()
@@ -135,6 +139,21 @@ class RequestChecks:
             raise RefusedRequest(401, "The request has no valid token. Send Authorization: Bearer TOKEN.", headers=(header,))
         self.check_scopes(principal)
         return principal
+
+    async def metrics_reader(self, headers: Headers) -> Principal:
+        """Return the principal of a request for the metrics, or raise `RefusedRequest`."""
+        principal = await self.principal(headers)
+        if not any(fnmatchcase(principal.name, pattern) for pattern in self._metrics_readers):
+            told = f"{principal.name} may not read the metrics. Add the name to `metrics` in [http]."
+            raise RefusedRequest(403, told, reason="metrics")
+        return principal
+
+    async def is_from(self, name: str, headers: Headers) -> bool:
+        """Return whether the request's bearer token stands for a principal, given by name; True if that cannot be told now."""
+        try:
+            return (await self.principal(headers)).name == name
+        except RefusedRequest as refused:
+            return refused.status == 503
 
     def check_scopes(self, principal: Principal, more: Iterable[str] = ()) -> None:
         """Raise `RefusedRequest` if a token lacks one of the scopes of every request, or one of these."""

@@ -49,6 +49,10 @@ class WireNames:
             self._originals[wire] = name
         return wire
 
+    def accepts(self, name: str) -> bool:
+        """Return whether the provider gets `name` as it is."""
+        return self._sent[name] == name if name in self._sent else self._is_valid(name)
+
     def original(self, wire: str) -> str:
         """Return the tool's own name for a name that the model wrote; unchanged if it was not mapped."""
         return self._originals.get(wire, wire)

@@ -1,7 +1,8 @@
 """Encode a conversation as a request of the messages API: alternating turns of user and assistant, results first in their turn.
 
 Quirks: `max_tokens` (the API requires one), `version_in_body` (Vertex and Bedrock name no model in the body), `citations` (send citations
-back, because the conversation still has their sources). Codecs of other hosts with the same format call `messages_body` with their own
+back, because the conversation still has their sources), `own_ids` (the server has made the ids of all calls, and takes them back whatever
+characters they have). Codecs of other hosts with the same format call `messages_body` with their own
 `api`.
 """
 
@@ -37,6 +38,8 @@ _EMPTY_RESULT = "(no output)"
 PARAMETER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """Parameter names that Anthropic's models accept on every host."""
 _CALL_ID = re.compile(r"[A-Za-z0-9_-]+")
+
+_NO_QUIRKS: Mapping[str, object] = {}
 
 _Item = dict[str, object]
 
@@ -78,9 +81,9 @@ def encode_tools(tools: Sequence[ToolSpec], names: WireNames, quirks: Mapping[st
     return [_encode_tool(tool, names) for tool in tools]
 
 
-def encode_result(message: ToolMessage, names: WireNames) -> _Item:
+def encode_result(message: ToolMessage, names: WireNames, quirks: Mapping[str, object] = _NO_QUIRKS) -> _Item:
     """Return a result as a `tool_result` block. The block of a failed result contains only text."""
-    item: _Item = {"type": "tool_result", "tool_use_id": _encode_id(message.call_id)}
+    item: _Item = {"type": "tool_result", "tool_use_id": _encode_id(message.call_id, quirks)}
     if not message.is_error:
         return item | {"content": _encode_content(message.content)}
     return item | {"content": result_text(message) if result_text(message).strip() else _EMPTY_RESULT, "is_error": True}
@@ -113,10 +116,10 @@ def encode_history(request: ModelRequest, names: WireNames, quirks: Mapping[str,
             case UserMessage(content=content):
                 blocks = _encode_parts((Text(text=content),) if isinstance(content, str) else content)
             case list():
-                blocks = [encode_result(result, names) | toolsets.pop(result.call_id, {}) for result in message]
+                blocks = [encode_result(result, names, quirks) | toolsets.pop(result.call_id, {}) for result in message]
                 blocks += _encode_parts(images_of_failed_results(message))
             case AssistantMessage():
-                role, blocks = "assistant", _encode_answer(message, names, api, None if at == last else answered_ids)
+                role, blocks = "assistant", _encode_answer(message, names, quirks, api, None if at == last else answered_ids)
                 if quirks.get("citations") and message.api == api:
                     _add_citations(blocks, message)
                 toolsets |= _toolset_fields(message, api)
@@ -162,7 +165,9 @@ def _answered_native_calls(messages: Iterable[Message]) -> frozenset[object]:
     return frozenset(part.item.get("tool_use_id") for part in natives)
 
 
-def _encode_answer(message: AssistantMessage, names: WireNames, api: str, answered_ids: frozenset[object] | None) -> list[_Item]:
+def _encode_answer(
+    message: AssistantMessage, names: WireNames, quirks: Mapping[str, object], api: str, answered_ids: frozenset[object] | None
+) -> list[_Item]:
     blocks: list[_Item] = []
     same_api = message.api == api
     for part in message.parts:
@@ -170,7 +175,7 @@ def _encode_answer(message: AssistantMessage, names: WireNames, api: str, answer
             case Text(text=text):
                 blocks += [{"type": "text", "text": text}] if text.strip() else []
             case ToolCall():
-                blocks.append(_encode_call(part, names, same_api))
+                blocks.append(_encode_call(part, names, quirks, same_api))
             case Reasoning() if same_api:
                 blocks += _encode_reasoning(part)
             case Native(item=item) if same_api and (answered_ids is None or not _is_unanswered(part, answered_ids)):
@@ -196,10 +201,10 @@ def _is_unanswered(part: Native, answered_ids: frozenset[object]) -> bool:
     return part.kind.endswith("_tool_use") and part.id not in answered_ids
 
 
-def _encode_call(call: ToolCall, names: WireNames, same_api: bool) -> _Item:
+def _encode_call(call: ToolCall, names: WireNames, quirks: Mapping[str, object], same_api: bool) -> _Item:
     item: _Item = {
         "type": "tool_use",
-        "id": _encode_id(call.id),
+        "id": _encode_id(call.id, quirks),
         "name": names.to_wire(call.name),
         "input": names.wire_arguments(call.name, argument_object(call)),
     }
@@ -255,8 +260,8 @@ def _encode_tool_choice(choice: str, names: WireNames) -> _Item:
     return {"type": plain} if plain else {"type": "tool", "name": names.to_wire(choice)}
 
 
-def _encode_id(call_id: str) -> str:
-    """Return the call's id; a digest if it has characters that the API refuses."""
-    if _CALL_ID.fullmatch(call_id):
+def _encode_id(call_id: str, quirks: Mapping[str, object]) -> str:
+    """Return the call's id; a digest if it has characters that the API refuses, and the server has not made it."""
+    if quirks.get("own_ids") or _CALL_ID.fullmatch(call_id):
         return call_id
     return f"toolu_{hashlib.sha256(call_id.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"

@@ -121,7 +121,7 @@ class GeminiDecoder(Decoder):
         for item in as_objects(function.get("partialArgs")):
             streamed.arguments.add(item)
         if not function.get("willContinue"):
-            self._end_call()
+            self._end_call(told=True)
 
     def _streamed_call_for(self, function: Mapping[str, object]) -> _StreamedCall | None:
         """Return the call that a part continues or begins; None if the part is empty."""
@@ -137,11 +137,16 @@ class GeminiDecoder(Decoder):
         self._streamed_call.call.cut = True
         return self._streamed_call
 
-    def _end_call(self) -> None:
-        """End the streamed call. The provider reports that its arguments are complete, or sends something else."""
+    def _end_call(self, *, told: bool = False) -> None:
+        """End the streamed call.
+
+        Args:
+            told: Whether the provider reports that its arguments are complete. Else it sends something else, and a string that should
+                continue may have lost its end.
+        """
         streamed, self._streamed_call = self._streamed_call, None
         if streamed is not None:
-            streamed.call.cut = self.message.reason == "error"
+            streamed.call.cut = self.message.reason == "error" or (not told and streamed.arguments.lacks_end_of_string)
             self.message.set_arguments(streamed.call, streamed.whole_arguments or json_text(streamed.arguments.value()))
             self.message.seal(streamed.call)
 

@@ -45,6 +45,11 @@ class PartialArguments:
         if not item.get("willContinue"):
             self._flush()
 
+    @property
+    def lacks_end_of_string(self) -> bool:
+        """Whether the last value is a string of which a piece was announced and has not come."""
+        return self._path is not None
+
     def value(self) -> dict[str, object]:
         self._flush()
         return self._value

@@ -1,0 +1,254 @@
+"""A connection to an HTTP/1.1 server: one request at a time, over one socket that is kept for the next request.
+
+h11 writes the requests and reads the responses, as it does beneath httpx2, whose layers above it took half of a gateway's time for a call.
+A connection is used again only if the server has neither ended it nor sent bytes that belong to no request: they would be read as the
+next response, which may belong to another conversation. Errors are those of httpx2. Knows nothing of redirects, proxies and MCP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from callgate.mcp._tcp_connect import connect_tcp
+from callgate.models._connection_closing import close_transport
+from callgate.models._http_clients import import_httpx2, tls_context
+
+if TYPE_CHECKING:
+    import h11
+    import httpx2
+
+__all__ = ["Http1Connection", "Http1Response"]
+
+_MAX_HEAD_BYTES: Final = 100 * 1024
+_MAX_UNREAD_BYTES: Final = 256 * 1024
+"""The number of bytes of a response above which the socket is not read until they are taken."""
+
+
+class Http1Connection:
+    """Implements `SingleConnection` for requests to one origin. Connects with the first request, and again when the server has ended it.
+
+    Args:
+        connect_s: Seconds for the name lookup, the connection and the TLS handshake together.
+    """
+
+    def __init__(self, connect_s: float) -> None:
+        self._connect_s = connect_s
+        self._socket: _Socket | None = None
+
+    async def send(self, method: str, url: httpx2.URL, headers: Mapping[str, str], body: bytes) -> Http1Response:
+        socket = self._socket
+        if socket is None or not socket.reusable():
+            self._drop()
+            socket = self._socket = await self._connected(url)
+        return await socket.request(method, url, headers, body)
+
+    async def close(self) -> None:
+        self._drop()
+
+    def _drop(self) -> None:
+        socket, self._socket = self._socket, None
+        if socket is not None:
+            socket.close()
+
+    async def _connected(self, url: httpx2.URL) -> _Socket:
+        httpx2 = import_httpx2()
+        tls = url.scheme == "https"
+        host = url.raw_host.decode("ascii")
+        if not host or url.scheme not in ("http", "https"):
+            raise httpx2.UnsupportedProtocol("the address must begin with http:// or https:// and a host")
+        try:
+            async with asyncio.timeout(self._connect_s):
+                return await _open(host, url.port or (443 if tls else 80), tls=tls)
+        except TimeoutError as error:
+            raise httpx2.ConnectTimeout(str(error)) from error
+        except (
+            OSError,
+            RuntimeError,
+            ValueError,
+        ) as error:  # no thread for the name lookup; no possible name
+            raise httpx2.ConnectError(str(error)) from error
+
+
+async def _open(host: str, port: int, *, tls: bool) -> _Socket:
+    import h11
+
+    context = tls_context() if tls else None
+    if context is not None:
+        context.set_alpn_protocols(["http/1.1"])
+    connected = await connect_tcp(host, port)
+    try:
+        _, socket = await asyncio.get_running_loop().create_connection(
+            lambda: _Socket(h11, connected.fileno()), sock=connected, ssl=context, server_hostname=host if tls else None
+        )
+    except BaseException:
+        connected.close()
+        raise
+    return socket
+
+
+class _Socket(asyncio.Protocol):
+    """The connected socket, with the state of HTTP on it."""
+
+    def __init__(self, library: Any, number: int) -> None:
+        self._h11 = library
+        self._http: h11.Connection = library.Connection(library.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
+        self._transport: Any = None
+        self._readable = _Readable(number)
+        self._waiter: asyncio.Future[None] | None = None
+        self._unread = 0
+        self._paused = False
+        self._failure: Exception | None = None
+        """Why the connection has ended, if not by its end."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._http.receive_data(data)
+        self._unread += len(data)
+        if self._unread > _MAX_UNREAD_BYTES and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> None:
+        self._end()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._failure = error
+        self._end()
+
+    def _end(self) -> None:
+        if not self._http.trailing_data[1]:
+            self._http.receive_data(b"")
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def reusable(self) -> bool:
+        """Whether the last response is complete and nothing has followed it."""
+        idle = self._http.our_state is self._h11.IDLE and self._http.trailing_data == (b"", False)
+        return idle and not self._transport.is_closing() and not self._readable.now()
+
+    def close(self) -> None:
+        close_transport(self._transport)
+
+    async def request(self, method: str, url: httpx2.URL, headers: Mapping[str, str], body: bytes) -> Http1Response:
+        """Send a request, and return its response when the headers have arrived. Close the connection if that fails.
+
+        Raises:
+            httpx2.LocalProtocolError: A header cannot be sent; nothing was.
+            httpx2.RemoteProtocolError: The bytes that came are not HTTP, or the server has ended the connection.
+            httpx2.ReadError: The connection broke.
+        """
+        try:
+            self._transport.write(self._written(method, url, headers, body))
+            while (event := await self.next_event()).status_code < 200:
+                if event.status_code == 101:
+                    raise import_httpx2().RemoteProtocolError("the server changes to another protocol, which was not asked for")
+        except BaseException:
+            self.close()
+            raise
+        return Http1Response(self, event)
+
+    def _written(self, method: str, url: httpx2.URL, headers: Mapping[str, str], body: bytes) -> bytes:
+        """Return the bytes of a request."""
+        http, h11 = self._http, self._h11
+        sent = [("host", url.netloc), *headers.items()]
+        if body or method == "POST":
+            sent.append(("content-length", str(len(body))))
+        try:
+            head = http.send(h11.Request(method=method, target=url.raw_path, headers=sent))
+        except (h11.LocalProtocolError, UnicodeEncodeError) as error:
+            raise import_httpx2().LocalProtocolError(str(error)) from error
+        return b"".join((head, http.send(h11.Data(data=body)) if body else b"", http.send(h11.EndOfMessage())))
+
+    async def next_event(self) -> Any:
+        """Return the next part of the response."""
+        h11, http = self._h11, self._http
+        try:
+            while (event := http.next_event()) is h11.NEED_DATA:
+                await self._more()
+        except h11.RemoteProtocolError as error:
+            raise self._broken(error) from (self._failure or error)
+        return event
+
+    def _broken(self, error: Exception) -> Exception:
+        if self._failure is not None:
+            return import_httpx2().ReadError(str(self._failure))  # type: ignore[no-any-return]
+        ended = "ConnectionClosed" in str(error) or "unexpectedly closed" in str(error)
+        return import_httpx2().RemoteProtocolError("the server disconnected without a response" if ended else str(error))  # type: ignore[no-any-return]
+
+    async def _more(self) -> None:
+        """Wait for bytes, or for the end of the connection."""
+        self._unread = 0
+        if self._paused:
+            self._paused = False
+            self._transport.resume_reading()
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def finish(self) -> None:
+        """Keep the connection for the next request if both sides allow it; else close it."""
+        with suppress(self._h11.LocalProtocolError):
+            self._http.start_next_cycle()
+            return
+        self.close()
+
+
+class Http1Response:
+    """Implements `SingleResponse`."""
+
+    def __init__(self, socket: _Socket, head: h11.Response) -> None:
+        self.status = head.status_code
+        self.headers: dict[str, str] = {}
+        for name, value in head.headers:
+            self._add(name.decode("ascii"), value.decode("latin-1"))
+        self._socket = socket
+        self._complete = False
+
+    def _add(self, name: str, value: str) -> None:
+        self.headers[name] = f"{self.headers[name]}, {value}" if name in self.headers else value
+
+    async def read_chunk(self) -> bytes:
+        if self._complete:
+            return b""
+        data: bytes | bytearray | None = getattr(await self._socket.next_event(), "data", None)
+        if data is not None:
+            return bytes(data)
+        self._complete = True
+        self._socket.finish()
+        return b""
+
+    async def release(self) -> None:
+        if not self._complete:
+            self._complete = True
+            self._socket.close()
+
+
+class _Readable:
+    """Whether a socket has bytes, or its end, that the event loop has not read yet.
+
+    Args:
+        number: The socket's file descriptor.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._poll: Any = None
+        if hasattr(select, "poll"):
+            self._poll = select.poll()
+            self._poll.register(number, select.POLLIN)
+
+    def now(self) -> bool:
+        found = self._poll.poll(0) if self._poll is not None else select.select([self._number], [], [], 0)[0]
+        return bool(found)
