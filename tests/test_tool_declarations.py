@@ -101,7 +101,7 @@ async def test_a_call_of_a_tool_class_without_an_execute_method_fails() -> None:
         ({"timeout_s": 0}, "timeout_s=0"),
         ({"name": "a b"}, "cannot be used"),
         ({"name": "x" * 129}, "cannot be used"),
-        ({"description": "x" * 20_000}, "20000 characters"),
+        ({"description": "x" * 70_000}, "70000 characters"),
     ],
 )
 def test_an_invalid_tool_declaration_is_refused(settings: dict[str, Any], complaint: str) -> None:

@@ -94,7 +94,7 @@ async def test_a_worker_that_outlives_its_engine_is_ended_before_the_call_restar
                 (tmp_path / "here").unlink()
                 (tmp_path / "go").touch()  # from now on the first attempt may pay, until it is ended
                 result = await handed_in(engine, tmp_path, "c3")
-                assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
+                assert await soon(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE)
         finally:
             for one in (supervisor, worker):
                 if one.is_running():

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Http1Connection", "Http1Response"]
 
+_MAX_INTERIM_RESPONSES: Final = 20
+_PARTS_IN_TURN: Final = 16
+"""How many parts of responses are read before other tasks can run. Most responses have three."""
+
 _MAX_HEAD_BYTES: Final = 100 * 1024
 _MAX_UNREAD_BYTES: Final = 256 * 1024
 """The number of bytes of a response above which the socket is not read until they are taken."""
@@ -38,15 +42,21 @@ class Http1Connection:
     def __init__(self, connect_s: float) -> None:
         self._connect_s = connect_s
         self._socket: _Socket | None = None
+        self._closed = False
 
     async def send(self, method: str, url: httpx2.URL, headers: Mapping[str, str], body: bytes) -> Http1Response:
         socket = self._socket
         if socket is None or not socket.reusable():
             self._drop()
-            socket = self._socket = await self._connected(url)
+            socket = await self._connected(url)
+            if self._closed:  # meanwhile
+                socket.close()
+                raise import_httpx2().ConnectError("the connection was closed")
+            self._socket = socket
         return await socket.request(method, url, headers, body)
 
     async def close(self) -> None:
+        self._closed = True
         self._drop()
 
     def _drop(self) -> None:
@@ -70,7 +80,7 @@ class Http1Connection:
             RuntimeError,
             ValueError,
         ) as error:  # no thread for the name lookup; no possible name
-            raise httpx2.ConnectError(str(error)) from error
+            raise httpx2.ConnectError(str(error) or "the server ended the connection before it could be used") from error
 
 
 async def _open(host: str, port: int, *, tls: bool) -> _Socket:
@@ -80,11 +90,13 @@ async def _open(host: str, port: int, *, tls: bool) -> _Socket:
     if context is not None:
         context.set_alpn_protocols(["http/1.1"])
     connected = await connect_tcp(host, port)
+    socket = _Socket(h11, connected.fileno())
     try:
-        _, socket = await asyncio.get_running_loop().create_connection(
-            lambda: _Socket(h11, connected.fileno()), sock=connected, ssl=context, server_hostname=host if tls else None
+        await asyncio.get_running_loop().create_connection(
+            lambda: socket, sock=connected, ssl=context, server_hostname=host if tls else None
         )
     except BaseException:
+        socket.abort()  # a transport that still shuts TLS down would keep the next socket with this number from being used
         connected.close()
         raise
     return socket
@@ -97,10 +109,13 @@ class _Socket(asyncio.Protocol):
         self._h11 = library
         self._http: h11.Connection = library.Connection(library.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
         self._transport: Any = None
+        self._closed = False
         self._readable = _Readable(number)
         self._waiter: asyncio.Future[None] | None = None
         self._unread = 0
         self._paused = False
+        self._parts = 0
+        """How many parts of responses were read since other tasks could run last."""
         self._failure: Exception | None = None
         """Why the connection has ended, if not by its end."""
 
@@ -137,7 +152,16 @@ class _Socket(asyncio.Protocol):
         return idle and not self._transport.is_closing() and not self._readable.now()
 
     def close(self) -> None:
-        close_transport(self._transport)
+        """Close the connection, and drop what is not sent at once. Idempotent: a TLS transport that is closed twice cannot be aborted."""
+        if not self._closed:
+            self._closed = True
+            close_transport(self._transport)
+
+    def abort(self) -> None:
+        """Close a connection that may not have been made."""
+        self._closed = True
+        if self._transport is not None:
+            self._transport.abort()
 
     async def request(self, method: str, url: httpx2.URL, headers: Mapping[str, str], body: bytes) -> Http1Response:
         """Send a request, and return its response when the headers have arrived. Close the connection if that fails.
@@ -149,18 +173,20 @@ class _Socket(asyncio.Protocol):
         """
         try:
             self._transport.write(self._written(method, url, headers, body))
-            while (event := await self.next_event()).status_code < 200:
+            for _ in range(_MAX_INTERIM_RESPONSES):
+                if (event := await self.next_event()).status_code >= 200:
+                    return Http1Response(self, event)
                 if event.status_code == 101:
                     raise import_httpx2().RemoteProtocolError("the server changes to another protocol, which was not asked for")
+            raise import_httpx2().RemoteProtocolError(f"it began more than {_MAX_INTERIM_RESPONSES} responses")
         except BaseException:
             self.close()
             raise
-        return Http1Response(self, event)
 
     def _written(self, method: str, url: httpx2.URL, headers: Mapping[str, str], body: bytes) -> bytes:
         """Return the bytes of a request."""
         http, h11 = self._http, self._h11
-        sent = [("host", url.netloc), *headers.items()]
+        sent = [*headers.items()] if "host" in headers else [("host", url.netloc), *headers.items()]
         if body or method == "POST":
             sent.append(("content-length", str(len(body))))
         try:
@@ -170,24 +196,30 @@ class _Socket(asyncio.Protocol):
         return b"".join((head, http.send(h11.Data(data=body)) if body else b"", http.send(h11.EndOfMessage())))
 
     async def next_event(self) -> Any:
-        """Return the next part of the response."""
+        """Return the next part of the response. Lets other tasks run, even if the server sends tiny parts without end."""
         h11, http = self._h11, self._http
+        self._parts += 1
+        if self._parts == _PARTS_IN_TURN:
+            self._parts = 0
+            await asyncio.sleep(0)
         try:
             while (event := http.next_event()) is h11.NEED_DATA:
                 await self._more()
         except h11.RemoteProtocolError as error:
-            raise self._broken(error) from (self._failure or error)
-        return event
+            broken = str(error)
+        else:
+            return event
+        raise self._broken(broken) from self._failure
 
-    def _broken(self, error: Exception) -> Exception:
+    def _broken(self, text: str) -> Exception:
         if self._failure is not None:
             return import_httpx2().ReadError(str(self._failure))  # type: ignore[no-any-return]
-        ended = "ConnectionClosed" in str(error) or "unexpectedly closed" in str(error)
-        return import_httpx2().RemoteProtocolError("the server disconnected without a response" if ended else str(error))  # type: ignore[no-any-return]
+        ended = "ConnectionClosed" in text or "unexpectedly closed" in text
+        return import_httpx2().RemoteProtocolError("the server disconnected without a response" if ended else text)  # type: ignore[no-any-return]
 
     async def _more(self) -> None:
         """Wait for bytes, or for the end of the connection."""
-        self._unread = 0
+        self._unread = self._parts = 0
         if self._paused:
             self._paused = False
             self._transport.resume_reading()

@@ -144,7 +144,7 @@ class HttpExchange:
         if connections is None:
             raise NotSent(f"{self.label} cannot be asked any more: the connection is closed.")
         try:
-            connection = connections.take()
+            connection = await connections.take()
         except UsageError as error:
             raise self._unusable(self._redactor.redact(str(error))) from None
         released = partial(connections.give_back, connection)

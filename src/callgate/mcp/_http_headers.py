@@ -33,15 +33,19 @@ _LISTS_OF_SCHEMAS = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
 _MAPS_OF_SCHEMAS = ("patternProperties", "dependentSchemas", "$defs", "definitions")
 
 _Path = tuple[str, ...]
+_OF_THE_BODY = frozenset({"content-length", "transfer-encoding", "trailer"})
 
 
 def check_headers(server: str, headers: Mapping[str, str]) -> None:
     """Check the headers that the operator configured for a server.
 
     Raises:
-        UsageError: A name or value is not allowed in HTTP. The message does not contain the value.
+        UsageError: A name or value is not allowed in HTTP, or the header is made from the request itself. The message does not contain the
+            value.
     """
     for name, value in headers.items():
+        if name.lower() in _OF_THE_BODY:
+            raise UsageError(f"MCP server '{server}': the header '{name}' is made from the body of each request. Remove it.")
         if not _TOKEN.fullmatch(name):
             raise UsageError(f"MCP server '{server}': {name!r} is not the name of an HTTP header. Write it as in 'Authorization'.")
         if not _PLAIN.fullmatch(value):

@@ -78,12 +78,13 @@ class SingleConnections:
         """With the time of their last use, the latest at the end."""
         self._closed = False
 
-    def take(self) -> SingleConnection:
+    async def take(self) -> SingleConnection:
         """Return a connection that nobody uses, to be given back.
 
         Raises:
             UsageError: An environment variable for proxies or certificates cannot be used.
         """
+        await self._close_idle()
         if self._idle:
             return self._idle.pop()[0]
         made = self._make()
@@ -91,12 +92,16 @@ class SingleConnections:
         return made
 
     async def give_back(self, connection: SingleConnection) -> None:
-        """Keep a connection for the next request, and close those that have been idle for too long or are too many."""
+        """Keep a connection for the next request."""
         if self._closed or connection not in self._all:
             return
-        now = asyncio.get_running_loop().time()
-        self._idle.append((connection, now))
-        while len(self._idle) > _IDLE_CONNECTIONS or self._idle[0][1] + KEEP_ALIVE_S < now:
+        self._idle.append((connection, asyncio.get_running_loop().time()))
+        await self._close_idle()
+
+    async def _close_idle(self) -> None:
+        """Close connections that have been idle for too long or are too many."""
+        until = asyncio.get_running_loop().time() - KEEP_ALIVE_S
+        while self._idle and (len(self._idle) > _IDLE_CONNECTIONS or self._idle[0][1] < until):
             unused, _ = self._idle.popleft()
             self._all.discard(unused)
             await unused.close()

@@ -42,7 +42,9 @@ async def connect_tcp(host: str, port: int) -> socket.socket:
                     return attempt.result()
                 last = error
     finally:
-        await _give_up(attempts)
+        for attempt in attempts:
+            attempt.cancel()
+            attempt.add_done_callback(_close_connected)
     raise last
 
 
@@ -68,10 +70,7 @@ async def _connect(address: _Address) -> socket.socket:
     return connected
 
 
-async def _give_up(attempts: set[asyncio.Task[socket.socket]]) -> None:
-    """End the attempts that are still running, and close what they may have connected meanwhile."""
-    for attempt in attempts:
-        attempt.cancel()
-    for connected in await asyncio.gather(*attempts, return_exceptions=True):
-        if isinstance(connected, socket.socket):
-            connected.close()
+def _close_connected(attempt: asyncio.Task[socket.socket]) -> None:
+    """Close the socket of an attempt that succeeded although it was given up."""
+    if not attempt.cancelled() and attempt.exception() is None:
+        attempt.result().close()

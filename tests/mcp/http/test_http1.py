@@ -129,3 +129,9 @@ async def test_a_name_that_no_host_can_have_is_a_request_that_was_not_sent() -> 
     async with connected(f"http://{'a' * 64}.example/mcp") as client:
         with pytest.raises(NotSent, match="cannot be reached"):
             await client.call("pay")
+
+
+async def test_the_host_header_of_the_configuration_replaces_that_of_the_address() -> None:
+    async with FakeServer(answer) as server, connected(server.url, headers={"Host": "shop.example"}) as client:
+        assert await client.call("pay") == "done"
+    assert server.sent[0].headers["host"] == "shop.example"

@@ -162,7 +162,15 @@ async def test_no_error_and_no_log_shows_a_secret(caplog: pytest.LogCaptureFixtu
 
 
 @pytest.mark.parametrize(
-    "headers", [{"Authorization": "s3cr3t\n"}, {"Authorization": "s3cr3t "}, {"Authorization": "s3cr3té"}, {"A b": "s3cr3t"}]
+    "headers",
+    [
+        {"Authorization": "s3cr3t\n"},
+        {"Authorization": "s3cr3t "},
+        {"Authorization": "s3cr3té"},
+        {"A b": "s3cr3t"},
+        {"Content-Length": "s3cr3t"},
+        {"transfer-encoding": "s3cr3t"},
+    ],
 )
 def test_a_header_that_http_does_not_allow_is_refused_without_its_value(headers: dict[str, str]) -> None:
     with pytest.raises(UsageError) as caught:
