@@ -26,6 +26,11 @@ __all__ = ["Http1Connection", "Http1Response"]
 _MAX_INTERIM_RESPONSES: Final = 20
 _PARTS_IN_TURN: Final = 16
 """How many parts of responses are read before other tasks can run. Most responses have three."""
+_SMALL_PARTS_BYTES: Final = 16 * 1024
+_SMALL_PARTS_PAUSE_S: Final = 0.005
+"""The pause after so many parts if together they have fewer bytes: reading tiny parts without end would take all of the processor's time,
+and other threads would wait for the interpreter lock again and again.
+"""
 
 _MAX_HEAD_BYTES: Final = 100 * 1024
 _MAX_UNREAD_BYTES: Final = 256 * 1024
@@ -114,8 +119,8 @@ class _Socket(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
         self._unread = 0
         self._paused = False
-        self._parts = 0
-        """How many parts of responses were read since other tasks could run last."""
+        self._parts = self._part_bytes = 0
+        """How many parts of responses were read since the last wait for bytes or pause, and their bytes."""
         self._failure: Exception | None = None
         """Why the connection has ended, if not by its end."""
 
@@ -200,14 +205,16 @@ class _Socket(asyncio.Protocol):
         h11, http = self._h11, self._http
         self._parts += 1
         if self._parts == _PARTS_IN_TURN:
-            self._parts = 0
-            await asyncio.sleep(0)
+            pause_s = _SMALL_PARTS_PAUSE_S if self._part_bytes < _SMALL_PARTS_BYTES else 0
+            self._parts = self._part_bytes = 0
+            await asyncio.sleep(pause_s)
         try:
             while (event := http.next_event()) is h11.NEED_DATA:
                 await self._more()
         except h11.RemoteProtocolError as error:
             broken = str(error)
         else:
+            self._part_bytes += len(getattr(event, "data", b""))
             return event
         raise self._broken(broken) from self._failure
 
@@ -219,7 +226,7 @@ class _Socket(asyncio.Protocol):
 
     async def _more(self) -> None:
         """Wait for bytes, or for the end of the connection."""
-        self._unread = self._parts = 0
+        self._unread = self._parts = self._part_bytes = 0
         if self._paused:
             self._paused = False
             self._transport.resume_reading()

@@ -23,7 +23,7 @@ from tests.waiting import PATIENCE_S
 
 __all__ = ["certificate"]
 
-TINY_PARTS = 5_000
+TINY_PARTS = 1_000
 
 
 async def test_other_tasks_run_while_a_server_sends_tiny_parts() -> None:
