@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Http1Connection", "Http1Response"]
 
-_MAX_INTERIM_RESPONSES: Final = 20
 _PARTS_IN_TURN: Final = 16
 """How many parts of responses are read before other tasks can run. Most responses have three."""
 _SMALL_PARTS_BYTES: Final = 16 * 1024
@@ -178,12 +177,10 @@ class _Socket(asyncio.Protocol):
         """
         try:
             self._transport.write(self._written(method, url, headers, body))
-            for _ in range(_MAX_INTERIM_RESPONSES):
-                if (event := await self.next_event()).status_code >= 200:
-                    return Http1Response(self, event)
+            while (event := await self.next_event()).status_code < 200:
                 if event.status_code == 101:
                     raise import_httpx2().RemoteProtocolError("the server changes to another protocol, which was not asked for")
-            raise import_httpx2().RemoteProtocolError(f"it began more than {_MAX_INTERIM_RESPONSES} responses")
+            return Http1Response(self, event)
         except BaseException:
             self.close()
             raise

@@ -21,7 +21,7 @@ def _body(sent: Sent) -> bytes:
 
 
 async def early_hints(sent: Sent, reply: Reply) -> None:
-    await reply.raw(b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n")
+    await reply.raw(b"HTTP/1.1 102 Processing\r\n\r\n" * 40 + b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n")
     await answer(sent, reply)
 
 
