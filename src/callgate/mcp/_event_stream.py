@@ -6,10 +6,20 @@ may be slow, huge or hostile. Knows nothing of JSON-RPC.
 
 from __future__ import annotations
 
-__all__ = ["EventStream", "EventTooLarge"]
+import asyncio
+
+__all__ = ["EventStream", "EventTooLarge", "take_turns"]
 
 _MAX_ID_BYTES = 1_024
 _MAX_RETRY_DIGITS = 9
+_EVENTS_IN_TURN = 64
+_PAUSE_S = 0.005
+
+
+async def take_turns(number: int) -> None:
+    """Let other tasks and threads run before every 64th event of those that came together: a server may send them without end."""
+    if number % _EVENTS_IN_TURN == _EVENTS_IN_TURN - 1:
+        await asyncio.sleep(_PAUSE_S)
 
 
 class EventTooLarge(ValueError):
