@@ -26,7 +26,7 @@ except ModuleNotFoundError as error:
 
 from callgate.calls import Effect, Scope, Suspended, ToolResult
 from callgate.engine import Engine
-from callgate.integrations._pydantic_ai_messages import denial, denied_calls, goes_on_with_record, made_by, recorded_answers
+from callgate.integrations._pydantic_ai_messages import asks_itself, denial, denied_calls, goes_on_with_record, made_by, recorded_answers
 from callgate.integrations._pydantic_ai_tools import (
     declared,
     defined,
@@ -153,7 +153,7 @@ class CallgateToolset(WrapperToolset[Any]):
         )
         recorded = goes_on_with_record(ctx)
         if recorded and not await was_asked(self.engine, name, call.id, scope):
-            raise ApprovalRequired(metadata={"question": f"The engine's journal has no question about this call of {name}."})
+            raise ApprovalRequired(metadata={"question": asks_itself(name, call.id)})
         decide = partial(_approved, None if asked == given else given)
         result = await run_call(self.engine, call, decide if ctx.tool_call_approved and not recorded else None)
         if not isinstance(result, Suspended):
