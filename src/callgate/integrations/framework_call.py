@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from callgate._json import decode, to_jsonable
 from callgate._runners.started_tasks import not_left_running
-from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
+from callgate.calls import Aborted, Answered, Approval, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
 from callgate.errors import NotDone, ResultNotSerializable, RunHeld, UsageError
 from callgate.integrations.abandonable_threads import in_abandonable_threads
 from callgate.integrations.outdated_answers import why_outdated
@@ -59,6 +59,7 @@ class CallsEngine(Protocol):
     async def call(self, raw: RawCall, scope: Scope) -> Outcome: ...
     async def approve(self, approval_id: str, *, by: str, reason: str, arguments: Mapping[str, object] | None) -> None: ...
     async def deny(self, approval_id: str, *, by: str, reason: str) -> None: ...
+    async def wait_for_answer(self, approval_id: str, *, timeout_s: float) -> Approval | None: ...
 
 
 class HumanDecision(Struct, frozen=True, kw_only=True):

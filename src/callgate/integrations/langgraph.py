@@ -166,7 +166,7 @@ class CallgateToolNode(ToolNode):
             request = next(iter(execution.requests.values()))
             paused, asked = paused_or_asked(self._engine.journal, self._calls.placed(request))
             paused |= execution.paused.keys()
-            involved = paused | asked | {one.call["id"] for one in execution.waiting}
+            involved = paused | asked.keys() | {one.call["id"] for one in execution.waiting}
             if paused and len(involved) > 1:
                 calls = [one.tool_call for one in sorted(execution.requests.values(), key=place_of) if one.tool_call["id"] in involved]
                 raise UsageError(_MIXED % ", ".join(f"{one['name']} ({one['id']})" for one in calls))
