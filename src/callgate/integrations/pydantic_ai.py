@@ -127,7 +127,8 @@ class CallgateToolset(WrapperToolset[Any]):
 
     async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Any:
         scope = self._placed(ctx)
-        if is_on_route(self.engine, name, ctx.tool_call_id or "", scope):
+        place = _place_of(ctx)
+        if is_on_route(self.engine, name, ctx.tool_call_id or "", scope, place):
             return await self.wrapped.call_tool(name, tool_args, ctx, tool)
         given = plain(tool_args)
         asked = await self._asked(given, scope, ctx, tool)
@@ -144,6 +145,7 @@ class CallgateToolset(WrapperToolset[Any]):
             arguments=asked,
             id=ctx.tool_call_id or "",
             scope=scope,
+            place=place,
             run=run,
             encode=encode,
             pauses=_PAUSES,
@@ -178,12 +180,12 @@ class CallgateToolset(WrapperToolset[Any]):
     def _placed(self, ctx: RunContext[Any]) -> Scope:
         """Return the scope of a call, with what identifies its run and its message."""
         scope = scope_of(self.scope, ctx)
-        conversation = ctx.conversation_id or ctx.run_id or ""
+        conversation, message = _place_of(ctx)
         return replace(
             scope,
             run=scope.run or conversation,
             conversation=scope.conversation or conversation,
-            message_id=scope.message_id or made_by(ctx)[0],
+            message_id=scope.message_id or message,
         )
 
     def _output(self, call: FrameworkCall, result: ToolResult) -> Any:
@@ -229,6 +231,11 @@ class CallgateCapability(AbstractCapability[Any]):
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
         return self._wrap(toolset)
+
+
+def _place_of(ctx: RunContext[Any]) -> tuple[str, str]:
+    """Return the ids of the conversation, and of the model's message that made the call."""
+    return ctx.conversation_id or ctx.run_id or "", made_by(ctx)[0]
 
 
 def _approved(arguments: dict[str, Any] | None, suspended: Suspended, problem: str) -> HumanDecision:
