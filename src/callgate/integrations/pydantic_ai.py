@@ -8,7 +8,7 @@ before; the engine gets them as JSON data.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -101,7 +101,7 @@ class CallgateToolset(WrapperToolset[Any]):
     ) -> None:
         self._tools = WrappedTools(self._wrapper, engine, effects, options)
         check_scope(scope)
-        super().__init__(wrapped if isinstance(wrapped, AbstractToolset) else FunctionToolset(list(wrapped)))
+        super().__init__(_toolset(wrapped))
         self.engine, self.effects, self.options, self.scope = engine, effects, options, scope
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
@@ -231,6 +231,21 @@ class CallgateCapability(AbstractCapability[Any]):
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
         return self._wrap(toolset)
+
+
+def _toolset(given: object) -> AbstractToolset[Any]:
+    """Return the toolset that a wrapper was given, or one of the listed tools.
+
+    Raises:
+        UsageError: It is neither a toolset nor a list.
+    """
+    if isinstance(given, AbstractToolset):
+        return given
+    if not isinstance(given, Iterable) or isinstance(given, (str, bytes, Mapping)):
+        raise UsageError(
+            f"CallgateToolset was given {given!r:.80}; give a toolset, or a list of tools and functions: CallgateToolset([pay], engine)."
+        )
+    return FunctionToolset(list(given))
 
 
 def _place_of(ctx: RunContext[Any]) -> tuple[str, str]:
