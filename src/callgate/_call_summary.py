@@ -53,6 +53,8 @@ class CallSummary(Struct, kw_only=True):
     """When that was, in UTC nanoseconds."""
     abandoned: bool = False
     """Whether the tool's code still ran, and could not be stopped, when the call ended."""
+    question: str = ""
+    """The call that asked the question for which it waited: itself, or an earlier one that it repeats. Empty if it did not wait."""
     earlier_call: str = ""
     """The call whose outcome decides about this one: this one was refused because of it, or got its result. Empty if there is none."""
     failure_class: str = ""
@@ -127,6 +129,8 @@ def summarise(events: Iterable[Event]) -> list[CallSummary]:
         if not event.call or not event.kind.startswith("call."):
             if event.kind == "fact.settled" and event.call in calls:
                 settle(calls[event.call], event)
+            elif event.kind == "approval.answered":
+                _end_denied(calls, body_of(event))
             continue
         call = calls.get(event.call)
         if call is None:
@@ -142,6 +146,17 @@ def settle(call: CallSummary, fact: Event) -> None:
     details = body.get("details")
     call.settled = _text(body, "status")
     call.settled_by = (_text(details, "by") if isinstance(details, dict) else "") or call.settled_by
+
+
+def _end_denied(calls: Mapping[str, CallSummary], body: Mapping[str, Any]) -> None:
+    """Set the status of calls that wait for this answer, if it is a no that the host has told the model, so that no other call has it."""
+    details = body.get("details")
+    if not isinstance(details, dict) or details.get("told") is not True:
+        return
+    for call in calls.values():
+        if call.status == "asked" and call.question == _text(details, "approval"):
+            call.status, call.failure_class, call.code = "error", "denied", "human_denied"
+            call.error = f"{_text(body, 'reason', 'a human')} said no: {_text(details, 'reason')}".removesuffix(": ")
 
 
 def without_process(call: CallSummary) -> None:
@@ -181,6 +196,7 @@ def _tell(call: CallSummary, event: Event, body: Mapping[str, Any]) -> None:
             call.late, call.late_ns = _text(body, "status"), event.at_ns
         case kind if kind in STATUS_OF_KIND:
             call.status, call.error = STATUS_OF_KIND[kind], _text(body, "reason")
+            call.question = (_earlier(body.get("details"), "approval") or call.uid) if kind == "call.suspended" else call.question
             if kind == "call.aborted" and body.get("status") == "unknown":
                 call.status, call.failure_class = "unknown", "outcome_unknown"
     if event.kind in TERMINAL:

@@ -90,7 +90,7 @@ def find_tool_calls(journal: FindsEvents, query: EventQuery = _EVERY_CALL) -> li
     uids = list(_first(found, query.limit))
     entries: list[ToolCallEntry] = []
     for first in range(0, len(uids), _TOGETHER):
-        entries += _entries(journal.find(EventQuery(calls=tuple(uids[first : first + _TOGETHER]), kinds=("call.",))))
+        entries += _entries(journal.find(EventQuery(calls=tuple(uids[first : first + _TOGETHER]), kinds=("call.", "approval."))))
     return sorted(entries, key=lambda entry: entry.position)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -128,14 +129,16 @@ def test_a_tool_node_asks_again_only_about_the_call_whose_decision_was_unusable(
 # A call that somebody has approved in the engine before the graph was resumed
 
 
-async def test_a_rejection_of_a_call_that_was_approved_in_the_engine_does_not_run_it() -> None:
+async def test_a_rejection_of_a_call_that_was_approved_in_the_engine_is_a_denial_as_any_other() -> None:
     async with _engine() as engine:
         model = ScriptedChat(steps=[says(call("refund", order="A7")), says(text="done")])
         agent: Any = create_agent(model, [refund], middleware=[CallgateMiddleware(engine)], checkpointer=InMemorySaver())
         asked = (await agent.ainvoke(_GO, _THREAD))["__interrupt__"][0].value
         await engine.approve(asked["approval_id"], by="bob")
-        result = await agent.ainvoke(_resume({"type": "reject", "message": "too dear"}), _THREAD)
-    assert "a human has denied it: too dear" in tool_messages(result)[0].content
+        result = await agent.ainvoke(_resume({"type": "reject", "message": "no!"}), _THREAD)
+        (last,) = [json.loads(event.body) for event in engine.journal.read() if event.kind == "call.completed"]
+    assert "refund was denied: a human said no: no! Do not try it again" in tool_messages(result)[0].content
+    assert last["code"] == "human_denied"
     assert _ran == []
 
 
@@ -156,5 +159,5 @@ def test_a_rejection_in_a_tool_node_counts_for_its_call_only(rejected: int, by_i
         told = [message.content for message in tool_messages(graph.invoke(_resume({"decisions": decisions}), _THREAD))]
     finally:
         engine.close_sync()
-    assert "a human has denied it: too dear" in told[rejected]
+    assert "a human said no: too dear. Do not try it again" in told[rejected]
     assert _ran == [["A7", "B8"][1 - rejected]]

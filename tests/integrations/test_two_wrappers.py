@@ -96,6 +96,7 @@ async def _framework_middleware(engine: Engine, first: Scope, second: Scope) -> 
     return result.text
 
 
+_OTHERS = [Scope(principal="bob"), Scope(principal="ann", run="other"), Scope(principal="ann", conversation="other")]
 _RUNS = [_two_capabilities, _of_agent_and_run, _toolset_and_capability, _openai_tools, _framework_middleware]
 
 
@@ -107,9 +108,10 @@ async def test_a_call_with_two_wrappers_is_asked_about_once_and_runs_once(run: R
     assert len(_paid) == 1
 
 
+@pytest.mark.parametrize("other", _OTHERS, ids=["principal", "run", "conversation"])
 @pytest.mark.parametrize("run", _RUNS)
-async def test_two_wrappers_with_different_scopes_are_refused_with_what_to_do(run: Run) -> None:
+async def test_two_wrappers_with_different_scopes_are_refused_with_what_to_do(run: Run, other: Scope) -> None:
     async with Engine(policies=[_ASKS]) as engine:
         with pytest.raises(UsageError, match=r"two wrappers of one engine with different scopes.*Remove one of them"):
-            await run(engine, Scope(principal="ann"), Scope(principal="bob"))
+            await run(engine, Scope(principal="ann"), other)
     assert _paid == []

@@ -10,13 +10,16 @@ import pytest
 from agent_framework import tool as framework_tool
 from agents import Agent as OpenAIAgent
 from agents import Runner, function_tool
+from langgraph.prebuilt import ToolNode
 from pydantic_ai import Agent
+from pydantic_ai.models.test import TestModel
 from pydantic_ai.tools import Tool
 from pydantic_ai.toolsets import FunctionToolset
 
 from callgate import Engine, UsageError
 from callgate.integrations import import_tools
 from callgate.integrations.agent_framework import callgate_middleware
+from callgate.integrations.langgraph import CallgateToolNode
 from callgate.integrations.openai_agents import callgate_tools
 from callgate.integrations.pydantic_ai import CallgateCapability, CallgateToolset
 from callgate.tools import ToolOptions
@@ -80,8 +83,41 @@ async def test_a_tool_that_the_engine_does_not_have_gets_the_given_options(wrapp
 @_wrappers
 async def test_options_that_the_engines_own_tool_does_not_have_are_refused(wrapper: str) -> None:
     async with Engine(import_tools([refund])) as engine:
-        with pytest.raises(Exception, match=r"options sets key, timeout_s of 'refund'.*Say it in one place"):
+        with pytest.raises(Exception, match=r"options sets key='refund:\{order\}', timeout_s=20.*'refund'.*Give all wrappers"):
             await _run(wrapper, engine, _wrapped(wrapper, engine, options=_OPTIONS))
+
+
+@pytest.mark.parametrize(
+    ("inner", "has"), [({"refund": {"timeout_s": 7}}, "timeout_s=7"), (None, "no timeout_s")], ids=["another value", "none"]
+)
+async def test_options_of_two_capabilities_that_differ_are_refused_with_both_values_and_what_to_do(inner: Any, has: str) -> None:
+    async with Engine() as engine:
+        first = CallgateCapability(engine, options={"refund": {"timeout_s": 20}})
+        agent = Agent(TestModel(), tools=[Tool(refund)], capabilities=[first, CallgateCapability(engine, options=inner)])
+        with pytest.raises(UsageError, match=rf"timeout_s=20.* already has the tool with {has}.*of two capabilities in a list, the last"):
+            await agent.run("go")
+
+
+@pytest.mark.parametrize("given", [refund, "refund", 5], ids=["a function", "a text", "a number"])
+async def test_what_is_no_toolset_and_no_list_is_refused_with_what_to_give(given: Any) -> None:
+    async with Engine() as engine:
+        with pytest.raises(UsageError, match=r"give a toolset, or a list of tools and functions"):
+            CallgateToolset(given, engine)
+
+
+@pytest.mark.parametrize("given", [ToolNode([refund]), refund], ids=["a tool node", "a function"])
+async def test_what_is_no_list_of_tools_is_refused_by_the_tool_node_with_what_to_give(given: Any) -> None:
+    async with Engine() as engine:
+        with pytest.raises(UsageError, match=r"it replaces ToolNode, so give it a list of tools"):
+            CallgateToolNode(given, engine)
+
+
+@pytest.mark.parametrize("word", ["options", "effects"])
+async def test_options_of_tools_are_refused_by_the_tool_node_with_where_they_go(word: str) -> None:
+    given: Any = {word: {}}
+    async with Engine() as engine:
+        with pytest.raises(UsageError, match=rf"takes no {word}; give them where the engine is made"):
+            CallgateToolNode([refund], engine, **given)
 
 
 @_wrappers

@@ -179,8 +179,10 @@ async def test_an_invalid_lease_duration_is_refused(place: Open, tmp_path: objec
             SqliteJournal(f"{tmp_path}/other.db", lease_s=lease_s)  # type: ignore[arg-type]
 
 
-async def test_a_call_in_a_run_held_by_another_engine_returns_an_error_result(first: Stored, second: Stored, ledger: Ledger) -> None:
-    """No exception is raised; the model and the host read in the result who holds the run."""
+async def test_a_call_in_a_run_held_by_another_engine_returns_an_error_result(
+    first: Stored, second: Stored, ledger: Ledger, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No exception is raised; the model and the host read in the result who holds the run, and the log says how to wait for it."""
     pay = paying(ledger)
     async with Engine([pay], journal=first) as one, Engine([pay], journal=second) as other:
         assert (await said(one, raw_call("pay", to="ann"), Run)).success
@@ -188,6 +190,8 @@ async def test_a_call_in_a_run_held_by_another_engine_returns_an_error_result(fi
             refused = await said(other, raw_call("pay", to="bob"), Run)
             assert (refused.status, refused.code, refused.failure_class) == ("error", "run_held", "record_failed")
             assert "worked on by process" in refused.text
+            assert "wait_for_run" not in refused.text
+            assert "await engine.wait_for_run(scope, timeout_s=60)" in caplog.text
             assert (await other.call_many([raw_call("pay", to="bob")], Run))[0].result.code == "run_held"  # type: ignore[union-attr]
         assert (await said(other, raw_call("pay", to="cid"), Scope(run="another"))).success
     assert ledger.lines() == ["ann", "cid"]

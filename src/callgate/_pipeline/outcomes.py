@@ -187,7 +187,8 @@ class Outcomes:
 
     def unrecorded(self, raw: RawCall, error: RunHeld | RecordFailed) -> Answered:
         """Return the outcome of a call whose run cannot be written to. The call is not on record, and nothing happened."""
-        self._recorder.log.error("The call %s was not run: %s", self._recorder.cut(raw.name), error)
+        advice = " To wait for the run: await engine.wait_for_run(scope, timeout_s=60)." if isinstance(error, RunHeld) else ""
+        self._recorder.log.error("The call %s was not run: %s%s", self._recorder.cut(raw.name), error, advice)
         raw = with_id(raw, self._clock)
         told = RecordFailed(f"It was not run: {error}", code=error.code)
         return Answered(_marked(self._normaliser.refusal(raw, "", self._recorder.cut(raw.name or ""), told)))

@@ -99,8 +99,9 @@ class Question(Struct, kw_only=True):
 def denied_by_human(tool: str, *, approval_id: str, by: str, reason: str) -> CallDenied:
     """Return the error for a call that a human has denied."""
     why = f"{by or 'a human'} said no{': ' if reason else ''}{reason.rstrip('.')}"
+    end = "" if why.endswith(("!", "?")) else "."
     return CallDenied(
-        f"{tool} was denied: {why}. Do not try it again; go on without it, or say what you would need it for.",
+        f"{tool} was denied: {why}{end} Do not try it again; go on without it, or say what you would need it for.",
         code=HUMAN_DENIED,
         approval=approval_id,
     )

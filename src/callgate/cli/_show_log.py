@@ -126,7 +126,7 @@ def _print_calls(calls: Iterable[CallSummary], *, arguments: bool) -> None:
     table = grid("time", "call", "tool", *(["arguments"] if arguments else []), "status", "ms", "rule", right=("ms",))
     for call in calls:
         why = call.code or call.failure_class or call.command_end
-        why += _about_unknown(call)
+        why += _about_unknown(call) or _about_question(call)
         why = ", ".join(filter(None, (why, _about_settled(call))))
         if call.replayed:  # the tool did not run again
             why = ", ".join(filter(None, (why, f"result of {call.earlier_call or 'an earlier call'}")))
@@ -143,6 +143,11 @@ def _about_settled(call: CallSummary) -> str:
         return ""
     said = call.settled.replace("_", " ")
     return f"{call.earlier_call} is settled: {said}" if call.earlier_call else f"settled: {said}"
+
+
+def _about_question(call: CallSummary) -> str:
+    """Return which question the call waits for, if an earlier call has asked it."""
+    return f"again, the question of {call.question}" if call.status == "asked" and call.question != call.uid else ""
 
 
 def _about_unknown(call: CallSummary) -> str:

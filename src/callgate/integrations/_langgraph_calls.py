@@ -7,7 +7,8 @@ run and the conversation; the message that made the call, or else the graph's ta
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -20,7 +21,7 @@ from msgspec.structs import replace
 
 from callgate._run_in_thread import in_thread
 from callgate.argument_checks import possible_names
-from callgate.calls import Outcome, RawCall, Scope, Suspended, ToolResult
+from callgate.calls import Approval, Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.engine import Engine
 from callgate.errors import UsageError
 from callgate.integrations._langchain_tools import describe, encode, is_async, is_sync, restore
@@ -85,6 +86,9 @@ class BlockingEngine:
     async def deny(self, approval_id: str, *, by: str, reason: str) -> None:
         self._engine.deny_sync(approval_id, by=by, reason=reason)
 
+    async def wait_for_answer(self, approval_id: str, *, timeout_s: float) -> Approval | None:
+        return self._engine.wait_for_answer_sync(approval_id, timeout_s=timeout_s)
+
 
 def without_loop(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that never suspends, and return its result."""
@@ -116,8 +120,14 @@ class TaskAnswers:
 
     def holds_another(self) -> bool:
         """Return whether the task was resumed with an answer, and this execution has not asked for one."""
+        return self.next_one() is not None
+
+    def next_one(self) -> Any:
+        """Return the answer with which the task was resumed, without taking it; None if this execution has asked for one."""
         scratchpad = get_config()["configurable"].get(_SCRATCHPAD)
-        return not self._asked and scratchpad is not None and bool(scratchpad.resume or scratchpad.get_null_resume() is not None)
+        if self._asked or scratchpad is None:
+            return None
+        return scratchpad.resume[0] if scratchpad.resume else scratchpad.get_null_resume()
 
 
 class GraphCalls:
@@ -197,8 +207,31 @@ class GraphCalls:
             pauses=(GraphBubbleUp,),
             origin="langgraph",
         )
+        await self._withdraw(engine, request, scope, answers)
         result = await run_call(engine, made, decide)
         return result if isinstance(result, Suspended) else _output(engine, made, result, call)
+
+    async def _withdraw(self, engine: CallsEngine, request: ToolCallRequest, scope: Scope, answers: TaskAnswers) -> None:
+        """Record the decision with which the graph was resumed if it rejects a call that was approved another way and has not run."""
+        given = answers.taken[0] if answers.taken else answers.next_one()
+        if given is None or not self._engine.may_ask:
+            return
+        asked = await asked_calls(self._engine, scope)
+        decision = _decision_in(given, request, asked)
+        if not isinstance(decision, HumanDecision) or decision.allow:
+            return
+        with suppress(UsageError):  # the question is used up or has expired; or the run is held, which the call reports
+            answered = await engine.wait_for_answer(asked[str(request.tool_call["id"])], timeout_s=0)
+            if answered is not None and answered.allowed:
+                await engine.deny(answered.approval_id, by=decision.by, reason=decision.reason)
+                self._take(request, answers)
+
+    def _take(self, request: ToolCallRequest, answers: TaskAnswers) -> Any:
+        """Take the decision with which the graph was resumed, so that no tool reads it, and return it."""
+        if not answers.taken:
+            name = request.tool_call["name"]
+            answers.taken.append(answers.ask({"description": f"A human has decided about {name}. Resume with any decision."}))
+        return answers.taken[0]
 
     async def _dropped_rejection(self, request: ToolCallRequest, scope: Scope, answers: TaskAnswers) -> str | None:
         """Take the decision with which the graph was resumed, if the engine was told another way, so that the tool cannot read it.
@@ -211,10 +244,7 @@ class GraphCalls:
         asked = await asked_calls(self._engine, scope)
         if call["id"] not in asked:
             return None
-        if not answers.taken:
-            answers.taken.append(answers.ask({"description": f"A human has decided about {call['name']}. Resume with any decision."}))
-        in_order = [one for one in _message_of(request)[1] if one in asked] or [call["id"]]
-        decision = decision_of(decision_about(call["id"], answers.taken[0], in_order), call)
+        decision = _decision_in(self._take(request, answers), request, asked)
         return decision.reason if isinstance(decision, HumanDecision) and not decision.allow else None
 
     def _meant(self, request: ToolCallRequest, scope: Scope) -> tuple[ToolCallRequest, Scope]:
@@ -318,6 +348,19 @@ def decision_about(call_id: Any, given: Any, in_order: Sequence[Any]) -> Any:
     if str(call_id) in by_id:
         return by_id[str(call_id)]
     return made[in_order.index(call_id)] if call_id in in_order and len(in_order) == len(made) else None
+
+
+def _decision_in(given: Any, request: ToolCallRequest, asked: Collection[str]) -> HumanDecision | str | None:
+    """Return the decision about a call in what the graph was resumed with; None if no human was asked about the call.
+
+    Args:
+        asked: The ids of the calls of the message that a human was asked about.
+    """
+    call = request.tool_call
+    if call["id"] not in asked:
+        return None
+    in_order = [one for one in _message_of(request)[1] if one in asked] or [call["id"]]
+    return decision_of(decision_about(call["id"], given, in_order), call)
 
 
 def decision_of(given: Any, call: Mapping[str, Any]) -> HumanDecision | str:

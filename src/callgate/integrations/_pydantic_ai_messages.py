@@ -5,29 +5,63 @@ Must not know of engines.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext
+from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext, ToolApproved, ToolDenied
 from pydantic_ai.messages import ModelRequest, ModelResponse, ToolCallPart, ToolReturnPart
 
-__all__ = ["denial", "denied_calls", "goes_on_with_record", "made_by", "recorded_answers"]
+from callgate.errors import UsageError
+
+__all__ = ["asks_itself", "denial", "denied_calls", "goes_on_with_record", "made_by", "recorded_answers"]
 
 _RECORDED = "callgate_recorded"
 """The mark in the metadata of a call that goes on with the answer that the engine's journal has."""
+_OWN = "As in recorded_answers(result.output, {'%s': True})."
 
 
-def recorded_answers(requests: DeferredToolRequests | Iterable[str]) -> DeferredToolResults:
-    """Return results with which a run goes on with the answers that the engine's journal has, and with no others.
+def recorded_answers(
+    requests: DeferredToolRequests | Iterable[str], own: Mapping[str, bool | ToolApproved | ToolDenied] | None = None
+) -> DeferredToolResults:
+    """Return results with which a run goes on with the answers that the engine's journal has.
 
     For answers that come from `callgate approve`, `callgate deny`, `engine.approve` or `engine.deny`. A call that nobody has
-    answered, or that the engine has not asked about, is deferred again.
+    answered is deferred again.
 
     Args:
         requests: What the run has ended with, or the ids of its calls that wait for approval.
+        own: Your answers to calls that their tool asks about itself, by the ids of the calls. No journal answers those.
+
+    Raises:
+        UsageError: `requests` is something else, or has a call that its tool asks about itself and that has no answer in `own`.
     """
-    ids = [call.tool_call_id for call in requests.approvals] if isinstance(requests, DeferredToolRequests) else list(requests)
-    return DeferredToolResults(approvals=dict.fromkeys(ids, True), metadata={one: {_RECORDED: True} for one in ids})
+    ids = _ids_of(requests)
+    answers = dict(own or {})
+    if isinstance(requests, DeferredToolRequests):
+        for call in requests.approvals:
+            if call.tool_call_id not in answers and "approval_id" not in requests.metadata.get(call.tool_call_id, {}):
+                raise UsageError(f"{asks_itself(call.tool_name, call.tool_call_id)} {_OWN % call.tool_call_id}")
+    recorded = [one for one in ids if one not in answers]
+    return DeferredToolResults(
+        approvals={**dict.fromkeys(recorded, True), **answers}, metadata={one: {_RECORDED: True} for one in recorded}
+    )
+
+
+def asks_itself(name: str, call_id: str) -> str:
+    """Return what a developer is told about a call that the engine has not asked about."""
+    return f"{name} asks by its own requires_approval, which no journal answers: give True or ToolDenied for {call_id}."
+
+
+def _ids_of(given: object) -> list[str]:
+    if isinstance(given, DeferredToolRequests):
+        return [call.tool_call_id for call in given.approvals]
+    ids = list(given) if isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping)) else None
+    if ids is None or not all(isinstance(one, str) for one in ids):
+        raise UsageError(
+            f"recorded_answers was given {given!r:.80}, of the type {type(given).__name__}; give result.output, or a list of tool call ids"
+            " (not approval ids)."
+        )
+    return ids
 
 
 def goes_on_with_record(ctx: RunContext[Any]) -> bool:

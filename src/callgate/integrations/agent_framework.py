@@ -114,7 +114,7 @@ class _CallgateMiddleware(FunctionMiddleware):
         said: Mapping[str, Any] = response.additional_properties if response is not None else {}
         denied, reason = DENIED in said, said.get(DENIED, "")
         call = self._call(context, call_next)
-        if is_on_route(self._engine, call.name, call.id, call.scope):
+        if is_on_route(self._engine, call.name, call.id, call.scope, call.place):
             await call_next()
             return
         if denied:
@@ -159,6 +159,7 @@ class _CallgateMiddleware(FunctionMiddleware):
             arguments=self._malformed.pop(call_id, given),
             id=call_id,
             scope=self._placed(context, call_id),
+            place=_place_of(context, call_id),
             run=run,
             encode=encode,
             pauses=_PAUSES,
@@ -172,8 +173,7 @@ class _CallgateMiddleware(FunctionMiddleware):
     def _placed(self, context: FunctionInvocationContext, call_id: str) -> Scope:
         """Return the scope of a call, with what identifies its run and its message."""
         scope = scope_of(self._scope, context)
-        session = context.session.session_id if context.session is not None else ""
-        occurrence = context.metadata.get("function_call_occurrence_id") or call_id
+        session, occurrence = _place_of(context, call_id)
         return replace(
             scope, run=scope.run or session, conversation=scope.conversation or session, message_id=scope.message_id or occurrence
         )
@@ -187,6 +187,12 @@ class _CallgateMiddleware(FunctionMiddleware):
         if result.success and not notes and not result.metadata.truncated and call.unchanged(result):
             return call.native
         return from_parts(result.content) or result.error
+
+
+def _place_of(context: FunctionInvocationContext, call_id: str) -> tuple[str, str]:
+    """Return the ids of the session, which may be empty, and of the occurrence of the call."""
+    session = context.session.session_id if context.session is not None else ""
+    return session, context.metadata.get("function_call_occurrence_id") or call_id
 
 
 def _approval_request(context: FunctionInvocationContext, call: FrameworkCall, asked: Suspended) -> Content:

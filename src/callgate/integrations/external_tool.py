@@ -80,6 +80,11 @@ class ExternalTool(FunctionTool):
         """Return whether the tool was made with the given value of an option."""
         return name in self._options and dict(self._options)[name] == dict(given)[name]
 
+    def shown_option(self, name: str) -> str:
+        """Return an option as a message shows it."""
+        made = dict(self._options)
+        return f"{name}={made[name]!r:.80}" if name in made else f"no {name}"
+
     def keywords(self) -> Keywords:
         return Keywords()
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from callgate._json import decode, to_jsonable
 from callgate._runners.started_tasks import not_left_running
-from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
+from callgate.calls import Aborted, Answered, Approval, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
 from callgate.errors import NotDone, ResultNotSerializable, RunHeld, UsageError
 from callgate.integrations.abandonable_threads import in_abandonable_threads
 from callgate.integrations.outdated_answers import why_outdated
@@ -45,7 +45,6 @@ __all__ = [
 
 T = TypeVar("T")
 _MOST_ID = 200
-_PLACE = ("run", "conversation", "message_id")
 _call_of: ContextVar[FrameworkCall | None] = ContextVar("callgate framework call", default=None)
 
 
@@ -59,6 +58,7 @@ class CallsEngine(Protocol):
     async def call(self, raw: RawCall, scope: Scope) -> Outcome: ...
     async def approve(self, approval_id: str, *, by: str, reason: str, arguments: Mapping[str, object] | None) -> None: ...
     async def deny(self, approval_id: str, *, by: str, reason: str) -> None: ...
+    async def wait_for_answer(self, approval_id: str, *, timeout_s: float) -> Approval | None: ...
 
 
 class HumanDecision(Struct, frozen=True, kw_only=True):
@@ -98,6 +98,8 @@ class FrameworkCall(Struct, kw_only=True, eq=False):
     """The framework's name, for the journal."""
     asks_again: bool = False
     """Whether the framework can ask the human again. Else a yes to an outdated question is recorded as a no, which the model reads."""
+    place: tuple[str, ...] = ()
+    """What the framework itself has as the run and the message of the call, whatever the scope says."""
     engine: CallsEngine | None = None
     """The engine on whose route the call is."""
     native: Any = None
@@ -158,19 +160,20 @@ def started_by(context: ToolContext) -> FrameworkCall | None:
     return call if call is not None and call.name == context.tool and _call_id(call.id) == context.call_id else None
 
 
-def is_on_route(engine: CallsEngine, name: str, call_id: str, scope: Scope) -> bool:
+def is_on_route(engine: CallsEngine, name: str, call_id: str, scope: Scope, place: tuple[str, ...]) -> bool:
     """Return whether this very call is on the engine's route already, because it has two wrappers. Then the inner one only runs the tool.
+
+    Args:
+        place: What the framework itself has as the run and the message of the call. An equal call that the tool's code makes has another.
 
     Raises:
         UsageError: The two have different scopes. It ends the framework's run, whatever the framework makes of it.
     """
     outer = _call_of.get()
-    if outer is None or outer.engine is not engine or (outer.name, outer.id) != (name, call_id):
+    if outer is None or outer.engine is not engine or (outer.name, outer.id, outer.place) != (name, call_id, place):
         return False
     if outer.scope == scope:
         return True
-    if any(getattr(outer.scope, part) != getattr(scope, part) for part in _PLACE):
-        return False  # another call, which the tool's code makes
     outer.mistake = two_scopes(name, outer.scope, scope)
     raise outer.mistake
 

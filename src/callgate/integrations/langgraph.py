@@ -5,7 +5,7 @@ Needs LangGraph only. Agents of `create_agent` use the middleware in `callgate.i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -106,6 +106,7 @@ class CallgateToolNode(ToolNode):
     """
 
     def __init__(self, tools: Sequence[BaseTool | Callable[..., Any]], engine: Engine, *, scope: ScopeOf = _NOBODY, **options: Any) -> None:
+        _check_tools(tools, options)
         self._calls = calls = GraphCalls("CallgateToolNode", engine, scope)
         self._engine = engine
 
@@ -166,7 +167,7 @@ class CallgateToolNode(ToolNode):
             request = next(iter(execution.requests.values()))
             paused, asked = paused_or_asked(self._engine.journal, self._calls.placed(request))
             paused |= execution.paused.keys()
-            involved = paused | asked | {one.call["id"] for one in execution.waiting}
+            involved = paused | asked.keys() | {one.call["id"] for one in execution.waiting}
             if paused and len(involved) > 1:
                 calls = [one.tool_call for one in sorted(execution.requests.values(), key=place_of) if one.tool_call["id"] in involved]
                 raise UsageError(_MIXED % ", ".join(f"{one['name']} ({one['id']})" for one in calls))
@@ -179,6 +180,18 @@ _MIXED = (
     " the answers of a task in order, so a call would read the answer to another one. Run each call in a task of its own: with an edge that"
     " returns [Send(node, [call]) for call in message.tool_calls], or with create_agent and CallgateMiddleware."
 )
+
+
+def _check_tools(tools: object, options: dict[str, Any]) -> None:
+    """Raise `UsageError` if a node is given another node as its tools, or what is an option of the engine's tools."""
+    if isinstance(tools, ToolNode) or not isinstance(tools, Iterable):
+        raise UsageError(
+            f"CallgateToolNode was given {tools!r:.80}; it replaces ToolNode, so give it a list of tools: CallgateToolNode([pay], engine)."
+        )
+    for word in sorted({"effects", "options"} & options.keys()):
+        raise UsageError(
+            f"CallgateToolNode takes no {word}; give them where the engine is made: Engine(import_tools(tools, {word}={{...}}))."
+        )
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import Any
 
 from callgate._json import decode
 from callgate._run_in_thread import in_thread
+from callgate._run_state.event_bodies import approval_id_of
 from callgate.calls import Scope, Suspended
 from callgate.engine import Engine
 from callgate.errors import CallgateError, NotDone
@@ -57,22 +58,26 @@ async def was_asked(engine: Engine, name: str, call_id: str, scope: Scope) -> bo
     return await in_thread(find) if journal.remote else find()
 
 
-async def asked_calls(engine: Engine, scope: Scope) -> set[str]:
-    """Return the ids of the calls of a message that a human was asked about, in this process or in another one, answered or not."""
+async def asked_calls(engine: Engine, scope: Scope) -> dict[str, str]:
+    """Return the latest question about each call of a message, asked in this process or in another one, answered or not.
+
+    The ids of the questions are under the ids of the calls.
+    """
     journal = engine.journal
     return (await in_thread(lambda: paused_or_asked(journal, scope)) if journal.remote else paused_or_asked(journal, scope))[1]
 
 
-def paused_or_asked(journal: Journal, scope: Scope) -> tuple[set[str], set[str]]:
-    """Return the ids of the calls of a message whose tool has paused the run, and of those that a human was asked about."""
-    paused, asked = set(), set()
+def paused_or_asked(journal: Journal, scope: Scope) -> tuple[set[str], dict[str, str]]:
+    """Return the ids of the calls of a message whose tool has paused the run, and the latest question about each call of it."""
+    paused: set[str] = set()
+    asked: dict[str, str] = {}
     kinds = ("call.raised", "call.suspended")
     for event in journal.find(EventQuery(run=scope.run, kinds=kinds, newest_first=True, limit=_MOST)):
         call_id = recorded_id(journal, event.call, scope)
         if call_id is None:
             continue
         if event.kind == "call.suspended":
-            asked.add(call_id)
+            asked.setdefault(call_id, approval_id_of(event))
         elif decode(event.body)["exception"] == PausedByTool.__name__:
             paused.add(call_id)
     return paused, asked

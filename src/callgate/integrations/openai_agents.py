@@ -125,7 +125,14 @@ class _Route:
         scope = scope_of(self.scope, context)
         scope = replace(scope, run=scope.run or run_id_of(context), message_id=scope.message_id or call_id)
         return FrameworkCall(
-            name=self._name, arguments=arguments, id=call_id, scope=scope, run=only_asked, encode=as_it_is, origin="openai-agents"
+            name=self._name,
+            arguments=arguments,
+            id=call_id,
+            scope=scope,
+            place=(run_id_of(context),),
+            run=only_asked,
+            encode=as_it_is,
+            origin="openai-agents",
         )
 
     async def _invoke(self, context: CallContext[Any], arguments: str) -> Any:
@@ -133,7 +140,7 @@ class _Route:
             return HumanDecision(allow=True) if not problem and context.is_tool_approved(self._name, context.tool_call_id) else None
 
         call = self._call(context, context.tool_call_id, arguments)
-        if is_on_route(self.engine, call.name, call.id, call.scope):
+        if is_on_route(self.engine, call.name, call.id, call.scope, call.place):
             return await invoke(self._raising, context, arguments, sync=self._is_sync)
         call.run = lambda final: invoke(self._raising, context, json_text(final), sync=self._is_sync)
         result = await run_call(self.engine, call, decide)

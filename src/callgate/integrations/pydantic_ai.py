@@ -8,7 +8,7 @@ before; the engine gets them as JSON data.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -26,7 +26,7 @@ except ModuleNotFoundError as error:
 
 from callgate.calls import Effect, Scope, Suspended, ToolResult
 from callgate.engine import Engine
-from callgate.integrations._pydantic_ai_messages import denial, denied_calls, goes_on_with_record, made_by, recorded_answers
+from callgate.integrations._pydantic_ai_messages import asks_itself, denial, denied_calls, goes_on_with_record, made_by, recorded_answers
 from callgate.integrations._pydantic_ai_tools import (
     declared,
     defined,
@@ -101,7 +101,7 @@ class CallgateToolset(WrapperToolset[Any]):
     ) -> None:
         self._tools = WrappedTools(self._wrapper, engine, effects, options)
         check_scope(scope)
-        super().__init__(wrapped if isinstance(wrapped, AbstractToolset) else FunctionToolset(list(wrapped)))
+        super().__init__(_toolset(wrapped))
         self.engine, self.effects, self.options, self.scope = engine, effects, options, scope
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
@@ -127,7 +127,8 @@ class CallgateToolset(WrapperToolset[Any]):
 
     async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Any:
         scope = self._placed(ctx)
-        if is_on_route(self.engine, name, ctx.tool_call_id or "", scope):
+        place = _place_of(ctx)
+        if is_on_route(self.engine, name, ctx.tool_call_id or "", scope, place):
             return await self.wrapped.call_tool(name, tool_args, ctx, tool)
         given = plain(tool_args)
         asked = await self._asked(given, scope, ctx, tool)
@@ -144,6 +145,7 @@ class CallgateToolset(WrapperToolset[Any]):
             arguments=asked,
             id=ctx.tool_call_id or "",
             scope=scope,
+            place=place,
             run=run,
             encode=encode,
             pauses=_PAUSES,
@@ -153,7 +155,7 @@ class CallgateToolset(WrapperToolset[Any]):
         )
         recorded = goes_on_with_record(ctx)
         if recorded and not await was_asked(self.engine, name, call.id, scope):
-            raise ApprovalRequired(metadata={"question": f"The engine's journal has no question about this call of {name}."})
+            raise ApprovalRequired(metadata={"question": asks_itself(name, call.id)})
         decide = partial(_approved, None if asked == given else given)
         result = await run_call(self.engine, call, decide if ctx.tool_call_approved and not recorded else None)
         if not isinstance(result, Suspended):
@@ -178,12 +180,12 @@ class CallgateToolset(WrapperToolset[Any]):
     def _placed(self, ctx: RunContext[Any]) -> Scope:
         """Return the scope of a call, with what identifies its run and its message."""
         scope = scope_of(self.scope, ctx)
-        conversation = ctx.conversation_id or ctx.run_id or ""
+        conversation, message = _place_of(ctx)
         return replace(
             scope,
             run=scope.run or conversation,
             conversation=scope.conversation or conversation,
-            message_id=scope.message_id or made_by(ctx)[0],
+            message_id=scope.message_id or message,
         )
 
     def _output(self, call: FrameworkCall, result: ToolResult) -> Any:
@@ -229,6 +231,26 @@ class CallgateCapability(AbstractCapability[Any]):
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
         return self._wrap(toolset)
+
+
+def _toolset(given: object) -> AbstractToolset[Any]:
+    """Return the toolset that a wrapper was given, or one of the listed tools.
+
+    Raises:
+        UsageError: It is neither a toolset nor a list.
+    """
+    if isinstance(given, AbstractToolset):
+        return given
+    if not isinstance(given, Iterable) or isinstance(given, (str, bytes, Mapping)):
+        raise UsageError(
+            f"CallgateToolset was given {given!r:.80}; give a toolset, or a list of tools and functions: CallgateToolset([pay], engine)."
+        )
+    return FunctionToolset(list(given))
+
+
+def _place_of(ctx: RunContext[Any]) -> tuple[str, str]:
+    """Return the ids of the conversation, and of the model's message that made the call."""
+    return ctx.conversation_id or ctx.run_id or "", made_by(ctx)[0]
 
 
 def _approved(arguments: dict[str, Any] | None, suspended: Suspended, problem: str) -> HumanDecision:

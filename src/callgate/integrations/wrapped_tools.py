@@ -23,6 +23,11 @@ __all__ = ["WrappedTools"]
 log = logging.getLogger("callgate")
 
 _ADVICE = "Give one of them another name, or give the agents engines of their own."
+_SAME = (
+    "An engine has one tool of a name, with the options of the wrapper that registered it first: of two capabilities in a list, the last."
+    " Give all wrappers of it the same effects and options, or only the engine: Engine(import_tools([...], options={...})). For another"
+    " tool, use another name or an engine of its own."
+)
 
 
 class WrappedTools:
@@ -122,11 +127,12 @@ def _refuse_other_tool(registered: BoundTool, wanted: ToolDescription, given: To
     if effect is not None and effect != registered.effect:
         raise UsageError(
             f"effects says that '{wanted.name}' is `{effect}`, but the engine already has the tool with the effect `{registered.effect}`"
-            f" ({found.where()}). Say it in one place, where the tool is registered first. {_ADVICE}"
+            f" ({found.where()}). {_SAME}"
         )
     other = [name for name in given if name != "effect" and not (isinstance(found, ExternalTool) and found.has_option(name, given))]
     if other:
+        asked = ", ".join(f"{name}={dict(given)[name]!r:.80}" for name in other)
+        has = ", ".join(map(found.shown_option, other)) if isinstance(found, ExternalTool) else "options of its own"
         raise UsageError(
-            f"options sets {', '.join(other)} of '{wanted.name}', but the engine already has the tool without that ({found.where()})."
-            f" Say it in one place, where the tool is registered first. {_ADVICE}"
+            f"options sets {asked} of '{wanted.name}', but the engine already has the tool with {has} ({found.where()}). {_SAME}"
         )

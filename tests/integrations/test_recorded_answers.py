@@ -1,0 +1,82 @@
+"""Runs of Pydantic AI that go on with the answers that the engine's journal has, and with the developer's own to other questions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent, DeferredToolRequests
+from pydantic_ai.tools import Tool
+
+from callgate import Ask, Engine, UsageError
+from callgate.integrations.pydantic_ai import CallgateCapability, recorded_answers
+from tests.integrations.contract import Call, WrittenPolicy
+from tests.integrations.test_pydantic_ai_contract import scripted, told_in
+
+_ran: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _none_ran() -> None:
+    _ran.clear()
+
+
+def pay(order: str) -> str:
+    """Pay an order."""
+    _ran.append(order)
+    return f"{order} paid"
+
+
+def refund(order: str) -> str:
+    """Refund an order."""
+    _ran.append(order)
+    return f"{order} refunded"
+
+
+def _agent(engine: Engine) -> Agent[None, Any]:
+    tools = [Tool(pay, requires_approval=True), Tool(refund)]
+    model = scripted([Call("pay", {"order": "A7"}, id="c1"), Call("refund", {"order": "B8"}, id="c2")], "done")
+    return Agent(model, tools=tools, capabilities=[CallgateCapability(engine)], output_type=[str, DeferredToolRequests])
+
+
+def _engine() -> Engine:
+    return Engine(policies=[WrittenPolicy({"refund": Ask(question="Refund it?", rule="ask")})])
+
+
+_NO_JOURNAL = r"pay asks by its own requires_approval, which no journal answers: give True or ToolDenied for c1\."
+
+
+async def test_a_call_that_pydantic_ai_asks_about_is_refused_with_what_to_give_because_no_journal_answers_it() -> None:
+    async with _engine() as engine:
+        first = await _agent(engine).run("go")
+        with pytest.raises(UsageError, match=_NO_JOURNAL):
+            recorded_answers(first.output)
+        by_id = await _agent(engine).run(message_history=first.all_messages(), deferred_tool_results=recorded_answers(["c1", "c2"]))
+        with pytest.raises(UsageError, match=_NO_JOURNAL):
+            recorded_answers(by_id.output)
+    assert _ran == []
+
+
+async def test_a_call_that_pydantic_ai_asks_about_is_answered_beside_one_that_the_journal_answers() -> None:
+    async with _engine() as engine:
+        first = await _agent(engine).run("go")
+        await engine.deny(first.output.metadata["c2"]["approval_id"], by="ann")
+        go_on = recorded_answers(first.output, {"c1": True})
+        second = await _agent(engine).run(message_history=first.all_messages(), deferred_tool_results=go_on)
+    told = told_in(second.all_messages())
+    assert told["c1"].text == "A7 paid"
+    assert "ann said no" in told["c2"].text
+    assert _ran == ["A7"]
+
+
+@pytest.mark.parametrize("given", ["c0_0", 7, [7]], ids=["a text", "no list", "a list of numbers"])
+def test_what_is_no_list_of_call_ids_is_refused_with_what_to_give(given: Any) -> None:
+    with pytest.raises(UsageError, match=r"give result\.output, or a list of tool call ids \(not approval ids\)"):
+        recorded_answers(given)
+
+
+async def test_a_result_instead_of_its_output_is_refused_with_what_to_give() -> None:
+    async with _engine() as engine:
+        result: Any = await _agent(engine).run("go")
+    with pytest.raises(UsageError, match=r"of the type AgentRunResult; give result\.output"):
+        recorded_answers(result)
