@@ -359,6 +359,13 @@ def test_a_pipe_or_device_in_the_place_of_a_file_is_refused_and_not_waited_for(t
     assert "it is a pipe or a device, and no file" in refused.err.replace("\n", " ")
 
 
+def test_a_pipe_in_the_place_of_the_configuration_that_is_looked_for_is_refused_as_that(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "gate.toml")
+    refused = shell(tmp_path, "serve", "--http", "127.0.0.1:0")
+    assert refused.code == 2, refused.err
+    assert "gate.toml cannot be used as the configuration of a gateway: it is a pipe or a device" in refused.err.replace("\n", " ")
+
+
 def test_a_pipe_in_the_place_of_a_file_of_variables_leaves_only_its_server_out(tmp_path: Path) -> None:
     write_servers(tmp_path)
     entry = {"type": "stdio", "command": "x", "envFile": str(tmp_path / ".env")}

@@ -59,9 +59,19 @@ class Gateway:
 
     async def reload(self, *parts: str) -> str:
         """Write the configuration, have it read, and return what the gateway says about that."""
+        self.ask_to_reload(*parts)
+        return await self.told("The configuration was")
+
+    def ask_to_reload(self, *parts: str) -> None:
+        """Write the configuration and have it read."""
         write_config(self._folder, *parts)
         self._process.send_signal(signal.SIGHUP)
-        return await self.told("The configuration was")
+
+    async def shuts_out(self, name: str) -> None:
+        """Wait until a principal is not served any longer."""
+        async with asyncio.timeout(COMMAND_S):
+            while await self.status(name) != 401:
+                pass
 
     async def told(self, words: str) -> str:
         """Return standard error up to the next line that has these words."""
@@ -92,7 +102,7 @@ def write_config(folder: Path, *parts: str) -> None:
 
 
 @asynccontextmanager
-async def serving(folder: Path, *parts: str) -> AsyncIterator[Gateway]:
+async def serving(folder: Path, *parts: str, until: str = "Journal:") -> AsyncIterator[Gateway]:
     """Serve with this configuration until the end of the block."""
     write_config(folder, *parts)
     pipe = asyncio.subprocess.PIPE
@@ -101,7 +111,7 @@ async def serving(folder: Path, *parts: str) -> AsyncIterator[Gateway]:
     gateway = Gateway(folder, process)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(ended, process)
-        gateway.start = await gateway.told("Journal:")
+        gateway.start = await gateway.told(until)
         yield gateway
 
 
@@ -165,11 +175,63 @@ async def test_a_principal_that_is_removed_is_shut_out_before_new_servers_have_s
     slow = server("slow", command=[sys.executable, _SLOW, str(place / "go")])
     async with serving(place, _LISTEN, server("shop"), principal("alice"), principal("bob")) as gateway:
         reloading = asyncio.ensure_future(gateway.reload(_LISTEN, server("shop"), slow, principal("bob")))
-        while await gateway.status("alice") != 401:
-            pass
+        await gateway.shuts_out("alice")
         assert not reloading.done()
         (place / "go").touch()
         assert "Servers added: slow" in await reloading
+
+
+async def test_a_principal_that_is_removed_during_a_reload_is_shut_out_before_that_is_done(place: Path) -> None:
+    slow = server("slow", command=[sys.executable, _SLOW, str(place / "go")])
+    alice, bob, carol, dave = (principal(name) for name in ("alice", "bob", "carol", "dave"))
+    async with serving(place, _LISTEN, server("shop"), alice, bob, carol) as gateway, gateway.client("bob") as client:
+        first = asyncio.ensure_future(gateway.reload(_LISTEN, server("shop"), slow, alice, bob, dave))
+        await gateway.shuts_out("carol")
+        (place / "rules.toml").write_text(_RULE.format(tool="buy"), encoding="utf-8")
+        gateway.ask_to_reload('rules = "rules.toml"', _LISTEN, server("shop"), bob, carol)
+        await gateway.shuts_out("alice")
+        assert "The shop is closed." in text_of(await client.call_tool("buy", {}))
+        assert [await gateway.status(name) for name in ("carol", "dave")] == [401, 401]
+        assert not first.done()
+        (place / "go").touch()
+        assert "Servers added: slow" in await first
+        assert [await gateway.status(name) for name in ("alice", "dave")] == [401, 401]
+        assert "Servers removed: slow" in await gateway.told("The configuration was")
+        assert await gateway.status("carol") != 401
+        assert "The shop is closed." in text_of(await client.call_tool("buy", {}))
+
+
+async def test_a_principal_that_is_removed_while_the_first_servers_start_is_shut_out_at_once(place: Path) -> None:
+    slow = server("slow", command=[sys.executable, _SLOW, str(place / "go")])
+    async with serving(place, _LISTEN, slow, principal("alice"), principal("bob"), until="Listening on") as gateway:
+        reloading = asyncio.ensure_future(gateway.reload(_LISTEN, slow, principal("bob")))
+        await gateway.shuts_out("alice")
+        assert not reloading.done()
+        (place / "go").touch()
+        assert "No server has changed" in await reloading
+
+
+async def test_nobody_may_do_more_before_a_reload_is_done_and_nobody_less_after_a_refused_one(place: Path) -> None:
+    dead = server("dead", command=[sys.executable, "slow_dead.py"], required=True)
+    program = f"import pathlib, time\nwhile not pathlib.Path({str(place / 'go')!r}).exists(): time.sleep(0.01)\n"
+    (place / "slow_dead.py").write_text(program, encoding="utf-8")
+    before = (principal("alice"), principal("bob", tools=["look"]), principal("carol", tools=["*"]))
+    after = (principal("bob", tools=["*"]), principal("carol", tools=["b*"]), principal("dave"))
+    async with (
+        serving(place, _LISTEN, server("shop"), *before) as gateway,
+        gateway.client("bob") as bob,
+        gateway.client("carol") as carol,
+    ):
+        reloading = asyncio.ensure_future(gateway.reload(_LISTEN, server("shop"), dead, *after))
+        await gateway.shuts_out("alice")
+        assert await gateway.status("dave") == 401
+        assert (await names(bob), await names(carol)) == ({"look"}, {"buy"})
+        (place / "go").touch()
+        said = await reloading
+        assert "The engine needs it" in said
+        assert "Principals who are not in the refused file are served again; their sessions, calls and tasks have ended." in said
+        assert [await gateway.status(name) == 401 for name in ("alice", "dave")] == [False, True]
+        assert (await names(bob), await names(carol)) == ({"look"}, {"look", "buy"})
 
 
 async def test_a_reload_during_the_start_begins_after_it(place: Path) -> None:
@@ -226,13 +288,12 @@ async def test_a_server_that_is_started_again_is_served_by_the_old_process_until
     go = place / "go"
     go.touch()
     slow = {"command": [sys.executable, _SLOW, str(go)]}
-    async with serving(place, _LISTEN, server("slow", **slow), principal("alice")) as gateway, gateway.client(mode=mode) as client:
+    both = (principal("alice"), principal("bob"))
+    async with serving(place, _LISTEN, server("slow", **slow), *both) as gateway, gateway.client(mode=mode) as client:
         assert text_of(await client.call_tool("ready", {})) == "done"
         go.unlink()
-        changed = (server("slow", **slow, timeout_s=60), principal("alice"), principal("bob"))
-        reloading = asyncio.ensure_future(gateway.reload(_LISTEN, *changed))
-        while await gateway.status("bob") == 401:  # until the gateway has read the file
-            pass
+        reloading = asyncio.ensure_future(gateway.reload(_LISTEN, server("slow", **slow, timeout_s=60), principal("alice")))
+        await gateway.shuts_out("bob")
         assert await names(client) == {"ready"}
         assert text_of(await client.call_tool("ready", {})) == "done"
         assert not reloading.done()

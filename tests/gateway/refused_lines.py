@@ -17,5 +17,6 @@ REFUSED: dict[str, tuple[str, object, int]] = {
     "half a surrogate pair in an id": (r'{"jsonrpc":"2.0","id":"\ud800","method":"ping"}', None, -32700),
     "half a surrogate pair in a response to nobody": (r'{"jsonrpc":"2.0","id":7,"result":{"a":"\ud800"}}', None, -32700),
     "an id that is no id": (r'{"jsonrpc":"2.0","id":[7],"method":"\ud800"}', None, -32700),
+    "a batch": (f"[{_CALL % (7, '1')}]", None, -32700),
     "no JSON": ('{"jsonrpc":"2.0","id":7,"method":"ping"', None, -32700),
 }

@@ -57,7 +57,7 @@ def config_of(options: ServeOptions) -> GatewayConfig:
         UsageError: An option or something in the file is wrong, or there is nothing to serve.
     """
     refuse_odd_text(config=options.config, journal=options.journal, workspace=options.workspace)
-    path = options.config or (CONFIG if os.path.isfile(CONFIG) and not (options.mcp or options.tools) else "")
+    path = options.config or (CONFIG if os.path.exists(CONFIG) and not (options.mcp or options.tools) else "")
     config = read_gateway_config(path) if path else GatewayConfig(journal=default_journal(), workspace=os.getcwd())
     config = replace(
         config,

@@ -11,10 +11,12 @@ from urllib.parse import urlsplit
 
 from callgate._unusable_paths import read_regular_file
 from callgate.cli._console import say
+from callgate.cli._serve_reload import ConfiguredAccess
 from callgate.cli._serve_token import new_token
 from callgate.errors import UsageError
 from callgate.gateway import LOCAL, Gateway, Principal
 from callgate.gateway._config_changes import keeps_access
+from callgate.gateway._narrowed_access import NarrowedTokens
 from callgate.gateway.config import GatewayConfig, HttpConfig, JwtConfig
 from callgate.gateway.tokens import Anonymous, AnyTokens, Authenticator, CurrentTokens, StaticTokens
 
@@ -29,40 +31,41 @@ _NEEDED = ("h11", "uvicorn")
 
 
 class Access:
-    """Who may use the gateway, which a reload of the configuration changes. Implements `NewAccess`."""
+    """Who may use the gateway, which a reload of the configuration changes. Implements `ChangingAccess`."""
 
     def __init__(self, config: GatewayConfig) -> None:
         self.token = ""
         """The token that was made because nobody is configured; empty if somebody is."""
         self.app: HttpApp | None = None
         """What serves the clients; None while nobody is served."""
-        self._config = config
         known = _authenticator(config)
         if known is None:
             self.token = new_token()
             known = StaticTokens({self.token: LOCAL})
         self.authenticator = CurrentTokens(known)
-        self._before = (self.token, known, config)
+        self._counting = [ConfiguredAccess(config=config, known=known)]
 
-    def read(self, config: GatewayConfig) -> Authenticator | None:
-        known = _authenticator(config)
-        if known is None and not self.token:
+    def read(self, config: GatewayConfig) -> ConfiguredAccess:
+        own = _authenticator(config)
+        known = next((one.known for one in self._counting if _same_access(one.config, config)), own)
+        if known is None or (own is None and any(one.config.principals for one in self._counting)):
             raise UsageError("No principal is left, so that nobody could use the gateway. Leave one, or restart the gateway.")
-        return known
+        return ConfiguredAccess(config=config, known=known)
 
-    async def use(self, known: Authenticator | None, config: GatewayConfig) -> None:
-        before, self._config = self._config, config
-        self._before = (self.token, self.authenticator.tokens, before)
-        if known is None or (before.principals, before.jwt) == (config.principals, config.jwt):
+    async def use(self, in_use: ConfiguredAccess, *others: ConfiguredAccess) -> None:
+        counting, before = [in_use, *others], self._counting
+        self._counting = counting
+        kinds = tuple(dict.fromkeys(one.known for one in counting))
+        if kinds == tuple(dict.fromkeys(one.known for one in before)):
             return
-        self.token = ""
-        self.authenticator.replace(known)
+        self.authenticator.replace(kinds[0] if len(kinds) == 1 else NarrowedTokens(*kinds))
         if self.app is not None:
-            await self.app.end_principals(lambda name: not keeps_access(name, before, config))
+            old = before[0].config
+            await self.app.end_principals(lambda name: not all(keeps_access(name, old, one.config) for one in counting))
 
-    def undo(self) -> None:
-        self.token, known, self._config = self._before
-        self.authenticator.replace(known)
+
+def _same_access(one: GatewayConfig, other: GatewayConfig) -> bool:
+    return (one.principals, one.jwt) == (other.principals, other.jwt)
 
 
 def _authenticator(config: GatewayConfig) -> Authenticator | None:

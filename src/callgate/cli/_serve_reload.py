@@ -1,8 +1,10 @@
 """Read the configuration of a running `callgate serve` again on SIGHUP, and change what differs: all of it, or nothing.
 
-Servers are added, removed and started again, and rules and principals replaced. While that takes, the old servers serve, and the old rules
-count beside the new ones, so that no call runs that either of them forbids. What fails is undone, and said. A server that does not start is
-no failure, as at the start of the gateway, unless it is required; it is named.
+Servers are added, removed and started again, and rules and principals replaced. That takes a while, in which the old servers serve. A file
+is read as soon as that is asked for, also if the change to an earlier one is not done. From then on until it is known which file counts, no
+call runs that any of them forbids, and nobody is served who is missing in one of them. What fails is undone, and said; but sessions, calls
+and tasks of a principal who is missing in the file that failed have ended. A server that does not start is no failure, as at the start of
+the gateway, unless it is required; it is named.
 """
 
 from __future__ import annotations
@@ -10,8 +12,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
+
+from msgspec import Struct
 
 from callgate._terminal_text import one_line, printable
 from callgate.cli._command_options import ServeOptions
@@ -19,34 +24,51 @@ from callgate.cli._console import say
 from callgate.cli._error_advice import at_terminal
 from callgate.cli._gateway_setup import OpenedGateway, config_of, rules_of_gateway, servers_to_start
 from callgate.errors import UsageError
-from callgate.gateway._config_changes import ServerChange, refuse_restart, server_change, settings_of
+from callgate.gateway._config_changes import ServerChange, ServerSettings, loses_access, refuse_restart, server_change, settings_of
 from callgate.gateway.config import GatewayConfig
 from callgate.gateway.tokens import Authenticator
+from callgate.mcp import McpServer
+from callgate.plugins import Plugin
+from callgate.policy import Rules
 
-__all__ = ["ConfigReload", "NewAccess", "terminal_of_process"]
+__all__ = ["ChangingAccess", "ConfigReload", "ConfiguredAccess", "terminal_of_process"]
 
 log = logging.getLogger("callgate")
 _TERMINAL = "/dev/tty"
+_SHUT_OUT = "Principals who are not in the refused file are served again; their sessions, calls and tasks have ended."
 
 
-class NewAccess(Protocol):
-    """Replaces who may use the gateway, in two steps: the first can fail, and changes nothing."""
+class ConfiguredAccess(Struct, frozen=True, kw_only=True):
+    """Who may use the gateway with a configuration."""
 
-    def read(self, config: GatewayConfig) -> Authenticator | None:
-        """Return who may use the gateway with a configuration; None if nobody is configured, as before.
+    config: GatewayConfig
+    known: Authenticator
+
+
+class ChangingAccess(Protocol):
+    """Replaces who may use the gateway."""
+
+    def read(self, config: GatewayConfig) -> ConfiguredAccess:
+        """Return who may use the gateway with a configuration. Changes nothing.
 
         Raises:
             UsageError: Nobody could use it, or a key cannot be read.
         """
         ...
 
-    async def use(self, known: Authenticator | None, config: GatewayConfig) -> None:
-        """Let only these use the gateway from now on."""
+    async def use(self, in_use: ConfiguredAccess, *others: ConfiguredAccess) -> None:
+        """Let only those use the gateway from now on who may with each of these configurations."""
         ...
 
-    def undo(self) -> None:
-        """Let those use the gateway again who could before the last `use`."""
-        ...
+
+class _Read(Struct, frozen=True, kw_only=True):
+    """A configuration with all that was read for it."""
+
+    config: GatewayConfig
+    rules: tuple[Rules, ...]
+    servers: tuple[McpServer | Plugin, ...]
+    settings: ServerSettings
+    access: ConfiguredAccess | None
 
 
 class ConfigReload:
@@ -57,69 +79,105 @@ class ConfigReload:
         access: Replaces who may use the gateway; None over standard input and output, where nobody is asked for a token.
     """
 
-    def __init__(self, options: ServeOptions, config: GatewayConfig, opened: OpenedGateway, access: NewAccess | None = None) -> None:
+    def __init__(self, options: ServeOptions, config: GatewayConfig, opened: OpenedGateway, access: ChangingAccess | None = None) -> None:
         self._options = options
-        self._config = config
         self._opened = opened
         self._access = access
-        self._settings = settings_of(servers_to_start(config))
-        self._requested = asyncio.Event()
+        self._in_use = self._with_parts(config, opened.rules.in_use)
+        self._changing_to: _Read | None = None
+        self._next: _Read | None = None
+        self._requested, self._has_next = asyncio.Event(), asyncio.Event()
 
     def request(self) -> None:
-        """Read the configuration again, soon. Requests during a reload cause one more."""
+        """Read the configuration again, soon. Of those that are read during a reload, only the last is used."""
         self._requested.set()
 
     async def run(self) -> None:
         """Reload at each request, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._read_each())
+            tasks.create_task(self._change_to_each())
+
+    async def _read_each(self) -> None:
         while True:
             await self._requested.wait()
             self._requested.clear()
-            await self._reload()
+            with self._refusals_told():
+                self._next = self._read()
+                self._has_next.set()
+                await self._let_all_count()
 
-    async def _reload(self) -> None:
-        observed = self._opened.gateway.observed
-        try:
-            done = await self._apply(config_of(self._options))
-        except UsageError as error:
-            say(f"The configuration was not reloaded, and the one before is in use: {error}", "red")
-        except Exception as error:
-            log.exception("The configuration could not be reloaded")
-            say(f"The configuration was not reloaded, and the one before is in use ({type(error).__name__}; see the log).", "red")
-        else:
-            failed = self._failed(done)
-            say(f"The configuration was reloaded. {_described(done)}{failed}", "yellow" if failed else "green")
-            observed.reloaded(succeeded=True)
-            return
-        observed.reloaded(succeeded=False)
+    async def _change_to_each(self) -> None:
+        while True:
+            await self._has_next.wait()
+            self._has_next.clear()
+            with self._refusals_told():
+                await self._opened.gateway.start()
+                new, self._next = self._next, None
+                if new is not None:
+                    await self._change_to(new)
 
-    async def _apply(self, config: GatewayConfig) -> ServerChange:
-        """Change the gateway to a configuration; return what was done to its servers.
+    def _read(self) -> _Read:
+        """Return what the file says now.
+
+        Raises:
+            UsageError: The configuration cannot be used.
+        """
+        config = config_of(self._options)
+        refuse_restart(self._in_use.config, config)
+        return self._with_parts(config, rules_of_gateway(config))
+
+    def _with_parts(self, config: GatewayConfig, rules: tuple[Rules, ...]) -> _Read:
+        servers = servers_to_start(config)
+        access = self._access.read(config) if self._access is not None else None
+        return _Read(config=config, rules=rules, servers=servers, settings=settings_of(servers), access=access)
+
+    async def _let_all_count(self) -> None:
+        """Let no call run, and serve nobody, unless all configurations allow it that are or may soon be in use."""
+        others = [one for one in (self._changing_to, self._next) if one is not None]
+        checked = self._changing_to.rules if self._changing_to is not None else None
+        self._opened.rules.narrow(*(rules for one in others for rules in one.rules), checked=checked)
+        if self._access is not None and self._in_use.access is not None:
+            await self._access.use(self._in_use.access, *(one.access for one in others if one.access is not None))
+
+    async def _change_to(self, new: _Read) -> None:
+        """Change the gateway to a configuration, and say what was done to its servers.
 
         Raises:
             UsageError: The configuration cannot be used. What was changed already is as before.
         """
-        await self._opened.gateway.start()
-        refuse_restart(self._config, config)
-        rules, servers = rules_of_gateway(config), servers_to_start(config)
-        known = self._access.read(config) if self._access is not None else None
-        settings = settings_of(servers)
-        change = server_change(self._settings, settings, servers)
-        current = self._opened.rules
-        current.begin_change(*rules)
-        if self._access is not None:  # before servers are waited for, so that nobody who is removed goes on meanwhile
-            await self._access.use(known, config)
+        change = server_change(self._in_use.settings, new.settings, new.servers)
+        self._changing_to = new
         try:
+            await self._let_all_count()
             await self._opened.gateway.change_servers(add=(*change.added, *change.changed), remove=change.ended)
-        except Exception:
-            current.undo_change()
-            if self._access is not None:
-                self._access.undo()
-            raise
+            self._in_use = new
+            self._opened.rules.use(*new.rules)
+        except UsageError as error:
+            shut_out = loses_access(self._in_use.config, new.config)
+            raise UsageError(f"{error} {_SHUT_OUT}" if shut_out else str(error)) from error
         finally:
-            current.end_change()
+            self._changing_to = None
+            await self._let_all_count()
         self._opened.gateway.tell_tools_changed()
-        self._config, self._settings = config, settings
-        return change
+        failed = self._failed(change)
+        say(f"The configuration was reloaded. {_described(change)}{failed}", "yellow" if failed else "green")
+        self._opened.gateway.observed.reloaded(succeeded=True)
+
+    @contextmanager
+    def _refusals_told(self) -> Iterator[None]:
+        """Say why the block did not reload the configuration."""
+        observed, in_use = self._opened.gateway.observed, "The configuration was not reloaded, and the one before is in use"
+        try:
+            yield
+        except UsageError as error:
+            say(f"{in_use}: {error}", "red")
+        except Exception as error:
+            log.exception("The configuration could not be reloaded")
+            say(f"{in_use} ({type(error).__name__}; see the log).", "red")
+        else:
+            return
+        observed.reloaded(succeeded=False)
 
     def _failed(self, change: ServerChange) -> str:
         """Return which servers of a change have not started, and why; empty if all have."""

@@ -10,10 +10,11 @@ from msgspec.structs import astuple
 
 from callgate.errors import UsageError
 from callgate.gateway.config import GatewayConfig
+from callgate.gateway.principals import LOCAL
 from callgate.mcp import AcceptedTools, McpServer
 from callgate.plugins import Plugin
 
-__all__ = ["ServerChange", "ServerSettings", "keeps_access", "refuse_restart", "server_change", "settings_of"]
+__all__ = ["ServerChange", "ServerSettings", "keeps_access", "loses_access", "refuse_restart", "server_change", "settings_of"]
 
 _AFTER_RESTART = {
     "name": "name",
@@ -89,6 +90,12 @@ def keeps_access(principal: str, before: GatewayConfig, after: GatewayConfig) ->
         return True
     was_configured = principal in (one.principal.name for one in before.principals)
     return after.jwt is not None and not was_configured
+
+
+def loses_access(before: GatewayConfig, after: GatewayConfig) -> bool:
+    """Return whether anybody who is configured in `before`, or the one who has the token that was made for it, has no access in `after`."""
+    known = [one.principal.name for one in before.principals]
+    return not all(keeps_access(name, before, after) for name in known or ([LOCAL.name] if before.jwt is None else []))
 
 
 def _accepted(server: McpServer | Plugin) -> object:

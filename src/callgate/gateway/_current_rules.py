@@ -1,7 +1,7 @@
 """The rules of a gateway, which can be replaced while its engine uses them.
 
 All rule files count as one policy, so that a call is judged by all of the old files or by all of the new ones, and never by some of each.
-Reads no file.
+While it is open which of them will be used, all count, so that no call runs that any of them forbids. Reads no file.
 """
 
 from __future__ import annotations
@@ -22,22 +22,25 @@ class CurrentRules:
     """A policy of several `Rules` without judges; the strictest verdict counts."""
 
     never_waits = True
+    in_use: tuple[Rules, ...]
+    """The rules that count; others may count beside them."""
 
     def __init__(self, *rules: Rules) -> None:
-        self._asked = self._checked = self._before = rules
+        self._asked = self.in_use = self._checked = rules
 
-    def begin_change(self, *rules: Rules) -> None:
-        """Judge by these rules as well, until `end_change`. Only these are compared with the tools from now on."""
-        self._before, self._checked = self._asked, rules
-        self._asked = (*self._before, *rules)
+    def narrow(self, *others: Rules, checked: Sequence[Rules] | None = None) -> None:
+        """Judge by these rules as well as by those in use, instead of by other ones that were given before.
 
-    def undo_change(self) -> None:
-        """Compare only the rules from before `begin_change` with the tools; `end_change` then leaves only these."""
-        self._checked = self._before
+        Args:
+            checked: The rules that are compared with the tools from now on. None: those in use.
+        """
+        self._asked = (*self.in_use, *others)
+        self._checked = self.in_use if checked is None else tuple(checked)
 
-    def end_change(self) -> None:
-        """Judge by one of both sets of rules only. Calls that run already are judged by it when they meet more resources."""
-        self._asked = self._checked
+    def use(self, *rules: Rules) -> None:
+        """Let these be in use instead. Calls that run already are judged by them when they meet more resources."""
+        self.in_use = rules
+        self.narrow()
 
     def check_tools(self, tools: Sequence[BoundTool]) -> None:
         """Refuse rules that can never match these tools; see `Rules.check_tools`."""

@@ -39,6 +39,7 @@ METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 
+_BATCH = "it is a batch of JSON-RPC, which only revision 2025-03-26 of MCP has and callgate does not read"
 _ANSWER_KEYS = frozenset({b'"result"', b'"error"'})
 
 
@@ -97,7 +98,7 @@ def read_message(data: bytes | bytearray, *, half_pairs: bool = True) -> Message
         raise UnreadableMessage(str(error), error.code, answered_ids(data, _ANSWER_KEYS)) from None
     if isinstance(value, list):
         ids = (answer_id(item) for item in value if isinstance(item, dict) and "method" not in item)
-        raise UnreadableMessage("it is a batch, which MCP does not have", answers=tuple(found for found in ids if found is not None))
+        raise UnreadableMessage(_BATCH, answers=tuple(found for found in ids if found is not None))
     if not isinstance(value, dict):
         raise UnreadableMessage("it is no JSON object")
     return value

@@ -67,6 +67,11 @@ async def test_a_refused_body_is_answered_under_its_id(client: httpx2.AsyncClien
     assert (answer.status_code, answer.json()["id"], answer.json()["error"]["code"]) == (400, number, code)
 
 
+async def test_the_refusal_of_a_batch_names_the_one_revision_that_has_batches(client: httpx2.AsyncClient) -> None:
+    answer = await client.post("/mcp", json=[request("echo")])
+    assert "a batch of JSON-RPC, which only revision 2025-03-26 of MCP has" in answer.json()["error"]["message"]
+
+
 async def test_an_unknown_stateless_method_is_404(client: httpx2.AsyncClient) -> None:
     answer = await client.post("/mcp", json=stateless("nothing"), headers=routed("nothing"))
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, -32601)
