@@ -76,7 +76,7 @@ async def test_an_engine_that_gets_a_run_back_knows_what_the_other_one_did(journ
     assert (again.metadata.replayed, ledger.lines()) == (True, ["ann", "bob"])
 
 
-async def test_engines_take_turns_also_if_each_call_has_a_scope_of_its_own(journals: Journals, ledger: Ledger) -> None:
+async def test_engines_pause_between_events_also_if_each_call_has_a_scope_of_its_own(journals: Journals, ledger: Ledger) -> None:
     one, other = engines(journals, paying(ledger))
     async with one, other:
         for number, engine in enumerate((one, one, other, other, one)):

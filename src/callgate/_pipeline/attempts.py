@@ -131,7 +131,7 @@ class Attempts:
     def _request(
         self, state: CallState, plan: ToolPlan, approved: ApprovedCall, context: ToolContext, timeout_s: float, time: _CallTime
     ) -> RunRequest:
-        """Return what the runner of an attempt is asked, which begins now."""
+        """Return the request to the runner for an attempt that starts now."""
         now, attempt = self._clock.monotonic(), context.attempt
         if attempt == 1 and plan.tool.timeout_s is not None:
             time.ends = now + plan.tool.timeout_s  # counted from the first start, without the time that recording took before
@@ -158,7 +158,7 @@ class Attempts:
         if execution.status == "raised":
             state.raised(request.attempt, execution)
         elif execution.status == "timed_out" and request.attempt > 1 and request.timeout_s != time.tool.attempt_timeout_s:
-            # nobody has set the rest of the call's limit that this attempt had
+            # this attempt was limited by what was left for the call, so name the limit of the call
             execution = replace(execution, error=f"the call's timeout of {time.of_call_s:.6g} s is over")
         return self._recorder.bounded(execution) if execution.error or execution.partial else execution
 

@@ -1,7 +1,7 @@
-"""Warn about tools that hold up the event loop beyond their timeout, once for each tool.
+"""Warn once for each async tool that blocks the event loop beyond its timeout.
 
-A coroutine ends at its deadline only where it awaits. Code that blocks runs on, and all other calls wait for it. Only the code between two
-awaits is measured, so that a tool is not blamed for another one. Ends nothing.
+A coroutine can only be cancelled at an `await`. Blocking code runs on after its deadline, and delays all other calls. The time between two
+awaits of the tool's own coroutine is measured, so code of other tools does not count. Cancels nothing.
 """
 
 from __future__ import annotations

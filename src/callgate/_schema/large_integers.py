@@ -1,7 +1,7 @@
-"""Make a schema of a stranger readable whose integers are larger than the integers that callgate works with.
+"""Replace integers of an MCP server's schema that are outside the range of 64 bits, so that the schema can be compiled.
 
-No argument can be such an integer (`_json/strict_parser.py`), so it only bounds others: as a float, it does so in the same way. The size of
-a text, list or object has to stay an integer, and never reaches the largest one. Knows no tools.
+`_json/strict_parser.py` refuses arguments outside that range, so such an integer can only be a bound: a float bounds in the same way. Sizes
+such as `maxLength` must be integers, so they are clamped to the range. Knows no tools.
 """
 
 from __future__ import annotations

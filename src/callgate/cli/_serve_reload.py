@@ -1,10 +1,10 @@
-"""Read the configuration of a running `callgate serve` again on SIGHUP, and change what differs: all of it, or nothing.
+"""Reload the configuration of a running `callgate serve` on SIGHUP: apply every difference, or none.
 
-Servers are added, removed and started again, and rules and principals replaced. That takes a while, in which the old servers serve. A file
-is read as soon as that is asked for, also if the change to an earlier one is not done. From then on until it is known which file counts, no
-call runs that any of them forbids, and nobody is served who is missing in one of them. What fails is undone, and said; but sessions, calls
-and tasks of a principal who is missing in the file that failed have ended. A server that does not start is no failure, as at the start of
-the gateway, unless it is required; it is named.
+A reload adds, removes and restarts servers, and replaces rules and principals. The old servers keep serving meanwhile. The file is read as
+soon as the signal arrives, even while an earlier reload is under way. Until the reload has succeeded or failed, a call runs only if the old
+and the new rules allow it, and a principal is served only if both files name it. A failed reload is undone and reported; the sessions,
+calls and tasks of a principal that the rejected file removes have ended by then. A server that does not start fails the reload only if it
+is required; otherwise the report names it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ChangingAccess(Protocol):
         ...
 
     async def use(self, in_use: ConfiguredAccess, *others: ConfiguredAccess) -> None:
-        """Let only those use the gateway from now on who may with each of these configurations."""
+        """Serve only principals that all of these configurations allow."""
         ...
 
 
@@ -89,29 +89,29 @@ class ConfigReload:
         self._requested, self._has_next = asyncio.Event(), asyncio.Event()
 
     def request(self) -> None:
-        """Read the configuration again, soon. Of those that are read during a reload, only the last is used."""
+        """Request a reload. Of several files that are read during a reload, only the last is applied."""
         self._requested.set()
 
     async def run(self) -> None:
         """Reload at each request, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._read_each())
-            tasks.create_task(self._change_to_each())
+            tasks.create_task(self._read_on_request())
+            tasks.create_task(self._apply_in_order())
 
-    async def _read_each(self) -> None:
+    async def _read_on_request(self) -> None:
         while True:
             await self._requested.wait()
             self._requested.clear()
-            with self._refusals_told():
+            with self._reporting_refusals():
                 self._next = self._read()
                 self._has_next.set()
-                await self._let_all_count()
+                await self._restrict_to_common()
 
-    async def _change_to_each(self) -> None:
+    async def _apply_in_order(self) -> None:
         while True:
             await self._has_next.wait()
             self._has_next.clear()
-            with self._refusals_told():
+            with self._reporting_refusals():
                 await self._opened.gateway.start()
                 new, self._next = self._next, None
                 if new is not None:
@@ -132,8 +132,8 @@ class ConfigReload:
         access = self._access.read(config) if self._access is not None else None
         return _Read(config=config, rules=rules, servers=servers, settings=settings_of(servers), access=access)
 
-    async def _let_all_count(self) -> None:
-        """Let no call run, and serve nobody, unless all configurations allow it that are or may soon be in use."""
+    async def _restrict_to_common(self) -> None:
+        """Allow only the calls and principals that the configuration in use allows, and each one that may replace it."""
         others = [one for one in (self._changing_to, self._next) if one is not None]
         checked = self._changing_to.rules if self._changing_to is not None else None
         self._opened.rules.narrow(*(rules for one in others for rules in one.rules), checked=checked)
@@ -149,7 +149,7 @@ class ConfigReload:
         change = server_change(self._in_use.settings, new.settings, new.servers)
         self._changing_to = new
         try:
-            await self._let_all_count()
+            await self._restrict_to_common()
             await self._opened.gateway.change_servers(add=(*change.added, *change.changed), remove=change.ended)
             self._in_use = new
             self._opened.rules.use(*new.rules)
@@ -158,15 +158,15 @@ class ConfigReload:
             raise UsageError(f"{error} {_SHUT_OUT}" if shut_out else str(error)) from error
         finally:
             self._changing_to = None
-            await self._let_all_count()
+            await self._restrict_to_common()
         self._opened.gateway.tell_tools_changed()
         failed = self._failed(change)
         say(f"The configuration was reloaded. {_described(change)}{failed}", "yellow" if failed else "green")
         self._opened.gateway.observed.reloaded(succeeded=True)
 
     @contextmanager
-    def _refusals_told(self) -> Iterator[None]:
-        """Say why the block did not reload the configuration."""
+    def _reporting_refusals(self) -> Iterator[None]:
+        """Report an error of the block as a refused reload, with its reason."""
         observed, in_use = self._opened.gateway.observed, "The configuration was not reloaded, and the one before is in use"
         try:
             yield

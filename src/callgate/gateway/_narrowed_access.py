@@ -1,8 +1,8 @@
-"""`NarrowedTokens`: what several configurations all allow, while it is open which of them counts.
+"""`NarrowedTokens`: accept a token only if several configurations accept it, and allow only what all of them allow.
 
-A reload narrows access before it has succeeded, so that whoever is removed is shut out at once, and widens it only afterwards. What two
-lists of patterns have in common is told from the patterns alone; a pattern of which that cannot be told allows nothing meanwhile. Knows
-nothing of files and of HTTP.
+Used while a configuration is reloaded: a principal that the new file removes is refused at once, and one that it adds is accepted when the
+reload has succeeded. Whether one glob pattern includes another is decided from the patterns alone; a pattern for which that is not certain
+allows nothing. Knows nothing of files and of HTTP.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The call of a task, as the journal has it: what was submitted, and how it has ended.
+"""Read the call of a task from the journal: its arguments, and its result if it has ended.
 
-A task that this process does not have is told by this record, so that its end stays the same: also if its tool is gone, or other rules
-would decide otherwise now. A call without an end is submitted again, which needs its arguments as they were; those that are too large for
-an event are kept as a blob. Decides nothing about calls that go on.
+Used for tasks that are not in this process's memory, for example after a restart. The recorded result is returned even if the tool is gone
+or the rules have changed. A call without a recorded end is submitted again with its original arguments; arguments that are too large for an
+event are stored as a blob. Does not decide about running calls.
 """
 
 from __future__ import annotations

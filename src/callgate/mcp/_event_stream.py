@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-__all__ = ["EventStream", "EventTooLarge", "take_turns"]
+__all__ = ["EventStream", "EventTooLarge", "pause_between_events"]
 
 _MAX_ID_BYTES = 1_024
 _MAX_RETRY_DIGITS = 9
@@ -16,8 +16,8 @@ _EVENTS_IN_TURN = 64
 _PAUSE_S = 0.005
 
 
-async def take_turns(number: int) -> None:
-    """Let other tasks and threads run before every 64th event of those that came together: a server may send them without end."""
+async def pause_between_events(number: int) -> None:
+    """Pause before every 64th event of one chunk, so that a server that floods its stream does not block other tasks and threads."""
     if number % _EVENTS_IN_TURN == _EVENTS_IN_TURN - 1:
         await asyncio.sleep(_PAUSE_S)
 

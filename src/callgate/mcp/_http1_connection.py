@@ -27,8 +27,8 @@ _PARTS_IN_TURN: Final = 16
 """How many parts of responses are read before other tasks can run. Most responses have three."""
 _SMALL_PARTS_BYTES: Final = 16 * 1024
 _SMALL_PARTS_PAUSE_S: Final = 0.005
-"""The pause after so many parts if together they have fewer bytes: reading tiny parts without end would take all of the processor's time,
-and other threads would wait for the interpreter lock again and again.
+"""The pause after `_PARTS_IN_TURN` parts that together are smaller than `_SMALL_PARTS_BYTES`. Without it, a server that sends tiny parts
+without end would use the whole processor, and other threads would wait for the interpreter lock.
 """
 
 _MAX_HEAD_BYTES: Final = 100 * 1024
@@ -37,7 +37,7 @@ _MAX_UNREAD_BYTES: Final = 256 * 1024
 
 
 class Http1Connection:
-    """Implements `SingleConnection` for requests to one origin. Connects with the first request, and again when the server has ended it.
+    """Implements `PooledConnection` for requests to one origin. Connects with the first request, and again when the server has ended it.
 
     Args:
         connect_s: Seconds for the name lookup, the connection and the TLS handshake together.
@@ -198,7 +198,7 @@ class _Socket(asyncio.Protocol):
         return b"".join((head, http.send(h11.Data(data=body)) if body else b"", http.send(h11.EndOfMessage())))
 
     async def next_event(self) -> Any:
-        """Return the next part of the response. Lets other tasks run, even if the server sends tiny parts without end."""
+        """Return the next part of the response. Other tasks run in between, even if the server sends tiny parts without end."""
         h11, http = self._h11, self._http
         self._parts += 1
         if self._parts == _PARTS_IN_TURN:
@@ -242,7 +242,7 @@ class _Socket(asyncio.Protocol):
 
 
 class Http1Response:
-    """Implements `SingleResponse`."""
+    """Implements `PooledResponse`."""
 
     def __init__(self, socket: _Socket, head: h11.Response) -> None:
         self.status = head.status_code

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from callgate.mcp._connection import ConnectionEvents, ConnectionLost, McpError, Message, NotSent, ProtocolError
-from callgate.mcp._event_stream import EventStream, EventTooLarge, take_turns
+from callgate.mcp._event_stream import EventStream, EventTooLarge, pause_between_events
 from callgate.mcp._http_exchange import HttpExchange, StreamedResponse, status_text
 from callgate.mcp._messages import MAX_MESSAGE_BYTES, UnreadableMessage, answer_id, read_message, response_fault
 
@@ -87,7 +87,7 @@ class PendingAnswer:
                 text = f"{self._exchange.label} sent more than {MAX_MESSAGE_BYTES} bytes in one event. The rest was not read."
                 raise ProtocolError(text, code="output_too_large") from error
             for number, event in enumerate(events):
-                await take_turns(number)
+                await pause_between_events(number)
                 if (answer := self._read_event(event)) is not None:
                     return answer
         return None

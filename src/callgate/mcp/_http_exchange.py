@@ -20,9 +20,9 @@ from urllib.parse import unquote, urljoin, urlsplit
 from callgate._version import __version__
 from callgate.errors import UsageError
 from callgate.mcp._connection import ConnectionLost, NotSent, ProtocolError
+from callgate.mcp._connection_pool import ConnectionPool, PooledConnection, PooledResponse
 from callgate.mcp._http1_connection import Http1Connection
 from callgate.mcp._proxied_connection import ProxiedConnection, needs_proxy
-from callgate.mcp._single_connections import SingleConnection, SingleConnections, SingleResponse
 from callgate.models._credential_redaction import SecretRedactor, redact_url, secrets_in_url
 from callgate.models._http_clients import cause_chain, describe_cause, import_httpx2
 
@@ -73,7 +73,7 @@ class HttpExchange:
         self.uses_oauth = auth is not None
         self._headers = {**_standard_headers(url), **{name.lower(): value for name, value in headers.items()}}
         self._redactor = SecretRedactor.from_headers(self._headers, [*headers.values(), *secrets_in_url(url)])
-        self._connections: SingleConnections | None = None
+        self._connections: ConnectionPool | None = None
         self._address: Any = None
         self._drains: set[asyncio.Task[None]] = set()
 
@@ -89,7 +89,7 @@ class HttpExchange:
             raise self._unusable("it needs httpx2, which is not installed. Run: pip install 'callgate[models]'.") from error
         try:
             self._address = address = httpx2.URL(self._url)  # parsed once, because that is slow
-            self._connections = SingleConnections(partial(ProxiedConnection if needs_proxy(address) else Http1Connection, _CONNECT_S))
+            self._connections = ConnectionPool(partial(ProxiedConnection if needs_proxy(address) else Http1Connection, _CONNECT_S))
         except (httpx2.InvalidURL, UsageError) as error:
             raise self._unusable(self._redactor.redact(str(error))) from None
 
@@ -155,8 +155,8 @@ class HttpExchange:
             raise
 
     async def _send_on(
-        self, connection: SingleConnection, url: str, method: str, headers: Mapping[str, str], body: bytes
-    ) -> SingleResponse:
+        self, connection: PooledConnection, url: str, method: str, headers: Mapping[str, str], body: bytes
+    ) -> PooledResponse:
         httpx2 = import_httpx2()
         try:
             return await connection.send(method, self._address if url is self._url else httpx2.URL(url), headers, body)
@@ -230,7 +230,7 @@ class StreamedResponse:
 
     __slots__ = ("_complete", "_exchange", "_released", "_response", "content_type", "status")
 
-    def __init__(self, response: SingleResponse, exchange: HttpExchange, released: Released) -> None:
+    def __init__(self, response: PooledResponse, exchange: HttpExchange, released: Released) -> None:
         self.status = response.status
         self.content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         self._response = response

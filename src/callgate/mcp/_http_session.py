@@ -14,7 +14,7 @@ from contextvars import Context
 
 from callgate._backoff import backoff_s
 from callgate.mcp._connection import ConnectionEvents, ConnectionLost, McpError, Message, NotSent
-from callgate.mcp._event_stream import EventStream, EventTooLarge, take_turns
+from callgate.mcp._event_stream import EventStream, EventTooLarge, pause_between_events
 from callgate.mcp._http_answers import EVENT_STREAM, PendingAnswer, RequestRefused
 from callgate.mcp._http_exchange import HttpExchange, StreamedResponse, status_text
 from callgate.mcp._messages import MAX_MESSAGE_BYTES, UnreadableMessage, encoded, notification, read_message
@@ -253,7 +253,7 @@ class HttpSession:
                 self._events.on_noise(f"{error}")
                 return
             for number, event in enumerate(events):
-                await take_turns(number)
+                await pause_between_events(number)
                 self._pass_on(event)
 
     def _pass_on(self, event: bytes) -> None:

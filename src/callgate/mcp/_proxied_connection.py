@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from callgate.mcp._single_connections import KEEP_ALIVE_S
+from callgate.mcp._connection_pool import KEEP_ALIVE_S
 from callgate.models._connection_closing import close_without_waiting
 from callgate.models._connection_reuse import check_before_reuse
 from callgate.models._http_clients import create_client, import_httpx2, tls_context
@@ -30,7 +30,7 @@ def needs_proxy(url: httpx2.URL) -> bool:
 
 
 class ProxiedConnection:
-    """Implements `SingleConnection`.
+    """Implements `PooledConnection`.
 
     Args:
         connect_s: Seconds for the connection to the proxy.
@@ -52,7 +52,7 @@ class ProxiedConnection:
 
 
 class _ProxiedResponse:
-    """Implements `SingleResponse`."""
+    """Implements `PooledResponse`."""
 
     def __init__(self, response: httpx2.Response) -> None:
         self.status = response.status_code

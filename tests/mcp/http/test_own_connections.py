@@ -26,12 +26,23 @@ __all__ = ["certificate"]
 TINY_PARTS = 1_000
 
 
-async def test_other_tasks_run_while_a_server_sends_tiny_parts() -> None:
+async def tiny_parts(sent: Sent, reply: Reply) -> None:
+    body = json.dumps(result_of(sent, content=[TEXT])).encode()
+    parts = b"".join(b"1\r\n%c\r\n" % byte for byte in body.rjust(TINY_PARTS))
+    await reply.raw(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n" + parts + b"0\r\n\r\n")
+
+
+async def many_events(sent: Sent, reply: Reply) -> None:
+    await reply.stream(b'data: {"jsonrpc": "2.0", "method": "n"}\n\n' * TINY_PARTS)
+    await reply.event(result_of(sent, content=[TEXT]))
+    reply.end()
+
+
+@pytest.mark.parametrize("write", [tiny_parts, many_events])
+async def test_other_tasks_run_while_a_server_sends_tiny_parts(write: Callable[[Sent, Reply], Awaitable[None]]) -> None:
     async def tiny(sent: Sent, reply: Reply) -> None:
-        body = json.dumps(result_of(sent, content=[TEXT])).encode()
         turns.clear()
-        parts = b"".join(b"1\r\n%c\r\n" % byte for byte in body.rjust(TINY_PARTS))
-        await reply.raw(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n" + parts + b"0\r\n\r\n")
+        await write(sent, reply)
 
     turns: list[None] = []
 
@@ -50,7 +61,7 @@ async def test_other_tasks_run_while_a_server_sends_tiny_parts() -> None:
 async def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async with FakeServer(answer) as server, connected(server.url) as client:
         await client.call("pay")
-        monkeypatch.setattr("callgate.mcp._single_connections.KEEP_ALIVE_S", -1.0)
+        monkeypatch.setattr("callgate.mcp._connection_pool.KEEP_ALIVE_S", -1.0)
         await client.call("pay")
     assert [sent.connection for sent in server.sent] == [0, 1]
 

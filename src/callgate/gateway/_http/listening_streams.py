@@ -1,6 +1,6 @@
-"""The streams on which clients listen for what may happen later, which end with the tokens that they were opened with.
+"""The open streams for notifications. Each is closed when its token expires or is removed.
 
-A call that runs is not among them: it was allowed when it began. Knows no method and no kind of token.
+The streams of running calls are not included: a call was authorized when it started. Knows no method and no kind of token.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["ListeningStreams"]
 
 
 class ListeningStreams:
-    """The open streams, each with what can be asked again: whose token its request had."""
+    """The open streams, each with a function that checks again whose token its request had."""
 
     def __init__(self, checks: RequestChecks) -> None:
         self._checks = checks
