@@ -65,6 +65,7 @@ def pay(text: str) -> str:
 @tool(effect="none")
 def page(size: int) -> str:
     """Return a text of this size."""
+    ran("page")
     return "x" * size
 
 

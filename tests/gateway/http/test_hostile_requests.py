@@ -11,7 +11,8 @@ import gzip
 import json
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -140,17 +141,19 @@ async def test_a_request_state_of_one_principal_is_useless_to_another(gateway: G
 # Loads: the gateway answers others meanwhile, and has closed all files afterwards.
 
 
-async def connected(port: int, count: int, request: bytes) -> list[socket.socket]:
+@asynccontextmanager
+async def connected(port: int, count: int, request: bytes) -> AsyncIterator[list[socket.socket]]:
     loop = asyncio.get_running_loop()
-    sockets = []
-    for _ in range(count):
-        made = socket.socket()
-        made.setblocking(False)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        await loop.sock_connect(made, ("127.0.0.1", port))
-        await loop.sock_sendall(made, request)
-        sockets.append(made)
-    return sockets
+    with ExitStack() as closed:
+        sockets = []
+        for _ in range(count):
+            made = closed.enter_context(socket.socket())
+            made.setblocking(False)
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            await loop.sock_connect(made, ("127.0.0.1", port))
+            await loop.sock_sendall(made, request)
+            sockets.append(made)
+        yield sockets
 
 
 async def others_live(gateway: GatewayProcess) -> None:
@@ -166,42 +169,64 @@ def posted(port: int, length: int, body: bytes, tool: str = "echo") -> bytes:
     return head.encode() + body
 
 
+def page_request(port: int, size: int) -> bytes:
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+    params = {"name": "page", "arguments": {"size": size}, "_meta": meta}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+    return posted(port, len(body), body, "page")
+
+
 async def test_a_hundred_slow_bodies_are_ended(tmp_path: Path) -> None:
     with gateway_process(tmp_path, body_timeout_s=1.0) as gateway:
         await others_live(gateway)
         files, memory_mb = gateway.open_files(), gateway.memory_mb()
-        sockets = await connected(gateway.port, 100, posted(gateway.port, 1000, b"{"))
-        await others_live(gateway)
-        loop = asyncio.get_running_loop()
-        answers = await asyncio.gather(*(loop.sock_recv(one, 100) for one in sockets))
-        assert {answer[:12] for answer in answers} == {b"HTTP/1.1 408"}
-        assert await soon(lambda: gateway.open_files() <= files)
-        assert gateway.most_memory_mb() - memory_mb <= 160
-        for one in sockets:
-            one.close()
+        async with connected(gateway.port, 100, posted(gateway.port, 1000, b"{")) as sockets:
+            await others_live(gateway)
+            loop = asyncio.get_running_loop()
+            answers = await asyncio.gather(*(loop.sock_recv(one, 100) for one in sockets))
+            assert {answer[:12] for answer in answers} == {b"HTTP/1.1 408"}
+            assert await soon(lambda: gateway.open_files() <= files)
+            assert gateway.most_memory_mb() - memory_mb <= 160
 
 
 async def test_more_connections_than_there_are_files_keep_nobody_out(tmp_path: Path) -> None:
     with gateway_process(tmp_path, open_files=200, head_timeout_s=60.0) as gateway:
-        sockets = await connected(gateway.port, 400, b"")
-        await others_live(gateway)
-        for one in sockets:
-            one.close()
+        async with connected(gateway.port, 400, b""):
+            await others_live(gateway)
 
 
 async def test_clients_that_never_read_are_disconnected(tmp_path: Path) -> None:
     with gateway_process(tmp_path, read_timeout_s=0.5) as gateway:
         await others_live(gateway)
         files, memory_mb = gateway.open_files(), gateway.memory_mb()
-        meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
-        params = {"name": "page", "arguments": {"size": 600_000}, "_meta": meta}
-        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
-        sockets = await connected(gateway.port, 50, posted(gateway.port, len(body), body, "page") * 6)
+        async with connected(gateway.port, 50, page_request(gateway.port, 600_000) * 6):
+            await others_live(gateway)
+            assert await soon(lambda: gateway.open_files() <= files)
+            assert gateway.most_memory_mb() - memory_mb <= 160
+
+
+async def test_a_pipelined_call_does_not_run_before_the_response_before_it_is_read(tmp_path: Path) -> None:
+    with gateway_process(tmp_path, read_timeout_s=0.5) as gateway:
         await others_live(gateway)
-        assert await soon(lambda: gateway.open_files() <= files)
-        assert gateway.most_memory_mb() - memory_mb <= 160
-        for one in sockets:
-            one.close()
+        files = gateway.open_files()
+        async with connected(gateway.port, 3, page_request(gateway.port, 12_000_000) * 3):
+            assert await soon(lambda: gateway.runs().count("page") == 3)
+            assert await soon(lambda: gateway.open_files() <= files)
+        assert gateway.runs().count("page") == 3
+
+
+async def test_a_client_that_reads_slowly_gets_all_responses_to_its_pipelined_calls(tmp_path: Path) -> None:
+    with gateway_process(tmp_path) as gateway:
+        reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port, limit=4096)
+        writer.write(page_request(gateway.port, 12_000_000) * 3)
+        for _ in range(3):
+            head = await reader.readuntil(b"\r\n\r\n")
+            [length] = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+            body = json.loads(await reader.readexactly(int(length.partition(b":")[2])))
+            assert len(body["result"]["content"][0]["text"]) == 12_000_000
+        writer.close()
+        await writer.wait_closed()
+        assert gateway.runs() == ["page"] * 3
 
 
 async def test_many_readers_get_all_events_in_order(tmp_path: Path) -> None:
@@ -241,11 +266,9 @@ async def test_a_thousand_half_closed_connections_are_closed(tmp_path: Path) -> 
     with gateway_process(tmp_path) as gateway:
         await others_live(gateway)
         files, memory_mb = gateway.open_files(), gateway.memory_mb()
-        sockets = await connected(gateway.port, 1000, b"")
-        for one in sockets:
-            one.shutdown(socket.SHUT_WR)
-        await others_live(gateway)
-        assert await soon(lambda: gateway.open_files() <= files)
-        assert gateway.most_memory_mb() - memory_mb <= 160
-        for one in sockets:
-            one.close()
+        async with connected(gateway.port, 1000, b"") as sockets:
+            for one in sockets:
+                one.shutdown(socket.SHUT_WR)
+            await others_live(gateway)
+            assert await soon(lambda: gateway.open_files() <= files)
+            assert gateway.most_memory_mb() - memory_mb <= 160

@@ -21,6 +21,9 @@ __all__ = ["bounded_protocol"]
 _PROGRESS_BYTES = 64 * 1024
 """How much of what waits for a client it must read in each period."""
 
+_JOINED_BYTES = 64 * 1024
+"""Larger writes are passed on at once, so that uvicorn learns at once whether the client reads."""
+
 
 def bounded_protocol(limits: HttpLimits) -> Callable[..., H11Protocol]:
     """Return what makes the protocols of one server's connections with these limits, in place of uvicorn's class."""
@@ -41,6 +44,7 @@ class _BoundedProtocol(H11Protocol):
         self._idle = idle
         self._head_deadline: asyncio.TimerHandle | None = None
         self._read_deadline: asyncio.TimerHandle | None = None
+        self._unread_response = False
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(_JoinedWrites(transport, self.loop))  # type: ignore[arg-type]
@@ -62,7 +66,13 @@ class _BoundedProtocol(H11Protocol):
             self._idle.pop(self, None)
 
     def on_response_complete(self) -> None:
-        super().on_response_complete()
+        """Go on with the next pipelined request, but not before the client has read most of this response.
+
+        Else each connection of a client that does not read holds two responses.
+        """
+        self._unread_response = self.flow.write_paused
+        if not self._unread_response:
+            super().on_response_complete()
         self._note_if_idle()
 
     def data_received(self, data: bytes) -> None:
@@ -82,6 +92,8 @@ class _BoundedProtocol(H11Protocol):
     def resume_writing(self) -> None:
         self._stop_read_deadline()
         super().resume_writing()
+        if self._unread_response:
+            self.on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._idle.pop(self, None)
@@ -111,7 +123,7 @@ class _BoundedProtocol(H11Protocol):
 
 
 class _JoinedWrites:
-    """A transport that sends together what is written in one turn of the event loop. Has what uvicorn uses of a transport."""
+    """A transport with what uvicorn uses of one. Sends together what is written in one turn of the event loop, unless it is large."""
 
     def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop) -> None:
         self._transport, self._loop = transport, loop
@@ -129,6 +141,8 @@ class _JoinedWrites:
         if not self._parts:
             self._loop.call_soon(self._flush)
         self._parts.append(data)
+        if len(data) > _JOINED_BYTES:
+            self._flush()
 
     def close(self) -> None:
         self._flush()
