@@ -38,8 +38,12 @@ class BareRecord:
             call = f"bare/0/{self._last.position}"
             events = iter(self._sample)
             for size in sizes:
-                with self._connection:
-                    insert(self._connection, [self._next(event, call) for event in islice(events, size)])
+                self.commit([(call, event) for event in islice(events, size)])
+
+    def commit(self, events: Iterable[tuple[str, Event]]) -> None:
+        """Make one commit of events of the sample, each for a call."""
+        with self._connection:
+            insert(self._connection, [self._next(event, call) for call, event in events])
 
     def _next(self, event: Event, call: str) -> Event:
         position = self._last.position + 1

@@ -2,7 +2,7 @@
 
 The server is one of the official SDK. CPU times are those of the whole server side: the gateway's process with the server's. The gateway is
 the command `callgate serve`, with its journal in a file: every call has an effect, so it makes two commits. Over stdio there is a gateway
-with its journal in memory, too, which shows what the file costs.
+with its journal in memory, too, which shows what the file costs; over HTTP, the least that a gateway can do in Python with these commits.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal
+from types import MappingProxyType
 
 from bench.mcp_client import ROOT, SERVER, Client, Era, RawClient, Took, need_sdk
 from bench.mcp_http_client import HttpClient, free_port
@@ -20,7 +20,6 @@ from bench.measure import Counts, Row
 
 __all__ = ["FastMcpCalls", "GatewayCalls", "HttpGatewayCalls"]
 
-Journal = Literal["file", "memory"]
 _ERAS: tuple[Era, ...] = ("stateless", "handshake")
 _SERVE = (sys.executable, "-c", "import sys; from callgate.cli import main; sys.exit(main())", "serve", "--config")
 _AT_ONCE = (1, 16, 64)
@@ -55,22 +54,28 @@ class _Comparison:
             self.slower.ratio(ours.wall_s, direct.wall_s)
 
 
-class _Gateways:
-    """Compares gateways with the server, for clients of both eras."""
+Gateway = Callable[[Era, Path], Client]
+"""Returns a client of a gateway that is yet to be started, which keeps its files in the folder."""
 
-    def __init__(self, name: str, journals: Sequence[Journal], *, over: bool) -> None:
-        self._compared = {
-            (journal, era): _Comparison(f"{name}, journal in {'a file' if journal == 'file' else 'memory'}", era, over=over)
-            for journal in journals
-            for era in _ERAS
-        }
+
+class _Gateways:
+    """Compares gateways with the server, for clients of both eras.
+
+    Args:
+        judged: The gateways whose rows have targets, by the first words of the rows.
+        floors: Other gateways, likewise.
+    """
+
+    def __init__(self, judged: Mapping[str, Gateway], floors: Mapping[str, Gateway] = MappingProxyType({}), *, over: bool = False) -> None:
+        self._made = {**judged, **floors}
+        self._compared = {(name, era): _Comparison(name, era, over=over, judged=name in judged) for name in self._made for era in _ERAS}
         self.rows = tuple(row for compared in self._compared.values() for row in compared.rows)
 
     async def open(self, counts: Counts) -> None:
         need_sdk()
         self._folder = tempfile.TemporaryDirectory()
         self._direct = {era: self._server(era) for era in _ERAS}
-        self._gateways = {(journal, era): self._gateway(journal, era, Path(self._folder.name)) for journal, era in self._compared}
+        self._gateways = {(name, era): self._made[name](era, Path(self._folder.name)) for name, era in self._compared}
         for client in (*self._direct.values(), *self._gateways.values()):
             client.start()
             client.calls(min(100, counts.tasks), 16)
@@ -78,16 +83,13 @@ class _Gateways:
     def _server(self, era: Era) -> Client:
         raise NotImplementedError
 
-    def _gateway(self, journal: Journal, era: Era, folder: Path) -> Client:
-        raise NotImplementedError
-
     async def round(self, counts: Counts) -> None:
         for era, direct in self._direct.items():
             for at_once in _AT_ONCE:
                 took = direct.calls(counts.tasks, at_once)
-                for (journal, other), gateway in self._gateways.items():
+                for (name, other), gateway in self._gateways.items():
                     if other == era:
-                        self._compared[journal, era].take(at_once, gateway.calls(counts.tasks, at_once), took)
+                        self._compared[name, era].take(at_once, gateway.calls(counts.tasks, at_once), took)
 
     async def close(self) -> None:
         for client in (*self._gateways.values(), *self._direct.values()):
@@ -99,33 +101,44 @@ class GatewayCalls(_Gateways):
     """Over stdio."""
 
     def __init__(self) -> None:
-        super().__init__("gateway over stdio", ("file", "memory"), over=False)
+        name = "gateway over stdio, journal in"
+        super().__init__({f"{name} a file": self._with_file, f"{name} memory": self._in_memory})
 
     def _server(self, era: Era) -> Client:
         return RawClient(SERVER, era)
 
-    def _gateway(self, journal: Journal, era: Era, folder: Path) -> Client:
-        if journal == "memory":
-            return RawClient((sys.executable, "-m", "bench.mcp_gateway", "memory", "1", *SERVER), era)
+    def _with_file(self, era: Era, folder: Path) -> Client:
         config = _config(folder / f"{era}.db", f"command = {json.dumps(SERVER)}\ncwd = {json.dumps(str(ROOT))}")
         return RawClient((*_SERVE, str(config)), era)
 
+    def _in_memory(self, era: Era, folder: Path) -> Client:
+        return RawClient((sys.executable, "-m", "bench.mcp_gateway", "memory", "1", *SERVER), era)
+
 
 class HttpGatewayCalls(_Gateways):
-    """Over HTTP."""
+    """Over HTTP. The floor passes the messages on and makes the same commits, and does nothing else."""
 
     def __init__(self) -> None:
-        super().__init__("gateway over HTTP", ("file",), over=True)
+        super().__init__(
+            {"gateway over HTTP, journal in a file": self._with_file},
+            {"a bare forwarder over HTTP making the same commits": self._bare},
+            over=True,
+        )
 
     def _server(self, era: Era) -> Client:
         port = free_port()
         return HttpClient([(*SERVER, str(port))], [port], era)
 
-    def _gateway(self, journal: Journal, era: Era, folder: Path) -> Client:
+    def _with_file(self, era: Era, folder: Path) -> Client:
         behind, front = free_port(), free_port()
         http = f'[http]\nlisten = "127.0.0.1:{front}"\nanonymous = true'
         config = _config(folder / f"{era}.db", f'url = "http://127.0.0.1:{behind}/mcp"\n{http}')
         return HttpClient([(*SERVER, str(behind)), (*_SERVE, str(config), "--http")], [behind, front], era)
+
+    def _bare(self, era: Era, folder: Path) -> Client:
+        behind, front = free_port(), free_port()
+        forwarder = (sys.executable, "-m", "bench.bare_gateway", str(front), str(behind), str(folder / f"{era}-bare.db"))
+        return HttpClient([(*SERVER, str(behind)), forwarder], [behind, front], era)
 
 
 def _config(journal: Path, server: str) -> Path:
