@@ -6,6 +6,7 @@ A record fails because its commit fails, the disk is gone, or another engine tak
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from callgate import Aborted, Answered, Engine, Restarted, Scope, SqliteJournal, Tool, tool
 from callgate.agent import Agent
 from callgate.calls import Outcome
-from callgate.errors import JournalFailed
+from callgate.errors import JournalFailed, LeaseLost
 from callgate.event_queries import EventQuery
 from callgate.events import Draft
 from callgate.protocols import Allow, Ask, Deny, Verdict
@@ -66,6 +67,9 @@ class Shop:
             expire(self.journal)
             self._other = self._other or SqliteJournal(self.path)
             await self._other.acquire_lease("order")
+            if self._how == "lease that is known to be lost":
+                with suppress(LeaseLost):
+                    await self.journal.durable(self.journal.append(Draft(kind="note", run="order", body=b"{}")))
 
     async def decide(self, call: ValidatedCall) -> Verdict:
         if call.tool.name in ("pay", "look"):
@@ -115,7 +119,7 @@ class Shop:
             await self._other.close()
 
 
-@pytest.fixture(params=["commit", "disk", "lease"])
+@pytest.fixture(params=["commit", "disk", "lease", "lease that is known to be lost"])
 async def shop(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Shop]:
     made = Shop(tmp_path, request.param)
     yield made

@@ -82,9 +82,7 @@ class Outcomes:
         if result.status == "unknown":
             self._warn_of_unknown(result)
         if self._restart is not None and success and await self._restarts(result):
-            state.end("call.restarted", Reason(reason="the result enriched the context"))
-            self._control.count(state.scope.conversation, success=True)
-            return Restarted(state.uid)
+            return self._restarted(state)
         position = state.end("call.completed", self._normaliser.recorded(result))
         if over is not None and over():
             for _ in range(2):  # a call that waited records its start meanwhile, so that one commit has this end and that start
@@ -95,6 +93,15 @@ class Outcomes:
         if self._bus.busy:
             self._bus.publish("tool.completed", result)
         return _answered(result=result)
+
+    def _restarted(self, state: CallState) -> Restarted:
+        self._control.count(state.scope.conversation, success=True)
+        try:
+            state.end("call.restarted", Reason(reason="the result enriched the context"))
+        except RecordFailed as unwritable:  # the host has the result all the same
+            self._recorder.log.error("The end of the call %s is not on record: %s", state.uid, unwritable)
+            return Restarted(state.uid, recorded=False)
+        return Restarted(state.uid)
 
     def _warn_of_unknown(self, result: ToolResult) -> None:
         """Tell the host's log about a call that somebody has to settle, unless its first result did."""
@@ -153,8 +160,7 @@ class Outcomes:
         match outcome:
             case Suspended():
                 self._approvals.drop(state.uid)
-                why = f"a human has to decide first ({outcome.question}), and the question could not be recorded"
-                failed = RecordFailed(f"It was not run: {why}: {error}", code=error.code)
+                failed = _unrecorded_question(outcome.question, error)
                 return Answered(_marked(self.result_of(state, failed, self._recorder.cut(state.raw.name or ""), None)))
             case Aborted():
                 return replace(outcome, reason=_with(outcome.reason, error), recorded=False)
@@ -262,8 +268,9 @@ class Outcomes:
             state.end("call.completed", self._normaliser.recorded(result))
         except RecordFailed as unwritable:  # the caller must still be told
             self._recorder.log.error("%s", unwritable)
-            if not state.started:
-                result = _marked(self.result_of(state, unwritable, name, None))
+            if recorded and not state.started:
+                not_run = RecordFailed(f"It was not run: {unwritable}", code=unwritable.code)
+                result = _marked(self.result_of(state, not_run, name, None))
             elif recorded:
                 result = _marked(result, unwritable)
         if not (isinstance(error, CallRepeated) and error.of_data):
@@ -279,7 +286,8 @@ class Outcomes:
         try:
             self._asked(state, asked, question, text, name)
         except RecordFailed as unwritable:  # without a record, the question would end with this engine
-            return self._refused(state, unwritable, name)
+            self._approvals.drop(asked.approval_id)
+            return self._refused(state, _unrecorded_question(self._recorder.redacted(text), unwritable), name, recorded=False)
         redacted, arguments = self._recorder.redacted, state.judged_arguments.decode()
         return Suspended(asked.approval_id, asked.expires_at, redacted(text), state.uid, name, redacted(arguments), redacted(question.rule))
 
@@ -325,6 +333,13 @@ def _marked(result: ToolResult, error: RecordFailed | None = None) -> ToolResult
         return replace(result, metadata=metadata)
     said = None if result.error is None else _with(result.error, error)
     return replace(result, content=(*result.content, Text(text=f"This is not on record: {error}")), error=said, metadata=metadata)
+
+
+def _unrecorded_question(question: str, error: RecordFailed) -> RecordFailed:
+    """Return the refusal of a call whose question to a human is not on record."""
+    return RecordFailed(
+        f"It was not run: a human has to decide first ({question}), and the question could not be recorded: {error}", code=error.code
+    )
 
 
 def _with(reason: str, error: RecordFailed) -> str:

@@ -38,7 +38,7 @@ _MOST_FAILURES = 5
 _QUARANTINE_S = 60.0
 _NETWORK_QUARANTINE_S = 1.0
 _SILENT_S = 5.0
-_END_S = 0.5
+_END_S = 3.0
 """How long the end of a process is waited for after a request has failed."""
 _LONGEST_SILENCE_S = 120.0
 """A silent server is ended after this time, even if calls still wait for its answers."""
