@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from callgate.gateway._changes import Changes
+from callgate.gateway._client_calls import ClientCall
 from callgate.gateway._client_runs import ClientRuns
 from callgate.gateway._methods import Methods
 from callgate.gateway._offered_content import OfferedContent
@@ -18,6 +19,7 @@ from callgate.gateway._suspended_calls import SubmittedCall
 from callgate.gateway._task_records import TaskRecords
 from callgate.gateway._tasks import Tasks
 from callgate.gateway.principals import Principal
+from callgate.mcp._connection import Message
 from callgate.mcp._messages import INVALID_PARAMS, RpcError
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ class FrontParts(Struct, frozen=True, kw_only=True):
     records: TaskRecords
     withdraw: Callable[[SubmittedCall], Awaitable[None]]
     """Answers the question about a cancelled call with no. Raises `RunHeld` if another process works on the call."""
+    result_of_ended: Callable[[ClientCall], Awaitable[Message | None]]
+    """Returns the result of a call whose request the gateway has ended; None if it was not submitted."""
     metrics: GatewayMetrics
     info: Mapping[str, Any]
     """The gateway's `name` and `version`."""

@@ -45,7 +45,7 @@ class HandshakeSession:
         self.client = Client(
             principal=principal, era="handshake", revision=LATEST_HANDSHAKE, capabilities={}, info={}, run="", log_level="debug"
         )
-        self._running = RequestTasks()
+        self._running = RequestTasks(self._result_of_ended)
         self._tasks: set[asyncio.Task[None]] = set()
         """Tell servers that the folders of the client have changed."""
         self._asked: dict[object, asyncio.Future[Mapping[str, Any]]] = {}
@@ -100,7 +100,12 @@ class HandshakeSession:
         if not self.client.run:
             raise RpcError(INVALID_REQUEST, "The session has not been initialized. Send initialize first.")
         call = self._call(params, exchange, message["id"])
+        self._running.note_call(message["id"], call)
         return _adapted(await self._parts.methods.answer(method, call, params))
+
+    async def _result_of_ended(self, call: ClientCall) -> Message | None:
+        result = await self._parts.result_of_ended(call)
+        return None if result is None else _adapted(result)
 
     async def _initialize(self, params: Mapping[str, Any]) -> Message:
         if self.client.run:

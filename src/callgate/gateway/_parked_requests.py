@@ -23,6 +23,8 @@ from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, RpcError
 
 __all__ = ["MultiRoundRequest", "ParkedRequests", "answers_of"]
 
+_CANCEL_S = 0.9
+
 
 class _InputRequest(Struct):
     """What the client is asked."""
@@ -87,7 +89,7 @@ class MultiRoundRequest:
         try:
             await self._progress
         except asyncio.CancelledError:
-            self.cancel()
+            await self._cancelled()
             raise
         if self._task.done():
             return self._task.result()
@@ -102,7 +104,7 @@ class MultiRoundRequest:
         try:
             await asyncio.wait((self._progress,), timeout=within_s)
         except asyncio.CancelledError:
-            self.cancel()
+            await self._cancelled()
             raise
         return self._progress.done()
 
@@ -153,6 +155,11 @@ class MultiRoundRequest:
             why: What is recorded with the end of its call.
         """
         self._task.cancel(why or None)
+
+    async def _cancelled(self) -> None:
+        """Cancel the request, and wait until its call has ended, so that its end is on record; in bounded time."""
+        self.cancel()
+        await self.wait_done(_CANCEL_S)
 
     async def wait_done(self, within_s: float) -> None:
         """Wait until the request has its result, or within this time."""

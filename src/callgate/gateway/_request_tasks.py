@@ -1,13 +1,14 @@
-"""The requests of one client that are being answered, so that the client can cancel them by their ids."""
+"""The requests of one client that are being answered, so that the client can cancel them by their ids, and the gateway can end them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
 from callgate.errors import CallgateError
+from callgate.gateway._client_calls import ClientCall
 from callgate.gateway._client_messages import INVALID_REQUEST
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, RpcError, answer, error_answer
@@ -20,17 +21,29 @@ _CLOSE_S = 1.0
 
 
 class RequestTasks:
-    """The running requests of one front."""
+    """The running requests of one front.
 
-    def __init__(self) -> None:
+    Args:
+        result_of_ended: Returns the result of a call whose request was ended, as this front's clients get it; None: it was not submitted.
+    """
+
+    def __init__(self, result_of_ended: Callable[[ClientCall], Awaitable[Message | None]]) -> None:
+        self._result_of_ended = result_of_ended
         self._tasks: dict[object, asyncio.Task[Any]] = {}
         """The tasks that answer requests, by the id of the request."""
+        self._calls: dict[object, ClientCall] = {}
         self._cancelled: set[object] = set()
+        self._closed = False
+
+    def note_call(self, number: object, call: ClientCall) -> None:
+        """Remember the call of a running request."""
+        if number in self._tasks:
+            self._calls[number] = call
 
     async def run(self, number: object, work: Coroutine[Any, Any, Message]) -> Message | None:
         """Return the response to a request, whose result `work` returns; None if the client has cancelled it.
 
-        The calling task is cancelled if the request is, or if the front is closed.
+        The calling task is cancelled if the request is, or if the front is closed. If that ends a call, its result is what is known of it.
         """
         if number in self._tasks:
             work.close()
@@ -41,9 +54,15 @@ class RequestTasks:
         try:
             response = await _response(number, work)
         except asyncio.CancelledError:
-            if number not in self._cancelled or task.uncancel():  # the caller was cancelled too
+            if number in self._cancelled:
+                if task.uncancel():  # the caller was cancelled too
+                    raise
+                return None
+            last = await self._last_response(number)
+            if last is None:
                 raise
-            return None
+            task.uncancel()
+            return last
         else:
             if number not in self._cancelled:
                 return response
@@ -51,6 +70,7 @@ class RequestTasks:
             return None
         finally:
             del self._tasks[number]
+            self._calls.pop(number, None)
             self._cancelled.discard(number)
 
     def cancel(self, notification: Mapping[str, Any]) -> None:
@@ -62,8 +82,20 @@ class RequestTasks:
             self._cancelled.add(number)
             task.cancel()
 
+    async def _last_response(self, number: object) -> Message | None:
+        """Return the response to a request that was ended by `close`; None if it has no call."""
+        call = self._calls.get(number) if self._closed else None
+        if call is None:
+            return None
+        try:
+            result = await self._result_of_ended(call)
+        except RpcError as error:
+            return error_answer(number, error)
+        return None if result is None else answer(number, result)
+
     async def close(self) -> None:
         """Cancel all requests, in bounded time."""
+        self._closed = True
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()

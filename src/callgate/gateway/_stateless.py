@@ -50,7 +50,7 @@ class StatelessFront:
     def __init__(self, parts: FrontParts, principal: Principal) -> None:
         self._parts = parts
         self._principal = principal
-        self._running = RequestTasks()
+        self._running = RequestTasks(self._result_of_ended)
         self._tasks = TaskRequests(parts, principal.name, self._resumed, self._stamped_call)
 
     # Front
@@ -89,8 +89,13 @@ class StatelessFront:
         else:
             key, redaction = self._principal.session_key, self._parts.redaction
             call = ClientCall(client, key, params, exchange, _cannot_ask, redaction=redaction, number=message["id"])
+            self._running.note_call(message["id"], call)
             result = await self._parts.methods.answer(method, call, params)
         return self._stamped(method, result)
+
+    async def _result_of_ended(self, call: ClientCall) -> Message | None:
+        result = await self._parts.result_of_ended(call)
+        return None if result is None else self._stamped_call(result)
 
     def _client(self, params: Mapping[str, Any]) -> Client:
         """Return the client of a request.
@@ -128,6 +133,7 @@ class StatelessFront:
     async def _asking(self, method: str, client: Client, params: Mapping[str, Any], exchange: Exchange, number: object) -> Message:
         """Answer a request, or a continuation of one, with its result or with what the client is to be asked."""
         request, tasks = self._continued(method, client, params, exchange, number), self._parts.tasks
+        self._running.note_call(number, request.call)
         if self._may_become_task(method, client) and not await request.has_settled(tasks.after_s) and not tasks.full:
             digest = self._parts.records.keep_arguments(params.get("arguments") or {})
             return {"resultType": "task", **tasks.begin(request, self._stamped_call, digest).described()}

@@ -83,6 +83,11 @@ class TaskRecords:
         """Return how a call has ended, by its id; None if it has not."""
         return _end(await self._found(EventQuery(conversation=call_id, kinds=_ENDS, newest_first=True, limit=_MOST_ENDS)))
 
+    async def start(self, call_id: str) -> Event | None:
+        """Return the event of a call's last start, by its id; None if it was not started."""
+        found = await self._found(EventQuery(conversation=call_id, kinds=("call.started",), newest_first=True, limit=1))
+        return found[0] if found else None
+
     async def durable(self, call_id: str) -> None:
         """Return when what is recorded of a call, by its id, is as durable as the journal guarantees."""
         for event in await self._found(EventQuery(conversation=call_id, newest_first=True, limit=1)):

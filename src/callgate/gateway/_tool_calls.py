@@ -17,6 +17,7 @@ from callgate.engine import Engine
 from callgate.errors import RunHeld, UsageError
 from callgate.gateway._approvals import approval_form, pending_text, read_answer
 from callgate.gateway._client_calls import CallInQuestion, ClientCall, Continued, RecordedCall
+from callgate.gateway._ended_requests import ended_result
 from callgate.gateway._live_output import LiveOutput
 from callgate.gateway._principal_limits import PrincipalLimits
 from callgate.gateway._request_states import state_refused
@@ -81,6 +82,19 @@ class ToolCalls:
         call = call or self._pending.new(principal, client_call.client.run, name, arguments)
         with self._pending.in_work(call):
             return await self._make(client_call, call)
+
+    async def result_of_ended(self, client_call: ClientCall) -> Message | None:
+        """Return the result of a call whose request the gateway has ended, from its record; None if it was not submitted.
+
+        Raises:
+            RpcError: The server has answered with an error.
+        """
+        if not client_call.call_id:
+            return None
+        end = await self._records.end(client_call.call_id)
+        if end is not None and end.result is not None:
+            return self._results.result(end.result, None)
+        return ended_result(await self._records.start(client_call.call_id))
 
     async def _continue(self, client_call: ClientCall, continued: Continued, name: str, arguments: dict[str, Any]) -> Message:
         """Continue a call whose question the user was asked by an earlier request.

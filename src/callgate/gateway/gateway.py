@@ -142,6 +142,7 @@ class Gateway:
             tasks=self._tasks,
             records=records,
             withdraw=partial(calls.withdraw, by="the client"),
+            result_of_ended=calls.result_of_ended,
             metrics=self.observed,
             info={"name": name, "version": __version__},
             instructions=partial(content.instructions, instructions),

@@ -25,7 +25,7 @@ class GatewayProcess:
     """A running gateway. Tokens are `token-of-alice` and `token-of-bob`."""
 
     def __init__(self, process: subprocess.Popen[str], ledger: Path, log: Path) -> None:
-        self._ledger, self._log, self._proc = ledger, log, Path(f"/proc/{process.pid}")
+        self._process, self._ledger, self._log, self._proc = process, ledger, log, Path(f"/proc/{process.pid}")
         assert process.stdout is not None
         self.port = int(process.stdout.readline())
 
@@ -33,6 +33,11 @@ class GatewayProcess:
         headers = {"Authorization": f"Bearer token-of-{user}", "Accept": ACCEPT}
         limits = httpx2.Limits(max_connections=None)
         return httpx2.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", headers=headers, limits=limits, timeout=30)
+
+    def stop(self) -> None:
+        """Let it stop. It ends requests that go on."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
 
     def runs(self) -> list[str]:
         """Return the names of the tools that have run."""

@@ -69,6 +69,22 @@ def page(size: int) -> str:
     return "x" * size
 
 
+@tool
+async def send(text: str) -> str:
+    """Send a text, and wait for an answer that does not come."""
+    ran("send")
+    await asyncio.Event().wait()
+    return text
+
+
+@tool(effect="none")
+async def listen(text: str) -> str:
+    """Wait for something that does not happen."""
+    ran("listen")
+    await asyncio.Event().wait()
+    return text
+
+
 @tool(effect="none")
 async def slow_echo(text: str) -> str:
     """Return the text after a while."""
@@ -87,7 +103,7 @@ async def main() -> None:
         return "published"
 
     journal = SqliteJournal(LEDGER.with_name("journal.db"))
-    async with Gateway(Engine([echo, page, pay, slow_echo, publish], journal=journal)) as gateway:
+    async with Gateway(Engine([echo, page, pay, send, listen, slow_echo, publish], journal=journal)) as gateway:
         fronts = Fronts(gateway)
         limits = HttpLimits(**json.loads(sys.argv[2]))
         app = HttpApp(

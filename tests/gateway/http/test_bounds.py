@@ -343,7 +343,7 @@ async def test_a_call_that_never_ends_does_not_keep_the_server_from_stopping() -
             calling = asyncio.create_task(call(client, "hang", {}, 9))
             await started.wait()
         response = await calling
-        assert (response["id"], response["error"]["code"]) == (9, -32603)
+        assert (response["id"], response["result"]["_meta"]["callgate/outcome"]["code"]) == (9, "request_ended")
 
 
 async def test_a_request_that_its_client_cancels_is_202_without_a_body() -> None:

@@ -84,7 +84,9 @@ class PostedRequest:
             task = asyncio.current_task()
             while task is not None and task.uncancel():
                 pass
-            return error_answer(number, RpcError(INTERNAL_ERROR, "The request was cancelled, because its session has ended."))
+            return error_answer(
+                number, RpcError(INTERNAL_ERROR, "The request was ended, because its session has ended or the gateway stops.")
+            )
         except Exception:
             _LOG.exception("a request failed inside of the gateway")
             return error_answer(number, RpcError(INTERNAL_ERROR, "The gateway failed to answer. Its log says why."))

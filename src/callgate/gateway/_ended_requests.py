@@ -1,0 +1,51 @@
+"""The result of a call whose request the gateway ends before the tool has answered.
+
+It ends requests when their session is closed, their principal is removed, or it stops. What had happened until then is on record: a call
+that may have taken effect is reported as `unknown`, never as a plain error.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from callgate.events import Event
+from callgate.gateway._tool_results import error_result
+from callgate.mcp._connection import Message
+
+__all__ = ["ended_result"]
+
+_WHY: Final = "because its session has ended or the gateway stops"
+_CODE: Final = "request_ended"
+
+
+class _Start(Struct):
+    tool: str
+    effect: str
+
+
+_decode_start = msgspec.json.Decoder(_Start).decode
+
+
+def ended_result(started: Event | None) -> Message:
+    """Return the result of a call that has no recorded one.
+
+    Args:
+        started: The event of its last start; None if it was not started.
+    """
+    if started is None:
+        text = f"The call has not run: the gateway has ended the request before, {_WHY}. It may be made again."
+        return error_result(text, {"status": "error", "failure": "not_started", "code": _CODE})
+    start = _decode_start(started.body)
+    told = f"The gateway has ended the request while {start.tool} ran, {_WHY}."
+    if start.effect == "none":
+        outcome = {"status": "error", "failure": "killed", "code": _CODE, "uid": started.call}
+        return error_result(f"{told} {start.tool} only reads, so the call may be made again.", outcome)
+    outcome = {"status": "unknown", "failure": "outcome_unknown", "code": _CODE, "uid": started.call}
+    return error_result(
+        f"{told} It may have taken effect: check that before you make the call again. An operator can record what has happened with"
+        f" `callgate settle {started.call}`.",
+        outcome,
+    )
