@@ -16,7 +16,6 @@ from msgspec import Struct
 __all__ = ["SimpleHead", "is_simple", "simple_head"]
 
 _HEAD: Final = re.compile(rb"([!-~][ -~]*)\r\n((?:[-!#$%&'*+.^_`|~0-9a-zA-Z]+:[ -~]*\r\n)+)\r\n")
-_NOT_SIMPLE: Final = frozenset({b"expect", b"upgrade"})
 _MOST_DIGITS: Final = 15
 
 
@@ -42,9 +41,7 @@ def simple_head(data: bytes | bytearray, max_bytes: int) -> SimpleHead | None:
     for line in lines:
         name, _, value = line.partition(b":")
         headers[name.lower()] = value.strip(b" ")
-    if len(headers) != len(lines) or not _NOT_SIMPLE.isdisjoint(headers):
-        return None
-    if headers.get(b"connection", b"keep-alive").lower() != b"keep-alive":
+    if len(headers) != len(lines) or headers.get(b"connection", b"keep-alive").lower() != b"keep-alive":
         return None
     length, coding = headers.get(b"content-length"), headers.get(b"transfer-encoding")
     if length is None:

@@ -61,11 +61,13 @@ _BYTES = (
 
 
 def with_each_line(message: bytes) -> Iterator[bytes]:
-    """Yield the message with one more line, for each line and each place."""
+    """Yield the message with one more line, or another one, for each line and each place, and without each of its lines."""
     lines = message.split(b"\r\n")
     for at in range(len(lines)):
+        yield b"\r\n".join([*lines[:at], *lines[at + 1 :]])
         for line in (*_LINES, lines[at]):
             yield b"\r\n".join([*lines[: at + 1], line, *lines[at + 1 :]])
+            yield b"\r\n".join([*lines[:at], line, *lines[at + 1 :]])
 
 
 @st.composite

@@ -100,7 +100,7 @@ def test_a_response_is_read_as_h11_reads_it(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("response", RESPONSES)
-def test_a_line_more_is_read_as_h11_reads_it(response: bytes) -> None:
+def test_another_line_is_read_as_h11_reads_it(response: bytes) -> None:
     for data in with_each_line(response):
         assert read(simple(), [data]) == read(OnlyH11(), [data]), data
 
