@@ -24,7 +24,7 @@ MOST = 32 * 1024
 
 
 def read_by_h11(data: bytes) -> object:
-    """Return what h11 reads if it is one whole request after which the connection is kept; else None."""
+    """Return what h11 reads if it is one request, or its beginning, after which the connection is kept; else None."""
     connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST)
     connection.receive_data(data)
     events: list[Any] = []
@@ -33,19 +33,20 @@ def read_by_h11(data: bytes) -> object:
             events.append(event)
     except h11.RemoteProtocolError:
         return None
-    if not events or not isinstance(events[-1], h11.EndOfMessage) or connection.trailing_data[0]:
+    if not events or connection.trailing_data[0] or connection.they_are_waiting_for_100_continue:
         return None
-    if connection.their_state is not h11.DONE or connection.they_are_waiting_for_100_continue:
+    if connection.their_state is h11.MUST_CLOSE:
         return None
     request = events[0]
-    body = b"".join(bytes(event.data) for event in events[1:-1])
-    return request.method, request.target, list(request.headers), body
+    body = b"".join(bytes(event.data) for event in events[1:] if isinstance(event, h11.Data))
+    return request.method, request.target, list(request.headers), body, isinstance(events[-1], h11.EndOfMessage)
 
 
 def check(data: bytes) -> None:
     found = simple_request(data, MOST)
     if found is not None:
-        assert read_by_h11(data) == (b"POST", found.path, found.headers, found.body), data
+        whole = len(found.body) == found.body_bytes
+        assert read_by_h11(data) == (b"POST", found.path, found.headers, found.body, whole), data
 
 
 @given(changed(REQUESTS))
@@ -60,7 +61,8 @@ def test_another_line_is_read_as_h11_reads_it_or_left_to_it(request_data: bytes)
 
 
 def test_a_usual_request_is_read_without_h11_and_one_with_a_large_head_is_not() -> None:
-    assert simple_request(POST, MOST) is not None
+    for end in range(len(POST) - len('{"a":1}'), len(POST) + 1):
+        assert simple_request(POST[:end], MOST) is not None
     assert simple_request(POST, len(POST) - len('{"a":1}') - 1) is None
 
 
@@ -125,13 +127,53 @@ async def test_requests_that_follow_at_once_are_answered_in_their_order(server: 
         client.writer.write(post(server.port, 1, "wait"))
         await fronts.front.started.wait()
         client.writer.write(post(server.port, 2, "echo") + post(server.port, 3, "talk") + post(server.port, 4, "echo"))
-        async with connected(server.port) as other:  # answered after these bytes were read
-            other.writer.write(post(server.port, 5, "echo"))
-            assert number_in((await other.response())[1]) == 5
+        await in_server(server)
         fronts.front.cancelled.set()
         assert [number_in((await client.response())[1]) for _ in range(4)] == [1, 2, 3, 4]
         client.writer.write(post(server.port, 6, "talk"))
         assert number_in((await client.response())[1]) == 6
+
+
+async def test_a_request_may_come_in_any_parts(server: HttpServer) -> None:
+    data = post(server.port, 1, "echo")
+    async with connected(server.port) as client:
+        for end in range(1, len(data), 7):
+            for part in (data[:end], data[end:]):
+                client.writer.write(part)
+                await client.writer.drain()
+                await asyncio.sleep(0)  # so that the server, which runs in this event loop, may read the parts alone
+            assert number_in((await client.response())[1]) == 1
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+async def test_a_client_that_goes_away_ends_its_request(server: HttpServer, fronts: EchoFronts, parts: int) -> None:
+    data = post(server.port, 1, "wait")
+    async with connected(server.port) as client:
+        if parts == 2:  # which makes it a request that h11 reads
+            client.writer.write(data[:5])
+            await in_server(server)
+            data = data[5:]
+        client.writer.write(data)
+        await fronts.front.started.wait()
+    await asyncio.wait_for(fronts.front.cancelled.wait(), HANGS_S)
+
+
+async def test_the_rest_of_a_body_that_was_refused_is_skipped_and_the_next_request_answered(server: HttpServer) -> None:
+    refused, data = post(server.port, 1, "echo").replace(TOKEN.encode(), b"nobody"), post(server.port, 2, "echo")
+    async with connected(server.port) as client:
+        client.writer.write(refused[:-20])
+        assert (await client.response())[0] == 401
+        client.writer.write(refused[-20:-10])
+        await in_server(server)
+        client.writer.write(refused[-10:] + data)
+        assert number_in((await client.response())[1]) == 2
+
+
+async def in_server(server: HttpServer) -> None:
+    """Wait until the server has read what was sent before: it reads in turn, and answers another client."""
+    async with connected(server.port) as other:
+        other.writer.write(post(server.port, 9, "echo"))
+        await other.response()
 
 
 class OneResponse:

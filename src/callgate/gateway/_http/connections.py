@@ -1,7 +1,7 @@
 """uvicorn's HTTP protocol with the bounds that it does not have: how long a client may take to send a head, and to read, and how many
 connections there may be that have no request.
 
-A request with a simple head that comes whole is answered without h11, see `simple_requests.py`. A head and a body that are written together
+A request with a simple head is answered without h11, see `simple_requests.py`. A head and a body that are written together
 leave in one segment, which saves a system call and a wake-up of the client for each response.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from callgate.gateway._http.simple_requests import SimpleCycle, SimpleRequest, simple_request
+from callgate.gateway._http.simple_requests import SimpleBody, SimpleCycle, SimpleRequest, simple_request
 from callgate.gateway._http_limits import HttpLimits
 
 __all__ = ["bounded_protocol"]
@@ -72,15 +72,10 @@ class _BoundedProtocol(H11Protocol):
         self._note_if_idle()
 
     def data_received(self, data: bytes) -> None:
-        if not self._is_answering_simple():
-            request = self._simple_request(data)
-            if request is None:
-                super().data_received(data)
-            else:
-                self._answer(request)
-        else:  # what follows a request is kept until its response is sent
-            self.conn.receive_data(data)
-            self.flow.pause_reading()
+        if isinstance(self.cycle, SimpleCycle):
+            data = self.cycle.incoming.feed(data)
+        if data:
+            self._take(data)
         self._note_if_idle()
         waiting = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
         if not waiting or self._is_answering_simple():
@@ -88,11 +83,23 @@ class _BoundedProtocol(H11Protocol):
         elif self._head_deadline is None:
             self._head_deadline = self.loop.call_later(self._limits.head_timeout_s, self.transport.abort)
 
+    def _take(self, data: bytes) -> None:
+        """Take what belongs to no simple request that is being answered."""
+        if self._is_answering_simple():  # kept until the response is sent
+            self.conn.receive_data(data)
+            self.flow.pause_reading()
+            return
+        request = self._simple_request(data)
+        if request is None:
+            super().data_received(data)
+        else:
+            self._answer(request)
+
     def _is_answering_simple(self) -> bool:
         return isinstance(self.cycle, SimpleCycle) and not self.cycle.response_complete
 
     def _simple_request(self, data: bytes) -> SimpleRequest | None:
-        """Return the request that `data` is; None if h11 has to read it, or to refuse it for want of places."""
+        """Return the request that `data` begins; None if h11 has to read it, or to refuse it for want of places."""
         if self.conn.our_state is not h11.IDLE or self.conn.their_state is not h11.IDLE or self.conn.trailing_data[0] or self.access_log:
             return None
         most = self._limits.connections
@@ -117,8 +124,10 @@ class _BoundedProtocol(H11Protocol):
             "headers": self.headers,
             "state": self.app_state.copy(),
         }
+        body = SimpleBody(request.body_bytes, self.flow)
+        body.feed(request.body)
         self.cycle = SimpleCycle(
-            request.body,
+            body,
             self._transport.write_now,
             scope=self.scope,
             conn=self.conn,
@@ -128,7 +137,6 @@ class _BoundedProtocol(H11Protocol):
             access_logger=self.access_logger,
             access_log=self.access_log,
             default_headers=self.server_state.default_headers,
-            message_event=asyncio.Event(),
             on_response=self.on_response_complete,
         )
         task = self.loop.create_task(self.cycle.run_asgi(self.app))
