@@ -79,9 +79,13 @@ class SimpleBody:
             await self._changed.wait()
         if self._ended:
             return {"type": "http.disconnect"}
+        return {"type": "http.request", "body": self.take(), "more_body": not self._read}
+
+    def take(self) -> bytes:
+        """Return what has come of the body and was not taken."""
         data, self._unread = bytes(self._unread), bytearray()
         self._read = not self.left_bytes
-        return {"type": "http.request", "body": data, "more_body": not self._read}
+        return data
 
     def on_disconnect(self, call: Callable[[], None] | None) -> None:
         """Call a function when the client goes away before the response is complete; None: no longer."""
