@@ -23,10 +23,10 @@ class ClientWatch(Protocol):
 
 def watch_client(receive: Receive, gone: Callable[[], None]) -> ClientWatch:
     """Call `gone` when the client goes away, unless the watch is cancelled before."""
-    return _Callback(receive, gone) if isinstance(receive, SimpleBody) else _Task(receive, gone)
+    return _BodyWatch(receive, gone) if isinstance(receive, SimpleBody) else _ReceivingWatch(receive, gone)
 
 
-class _Callback:
+class _BodyWatch:
     def __init__(self, body: SimpleBody, gone: Callable[[], None]) -> None:
         self._body = body
         body.on_disconnect(gone)
@@ -35,7 +35,7 @@ class _Callback:
         self._body.on_disconnect(None)
 
 
-class _Task:
+class _ReceivingWatch:
     def __init__(self, receive: Receive, gone: Callable[[], None]) -> None:
         self._receive, self._gone = receive, gone
         self._task: asyncio.Task[None] | None = None
