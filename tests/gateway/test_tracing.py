@@ -93,6 +93,25 @@ async def test_upstream_servers_are_told_of_the_span() -> None:
     assert seen == [{**_META, "traceparent": f"00-{_TRACE}-{context.span_id:016x}-01"}]
 
 
+@pytest.mark.parametrize("meta", [_META, {"own": "kept"}, {**_META, "traceparent": "no trace"}])
+async def test_upstream_servers_are_told_of_the_trace_of_a_client_also_if_nobody_takes_spans(meta: Mapping[str, Any]) -> None:
+    seen: list[Mapping[str, Any]] = []
+
+    @tool(effect="none")
+    async def look() -> str:
+        """Look at the calling client."""
+        client = calling_client()
+        assert client is not None
+        seen.append(client.meta)
+        return "seen"
+
+    async with Gateway(Engine([look])) as gateway:
+        client = await client_of(gateway)
+        await client.call("look", {}, _meta=meta)
+        await client.front.close()
+    assert seen == [meta]
+
+
 @tool(effect="none")
 async def wave() -> str:
     """Wave."""

@@ -91,6 +91,8 @@ class CallState(Struct, kw_only=True, eq=False):
     """Whether the end of the call is recorded."""
     on_record: bool = False
     """Whether any event of the call is recorded."""
+    durable: int = 0
+    """The position of an event of the call that is known to be durable, as all before it are."""
     before_start: Callable[[ApprovedCall], Awaitable[None] | None] | None = None
     """Called by the emission's order between approval and start. If it returns an awaitable, the start waits for it."""
     on_result: Callable[[ToolResult], None] | None = None

@@ -126,7 +126,7 @@ class Outcomes:
     async def durable(self, ends: Sequence[tuple[CallState, Outcome]]) -> list[Outcome]:
         """Return these outcomes once they are on disk, if the journal keeps a record there. One that could not be recorded says so."""
         outcomes = [outcome for _, outcome in ends]
-        if self._survives and ends:
+        if self._survives and any(state.last > state.durable for state, _ in ends):
             within_s = max(self._left_s(state) for state, _ in ends)
             until = self._clock.monotonic() + within_s
             try:
@@ -139,6 +139,7 @@ class Outcomes:
         """Wait until a result is on disk. A refusal is returned in any case; `durable` marks one that is not on record."""
         try:
             await self._recorder.durable(position, self._left_s(state))
+            state.durable = position
         except RecordFailed:
             if state.started or success:
                 raise

@@ -46,7 +46,8 @@ def serve_clients(options: ServeOptions) -> int:
     _refuse_files()
     with protocol_streams() as streams, redirect_stdout(sys.stderr), _shown_warnings():
         config = config_of(options)
-        asyncio.run(_over_stdio(options, config, streams))
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(_over_stdio(options, config, streams))
     return _exits.OK
 
 
@@ -121,7 +122,7 @@ async def _until_ended(opened: OpenedGateway, serving: Coroutine[Any, Any, None]
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return the faster event loop, if it is installed."""
+    """Return what makes the faster event loop, if it is installed."""
     try:
         import uvloop
     except ImportError:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from callgate._server_processes.json_lines import answered_ids
 from callgate.mcp._connection import Message
-from callgate.mcp._messages import RpcError, UnreadableMessage, error_answer, read_message
+from callgate.mcp._messages import RpcError, UnreadableMessage, encoded, error_answer, read_message
 
 __all__ = ["INVALID_REQUEST", "PARSE_ERROR", "RefusedMessage", "kind_of", "read_client_message", "request_id"]
 
@@ -52,7 +53,7 @@ def read_client_message(data: bytes) -> Message:
         message = read_message(data, half_pairs=False)
     except UnreadableMessage as error:
         return _refusal(_read_loosely(data), _HALF_PAIR if _has_half_pair(data) else str(error))
-    twice = _duplicate_key(data) if data.count(b":") != _members(message) else None
+    twice = _duplicate_key(data) if _may_have_a_key_twice(data, message) else None
     return message if twice is None else _refusal(message, f"it has the key {twice[:100]!r} twice")
 
 
@@ -98,6 +99,19 @@ def _read_loosely(data: bytes) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         return {"method": "", "id": next(iter(answered_ids(data, _REQUEST_KEYS)), None)}
     return found if isinstance(found, dict) and not _SURROGATE.search(str(found.get("id"))) else {}
+
+
+def _may_have_a_key_twice(data: bytes, message: Message) -> bool:
+    """Return False if the bytes of a message certainly have no object with two equal keys.
+
+    A colon follows each key, and others are within texts. Without escapes, texts are written again as they were, so that there are as many
+    colons as before unless a key was dropped.
+    """
+    colons = data.count(b":")
+    if b"\\" not in data:
+        with suppress(OverflowError):  # an integer that cannot be written
+            return encoded(message).count(b":") != colons
+    return _members(message) != colons
 
 
 def _members(root: object) -> int:

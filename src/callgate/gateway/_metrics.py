@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Concatenate, ParamSpec, get_args
 
 from msgspec import Struct
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -83,7 +83,8 @@ class GatewayMetrics:
         self._durations = Histogram(
             "callgate_call_duration_seconds", "Time of calls with all waits.", ["tool"], buckets=_BUCKETS_S, registry=self.registry
         )
-        self._running = Gauge("callgate_calls_running", "Calls of tools that run or wait.", registry=self.registry)
+        self.running = 0
+        """How many calls run or wait."""
         self._requests = Counter(
             "callgate_requests", "Requests of MCP clients that have ended.", ["method", "era", "outcome"], registry=self.registry
         )
@@ -127,7 +128,7 @@ class GatewayMetrics:
     async def call(self, make: _Call, client_call: ClientCall, params: Mapping[str, Any]) -> Message:
         """Make a call, and count it."""
         began, status, failure = time.perf_counter(), "error", "other"
-        self._running.inc()
+        self.running += 1
         try:
             result = await make(client_call, params)
             status, failure = end_of(result)
@@ -141,7 +142,7 @@ class GatewayMetrics:
             status, failure = "cancelled", ""
             raise
         finally:
-            self._running.dec()
+            self.running -= 1
             self._count_call(self._tool(params.get("name")), status, failure, time.perf_counter() - began)
 
     def _count_request(self, method: str, era: Era, outcome: str) -> None:
@@ -182,6 +183,7 @@ class _Gauges(Collector):
         self._readings = readings
 
     def collect(self) -> Iterator[Metric]:
+        yield _gauge("callgate_calls_running", "Calls of tools that run or wait.", self._metrics.running)
         yield _gauge("callgate_calls_waiting_for_approval", "Calls that wait for approval.", self._readings.waiting())
         yield _gauge("callgate_requests_parked", "Requests of stateless clients that wait for answers.", self._readings.parked())
         yield _gauge("callgate_tasks_running", "Calls that go on as tasks of their clients.", self._readings.tasks())

@@ -14,7 +14,16 @@ from typing import Any
 from opentelemetry.baggage.propagation import W3CBaggagePropagator
 from opentelemetry.context import attach, detach, get_current
 from opentelemetry.propagators.composite import CompositePropagator
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider, get_tracer
+from opentelemetry.trace import (
+    ProxyTracerProvider,
+    Span,
+    SpanKind,
+    Status,
+    StatusCode,
+    TracerProvider,
+    get_tracer,
+    get_tracer_provider,
+)
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from callgate._version import __version__
@@ -30,6 +39,7 @@ __all__ = ["CallTracing"]
 _Call = Callable[[ClientCall, Mapping[str, Any]], Awaitable[Message]]
 
 _W3C = CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePropagator()])
+_FIELDS = frozenset(_W3C.fields)
 _METHOD = "tools/call"
 
 
@@ -42,10 +52,13 @@ class CallTracing:
 
     def __init__(self, engine: Engine, provider: TracerProvider | None) -> None:
         self._engine = engine
+        self._own_provider = provider is not None
         self._tracer = get_tracer("callgate.gateway", __version__, provider)
 
     async def call(self, make: _Call, client_call: ClientCall, params: Mapping[str, Any]) -> Message:
         """Make a call in a span of its own."""
+        if self._has_nothing_to_tell(client_call):
+            return await make(client_call, params)
         name = params.get("name")
         bound = self._engine.tools.get(name) if isinstance(name, str) else None
         attributes = {
@@ -56,12 +69,17 @@ class CallTracing:
         }
         if bound is not None:
             attributes["gen_ai.tool.name"] = bound.name
-        carrier = {key: value for key, value in client_call.meta.items() if key in _W3C.fields and isinstance(value, str)}
+        carrier = {key: value for key, value in client_call.meta.items() if key in _FIELDS and isinstance(value, str)}
         outside = attach(_W3C.extract(carrier, get_current()))  # with its baggage, which a span alone would not have
         try:
             return await self._in_span(_METHOD if bound is None else f"{_METHOD} {bound.name}", attributes, make, client_call, params)
         finally:
             detach(outside)
+
+    def _has_nothing_to_tell(self, client_call: ClientCall) -> bool:
+        """Return whether nobody takes spans, and neither the client nor the host has a trace to pass on."""
+        unused = not self._own_provider and isinstance(get_tracer_provider(), ProxyTracerProvider)
+        return unused and _FIELDS.isdisjoint(client_call.meta) and not get_current()
 
     async def _in_span(
         self, name: str, attributes: Mapping[str, str], make: _Call, client_call: ClientCall, params: Mapping[str, Any]
@@ -118,4 +136,4 @@ def _pass_on(client_call: ClientCall) -> None:
     carrier: dict[str, str] = {}
     _W3C.inject(carrier)
     if "traceparent" in carrier:
-        client_call.meta = {key: value for key, value in client_call.meta.items() if key not in _W3C.fields} | carrier
+        client_call.meta = {key: value for key, value in client_call.meta.items() if key not in _FIELDS} | carrier

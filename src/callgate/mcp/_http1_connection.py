@@ -1,8 +1,9 @@
 """A connection to an HTTP/1.1 server: one request at a time, over one socket that is kept for the next request.
 
-h11 writes the requests and reads the responses, as it does beneath httpx2, whose layers above it took half of a gateway's time for a call.
-A connection is used again only if the server has neither ended it nor sent bytes that belong to no request: they would be read as the
-next response, which may belong to another conversation. Errors are those of httpx2. Knows nothing of redirects, proxies and MCP.
+What is valid HTTP is decided by h11, as it is beneath httpx2, whose layers above it took half of a gateway's time for a call; see
+`_http1_messages.py`. A connection is used again only if the server has neither ended it nor sent bytes that belong to no request: they
+would be read as the next response, which may belong to another conversation. Errors are those of httpx2. Knows nothing of redirects,
+proxies and MCP.
 """
 
 from __future__ import annotations
@@ -10,15 +11,14 @@ from __future__ import annotations
 import asyncio
 import select
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from callgate.mcp._http1_messages import ClientMessages, ResponseHead, UnreadableResponse, UnsendableRequest
 from callgate.mcp._tcp_connect import connect_tcp
 from callgate.models._connection_closing import close_transport
 from callgate.models._http_clients import import_httpx2, tls_context
 
 if TYPE_CHECKING:
-    import h11
     import httpx2
 
 __all__ = ["Http1Connection", "Http1Response"]
@@ -31,7 +31,6 @@ _SMALL_PARTS_PAUSE_S: Final = 0.005
 without end would use the whole processor, and other threads would wait for the interpreter lock.
 """
 
-_MAX_HEAD_BYTES: Final = 100 * 1024
 _MAX_UNREAD_BYTES: Final = 256 * 1024
 """The number of bytes of a response above which the socket is not read until they are taken."""
 
@@ -88,13 +87,11 @@ class Http1Connection:
 
 
 async def _open(host: str, port: int, *, tls: bool) -> _Socket:
-    import h11
-
     context = tls_context() if tls else None
     if context is not None:
         context.set_alpn_protocols(["http/1.1"])
     connected = await connect_tcp(host, port)
-    socket = _Socket(h11, connected.fileno())
+    socket = _Socket(connected.fileno())
     try:
         await asyncio.get_running_loop().create_connection(
             lambda: socket, sock=connected, ssl=context, server_hostname=host if tls else None
@@ -109,11 +106,11 @@ async def _open(host: str, port: int, *, tls: bool) -> _Socket:
 class _Socket(asyncio.Protocol):
     """The connected socket, with the state of HTTP on it."""
 
-    def __init__(self, library: Any, number: int) -> None:
-        self._h11 = library
-        self._http: h11.Connection = library.Connection(library.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
+    def __init__(self, number: int) -> None:
+        self._messages: ClientMessages | None = None
+        """The request that has not ended."""
         self._transport: Any = None
-        self._closed = False
+        self._closed = self._ended = False
         self._readable = _Readable(number)
         self._waiter: asyncio.Future[None] | None = None
         self._unread = 0
@@ -127,7 +124,10 @@ class _Socket(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        self._http.receive_data(data)
+        if self._messages is None:
+            self.close()
+            return
+        self._messages.receive(data)
         self._unread += len(data)
         if self._unread > _MAX_UNREAD_BYTES and not self._paused:
             self._paused = True
@@ -142,8 +142,9 @@ class _Socket(asyncio.Protocol):
         self._end()
 
     def _end(self) -> None:
-        if not self._http.trailing_data[1]:
-            self._http.receive_data(b"")
+        if not self._ended and self._messages is not None:
+            self._messages.receive(b"")
+        self._ended = True
         self._wake()
 
     def _wake(self) -> None:
@@ -152,8 +153,7 @@ class _Socket(asyncio.Protocol):
 
     def reusable(self) -> bool:
         """Whether the last response is complete and nothing has followed it."""
-        idle = self._http.our_state is self._h11.IDLE and self._http.trailing_data == (b"", False)
-        return idle and not self._transport.is_closing() and not self._readable.now()
+        return self._messages is None and not self._ended and not self._transport.is_closing() and not self._readable.now()
 
     def close(self) -> None:
         """Close the connection, and drop what is not sent at once. Idempotent: a TLS transport that is closed twice cannot be aborted."""
@@ -175,44 +175,48 @@ class _Socket(asyncio.Protocol):
             httpx2.RemoteProtocolError: The bytes that came are not HTTP, or the server has ended the connection.
             httpx2.ReadError: The connection broke.
         """
+        host = {} if "host" in headers else {"host": url.netloc.decode("ascii")}
+        self._messages = messages = ClientMessages(method, url.raw_path, {**host, **headers}, body)
         try:
-            self._transport.write(self._written(method, url, headers, body))
-            while (event := await self.next_event()).status_code < 200:
-                if event.status_code == 101:
-                    raise import_httpx2().RemoteProtocolError("the server changes to another protocol, which was not asked for")
-            return Http1Response(self, event)
+            self._transport.write(messages.request())
+            if self._ended:  # before anything was asked
+                messages.receive(b"")
+            return Http1Response(self, messages, await self._final_head(messages))
+        except UnsendableRequest as error:
+            self.close()
+            raise import_httpx2().LocalProtocolError(str(error)) from error
         except BaseException:
             self.close()
             raise
 
-    def _written(self, method: str, url: httpx2.URL, headers: Mapping[str, str], body: bytes) -> bytes:
-        """Return the bytes of a request."""
-        http, h11 = self._http, self._h11
-        sent = [*headers.items()] if "host" in headers else [("host", url.netloc), *headers.items()]
-        if body or method == "POST":
-            sent.append(("content-length", str(len(body))))
-        try:
-            head = http.send(h11.Request(method=method, target=url.raw_path, headers=sent))
-        except (h11.LocalProtocolError, UnicodeEncodeError) as error:
-            raise import_httpx2().LocalProtocolError(str(error)) from error
-        return b"".join((head, http.send(h11.Data(data=body)) if body else b"", http.send(h11.EndOfMessage())))
+    async def _final_head(self, messages: ClientMessages) -> ResponseHead:
+        """Return the head of the response, after those that only announce it."""
+        while True:
+            head = await self.next_part(messages)
+            assert isinstance(head, ResponseHead)
+            if head.status == 101:
+                raise import_httpx2().RemoteProtocolError("the server changes to another protocol, which was not asked for")
+            if head.status >= 200:
+                return head
 
-    async def next_event(self) -> Any:
-        """Return the next part of the response. Other tasks run in between, even if the server sends tiny parts without end."""
-        h11, http = self._h11, self._http
+    async def next_part(self, messages: ClientMessages) -> ResponseHead | bytes | None:
+        """Return the next part of the response; None after the last one.
+
+        Other tasks run in between, even if the server sends tiny parts without end.
+        """
         self._parts += 1
         if self._parts == _PARTS_IN_TURN:
             pause_s = _SMALL_PARTS_PAUSE_S if self._part_bytes < _SMALL_PARTS_BYTES else 0
             self._parts = self._part_bytes = 0
             await asyncio.sleep(pause_s)
         try:
-            while (event := http.next_event()) is h11.NEED_DATA:
+            while (part := messages.next_part()) is ...:
                 await self._more()
-        except h11.RemoteProtocolError as error:
+        except UnreadableResponse as error:
             broken = str(error)
         else:
-            self._part_bytes += len(getattr(event, "data", b""))
-            return event
+            self._part_bytes += len(part) if isinstance(part, bytes) else 0
+            return part
         raise self._broken(broken) from self._failure
 
     def _broken(self, text: str) -> Exception:
@@ -235,32 +239,26 @@ class _Socket(asyncio.Protocol):
 
     def finish(self) -> None:
         """Keep the connection for the next request if both sides allow it; else close it."""
-        with suppress(self._h11.LocalProtocolError):
-            self._http.start_next_cycle()
-            return
-        self.close()
+        messages, self._messages = self._messages, None
+        if messages is None or not messages.is_reusable():
+            self.close()
 
 
 class Http1Response:
     """Implements `PooledResponse`."""
 
-    def __init__(self, socket: _Socket, head: h11.Response) -> None:
-        self.status = head.status_code
-        self.headers: dict[str, str] = {}
-        for name, value in head.headers:
-            self._add(name.decode("ascii"), value.decode("latin-1"))
-        self._socket = socket
+    def __init__(self, socket: _Socket, messages: ClientMessages, head: ResponseHead) -> None:
+        self.status = head.status
+        self.headers = head.headers
+        self._socket, self._messages = socket, messages
         self._complete = False
-
-    def _add(self, name: str, value: str) -> None:
-        self.headers[name] = f"{self.headers[name]}, {value}" if name in self.headers else value
 
     async def read_chunk(self) -> bytes:
         if self._complete:
             return b""
-        data: bytes | bytearray | None = getattr(await self._socket.next_event(), "data", None)
-        if data is not None:
-            return bytes(data)
+        part = await self._socket.next_part(self._messages)
+        if isinstance(part, bytes):
+            return part
         self._complete = True
         self._socket.finish()
         return b""

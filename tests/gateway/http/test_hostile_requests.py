@@ -215,6 +215,18 @@ async def test_a_pipelined_call_does_not_run_before_the_response_before_it_is_re
         assert gateway.runs().count("page") == 3
 
 
+async def test_a_call_sent_during_a_response_does_not_run_before_that_is_read(tmp_path: Path) -> None:
+    with gateway_process(tmp_path, read_timeout_s=0.5) as gateway:
+        await others_live(gateway)
+        files, request = gateway.open_files(), page_request(gateway.port, 12_000_000)
+        async with connected(gateway.port, 1, request) as [made]:
+            loop = asyncio.get_running_loop()
+            assert await loop.sock_recv(made, 1) == b"H"
+            await loop.sock_sendall(made, request)
+            assert await soon(lambda: gateway.open_files() <= files)
+        assert gateway.runs().count("page") == 1
+
+
 async def test_a_client_that_reads_slowly_gets_all_responses_to_its_pipelined_calls(tmp_path: Path) -> None:
     with gateway_process(tmp_path) as gateway:
         reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port, limit=4096)

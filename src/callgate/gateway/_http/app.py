@@ -23,6 +23,7 @@ from callgate.gateway._http.request_checks import Headers, RefusedRequest, Reque
 from callgate.gateway._http.resource_server import ResourceServer
 from callgate.gateway._http.routing_headers import HANDSHAKE_VERSIONS, HeaderParams, check_routing_headers, meta_version
 from callgate.gateway._http.sessions import GatewaySession, GatewaySessions
+from callgate.gateway._http.simple_requests import SimpleBody
 from callgate.gateway._http.streams import EventBuffer, RawHeaders, Receive, Send, send_body, send_events, wait_for_disconnect
 from callgate.gateway._http_limits import HttpLimits
 from callgate.gateway._replicas import Replicas, is_about_task
@@ -238,6 +239,8 @@ class HttpApp:
         return self._sessions.find(headers.get(b"mcp-session-id"), headers.get(b"mcp-protocol-version"), principal)
 
     async def _body(self, receive: Receive) -> bytes:
+        if isinstance(receive, SimpleBody) and not receive.left_bytes:
+            return receive.take()
         parts: list[bytes] = []
         size_bytes = 0
         try:

@@ -1,7 +1,8 @@
 """uvicorn's HTTP protocol with the bounds that it does not have: how long a client may take to send a head, and to read, and how many
 connections there may be that have no request.
 
-A head and a body that are written together leave in one segment, which saves a system call and a wake-up of the client for each response.
+A request with a simple head is answered without h11, see `simple_requests.py`. A head and a body that are written together
+leave in one segment, which saves a system call and a wake-up of the client for each response.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from callgate.gateway._http.simple_requests import SimpleBody, SimpleCycle, SimpleRequest, simple_request
 from callgate.gateway._http_limits import HttpLimits
 
 __all__ = ["bounded_protocol"]
@@ -47,7 +49,8 @@ class _BoundedProtocol(H11Protocol):
         self._unread_response = False
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(_JoinedWrites(transport, self.loop))  # type: ignore[arg-type]
+        self._transport = _JoinedWrites(transport, self.loop)
+        super().connection_made(self._transport)  # type: ignore[arg-type]
         self._head_deadline = self.loop.call_later(self._limits.head_timeout_s, transport.abort)
         if len(self.connections) >= self._limits.connections and self._idle:
             self._end_one()
@@ -72,17 +75,86 @@ class _BoundedProtocol(H11Protocol):
         """
         self._unread_response = self.flow.write_paused
         if not self._unread_response:
-            super().on_response_complete()
+            self._go_on()
         self._note_if_idle()
 
+    def _go_on(self) -> None:
+        simple = isinstance(self.cycle, SimpleCycle)
+        super().on_response_complete()
+        if simple and self.conn.trailing_data[0] and not self.transport.is_closing():
+            self.handle_events()
+
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        if isinstance(self.cycle, SimpleCycle):
+            data = self.cycle.incoming.feed(data)
+        if data:
+            self._take(data)
         self._note_if_idle()
         waiting = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
-        if not waiting:
+        if not waiting or self._is_answering_simple():
             self._stop_head_deadline()
         elif self._head_deadline is None:
             self._head_deadline = self.loop.call_later(self._limits.head_timeout_s, self.transport.abort)
+
+    def _take(self, data: bytes) -> None:
+        """Take what belongs to no simple request that is being answered."""
+        if self._is_answering_simple():  # kept until the response is sent
+            self.conn.receive_data(data)
+            self.flow.pause_reading()
+            return
+        request = self._simple_request(data)
+        if request is None:
+            super().data_received(data)
+        else:
+            self._answer(request)
+
+    def _is_answering_simple(self) -> bool:
+        return isinstance(self.cycle, SimpleCycle) and (self._unread_response or not self.cycle.response_complete)
+
+    def _simple_request(self, data: bytes) -> SimpleRequest | None:
+        """Return the request that `data` begins; None if h11 has to read it, or to refuse it for want of places."""
+        if self.conn.our_state is not h11.IDLE or self.conn.their_state is not h11.IDLE or self.conn.trailing_data[0] or self.access_log:
+            return None
+        most = self._limits.connections
+        return None if len(self.connections) >= most or len(self.tasks) >= most else simple_request(data, self._limits.head_bytes)
+
+    def _answer(self, request: SimpleRequest) -> None:
+        self._unset_keepalive_if_required()
+        self.headers = request.headers
+        path = request.path.decode("ascii")
+        self.scope = {
+            "type": "http",
+            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
+            "http_version": "1.1",
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme or "http",
+            "method": "POST",
+            "root_path": self.root_path,
+            "path": self.root_path + path,
+            "raw_path": self.root_path.encode("ascii") + request.path,
+            "query_string": b"",
+            "headers": self.headers,
+            "state": self.app_state.copy(),
+        }
+        body = SimpleBody(request.body_bytes, self.flow)
+        body.feed(request.body)
+        self.cycle = SimpleCycle(
+            body,
+            self._transport.write_now,
+            scope=self.scope,
+            conn=self.conn,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=self.access_log,
+            default_headers=self.server_state.default_headers,
+            on_response=self.on_response_complete,
+        )
+        task = self.loop.create_task(self.cycle.run_asgi(self.app))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -143,6 +215,11 @@ class _JoinedWrites:
         self._parts.append(data)
         if len(data) > _JOINED_BYTES:
             self._flush()
+
+    def write_now(self, data: bytes) -> None:
+        """Send data with all that waits."""
+        self._parts.append(data)
+        self._flush()
 
     def close(self) -> None:
         self._flush()

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from callgate.gateway._exchange import Front
-from callgate.gateway._http.streams import EventBuffer, Receive, Send, send_body, send_events, wait_for_disconnect
+from callgate.gateway._http.streams import EventBuffer, Receive, Send, send_body, send_events
+from callgate.gateway._http.watched_clients import watch_client
 from callgate.gateway._http_limits import HttpLimits
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
@@ -18,8 +19,6 @@ __all__ = ["PostedRequest"]
 
 _LOG = logging.getLogger("callgate.gateway")
 _STATUS = {-32700: 400, -32600: 400, -32602: 400, -32601: 404, -32020: 400, -32021: 400, -32022: 400}
-_WATCH_AFTER_S = 0.02
-"""A request that is answered sooner is not watched: to notice that its client has gone would cost more than it saves."""
 
 
 class PostedRequest:
@@ -49,7 +48,7 @@ class PostedRequest:
         self._receive, self._send, self._limits = receive, send, limits
         self._buffer = EventBuffer(limits)
         self._stream: asyncio.Task[None] | None = None
-        self._watch: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
 
     def send(self, message: Message) -> bool:
         if self._stream is None:
@@ -58,7 +57,7 @@ class PostedRequest:
 
     async def answer(self) -> None:
         """Let the front answer the request, and send what it says."""
-        timer = asyncio.get_running_loop().call_later(_WATCH_AFTER_S, self._start_watch)
+        watch = watch_client(self._receive, self._client_gone)
         try:
             response = await self._response()
             if self._stream is None:
@@ -67,8 +66,8 @@ class PostedRequest:
                 self._buffer.close(response)
                 await self._stream
         finally:
-            timer.cancel()
-            for task in (self._watch, self._stream):
+            watch.cancel()
+            for task in (self._closing, self._stream):
                 if task is not None:
                     task.cancel()
 
@@ -91,14 +90,10 @@ class PostedRequest:
             _LOG.exception("a request failed inside of the gateway")
             return error_answer(number, RpcError(INTERNAL_ERROR, "The gateway failed to answer. Its log says why."))
 
-    def _start_watch(self) -> None:
-        self._watch = asyncio.create_task(self._watch_client())
-
-    async def _watch_client(self) -> None:
-        await wait_for_disconnect(self._receive)
+    def _client_gone(self) -> None:
         self._buffer.close()
         if self._stateless:
-            await self._front.close()
+            self._closing = asyncio.create_task(self._front.close())
 
     def _status(self, response: Message | None) -> int:
         if response is None:
