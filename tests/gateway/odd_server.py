@@ -41,6 +41,15 @@ TOOLS: list[dict[str, Any]] = [
 ]
 TEXT = {"type": "text", "text": "hello"}
 RESULTS: dict[str, Any] = {
+    "partly done": {
+        "content": [
+            {"type": "text", "text": "Deleted 1 of 2 files.", "annotations": {"audience": ["user"]}},
+            {"type": "image", "data": "AAEC", "mimeType": "image/png"},
+        ],
+        "structuredContent": {"success": False, "error": "rate limit: try again", "deleted": ["a"]},
+        "vendor": 1,
+    },
+    "says that it has failed": {"content": [{"type": "text", "text": "t"}], "structuredContent": {"success": False}},
     "fields": {"vendorField": {"b": 1, "a": 2}, "content": [TEXT], "_meta": {"example/x": 1}, "isError": False},
     "annotations": {
         "content": [{"text": "first the text", "type": "text", "annotations": {"priority": 0.5, "audience": ["user"], "z": 1}}]

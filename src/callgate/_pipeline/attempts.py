@@ -228,7 +228,7 @@ def _passing_failure(tool: BoundTool, value: object) -> str | None:
     """
     if tool.effect == "once" or not isinstance(value, dict) or value.get("success") is True:
         return None
-    if not has_standard_shape(value, wraps_result=tool.tool.wraps_result) or validate_tool_result(value):
+    if not has_standard_shape(value, tool.tool) or validate_tool_result(value):
         return None
     failure = declared_failure(value)
     return failure if failure is not None and is_retryable_error(failure) else None

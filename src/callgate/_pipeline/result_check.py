@@ -94,8 +94,7 @@ def _value(tool: BoundTool, execution: Execution, attempts: int, duration_ms: fl
     notes = tuple(Note(kind="normalised", text=change) for change in changes) if changes else ()
     if execution.failure is not None:
         return _declared(execution, notes, attempts, duration_ms)
-    wraps = tool.tool.wraps_result
-    shaped = not wraps or (type(value) is dict and has_standard_shape(value, wraps_result=wraps))
+    shaped = not tool.tool.wraps_result or (type(value) is dict and has_standard_shape(value, tool.tool))
     if shaped:
         faults = validate_tool_result(value)
         if faults:

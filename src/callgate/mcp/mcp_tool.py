@@ -59,6 +59,7 @@ class McpTool(Tool):
     """
 
     wraps_result: ClassVar[bool] = True
+    declares_beside: ClassVar[bool] = True
     runner = "inline"
     requires_actor = False
     category = "safe_chain"

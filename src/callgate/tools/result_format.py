@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar, Protocol
 
 __all__ = ["declared_failure", "has_standard_shape", "validate_tool_result"]
+
+
+class ReturnsResults(Protocol):
+    """What decides how a tool's results are read; see `Tool`."""
+
+    wraps_result: ClassVar[bool]
+    declares_beside: ClassVar[bool]
 
 
 def validate_tool_result(result: object) -> list[str]:
@@ -24,13 +32,11 @@ def validate_tool_result(result: object) -> list[str]:
     return faults
 
 
-def has_standard_shape(result: object, *, wraps_result: bool) -> bool:
-    """Whether a value has the standard form `{"success", "error", "data", ...}`.
-
-    Args:
-        wraps_result: Whether the tool may return anything; then the key `success` decides.
-    """
-    return not wraps_result or (isinstance(result, Mapping) and isinstance(result.get("success"), bool))
+def has_standard_shape(result: object, tool: ReturnsResults) -> bool:
+    """Whether a value that a tool has returned has the standard form `{"success", "error", "data", ...}`."""
+    if not tool.wraps_result:
+        return True
+    return not tool.declares_beside and isinstance(result, Mapping) and isinstance(result.get("success"), bool)
 
 
 def declared_failure(result: Mapping[str, object]) -> str | None:
