@@ -15,6 +15,7 @@ from operator import attrgetter
 from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal
+from callgate._json import text_if_small
 from callgate._pipeline.ask_judges import Judges
 from callgate._pipeline.call_state import CallState, Nest
 from callgate._pipeline.engine_lifecycle import Lifecycle
@@ -151,6 +152,7 @@ class Admission:
             uid, last, doubtful = unfinished.uid, unfinished.position, unfinished.claimed
         return CallState(
             raw=raw,
+            arguments=raw.arguments if type(raw.arguments) is str else text_if_small(raw.arguments),
             scope=placed,
             run_state=state,
             recorder=self._recorder,
@@ -173,6 +175,7 @@ class Admission:
         state = self._known.state(parent.scope.run)
         return CallState(
             raw=raw,
+            arguments=raw.arguments if type(raw.arguments) is str else text_if_small(raw.arguments),
             scope=parent.scope,
             run_state=state,
             recorder=self._recorder,

@@ -144,8 +144,8 @@ class CallRoute:
 
     async def _run(self, state: CallState) -> Outcome:
         """Take an admitted call through both halves."""
-        arguments = state.raw.arguments
-        if (type(arguments) is not str or len(arguments) > LARGE_BYTES) and has_large_arguments(state.raw):
+        arguments = state.arguments
+        if (type(arguments) is not str or len(arguments) > LARGE_BYTES) and has_large_arguments(arguments):
             await self.parse_large(state)
         call = self.prepare(state)
         return await self.complete(state, call) if isinstance(call, ValidatedCall) else call
@@ -173,7 +173,9 @@ class CallRoute:
                 state.check_stop(self._control)
             if refusal is not None:
                 return self._outcomes.ended(state, refusal, name)
-            parsed, state.parsed = state.parsed or parse(state.raw, state.uid, self._limits, repair=self.arguments.repair), None
+            repair, arguments = self.arguments.repair, state.arguments
+            parsed = state.parsed or parse(state.raw, state.uid, self._limits, repair=repair, arguments=arguments)
+            state.parsed = None
             if isinstance(parsed, BaseException):
                 raise parsed
             for note in parsed.notes:
