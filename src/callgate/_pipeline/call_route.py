@@ -214,8 +214,7 @@ class CallRoute:
     @property
     def may_ask(self) -> bool:
         """Whether there is a policy, a judge or a tool that may ask a human."""
-        asked = bool(self._policies.policies) or self._policies.judges.present
-        return asked or any(one.approval is not None for one in self._tools)
+        return bool(self._policies.policies) or self._policies.judges.present or self._tools.may_ask
 
     async def asks_human(self, raw: RawCall, scope: Scope) -> bool:
         """Return whether a human has to decide about a valid call, and none has. The call is neither recorded nor run."""

@@ -102,6 +102,8 @@ class FrameworkCall(Struct, kw_only=True, eq=False):
     """What the framework itself has as the run and the message of the call, whatever the scope says."""
     engine: CallsEngine | None = None
     """The engine on whose route the call is."""
+    sent_id: str = ""
+    """The id that the engine has got."""
     native: Any = None
     """The framework's own result, if the tool ran in this call; else None."""
     encoded: object = None
@@ -157,7 +159,7 @@ class FrameworkCall(Struct, kw_only=True, eq=False):
 def started_by(context: ToolContext) -> FrameworkCall | None:
     """Return the framework's call that a tool is started for; None for another call, such as one that its code makes."""
     call = _call_of.get()
-    return call if call is not None and call.name == context.tool and _call_id(call.id) == context.call_id else None
+    return call if call is not None and call.name == context.tool and call.sent_id == context.call_id else None
 
 
 def is_on_route(engine: CallsEngine, name: str, call_id: str, scope: Scope, place: tuple[str, ...]) -> bool:
@@ -300,13 +302,13 @@ async def _awaiting(work: Awaitable[T]) -> T:
 
 
 async def _outdated(engine: CallsEngine, call: FrameworkCall, asked: Suspended) -> str:
-    return await why_outdated(engine.journal, call.name, _call_id(call.id), call.scope, asked)
+    return await why_outdated(engine.journal, call.name, call.sent_id, call.scope, asked)
 
 
 async def _outcome(engine: CallsEngine, call: FrameworkCall) -> Outcome:
-    raw = RawCall(name=call.name, arguments=call.arguments, id=_call_id(call.id), origin=call.origin)
     call.native = call.ended_by = call.failed_with = call.mistake = None
-    call.engine = engine
+    call.engine, call.sent_id = engine, _call_id(call.id)
+    raw = RawCall(name=call.name, arguments=call.arguments, id=call.sent_id, origin=call.origin)
     token = _call_of.set(call)
     try:
         return await engine.call(raw, call.scope)
