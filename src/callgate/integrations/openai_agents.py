@@ -37,7 +37,16 @@ from callgate.integrations._openai_agents_tools import (
     raising,
     value_of,
 )
-from callgate.integrations.framework_call import FrameworkCall, HumanDecision, check_scope, is_on_route, run_call, scope_of, two_scopes
+from callgate.integrations.framework_call import (
+    Framework,
+    FrameworkCall,
+    HumanDecision,
+    check_scope,
+    is_on_route,
+    run_call,
+    scope_of,
+    two_scopes,
+)
 from callgate.integrations.open_questions import OpenQuestions, only_asked
 from callgate.integrations.wrapped_tools import WrappedTools
 from callgate.tools import ToolOptions
@@ -46,6 +55,7 @@ __all__ = ["callgate_tools"]
 
 ScopeOf = Scope | Callable[[RunContextWrapper[Any]], Scope]
 _NOBODY = Scope()
+_OPENAI_AGENTS = Framework(name="openai-agents", encode=as_it_is)
 
 
 def callgate_tools(
@@ -126,14 +136,13 @@ class _Route:
     def _call(self, context: RunContextWrapper[Any], call_id: str, arguments: Any) -> FrameworkCall:
         scope, run = scope_of(self.scope, context), run_id_of(context)
         return FrameworkCall(
+            framework=_OPENAI_AGENTS,
             name=self._name,
             arguments=arguments,
             id=call_id,
             scope=replace(scope, run=scope.run or run, message_id=scope.message_id or call_id),
             place=(run,),
             run=only_asked,
-            encode=as_it_is,
-            origin="openai-agents",
         )
 
     async def _invoke(self, context: CallContext[Any], arguments: str) -> Any:
@@ -141,7 +150,7 @@ class _Route:
             return HumanDecision(allow=True) if not problem and context.is_tool_approved(self._name, context.tool_call_id) else None
 
         call = self._call(context, context.tool_call_id, arguments)
-        if is_on_route(self.engine, call.name, call.id, call.scope, call.place):
+        if is_on_route(self.engine, call):
             return await invoke(self._raising, context, arguments, sync=self._is_sync)
         call.run = lambda final: invoke(self._raising, context, json_text(final), sync=self._is_sync)
         result = await run_call(self.engine, call, decide)
@@ -157,7 +166,7 @@ class _Route:
             return True
         call = self._call(context, call_id, arguments)
         try:
-            raw = RawCall(name=call.name, arguments=arguments, id=call_id, origin=call.origin)
+            raw = RawCall(name=call.name, arguments=arguments, id=call_id, origin=call.framework.name)
             asked = await run_call(self.engine, call) if await self.engine.asks_human(raw, call.scope) else None
         except CallgateError:
             return False  # the invocation reports it
