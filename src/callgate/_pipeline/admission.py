@@ -107,6 +107,8 @@ class Admission:
         """
         self._lifecycle.check_open()
         placed = self._place(scope)
+        if self._host_fields is not None:
+            self.check_extra(scope)
         if not self._known.is_open(placed.run, new=self._is_new and placed.run == self._run):
             return False
         self._take(scope, placed)

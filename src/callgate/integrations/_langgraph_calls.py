@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
+from langchain_core.messages import ToolMessage
 from langgraph import errors as graph_errors
 from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
@@ -139,12 +140,12 @@ class GraphCalls:
         scope = self.placed(request)
         if request.tool is None:
             request, scope = self._meant(request, scope)
-        call = request.tool_call
+        call, may_ask = request.tool_call, self._engine.may_ask
         if request.tool is not None:
             self.tools.add_once(call["name"], request.tool, describe)
 
         async def run_tool(arguments: dict[str, Any]) -> Any:
-            rejection = await self._dropped_rejection(request, scope, answers)
+            rejection = await self._dropped_rejection(request, scope, answers) if may_ask else None
             if rejection is not None:
                 return await refusing(rejection)(arguments)
             try:
@@ -163,14 +164,15 @@ class GraphCalls:
             scope=scope,
             run=run_tool,
         )
-        await self._withdraw(engine, request, scope, answers)
+        if may_ask:
+            await self._withdraw(engine, request, scope, answers)
         result = await run_call(engine, made, decide)
         return result if isinstance(result, Suspended) else _output(engine, made, result, call)
 
     async def _withdraw(self, engine: CallsEngine, request: ToolCallRequest, scope: Scope, answers: TaskAnswers) -> None:
         """Record the decision with which the graph was resumed if it rejects a call that was approved another way and has not run."""
         given = answers.taken[0] if answers.taken else answers.next_one()
-        if given is None or not self._engine.may_ask:
+        if given is None:
             return
         asked = await asked_calls(self._engine, scope)
         decision = decision_in(given, request, asked)
@@ -195,7 +197,7 @@ class GraphCalls:
         Return the reason if it rejects the call, whatever the engine was told; else None.
         """
         call = request.tool_call
-        if not (self._engine.may_ask and (answers.taken or answers.holds_another())):
+        if not (answers.taken or answers.holds_another()):
             return None
         asked = await asked_calls(self._engine, scope)
         if call["id"] not in asked:
@@ -240,8 +242,6 @@ def _with_arguments(request: ToolCallRequest, arguments: dict[str, Any]) -> Tool
 
 def _output(engine: CallsEngine, made: FrameworkCall, result: ToolResult, call: Mapping[str, Any]) -> Any:
     """Return LangGraph's own result: that of the tool if nothing has changed it, else one from the record."""
-    from langchain_core.messages import ToolMessage
-
     unchanged = made.unchanged(result)
     if result.status == "ok":
         told = result.metadata.truncated or len(result.content) > 1

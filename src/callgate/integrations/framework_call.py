@@ -125,30 +125,29 @@ class FrameworkCall(Struct, kw_only=True, eq=False):
     async def start(self, arguments: dict[str, Any]) -> object:
         """Run the tool as its code in the route; called by `ExternalTool`."""
         try:
-            return await self._result(arguments)
-        except Exception as error:
-            if self.mistake is None:
-                raise
+            native = await self.run(arguments)
+        except BaseException as error:
+            return self._answer_to(error)
+        self.native, self.encoded = native, self.framework.encode(native)
+        return self.encoded
+
+    def _answer_to(self, error: BaseException) -> object:
+        """Return the result of a tool that has answered the model with an exception; raise any other one, as the engine has to see it."""
+        framework = self.framework
+        if self.mistake is not None and isinstance(error, Exception):
             self.ended_by = self.mistake
             raise NotDone(f"{self.name} has two wrappers with different scopes") from error
-
-    async def _result(self, arguments: dict[str, Any]) -> object:
-        framework = self.framework
-        try:
-            native = await self.run(arguments)
-        except framework.pauses as pause:
-            self.ended_by = pause
+        if isinstance(error, framework.pauses):
+            self.ended_by = error
             raise PausedByTool(
-                f"{self.name} has paused the run ({type(pause).__name__}); the same call is made again after that"
-            ) from pause
-        except framework.escapes as end:
-            self.ended_by = end
-            raise
-        except framework.failures as failure:
-            self.failed_with = failure
-            return {"success": False, "error": str(failure) or type(failure).__name__}
-        self.native, self.encoded = native, framework.encode(native)
-        return self.encoded
+                f"{self.name} has paused the run ({type(error).__name__}); the same call is made again after that"
+            ) from error
+        if isinstance(error, framework.escapes):
+            self.ended_by = error
+        elif isinstance(error, framework.failures):
+            self.failed_with = error
+            return {"success": False, "error": str(error) or type(error).__name__}
+        raise error
 
     def unchanged(self, result: ToolResult) -> bool:
         """Return whether the tool ran in this call and its result is as the tool returned it.
@@ -160,7 +159,7 @@ class FrameworkCall(Struct, kw_only=True, eq=False):
         if self.native is None or result.metadata.replayed or result.status == "unknown":
             return False
         try:
-            return to_jsonable(self.encoded)[0] == result.structured
+            return self.encoded is result.structured or to_jsonable(self.encoded)[0] == result.structured
         except ResultNotSerializable:
             return False
 
