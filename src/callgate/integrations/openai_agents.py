@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, get_type_hints
 from weakref import WeakSet
 
 from msgspec.structs import replace
@@ -189,3 +189,7 @@ class _Route:
 
         await self._questions.record_denials(self._run_of(context), denial_of)
         return await value_of(self._own.is_enabled, context, agent)
+
+
+# The SDK reads them before each call, and would compile their texts each time.
+_Route._invoke.__annotations__ = get_type_hints(_Route._invoke)
