@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._json import decode, to_jsonable
+from callgate._option_checks import without_check
 from callgate._runners.started_tasks import not_left_running
 from callgate.calls import Aborted, Answered, Approval, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
 from callgate.errors import NotDone, ResultNotSerializable, RunHeld, UsageError
@@ -47,6 +48,7 @@ __all__ = [
 
 T = TypeVar("T")
 _MOST_ID = 200
+_raw_call = without_check(RawCall, RawCall(name=""))
 _call_of: ContextVar[FrameworkCall | None] = ContextVar("callgate framework call", default=None)
 
 
@@ -325,7 +327,7 @@ async def _outdated(engine: CallsEngine, call: FrameworkCall, asked: Suspended) 
 async def _outcome(engine: CallsEngine, call: FrameworkCall) -> Outcome:
     call.native = call.ended_by = call.failed_with = call.mistake = None
     call.engine, call.sent_id = engine, _call_id(call.id)
-    raw = RawCall(name=call.name, arguments=call.arguments, id=call.sent_id, origin=call.framework.name)
+    raw = _raw_call(name=call.name, arguments=call.arguments, id=call.sent_id, origin=call.framework.name)
     token = _call_of.set(call)
     try:
         return await engine.call(raw, call.scope)
