@@ -7,6 +7,7 @@ functions.
 from __future__ import annotations
 
 import gc
+import json
 import sys
 from collections.abc import Awaitable
 from types import FrameType
@@ -66,6 +67,15 @@ async def test_a_call_enters_a_bounded_number_of_python_functions(effect: Litera
         last = [RawCall(name="no_op", arguments=written(number), id=f"call_{number}") for number in range(100, 103)]
         counts = [await entered(engine.call(one)) for one in last]
     assert min(counts) <= MOST[effect]  # on a busy machine, a call may have to wait for a task once more
+
+
+async def test_arguments_in_a_dict_cost_hardly_more_functions_than_their_text() -> None:
+    async with Engine([look_up("none")]) as engine:
+        for number in range(100):
+            assert isinstance(await engine.call(RawCall(name="no_op", arguments=json.loads(written(number)))), Answered)
+        last = [RawCall(name="no_op", arguments=json.loads(written(number)), id=f"call_{number}") for number in range(100, 103)]
+        counts = [await entered(engine.call(one)) for one in last]
+    assert min(counts) <= MOST["none"] + 1
 
 
 async def test_an_agent_loop_iteration_enters_a_bounded_number_of_python_functions() -> None:

@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from callgate import Limits
-from callgate._json import decode, ends_inside, strict_object, to_jsonable
+from callgate._json import decode, ends_inside, strict_object, text_if_small, to_jsonable
 from callgate.errors import ArgumentsMalformed, ArgumentsTruncated, CallFailed, ResultNotSerializable
 from tests.canonical_json import canonical
 
@@ -175,6 +175,26 @@ def test_an_arguments_mapping_is_copied_deeply() -> None:
     taken = strict_object({"a": inner}, LIMITS)
     inner["b"].append(9)
     assert taken == {"a": {"b": [1, [2, 3]]}}
+
+
+_VALUES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=9), st.just(b"x"), st.lists(st.integers()))
+
+
+def accepted(source: Any) -> object:
+    """Return the accepted arguments in their order, or the code of the refusal."""
+    try:
+        return [(key, repr(value)) for key, value in strict_object(source, LIMITS).items()]
+    except ArgumentsMalformed as error:
+        return error.code
+
+
+@given(st.dictionaries(st.one_of(st.text(max_size=9), st.integers()), _VALUES))
+@example({"a": "\ud800"})
+@example({"a": float("nan")})
+@example({"a": 1.0, "b": -0.0, "c": True})
+@example({"a": "x" * 5000})
+def test_the_text_of_a_small_mapping_is_accepted_or_refused_as_the_mapping_is(mapping: Any) -> None:
+    assert accepted(text_if_small(mapping)) == accepted(mapping)
 
 
 @given(st.text(alphabet='{}[]",\\a:', max_size=30))

@@ -222,7 +222,7 @@ class Emission:
             return
         state = self._route.admit(raw, self._scope, self._kill, cause=self.cause, unfinished=unfinished)
         state.on_result = self._on_result
-        arguments = state.raw.arguments
+        arguments = state.arguments
         size_bytes = len(arguments) if isinstance(arguments, (str, bytes)) else _MAPPING_BYTES
         slot = CallSlot(state, asked, refusal, size_bytes=size_bytes)
         self._slots.append(slot)
@@ -230,7 +230,7 @@ class Emission:
         self._ids.setdefault(state.raw.id, SameIdCalls()).slots.append(slot)
         if not self._early or self._prepared_bytes >= _TOGETHER_BYTES:
             self._unprepared = True
-        elif size_bytes >= _MAPPING_BYTES and has_large_arguments(state.raw):
+        elif size_bytes >= _MAPPING_BYTES and has_large_arguments(arguments):
             self._prepared_bytes, self._unprepared = _TOGETHER_BYTES, True
         else:
             self._prepared_bytes += size_bytes
@@ -278,7 +278,7 @@ class Emission:
         number, size_bytes = 0, 0
         for slot in self._slots:
             number, size_bytes = number + 1, size_bytes + slot.size_bytes
-            if slot.is_new and has_large_arguments(slot.state.raw):
+            if slot.is_new and has_large_arguments(slot.state.arguments):
                 await self._route.parse_large(slot.state)
             if slot.is_new:  # the message may have ended meanwhile
                 self._prepare(slot)

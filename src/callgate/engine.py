@@ -195,8 +195,8 @@ class Engine:
         if not parts.servers.settled:
             await self.start()
         if scope is not parts.latest_scope.opened:
-            check_call(raw)
-            parts.admission.check_extra(scope)
+            if type(raw) is not RawCall:
+                check_call(raw)
             if not parts.admission.open_nowait(scope):
                 try:
                     await self._open(scope)

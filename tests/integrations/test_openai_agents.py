@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,6 +49,26 @@ async def test_the_run_context_reaches_the_tool() -> None:
         agent = agent_of(engine, [refund], [Call("refund", {"order": "A7"})], "done")
         result = await Runner.run(agent, "go", context={"user": "ann"}, run_config=QUIET)
     assert told_in(result)["c1"].text == "A7 refunded for ann"
+
+
+async def test_the_sdk_has_nothing_to_compile_before_a_call_of_a_wrapped_tool() -> None:
+    """The SDK reads the annotations of what invokes a tool before each call, and would compile those that are texts."""
+    compiled = []
+
+    def note(frame: object, event: str, called: object) -> None:
+        if event == "c_call" and called in (compile, eval):
+            compiled.append(called)
+
+    async with Engine(import_tools([refund])) as engine:
+        first, second = (agent_of(engine, [refund], [Call("refund", {"order": "A7"})], "done") for _ in range(2))
+        await Runner.run(first, "go", context={"user": "ann"}, run_config=QUIET)  # what is imported late is compiled now
+        before = sys.getprofile()
+        sys.setprofile(note)
+        try:
+            await Runner.run(second, "go", context={"user": "ann"}, run_config=QUIET)
+        finally:
+            sys.setprofile(before)
+    assert not compiled
 
 
 async def test_the_scope_can_depend_on_the_run_context() -> None:

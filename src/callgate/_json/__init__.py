@@ -13,6 +13,7 @@ import msgspec
 
 from callgate._json.json_size import exceeds
 from callgate._json.malformed_text import ends_inside, utf8
+from callgate._json.mapping_arguments import text_if_small
 from callgate._json.strict_parser import read_object, strict_object, strict_value
 from callgate._json.to_json import small_jsonable, to_jsonable
 from callgate._json.unsupported_values import type_name
@@ -28,6 +29,7 @@ __all__ = [
     "small_jsonable",
     "strict_object",
     "strict_value",
+    "text_if_small",
     "to_jsonable",
     "type_name",
     "utf8",

@@ -8,11 +8,44 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+import msgspec
+
 from callgate._engine_limits import Limits
 from callgate._json import argument_errors as refuse
 from callgate.errors import ArgumentsMalformed
 
-__all__ = ["copied_object"]
+__all__ = ["copied_object", "text_if_small"]
+
+Arguments = str | bytes | Mapping[str, object]
+
+_encode = msgspec.json.Encoder().encode
+_SMALL_KEYS = 64
+_SMALL_CHARS = 4_096
+_SMALL_NUMBER = 2**30
+_WORDS = frozenset({bool, type(None)})
+
+
+def text_if_small(source: Arguments) -> Arguments:
+    """Return the JSON text of a small dict of texts, numbers and truth values, which is cheaper to check and to keep than a copy.
+
+    Return any other arguments as they are, and those that JSON does not have.
+    """
+    if source.__class__ is not dict or len(source) > _SMALL_KEYS:
+        return source
+    chars = _SMALL_CHARS
+    for key, value in source.items():
+        kind = value.__class__
+        if key.__class__ is not str:
+            return source
+        if kind is str:
+            chars -= len(value)
+        elif kind not in _WORDS and not ((kind is int or kind is float) and -_SMALL_NUMBER < value < _SMALL_NUMBER):
+            return source
+        chars -= len(key)
+    try:
+        return _encode(source).decode() if chars >= 0 else source
+    except UnicodeEncodeError:
+        return source
 
 
 def copied_object(source: object, limits: Limits) -> dict[str, object]:

@@ -15,6 +15,7 @@ from operator import attrgetter
 from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal
+from callgate._json import text_if_small
 from callgate._pipeline.ask_judges import Judges
 from callgate._pipeline.call_state import CallState, Nest
 from callgate._pipeline.engine_lifecycle import Lifecycle
@@ -106,6 +107,8 @@ class Admission:
         """
         self._lifecycle.check_open()
         placed = self._place(scope)
+        if self._host_fields is not None:
+            self.check_extra(scope)
         if not self._known.is_open(placed.run, new=self._is_new and placed.run == self._run):
             return False
         self._take(scope, placed)
@@ -151,6 +154,7 @@ class Admission:
             uid, last, doubtful = unfinished.uid, unfinished.position, unfinished.claimed
         return CallState(
             raw=raw,
+            arguments=raw.arguments if type(raw.arguments) is str else text_if_small(raw.arguments),
             scope=placed,
             run_state=state,
             recorder=self._recorder,
@@ -173,6 +177,7 @@ class Admission:
         state = self._known.state(parent.scope.run)
         return CallState(
             raw=raw,
+            arguments=raw.arguments if type(raw.arguments) is str else text_if_small(raw.arguments),
             scope=parent.scope,
             run_state=state,
             recorder=self._recorder,

@@ -144,8 +144,8 @@ class CallRoute:
 
     async def _run(self, state: CallState) -> Outcome:
         """Take an admitted call through both halves."""
-        arguments = state.raw.arguments
-        if (type(arguments) is not str or len(arguments) > LARGE_BYTES) and has_large_arguments(state.raw):
+        arguments = state.arguments
+        if (type(arguments) is not str or len(arguments) > LARGE_BYTES) and has_large_arguments(arguments):
             await self.parse_large(state)
         call = self.prepare(state)
         return await self.complete(state, call) if isinstance(call, ValidatedCall) else call
@@ -173,7 +173,9 @@ class CallRoute:
                 state.check_stop(self._control)
             if refusal is not None:
                 return self._outcomes.ended(state, refusal, name)
-            parsed, state.parsed = state.parsed or parse(state.raw, state.uid, self._limits, repair=self.arguments.repair), None
+            repair, arguments = self.arguments.repair, state.arguments
+            parsed = state.parsed or parse(state.raw, state.uid, self._limits, repair=repair, arguments=arguments)
+            state.parsed = None
             if isinstance(parsed, BaseException):
                 raise parsed
             for note in parsed.notes:
@@ -212,8 +214,7 @@ class CallRoute:
     @property
     def may_ask(self) -> bool:
         """Whether there is a policy, a judge or a tool that may ask a human."""
-        asked = bool(self._policies.policies) or self._policies.judges.present
-        return asked or any(one.approval is not None for one in self._tools)
+        return bool(self._policies.policies) or self._policies.judges.present or self._tools.may_ask
 
     async def asks_human(self, raw: RawCall, scope: Scope) -> bool:
         """Return whether a human has to decide about a valid call, and none has. The call is neither recorded nor run."""

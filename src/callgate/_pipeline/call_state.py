@@ -49,6 +49,8 @@ class CallState(Struct, kw_only=True, eq=False):
     """The state of one call. Mutable and private to the engine. Each event of the call is caused by its previous one."""
 
     raw: RawCall
+    arguments: str | bytes | Mapping[str, object]
+    """The arguments as they are parsed and recorded: as JSON text if `raw` has a small dict, which the host may change later."""
     scope: Scope
     run_state: RunState
     recorder: Recorder
@@ -164,15 +166,15 @@ class CallState(Struct, kw_only=True, eq=False):
     def received(self) -> None:
         """Record that the call was received, or that it was resumed together with its run."""
         self.on_record = True
-        raw = self.raw
+        raw, arguments = self.raw, self.arguments
         kind: str = "call.received"
         body: Body
         if self.unfinished is not None:
             kind = "call.resumed"
             body = Reason(reason="its run was resumed", status="not_started" if self.unfinished.unstarted else "started")
         else:
-            body = ReceivedCall(raw, self.facts, self.parent.uid if self.parent else "", self.recorder.redactor)
-            short = type(raw.arguments) is str and len(raw.arguments) <= MOST_RAW and len(raw.reasoning) <= MOST_CHARS
+            body = ReceivedCall(raw, arguments, self.facts, self.parent.uid if self.parent else "", self.recorder.redactor)
+            short = type(arguments) is str and len(arguments) <= MOST_RAW and len(raw.reasoning) <= MOST_CHARS
             if not short or raw.beside is not None:
                 body = body.encode()  # what is long is cut now, and not kept until somebody reads it
         parents = (self.last,) if self.last else ()

@@ -40,16 +40,17 @@ def check_name(raw: RawCall) -> None:
         )
 
 
-def has_large_arguments(raw: RawCall) -> bool:
+def has_large_arguments(arguments: object) -> bool:
     """Return whether parsing takes so long that it would block the event loop. True for mappings other than dicts: their size is
     unknown."""
-    arguments = raw.arguments
     if isinstance(arguments, (str, bytes)):
         return len(arguments) > LARGE_BYTES
     return isinstance(arguments, Mapping) and (type(arguments) is not dict or exceeds(arguments, LARGE_BYTES))
 
 
-def parse(raw: RawCall, uid: str, limits: Limits, *, repair: bool) -> ParsedCall:
+def parse(
+    raw: RawCall, uid: str, limits: Limits, *, repair: bool, arguments: str | bytes | Mapping[str, object] | None = None
+) -> ParsedCall:
     """Parse the call `raw`.
 
     Args:
@@ -57,6 +58,7 @@ def parse(raw: RawCall, uid: str, limits: Limits, *, repair: bool) -> ParsedCall
         uid: The call's id in the engine.
         limits: The limits of the arguments' size, depth and keys, of the call id, and of the text to repair.
         repair: Whether to repair complete but malformed JSON.
+        arguments: Those of `raw` in another form. None: as they were received.
 
     Raises:
         CallAborted: The call has no name, so it does not count as a call.
@@ -73,15 +75,15 @@ def parse(raw: RawCall, uid: str, limits: Limits, *, repair: bool) -> ParsedCall
     if raw.closed not in ("sealed", "finished"):
         raise ArgumentsTruncated("The message ended before this call was complete. Nothing was run. Send the whole call again.")
     try:
-        arguments, whole = read_object(raw.arguments, limits)
+        read, whole = read_object(raw.arguments if arguments is None else arguments, limits)
     except (ArgumentsMalformed, ArgumentsTruncated) as error:
         if not repair:
             raise _told_apart(error) from None
-        arguments, notes = _repaired(raw, limits, error)
-        return ParsedCall(uid=uid, raw=raw, arguments=arguments, notes=notes)
-    if not arguments:
+        repaired, notes = _repaired(raw, limits, error)
+        return ParsedCall(uid=uid, raw=raw, arguments=repaired, notes=notes)
+    if not read:
         return _empty(raw, uid, limits)
-    return ParsedCall(uid=uid, raw=raw, arguments=arguments, notes=(_LIFTED,) if raw.lifted else (), whole_floats=whole)
+    return ParsedCall(uid=uid, raw=raw, arguments=read, notes=(_LIFTED,) if raw.lifted else (), whole_floats=whole)
 
 
 def parsed_or_error(raw: RawCall, uid: str, limits: Limits, *, repair: bool) -> ParsedCall | BaseException:

@@ -122,13 +122,15 @@ class ReceivedCall(Struct, frozen=True, gc=False):
     """A received call, which becomes the body `Received` when it is encoded."""
 
     raw: RawCall
+    arguments: object
+    """The arguments to record: those of `raw`, or their JSON text."""
     scope: ScopeFacts
     parent: str
     redactor: Redactor | None
 
     def encode(self) -> bytes:
         raw, redactor = self.raw, self.redactor
-        text, size, digest = _as_text(raw.arguments, redactor)
+        text, size, digest = _as_text(self.arguments, redactor)
         body = Received(
             id=clean(raw.id, redactor),
             name=clean(raw.name, redactor, MOST_NAME),

@@ -1,4 +1,7 @@
-"""Function tools of Microsoft Agent Framework: their descriptions, and their results as JSON data and back. Must not know of calls."""
+"""Function tools of Microsoft Agent Framework: their descriptions, and their results as JSON data and back.
+
+Must not know of agents, sessions or approvals.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ from agent_framework import Content, FunctionTool
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from callgate.calls import Audio, Image, Link, Part, Resource, Text
-from callgate.integrations.framework_call import until_ended
+from callgate.calls import Audio, Image, Link, Part, Resource, Text, ToolResult
+from callgate.integrations.framework_call import CallsEngine, FrameworkCall, until_ended, whole_value
 from callgate.integrations.import_tools import ToolDescription
 from callgate.tools import ToolContext
 
-__all__ = ["describe", "encode", "from_part", "from_parts", "is_sync", "plain", "restore"]
+__all__ = ["describe", "encode", "is_sync", "output_of", "plain"]
 
 _CONTENT = "agent_framework.content"
 
@@ -55,21 +58,32 @@ def encode(native: Any) -> object:
     return {_CONTENT: [one.to_dict() for one in native]}
 
 
-def restore(value: object) -> list[Content] | None:
+def output_of(engine: CallsEngine, call: FrameworkCall, result: ToolResult) -> Any:
+    """Return the result for the framework. Images and files are never shortened, and what the engine says beside a result is added."""
+    notes = result.content[1 + result.metadata.truncated :]
+    stored = _restore(whole_value(engine, result)) if result.success else None
+    if stored is not None:
+        return [*stored, *map(_from_part, notes)]
+    if result.success and not notes and not result.metadata.truncated and call.unchanged(result):
+        return call.native
+    return _from_parts(result.content) or result.error
+
+
+def _restore(value: object) -> list[Content] | None:
     """Return the contents of a recorded result; None if it is text or other data."""
     if not isinstance(value, dict) or value.keys() != {_CONTENT}:
         return None
     return [Content.from_dict(one) for one in value[_CONTENT]]
 
 
-def from_parts(parts: tuple[Part, ...]) -> str | list[Content]:
+def _from_parts(parts: tuple[Part, ...]) -> str | list[Content]:
     """Return a result's parts for the model: text, or contents if there are images or files among them."""
     if all(isinstance(part, Text) for part in parts):
         return "\n".join(part.text for part in parts if isinstance(part, Text))
-    return [from_part(part) for part in parts]
+    return [_from_part(part) for part in parts]
 
 
-def from_part(part: Part) -> Content:
+def _from_part(part: Part) -> Content:
     """Return a part of a result as content."""
     match part:
         case Text(text=text):

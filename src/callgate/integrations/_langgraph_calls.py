@@ -7,16 +7,15 @@ run and the conversation; the message that made the call, or else the graph's ta
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
+from langchain_core.messages import ToolMessage
 from langgraph import errors as graph_errors
-from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
-from langgraph.types import interrupt
 from msgspec.structs import replace
 
 from callgate._run_in_thread import in_thread
@@ -25,9 +24,12 @@ from callgate.calls import Approval, Outcome, RawCall, Scope, Suspended, ToolRes
 from callgate.engine import Engine
 from callgate.errors import UsageError
 from callgate.integrations._langchain_tools import describe, encode, is_async, is_sync, restore
+from callgate.integrations._langgraph_order import place_of
+from callgate.integrations._langgraph_questions import TaskAnswers, decision_in
 from callgate.integrations.framework_call import (
     CallsEngine,
     Decide,
+    Framework,
     FrameworkCall,
     HumanDecision,
     PausedByTool,
@@ -41,14 +43,9 @@ from callgate.integrations.open_questions import asked_calls, refusing
 from callgate.integrations.wrapped_tools import WrappedTools
 
 __all__ = [
-    "DECISIONS",
     "BlockingEngine",
     "GraphCalls",
     "ScopeOf",
-    "TaskAnswers",
-    "decision_of",
-    "place_of",
-    "question_about",
     "without_loop",
 ]
 
@@ -56,18 +53,10 @@ log = logging.getLogger("callgate")
 T = TypeVar("T")
 ScopeOf = Scope | Callable[[ToolCallRequest], Scope]
 """The scope of an agent's calls, or a function of the request that returns it. The run, the conversation and the message are added."""
+_LANGGRAPH = Framework(name="langgraph", encode=encode, pauses=(GraphBubbleUp,))
 Handler = Callable[[ToolCallRequest], Any]
-DECISIONS = ("approve", "edit", "reject")
 _is_invalid_resume: Callable[[BaseException], bool] = getattr(graph_errors, "is_invalid_resume", lambda error: False)
 """Whether a human's answer to an interrupt had another form than it asked for; LangGraph 1.2 has this since one of its later versions."""
-_SCRATCHPAD = "__pregel_scratchpad"
-"""The key of what LangGraph keeps for a task, such as the answers to its interrupts. LangGraph has no public name for it."""
-_CHECKPOINTER = "__pregel_checkpointer"
-"""The key of the checkpointer of a running graph, and of the graph that it is a part of. LangGraph has no public name for it."""
-_NOT_RESUMABLE = (
-    "A human has to decide about a tool call, but the graph has no checkpointer: it ends with an interrupt that cannot be resumed. Compile"
-    " the graph with checkpointer=..., as create_agent(..., checkpointer=InMemorySaver()), and give a thread_id."
-)
 
 
 class BlockingEngine:
@@ -98,36 +87,6 @@ def without_loop(work: Coroutine[Any, Any, T]) -> T:
         return end.value  # type: ignore[no-any-return]
     work.close()
     raise AssertionError("the coroutine was suspended")
-
-
-class TaskAnswers:
-    """The answers to the interrupts of one task of a graph, in one execution of it.
-
-    LangGraph hands them out in order, to whatever asks next in the task.
-    """
-
-    def __init__(self) -> None:
-        self._asked = False
-        self.taken: list[Any] = []
-        """The answer that was taken because the engine was told another way; empty if none was."""
-
-    def ask(self, value: dict[str, Any]) -> Any:
-        """Return the next answer, or interrupt the graph. A graph that cannot be resumed is logged."""
-        self._asked = True
-        if get_config()["configurable"].get(_CHECKPOINTER) is None:
-            log.warning(_NOT_RESUMABLE)
-        return interrupt(value)
-
-    def holds_another(self) -> bool:
-        """Return whether the task was resumed with an answer, and this execution has not asked for one."""
-        return self.next_one() is not None
-
-    def next_one(self) -> Any:
-        """Return the answer with which the task was resumed, without taking it; None if this execution has asked for one."""
-        scratchpad = get_config()["configurable"].get(_SCRATCHPAD)
-        if self._asked or scratchpad is None:
-            return None
-        return scratchpad.resume[0] if scratchpad.resume else scratchpad.get_null_resume()
 
 
 class GraphCalls:
@@ -181,12 +140,12 @@ class GraphCalls:
         scope = self.placed(request)
         if request.tool is None:
             request, scope = self._meant(request, scope)
-        call = request.tool_call
+        call, may_ask = request.tool_call, self._engine.may_ask
         if request.tool is not None:
             self.tools.add_once(call["name"], request.tool, describe)
 
         async def run_tool(arguments: dict[str, Any]) -> Any:
-            rejection = await self._dropped_rejection(request, scope, answers)
+            rejection = await self._dropped_rejection(request, scope, answers) if may_ask else None
             if rejection is not None:
                 return await refusing(rejection)(arguments)
             try:
@@ -198,26 +157,25 @@ class GraphCalls:
                 raise PausedByTool(f"{call['name']} got an answer of another form than it asked for") from error
 
         made = FrameworkCall(
+            framework=_LANGGRAPH,
             name=call["name"],
             arguments=call["args"],
             id=call["id"] or "",
             scope=scope,
             run=run_tool,
-            encode=encode,
-            pauses=(GraphBubbleUp,),
-            origin="langgraph",
         )
-        await self._withdraw(engine, request, scope, answers)
+        if may_ask:
+            await self._withdraw(engine, request, scope, answers)
         result = await run_call(engine, made, decide)
         return result if isinstance(result, Suspended) else _output(engine, made, result, call)
 
     async def _withdraw(self, engine: CallsEngine, request: ToolCallRequest, scope: Scope, answers: TaskAnswers) -> None:
         """Record the decision with which the graph was resumed if it rejects a call that was approved another way and has not run."""
         given = answers.taken[0] if answers.taken else answers.next_one()
-        if given is None or not self._engine.may_ask:
+        if given is None:
             return
         asked = await asked_calls(self._engine, scope)
-        decision = _decision_in(given, request, asked)
+        decision = decision_in(given, request, asked)
         if not isinstance(decision, HumanDecision) or decision.allow:
             return
         with suppress(UsageError):  # the question is used up or has expired; or the run is held, which the call reports
@@ -239,12 +197,12 @@ class GraphCalls:
         Return the reason if it rejects the call, whatever the engine was told; else None.
         """
         call = request.tool_call
-        if not (self._engine.may_ask and (answers.taken or answers.holds_another())):
+        if not (answers.taken or answers.holds_another()):
             return None
         asked = await asked_calls(self._engine, scope)
         if call["id"] not in asked:
             return None
-        decision = _decision_in(self._take(request, answers), request, asked)
+        decision = decision_in(self._take(request, answers), request, asked)
         return decision.reason if isinstance(decision, HumanDecision) and not decision.allow else None
 
     def _meant(self, request: ToolCallRequest, scope: Scope) -> tuple[ToolCallRequest, Scope]:
@@ -276,25 +234,6 @@ class GraphCalls:
         )
 
 
-def place_of(request: ToolCallRequest) -> tuple[str, int]:
-    """Return the id of the message that made the call, and the call's position in it; ("", 0) if the state does not show it."""
-    message, ids = _message_of(request)
-    return (message.id or "", ids.index(request.tool_call["id"])) if message is not None else ("", 0)
-
-
-def _message_of(request: ToolCallRequest) -> tuple[Any, list[Any]]:
-    """Return the message that made the call and the ids of all its calls; (None, []) if the state does not show it."""
-    state = request.state
-    messages = (
-        state.get("messages") if isinstance(state, Mapping) else state if isinstance(state, list) else getattr(state, "messages", None)
-    )
-    for message in reversed(messages or ()):
-        ids = [call["id"] for call in getattr(message, "tool_calls", ())]
-        if request.tool_call["id"] in ids:
-            return message, ids
-    return None, []
-
-
 def _with_arguments(request: ToolCallRequest, arguments: dict[str, Any]) -> ToolCallRequest:
     if arguments == request.tool_call["args"]:
         return request
@@ -303,8 +242,6 @@ def _with_arguments(request: ToolCallRequest, arguments: dict[str, Any]) -> Tool
 
 def _output(engine: CallsEngine, made: FrameworkCall, result: ToolResult, call: Mapping[str, Any]) -> Any:
     """Return LangGraph's own result: that of the tool if nothing has changed it, else one from the record."""
-    from langchain_core.messages import ToolMessage
-
     unchanged = made.unchanged(result)
     if result.status == "ok":
         told = result.metadata.truncated or len(result.content) > 1
@@ -317,63 +254,3 @@ def _output(engine: CallsEngine, made: FrameworkCall, result: ToolResult, call: 
     if made.native is not None and result.failure_class == "tool_declared" and result.error == made.native.text:
         return made.native
     return ToolMessage(content=result.text or result.error or "", tool_call_id=call["id"], name=call["name"], status="error")
-
-
-# Questions to humans
-
-
-def question_about(call: Mapping[str, Any], suspended: Suspended, problem: str) -> dict[str, Any]:
-    """Return what a human is shown about a call."""
-    description = f"{problem}\n\n{suspended.question}" if problem else suspended.question
-    return {
-        "name": call["name"],
-        "args": call["args"],
-        "description": description,
-        "tool_call_id": call["id"],
-        "approval_id": suspended.approval_id,
-    }
-
-
-def decision_about(call_id: Any, given: Any, in_order: Sequence[Any]) -> Any:
-    """Return what a human has decided about a call; the whole value if it is about one call only.
-
-    Args:
-        given: What the graph was resumed with: a decision, or `{"decisions": [...]}` about several calls.
-        in_order: The ids of these calls.
-    """
-    made = given.get("decisions") if isinstance(given, Mapping) else None
-    if not isinstance(made, list):
-        return given
-    by_id = {str(one.get("tool_call_id")): one for one in made if isinstance(one, Mapping)}
-    if str(call_id) in by_id:
-        return by_id[str(call_id)]
-    return made[in_order.index(call_id)] if call_id in in_order and len(in_order) == len(made) else None
-
-
-def _decision_in(given: Any, request: ToolCallRequest, asked: Collection[str]) -> HumanDecision | str | None:
-    """Return the decision about a call in what the graph was resumed with; None if no human was asked about the call.
-
-    Args:
-        asked: The ids of the calls of the message that a human was asked about.
-    """
-    call = request.tool_call
-    if call["id"] not in asked:
-        return None
-    in_order = [one for one in _message_of(request)[1] if one in asked] or [call["id"]]
-    return decision_of(decision_about(call["id"], given, in_order), call)
-
-
-def decision_of(given: Any, call: Mapping[str, Any]) -> HumanDecision | str:
-    """Return a human's decision, in the form of LangChain's human-in-the-loop middleware; if it has another form, why it cannot be used."""
-    kind = given.get("type") if isinstance(given, Mapping) else None
-    if kind == "approve":
-        return HumanDecision(allow=True)
-    if kind == "reject":
-        return HumanDecision(allow=False, reason=str(given.get("message") or ""))
-    edited = given.get("edited_action") if kind == "edit" else None
-    if isinstance(edited, Mapping) and isinstance(edited.get("args"), Mapping) and edited.get("name", call["name"]) == call["name"]:
-        return HumanDecision(allow=True, arguments=edited["args"])
-    return (
-        f"The decision about {call['name']} was {given!r:.200}, which cannot be used. Resume with {{'type': 'approve'}},"
-        f" {{'type': 'reject', 'message': ...}} or {{'type': 'edit', 'edited_action': {{'name': '{call['name']}', 'args': {{...}}}}}}."
-    )

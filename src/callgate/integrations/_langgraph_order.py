@@ -1,4 +1,4 @@
-"""The order in which the calls of one message start that `ToolNode.invoke` runs in threads.
+"""The calls of one message: their places in it, and the order in which those start that `ToolNode.invoke` runs in threads.
 
 The threads of a message reach the engine in any order, and it runs calls with effects in the order of their arrival. So each thread waits
 for the calls before it in the message. Calls that only read do not wait for each other. With `ainvoke`, the calls arrive in order.
@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from langchain_core.messages import AIMessage
+from langgraph.prebuilt.tool_node import ToolCallRequest
 
-__all__ = ["MessageOrder", "calls_of_input"]
+__all__ = ["MessageOrder", "calls_of_input", "message_of", "place_of"]
 
 
 class MessageOrder:
@@ -57,3 +58,22 @@ def calls_of_input(given: Any, messages_key: str) -> Sequence[Mapping[str, Any]]
     if isinstance(messages[-1], Mapping):
         return messages if messages[-1].get("type") == "tool_call" else ()
     return next((message.tool_calls for message in reversed(messages) if isinstance(message, AIMessage)), ())
+
+
+def place_of(request: ToolCallRequest) -> tuple[str, int]:
+    """Return the id of the message that made the call, and the call's position in it; ("", 0) if the state does not show it."""
+    message, ids = message_of(request)
+    return (message.id or "", ids.index(request.tool_call["id"])) if message is not None else ("", 0)
+
+
+def message_of(request: ToolCallRequest) -> tuple[Any, list[Any]]:
+    """Return the message that made the call and the ids of all its calls; (None, []) if the state does not show it."""
+    state = request.state
+    messages = (
+        state.get("messages") if isinstance(state, Mapping) else state if isinstance(state, list) else getattr(state, "messages", None)
+    )
+    for message in reversed(messages or ()):
+        ids = [call["id"] for call in getattr(message, "tool_calls", ())]
+        if request.tool_call["id"] in ids:
+            return message, ids
+    return None, []

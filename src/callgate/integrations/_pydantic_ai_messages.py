@@ -13,7 +13,7 @@ from pydantic_ai.messages import ModelRequest, ModelResponse, ToolCallPart, Tool
 
 from callgate.errors import UsageError
 
-__all__ = ["asks_itself", "denial", "denied_calls", "goes_on_with_record", "made_by", "recorded_answers"]
+__all__ = ["asks_itself", "denial", "denied_calls", "goes_on_with_record", "made_by", "place_of", "recorded_answers"]
 
 _RECORDED = "callgate_recorded"
 """The mark in the metadata of a call that goes on with the answer that the engine's journal has."""
@@ -77,6 +77,11 @@ def made_by(ctx: RunContext[Any]) -> tuple[str, ToolCallPart | None]:
                 if isinstance(part, ToolCallPart) and part.tool_call_id == ctx.tool_call_id:
                     return message.provider_response_id or message.timestamp.isoformat(), part
     return "", None
+
+
+def place_of(ctx: RunContext[Any]) -> tuple[str, str]:
+    """Return the ids of the conversation, and of the model's message that made the call."""
+    return ctx.conversation_id or ctx.run_id or "", made_by(ctx)[0]
 
 
 def denied_calls(ctx: RunContext[Any]) -> list[ToolReturnPart]:

@@ -1,50 +1,42 @@
-"""Pydantic AI's tools: their descriptions, and their arguments and results as JSON data and back. Must not know of calls."""
+"""Pydantic AI's tools and toolsets: their descriptions, and their arguments as JSON data. Must not know of calls."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
-from pydantic import TypeAdapter
+from msgspec import structs
 from pydantic_ai import _utils
 from pydantic_ai.agent import AbstractAgent
-from pydantic_ai.messages import ToolReturn, tool_return_content_ta, tool_return_ta
 from pydantic_ai.tools import Tool, ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, CombinedToolset, FunctionToolset, ToolsetTool
 from pydantic_core import to_jsonable_python
 
-from callgate._json import decode, json_text
-from callgate.calls import Text, ToolResult
 from callgate.errors import NotDone, UsageError
+from callgate.integrations._pydantic_ai_results import encode
 from callgate.integrations.abandonable_threads import AbandonableThreads
 from callgate.integrations.framework_call import until_ended
 from callgate.integrations.import_tools import ToolDescription
 from callgate.tools import ToolContext
+from callgate.tools.registry import BoundTool
 
 __all__ = [
     "declared",
     "defined",
     "describe",
-    "encode",
-    "failure_text",
-    "has_files",
+    "describe_in_step",
     "in_thread_until_ended",
     "is_sync",
     "listed",
     "plain",
-    "restore",
-    "timeout_of",
-    "without_timeout",
+    "toolset_of",
+    "untimed",
 ]
 
 T = TypeVar("T")
 _threads = AbandonableThreads()
-_TOOL_RETURN = "tool-return"
-_ALWAYS_TOLD = ("status", "error", "code")
-"""The keys that the engine's result of each failed call has."""
-_tool_return: TypeAdapter[Any] = TypeAdapter(ToolReturn)
 
 
 def describe(item: object) -> tuple[ToolDescription, ...] | None:
@@ -70,6 +62,21 @@ def _tools_of(toolset: AbstractToolset[Any]) -> Iterator[ToolDescription]:
             f"{type(toolset).__name__} lists its tools only when an agent runs. Give it to CallgateToolset(toolset, engine,"
             " effects={...}), which registers them then."
         )
+
+
+def toolset_of(given: object) -> AbstractToolset[Any]:
+    """Return the toolset that a wrapper was given, or one of the listed tools.
+
+    Raises:
+        UsageError: It is neither a toolset nor a list.
+    """
+    if isinstance(given, AbstractToolset):
+        return given
+    if not isinstance(given, Iterable) or isinstance(given, (str, bytes, Mapping)):
+        raise UsageError(
+            f"CallgateToolset was given {given!r:.80}; give a toolset, or a list of tools and functions: CallgateToolset([pay], engine)."
+        )
+    return FunctionToolset(list(given))
 
 
 def listed(toolset: AbstractToolset[Any]) -> tuple[ToolDescription, ...]:
@@ -112,15 +119,28 @@ def defined(tool: ToolDefinition, run: Any = None, timeout_s: float | None = Non
     )
 
 
-def timeout_of(tool: ToolsetTool[Any]) -> float | None:
+def describe_in_step(tool: ToolsetTool[Any], registered: BoundTool | None, _: object) -> tuple[ToolDescription]:
+    """Return a tool's description with the schema that its code declares, which is compared with that of the registered tool.
+
+    A schema that is made anew for each step is not compared: that of a tool of a server, or of a tool with a `prepare` function.
+    """
+    known = declared(tool)
+    schema = known.tool_def.parameters_json_schema if known is not None else registered and registered.tool.parameters
+    found = defined(tool.tool_def, timeout_s=_timeout_of(tool))
+    return (structs.replace(found, parameters=schema) if schema else found,)
+
+
+def untimed(tool: ToolsetTool[Any]) -> ToolsetTool[Any]:
+    """Return the tool, which Pydantic AI does not stop: it would tell the model to try again, whatever the tool has done."""
+    if _timeout_of(tool) is None:
+        return tool
+    return replace(tool, tool_def=replace(tool.tool_def, timeout=math.inf))
+
+
+def _timeout_of(tool: ToolsetTool[Any]) -> float | None:
     """Return the timeout that Pydantic AI would stop the tool after; None if it would not."""
     own, toolset = tool.tool_def.timeout, _source(tool).toolset
     return own if own is not None or not isinstance(toolset, FunctionToolset) else toolset.timeout
-
-
-def without_timeout(tool: ToolsetTool[Any]) -> ToolsetTool[Any]:
-    """Return the tool, which Pydantic AI does not stop: it would tell the model to try again, whatever the tool has done."""
-    return replace(tool, tool_def=replace(tool.tool_def, timeout=math.inf))
 
 
 def declared(tool: ToolsetTool[Any]) -> Tool[Any] | None:
@@ -153,55 +173,3 @@ async def in_thread_until_ended(work: Awaitable[T]) -> T:
         return await until_ended(work)
     with AbstractAgent.using_thread_executor(_threads):
         return await until_ended(work)
-
-
-# Results
-
-
-def encode(output: Any) -> object:
-    """Return the result of a tool as JSON data."""
-    return output if isinstance(output, str) else tool_return_ta.dump_python(output, mode="json", by_alias=True)
-
-
-def restore(value: Any, result: ToolResult) -> Any:
-    """Return Pydantic AI's own result from the record of a successful call.
-
-    Args:
-        value: The whole value of the result.
-    """
-    if isinstance(value, dict) and value.get("kind") == _TOOL_RETURN:
-        return _tool_return.validate_python(value)
-    if value is None and result.text != "null":
-        return result.text  # the engine's own, where it does not know what the tool returned
-    made = tool_return_content_ta.validate_python(value)
-    if isinstance(made, str) or (result.metadata.truncated and not has_files(made)):
-        return result.text
-    notes = [part.text for part in result.content[1:] if isinstance(part, Text)] if not result.metadata.truncated else []
-    return [made, *notes] if notes else made
-
-
-def failure_text(result: ToolResult) -> str:
-    """Return what the model reads about a call that did not succeed. Pydantic AI wraps it in JSON, so it is not JSON itself."""
-    parts = [part.text for part in result.content if isinstance(part, Text)]
-    told = _object_in(parts[0]) if parts else {}
-    if told.get("error") is None:
-        return result.text or result.error or "the call failed"
-    more = {key: value for key, value in told.items() if key not in _ALWAYS_TOLD}
-    return "\n".join([str(told["error"]), *([json_text(more)] if more else []), *parts[1:]])
-
-
-def _object_in(text: str) -> dict[str, Any]:
-    try:
-        value = decode(text.encode())
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def has_files(value: Any) -> bool:
-    """Return whether a result contains images or other files, which are not shortened."""
-    if isinstance(value, ToolReturn):
-        return has_files(value.return_value) or has_files(value.content)
-    if isinstance(value, Mapping):
-        return any(map(has_files, value.values()))
-    return any(map(has_files, value)) if isinstance(value, (list, tuple)) else hasattr(value, "media_type")

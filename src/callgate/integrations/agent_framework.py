@@ -10,8 +10,6 @@ from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
-from msgspec.structs import replace
-
 from callgate.errors import CallgateError, UsageError
 
 try:
@@ -28,19 +26,19 @@ try:
 except ModuleNotFoundError as error:
     raise UsageError("callgate.integrations.agent_framework needs Agent Framework: pip install 'agent-framework-core>=1.23'.") from error
 
-from callgate.calls import Effect, Scope, Suspended, ToolResult
+from callgate.calls import Effect, Scope, Suspended
 from callgate.engine import Engine
 from callgate.integrations._agent_framework_messages import DENIED, HandOnDenials, KeepMalformedArguments
-from callgate.integrations._agent_framework_tools import describe, encode, from_part, from_parts, is_sync, plain, restore
+from callgate.integrations._agent_framework_tools import describe, encode, is_sync, output_of, plain
 from callgate.integrations.framework_call import (
+    Framework,
     FrameworkCall,
     HumanDecision,
     check_scope,
     is_on_route,
+    placed_scope,
     run_call,
-    scope_of,
     until_ended,
-    whole_value,
 )
 from callgate.integrations.open_questions import refusing
 from callgate.integrations.wrapped_tools import WrappedTools
@@ -53,7 +51,14 @@ ScopeOf = Scope | Callable[[FunctionInvocationContext], Scope]
 _NOBODY = Scope()
 _APPROVED = getattr(framework_tools, "_APPROVED_ARGUMENTS_CONTEXT_KEY", "")
 """The key of the arguments that a human has approved. The framework refuses others, even if the human has given them to the engine."""
-_PAUSES = (UserInputRequiredException, MiddlewareTermination)
+_AGENT_FRAMEWORK = Framework(
+    name="agent_framework",
+    encode=encode,
+    pauses=(UserInputRequiredException, MiddlewareTermination),
+    escapes=(MiddlewareFailure,),
+    failures=(ToolException,),
+    asks_again=True,
+)
 
 
 def callgate_middleware(
@@ -103,7 +108,7 @@ class _CallgateMiddleware(FunctionMiddleware):
         """
         try:
             await self._make(context, call_next)
-        except (*_PAUSES, MiddlewareFailure):
+        except (*_AGENT_FRAMEWORK.pauses, *_AGENT_FRAMEWORK.escapes):
             raise
         except Exception as error:
             raise MiddlewareFailure(str(error)) from error
@@ -114,7 +119,7 @@ class _CallgateMiddleware(FunctionMiddleware):
         said: Mapping[str, Any] = response.additional_properties if response is not None else {}
         denied, reason = DENIED in said, said.get(DENIED, "")
         call = self._call(context, call_next)
-        if is_on_route(self._engine, call.name, call.id, call.scope, call.place):
+        if is_on_route(self._engine, call):
             await call_next()
             return
         if denied:
@@ -130,7 +135,7 @@ class _CallgateMiddleware(FunctionMiddleware):
         if isinstance(result, Suspended):
             context.result = _approval_request(context, call, result)
             raise MiddlewareTermination("A human has to decide about a call.")
-        context.result = self._output(call, result)
+        context.result = output_of(self._engine, call, result)
 
     async def _withdraw(self, approval_id: str, reason: str) -> None:
         """Record a human's no, also if the question was answered with yes in the journal and no call has used that."""
@@ -154,39 +159,17 @@ class _CallgateMiddleware(FunctionMiddleware):
             return context.result
 
         call_id = context.metadata.get("call_id") or str(uuid4())
+        place = _place_of(context, call_id)
         call = FrameworkCall(
+            framework=_AGENT_FRAMEWORK,
             name=context.function.name,
             arguments=self._malformed.pop(call_id, given),
             id=call_id,
-            scope=self._placed(context, call_id),
-            place=_place_of(context, call_id),
+            scope=placed_scope(self._scope, context, place),
+            place=place,
             run=run,
-            encode=encode,
-            pauses=_PAUSES,
-            escapes=(MiddlewareFailure,),
-            failures=(ToolException,),
-            origin="agent_framework",
-            asks_again=True,
         )
         return call
-
-    def _placed(self, context: FunctionInvocationContext, call_id: str) -> Scope:
-        """Return the scope of a call, with what identifies its run and its message."""
-        scope = scope_of(self._scope, context)
-        session, occurrence = _place_of(context, call_id)
-        return replace(
-            scope, run=scope.run or session, conversation=scope.conversation or session, message_id=scope.message_id or occurrence
-        )
-
-    def _output(self, call: FrameworkCall, result: ToolResult) -> Any:
-        """Return the result for the framework. Images and files are never shortened, and what the engine says beside a result is added."""
-        notes = result.content[1 + result.metadata.truncated :]
-        stored = restore(whole_value(self._engine, result)) if result.success else None
-        if stored is not None:
-            return [*stored, *map(from_part, notes)]
-        if result.success and not notes and not result.metadata.truncated and call.unchanged(result):
-            return call.native
-        return from_parts(result.content) or result.error
 
 
 def _place_of(context: FunctionInvocationContext, call_id: str) -> tuple[str, str]:

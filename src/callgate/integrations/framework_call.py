@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._json import decode, to_jsonable
+from callgate._option_checks import without_check
 from callgate._runners.started_tasks import not_left_running
 from callgate.calls import Aborted, Answered, Approval, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
 from callgate.errors import NotDone, ResultNotSerializable, RunHeld, UsageError
@@ -28,6 +29,7 @@ from callgate.tools import ToolContext
 __all__ = [
     "CallsEngine",
     "Decide",
+    "Framework",
     "FrameworkCall",
     "HumanDecision",
     "PausedByTool",
@@ -35,6 +37,7 @@ __all__ = [
     "check_scope",
     "is_on_route",
     "no_because",
+    "placed_scope",
     "run_call",
     "scope_of",
     "started_by",
@@ -45,6 +48,7 @@ __all__ = [
 
 T = TypeVar("T")
 _MOST_ID = 200
+_raw_call = without_check(RawCall, RawCall(name=""))
 _call_of: ContextVar[FrameworkCall | None] = ContextVar("callgate framework call", default=None)
 
 
@@ -75,17 +79,11 @@ class PausedByTool(NotDone):
     """The tool's own code has paused the framework's run, which will make the same call again."""
 
 
-class FrameworkCall(Struct, kw_only=True, eq=False):
-    """One call of one tool, as a framework makes it."""
+class Framework(Struct, frozen=True, kw_only=True, eq=False):
+    """What holds for all calls of one framework."""
 
     name: str
-    arguments: Mapping[str, object] | str
-    """The arguments as JSON data, or the model's own text."""
-    id: str
-    """The model's id of the call."""
-    scope: Scope
-    run: Callable[[dict[str, Any]], Awaitable[Any]]
-    """Runs the tool in the framework's own way with the final arguments, and returns the framework's own result."""
+    """The name of the framework, for the journal."""
     encode: Callable[[Any], object]
     """Turns the framework's own result into JSON data, or into other values that the engine can write as JSON."""
     pauses: tuple[type[BaseException], ...] = ()
@@ -94,14 +92,28 @@ class FrameworkCall(Struct, kw_only=True, eq=False):
     """Exceptions that end the framework's run. They are raised again; what the tool has done until then is not known."""
     failures: tuple[type[Exception], ...] = ()
     """Exceptions with which a tool's code answers the model, so that they do not leave the outcome unknown."""
-    origin: str = ""
-    """The framework's name, for the journal."""
     asks_again: bool = False
     """Whether the framework can ask the human again. Else a yes to an outdated question is recorded as a no, which the model reads."""
+
+
+class FrameworkCall(Struct, kw_only=True, eq=False):
+    """One call of one tool, as a framework makes it."""
+
+    framework: Framework
+    name: str
+    arguments: Mapping[str, object] | str
+    """The arguments as JSON data, or the model's own text."""
+    id: str
+    """The model's id of the call."""
+    scope: Scope
+    run: Callable[[dict[str, Any]], Awaitable[Any]]
+    """Runs the tool in the framework's own way with the final arguments, and returns the framework's own result."""
     place: tuple[str, ...] = ()
     """What the framework itself has as the run and the message of the call, whatever the scope says."""
     engine: CallsEngine | None = None
     """The engine on whose route the call is."""
+    sent_id: str = ""
+    """The id that the engine has got."""
     native: Any = None
     """The framework's own result, if the tool ran in this call; else None."""
     encoded: object = None
@@ -115,29 +127,29 @@ class FrameworkCall(Struct, kw_only=True, eq=False):
     async def start(self, arguments: dict[str, Any]) -> object:
         """Run the tool as its code in the route; called by `ExternalTool`."""
         try:
-            return await self._result(arguments)
-        except Exception as error:
-            if self.mistake is None:
-                raise
+            native = await self.run(arguments)
+        except BaseException as error:
+            return self._answer_to(error)
+        self.native, self.encoded = native, self.framework.encode(native)
+        return self.encoded
+
+    def _answer_to(self, error: BaseException) -> object:
+        """Return the result of a tool that has answered the model with an exception; raise any other one, as the engine has to see it."""
+        framework = self.framework
+        if self.mistake is not None and isinstance(error, Exception):
             self.ended_by = self.mistake
             raise NotDone(f"{self.name} has two wrappers with different scopes") from error
-
-    async def _result(self, arguments: dict[str, Any]) -> object:
-        try:
-            native = await self.run(arguments)
-        except self.pauses as pause:
-            self.ended_by = pause
+        if isinstance(error, framework.pauses):
+            self.ended_by = error
             raise PausedByTool(
-                f"{self.name} has paused the run ({type(pause).__name__}); the same call is made again after that"
-            ) from pause
-        except self.escapes as end:
-            self.ended_by = end
-            raise
-        except self.failures as failure:
-            self.failed_with = failure
-            return {"success": False, "error": str(failure) or type(failure).__name__}
-        self.native, self.encoded = native, self.encode(native)
-        return self.encoded
+                f"{self.name} has paused the run ({type(error).__name__}); the same call is made again after that"
+            ) from error
+        if isinstance(error, framework.escapes):
+            self.ended_by = error
+        elif isinstance(error, framework.failures):
+            self.failed_with = error
+            return {"success": False, "error": str(error) or type(error).__name__}
+        raise error
 
     def unchanged(self, result: ToolResult) -> bool:
         """Return whether the tool ran in this call and its result is as the tool returned it.
@@ -149,7 +161,7 @@ class FrameworkCall(Struct, kw_only=True, eq=False):
         if self.native is None or result.metadata.replayed or result.status == "unknown":
             return False
         try:
-            return to_jsonable(self.encoded)[0] == result.structured
+            return self.encoded is result.structured or to_jsonable(self.encoded)[0] == result.structured
         except ResultNotSerializable:
             return False
 
@@ -157,24 +169,23 @@ class FrameworkCall(Struct, kw_only=True, eq=False):
 def started_by(context: ToolContext) -> FrameworkCall | None:
     """Return the framework's call that a tool is started for; None for another call, such as one that its code makes."""
     call = _call_of.get()
-    return call if call is not None and call.name == context.tool and _call_id(call.id) == context.call_id else None
+    return call if call is not None and call.name == context.tool and call.sent_id == context.call_id else None
 
 
-def is_on_route(engine: CallsEngine, name: str, call_id: str, scope: Scope, place: tuple[str, ...]) -> bool:
+def is_on_route(engine: CallsEngine, call: FrameworkCall) -> bool:
     """Return whether this very call is on the engine's route already, because it has two wrappers. Then the inner one only runs the tool.
 
-    Args:
-        place: What the framework itself has as the run and the message of the call. An equal call that the tool's code makes has another.
+    An equal call that the tool's code makes has another place.
 
     Raises:
         UsageError: The two have different scopes. It ends the framework's run, whatever the framework makes of it.
     """
     outer = _call_of.get()
-    if outer is None or outer.engine is not engine or (outer.name, outer.id, outer.place) != (name, call_id, place):
+    if outer is None or outer.engine is not engine or (outer.name, outer.id, outer.place) != (call.name, call.id, call.place):
         return False
-    if outer.scope == scope:
+    if outer.scope == call.scope:
         return True
-    outer.mistake = two_scopes(name, outer.scope, scope)
+    outer.mistake = two_scopes(call.name, outer.scope, call.scope)
     raise outer.mistake
 
 
@@ -206,6 +217,16 @@ def scope_of(given: object, context: object) -> Scope:
     return scope
 
 
+def placed_scope(given: object, context: object, place: tuple[str, str]) -> Scope:
+    """Return the scope of a call. What it does not name is the framework's own run, as the conversation, too, and message.
+
+    Raises:
+        UsageError: The wrapper was not given a scope.
+    """
+    scope, (run, message) = scope_of(given, context), place
+    return replace(scope, run=scope.run or run, conversation=scope.conversation or run, message_id=scope.message_id or message)
+
+
 Decide = Callable[[Suspended, str], HumanDecision | None]
 """Returns the human's decision about a call if the framework knows it, else None. Gets the reason why the last decision could not be used;
 empty at first. May raise the framework's own exception for a pause."""
@@ -226,7 +247,7 @@ async def run_call(engine: CallsEngine, call: FrameworkCall, decide: Decide | No
     problem = ""
     while isinstance(outcome, Suspended) and decide is not None and (decision := decide(outcome, problem)) is not None:
         outdated = await _outdated(engine, call, outcome) if decision.allow else ""
-        if outdated and call.asks_again:
+        if outdated and call.framework.asks_again:
             return replace(outcome, question=f"{outdated} {outcome.question}")
         problem = await answer(engine, outcome, no_because(outdated) if outdated else decision)
         if not problem:
@@ -300,13 +321,13 @@ async def _awaiting(work: Awaitable[T]) -> T:
 
 
 async def _outdated(engine: CallsEngine, call: FrameworkCall, asked: Suspended) -> str:
-    return await why_outdated(engine.journal, call.name, _call_id(call.id), call.scope, asked)
+    return await why_outdated(engine.journal, call.name, call.sent_id, call.scope, asked)
 
 
 async def _outcome(engine: CallsEngine, call: FrameworkCall) -> Outcome:
-    raw = RawCall(name=call.name, arguments=call.arguments, id=_call_id(call.id), origin=call.origin)
     call.native = call.ended_by = call.failed_with = call.mistake = None
-    call.engine = engine
+    call.engine, call.sent_id = engine, _call_id(call.id)
+    raw = _raw_call(name=call.name, arguments=call.arguments, id=call.sent_id, origin=call.framework.name)
     token = _call_of.set(call)
     try:
         return await engine.call(raw, call.scope)

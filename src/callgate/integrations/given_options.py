@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import Any, get_args
 
@@ -47,6 +47,8 @@ class GivenOptions:
             self._check_effect(f"effects={{'{name}': ...}}", effect)
         for name, given in self._options.items():
             self._check(name, given)
+        self.entries = tuple([("effects", name) for name in self._effects] + [("options", name) for name in self._options])
+        """The name of the mapping and of the tool for each entry."""
 
     def of(self, name: str) -> ToolOptions:
         """Return the options of one tool; empty if none are given."""
@@ -55,13 +57,9 @@ class GivenOptions:
             given["effect"] = self._effects[name]
         return given
 
-    def entries(self) -> Iterable[tuple[str, str]]:
-        """Return the name of the mapping and of the tool for each entry."""
-        return [("effects", name) for name in self._effects] + [("options", name) for name in self._options]
-
     def refuse_other_names(self, names: Collection[str]) -> None:
         """Raise `UsageError` if an entry is for none of these tools."""
-        for mapping, name in self.entries():
+        for mapping, name in self.entries:
             if name not in names:
                 near = get_close_matches(str(name)[:100], names, n=1, cutoff=0.6)
                 meant = f" Did you mean '{near[0]}'?" if near else ""

@@ -100,7 +100,7 @@ def import_tools(
     given = GivenOptions("import_tools", effects, options, [one.name for one in found if one.is_function])
     names = {one.name: one for one in found}
     given.refuse_other_names(names)
-    for mapping, name in given.entries():
+    for mapping, name in given.entries:
         if not names[name].takes_options:
             raise UsageError(
                 f"import_tools({mapping}=...) has an entry for '{name}', a tool of callgate. Set it where the tool is declared."

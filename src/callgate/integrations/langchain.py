@@ -20,7 +20,8 @@ except ModuleNotFoundError as error:
 
 from callgate.calls import Scope, Suspended
 from callgate.engine import Engine
-from callgate.integrations._langgraph_calls import GraphCalls, ScopeOf, TaskAnswers, decision_of, question_about
+from callgate.integrations._langgraph_calls import GraphCalls, ScopeOf
+from callgate.integrations._langgraph_questions import TaskAnswers, decision_of, question_about
 from callgate.integrations.framework_call import Decide, HumanDecision
 from callgate.integrations.langgraph import CallgateToolNode
 

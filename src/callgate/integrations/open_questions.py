@@ -17,7 +17,7 @@ from callgate.calls import Scope, Suspended
 from callgate.engine import Engine
 from callgate.errors import CallgateError, NotDone
 from callgate.event_queries import EventQuery
-from callgate.integrations.framework_call import PausedByTool
+from callgate.integrations.framework_call import FrameworkCall, PausedByTool
 from callgate.integrations.outdated_answers import recorded_id
 from callgate.protocols import Journal
 
@@ -47,13 +47,13 @@ def refusing(reason: str) -> Callable[[dict[str, Any]], Awaitable[Any]]:
     return refuse
 
 
-async def was_asked(engine: Engine, name: str, call_id: str, scope: Scope) -> bool:
+async def was_asked(engine: Engine, call: FrameworkCall) -> bool:
     """Return whether the engine has asked a human about a call, in this process or in another one, answered or not."""
-    journal = engine.journal
+    journal, scope = engine.journal, call.scope
 
     def find() -> bool:
-        asked = journal.find(EventQuery(run=scope.run, tool=name, kinds=("call.suspended",), newest_first=True, limit=_MOST))
-        return any(recorded_id(journal, event.call, scope) == call_id for event in asked)
+        asked = journal.find(EventQuery(run=scope.run, tool=call.name, kinds=("call.suspended",), newest_first=True, limit=_MOST))
+        return any(recorded_id(journal, event.call, scope) == call.id for event in asked)
 
     return await in_thread(find) if journal.remote else find()
 

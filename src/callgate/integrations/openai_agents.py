@@ -7,8 +7,9 @@ SDK itself tells the model when a human has denied a call, so the engine records
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, get_type_hints
+from weakref import WeakSet
 
 from msgspec.structs import replace
 
@@ -36,7 +37,16 @@ from callgate.integrations._openai_agents_tools import (
     raising,
     value_of,
 )
-from callgate.integrations.framework_call import FrameworkCall, HumanDecision, check_scope, is_on_route, run_call, scope_of, two_scopes
+from callgate.integrations.framework_call import (
+    Framework,
+    FrameworkCall,
+    HumanDecision,
+    check_scope,
+    is_on_route,
+    run_call,
+    scope_of,
+    two_scopes,
+)
 from callgate.integrations.open_questions import OpenQuestions, only_asked
 from callgate.integrations.wrapped_tools import WrappedTools
 from callgate.tools import ToolOptions
@@ -45,6 +55,7 @@ __all__ = ["callgate_tools"]
 
 ScopeOf = Scope | Callable[[RunContextWrapper[Any]], Scope]
 _NOBODY = Scope()
+_OPENAI_AGENTS = Framework(name="openai-agents", encode=as_it_is)
 
 
 def callgate_tools(
@@ -106,6 +117,8 @@ class _Route:
     def __init__(self, engine: Engine, scope: ScopeOf, questions: OpenQuestions, own: FunctionTool) -> None:
         self.engine, self.scope, self._questions, self._own = engine, scope, questions, own
         self._name, self._raising, self._is_sync = own.name, raising(own), is_sync(own)
+        self._named: WeakSet[RunContextWrapper[Any]] = WeakSet()
+        """The contexts whose run has an id."""
 
     def tool(self) -> FunctionTool:
         made = copy.copy(self._own)
@@ -116,23 +129,20 @@ class _Route:
             made.needs_approval = self._needs_approval
         return made
 
-    def _scope_of(self, context: RunContextWrapper[Any]) -> Scope:
-        """Return the scope of a call. Runs without a name are told apart by the id that the wrapper gives them."""
-        scope = scope_of(self.scope, context)
-        return scope if scope.run else replace(scope, run=run_id_of(context))
+    def _run_of(self, context: RunContextWrapper[Any]) -> str:
+        """Return the run of a call. Runs without a name are told apart by the id that the wrapper gives them."""
+        return scope_of(self.scope, context).run or run_id_of(context)
 
     def _call(self, context: RunContextWrapper[Any], call_id: str, arguments: Any) -> FrameworkCall:
-        scope = scope_of(self.scope, context)
-        scope = replace(scope, run=scope.run or run_id_of(context), message_id=scope.message_id or call_id)
+        scope, run = scope_of(self.scope, context), run_id_of(context)
         return FrameworkCall(
+            framework=_OPENAI_AGENTS,
             name=self._name,
             arguments=arguments,
             id=call_id,
-            scope=scope,
-            place=(run_id_of(context),),
+            scope=replace(scope, run=scope.run or run, message_id=scope.message_id or call_id),
+            place=(run,),
             run=only_asked,
-            encode=as_it_is,
-            origin="openai-agents",
         )
 
     async def _invoke(self, context: CallContext[Any], arguments: str) -> Any:
@@ -140,7 +150,7 @@ class _Route:
             return HumanDecision(allow=True) if not problem and context.is_tool_approved(self._name, context.tool_call_id) else None
 
         call = self._call(context, context.tool_call_id, arguments)
-        if is_on_route(self.engine, call.name, call.id, call.scope, call.place):
+        if is_on_route(self.engine, call):
             return await invoke(self._raising, context, arguments, sync=self._is_sync)
         call.run = lambda final: invoke(self._raising, context, json_text(final), sync=self._is_sync)
         result = await run_call(self.engine, call, decide)
@@ -156,7 +166,7 @@ class _Route:
             return True
         call = self._call(context, call_id, arguments)
         try:
-            raw = RawCall(name=call.name, arguments=arguments, id=call_id, origin=call.origin)
+            raw = RawCall(name=call.name, arguments=arguments, id=call_id, origin=call.framework.name)
             asked = await run_call(self.engine, call) if await self.engine.asks_human(raw, call.scope) else None
         except CallgateError:
             return False  # the invocation reports it
@@ -164,11 +174,22 @@ class _Route:
             self._questions.add(call_id, self._name, asked)
         return isinstance(asked, Suspended)
 
-    async def _is_enabled(self, context: RunContextWrapper[Any], agent: Any) -> bool:
+    def _is_enabled(self, context: RunContextWrapper[Any], agent: Any) -> bool | Awaitable[bool]:
+        if context not in self._named:
+            self._run_of(context)  # before the first call, so that each saved state has the id of the run
+            self._named.add(context)
+        if self.engine.may_ask:
+            return self._enabled_after_denials(context, agent)
+        own = self._own.is_enabled
+        return own(context, agent) if callable(own) else own
+
+    async def _enabled_after_denials(self, context: RunContextWrapper[Any], agent: Any) -> bool:
         def denial_of(name: str, call_id: str) -> str | None:
             return (context.get_rejection_message(name, call_id) or "") if context.is_tool_approved(name, call_id) is False else None
 
-        run = self._scope_of(context).run  # before the first call, so that each saved state has the id of the run
-        if self.engine.may_ask:
-            await self._questions.record_denials(run, denial_of)
+        await self._questions.record_denials(self._run_of(context), denial_of)
         return await value_of(self._own.is_enabled, context, agent)
+
+
+# The SDK reads them before each call, and would compile their texts each time.
+_Route._invoke.__annotations__ = get_type_hints(_Route._invoke)

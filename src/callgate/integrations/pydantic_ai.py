@@ -8,49 +8,51 @@ before; the engine gets them as JSON data.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
-
-from msgspec.structs import replace
 
 from callgate.errors import UsageError
 
 try:
     from pydantic_ai import ApprovalRequired, CallDeferred, ModelRetry, RunContext, ToolFailed
     from pydantic_ai.capabilities import AbstractCapability
-    from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool, WrapperToolset
+    from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 except ModuleNotFoundError as error:
     raise UsageError("callgate.integrations.pydantic_ai needs Pydantic AI 2.68 or later: pip install 'pydantic-ai-slim>=2.68'.") from error
 
-from callgate.calls import Effect, Scope, Suspended, ToolResult
+from callgate.calls import Effect, Scope, Suspended
 from callgate.engine import Engine
-from callgate.integrations._pydantic_ai_messages import asks_itself, denial, denied_calls, goes_on_with_record, made_by, recorded_answers
+from callgate.integrations._pydantic_ai_messages import (
+    asks_itself,
+    denial,
+    denied_calls,
+    goes_on_with_record,
+    made_by,
+    place_of,
+    recorded_answers,
+)
+from callgate.integrations._pydantic_ai_results import encode, output_of
 from callgate.integrations._pydantic_ai_tools import (
     declared,
-    defined,
-    encode,
-    failure_text,
-    has_files,
+    describe_in_step,
     in_thread_until_ended,
     is_sync,
     listed,
     plain,
-    restore,
-    timeout_of,
-    without_timeout,
+    toolset_of,
+    untimed,
 )
 from callgate.integrations.framework_call import (
+    Framework,
     FrameworkCall,
     HumanDecision,
     check_scope,
     is_on_route,
+    placed_scope,
     run_call,
-    scope_of,
-    whole_value,
 )
-from callgate.integrations.import_tools import ToolDescription
 from callgate.integrations.open_questions import OpenQuestions, was_asked
 from callgate.integrations.wrapped_tools import WrappedTools
 from callgate.tools import ToolOptions
@@ -58,8 +60,9 @@ from callgate.tools import ToolOptions
 __all__ = ["CallgateCapability", "CallgateToolset", "recorded_answers"]
 
 _NOBODY = Scope()
-_PAUSES = (ApprovalRequired, CallDeferred)
-_FAILURES = (ModelRetry, ToolFailed)
+_PYDANTIC_AI = Framework(
+    name="pydantic_ai", encode=encode, pauses=(ApprovalRequired, CallDeferred), failures=(ModelRetry, ToolFailed), asks_again=True
+)
 ScopeOf = Scope | Callable[[RunContext[Any]], Scope]
 
 
@@ -101,7 +104,7 @@ class CallgateToolset(WrapperToolset[Any]):
     ) -> None:
         self._tools = WrappedTools(self._wrapper, engine, effects, options)
         check_scope(scope)
-        super().__init__(_toolset(wrapped))
+        super().__init__(toolset_of(wrapped))
         self.engine, self.effects, self.options, self.scope = engine, effects, options, scope
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
@@ -109,95 +112,52 @@ class CallgateToolset(WrapperToolset[Any]):
         await self._record_denials(ctx)
         tools = await super().get_tools(ctx)
         for name, one in tools.items():
-            self._tools.add_once(name, declared(one) or one, partial(self._description, one))
+            self._tools.add_once(name, declared(one) or one, partial(describe_in_step, one, self.engine.tools.get(name)))
         if self._tools.unregistered():
             self._tools.refuse_other_names([*self.engine.tools.names(), *(one.name for one in listed(self.wrapped))])
         return tools
 
-    def _description(self, tool: ToolsetTool[Any], _: object) -> tuple[ToolDescription]:
-        """Return a tool's description with the schema that its code declares, which is compared with that of a registered tool.
-
-        A schema that is made anew for each step is not compared: that of a tool of a server, or of a tool with a `prepare` function.
-        """
-        registered = self.engine.tools.get(tool.tool_def.name)
-        known = declared(tool)
-        schema = known.tool_def.parameters_json_schema if known is not None else registered and registered.tool.parameters
-        found = defined(tool.tool_def, timeout_s=timeout_of(tool))
-        return (replace(found, parameters=schema) if schema else found,)
-
     async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Any:
-        scope = self._placed(ctx)
-        place = _place_of(ctx)
-        if is_on_route(self.engine, name, ctx.tool_call_id or "", scope, place):
-            return await self.wrapped.call_tool(name, tool_args, ctx, tool)
-        given = plain(tool_args)
-        asked = await self._asked(given, scope, ctx, tool)
-        untimed = tool if timeout_of(tool) is None else without_timeout(tool)
+        given, place = plain(tool_args), place_of(ctx)
 
         def run(arguments: dict[str, Any]) -> Awaitable[Any]:
-            same = arguments == given
-            valid = tool_args if same else tool.args_validator.validate_python(arguments, context=ctx.validation_context)
-            work = self.wrapped.call_tool(name, valid, ctx, untimed)
+            valid = tool_args if arguments == given else tool.args_validator.validate_python(arguments, context=ctx.validation_context)
+            work = self.wrapped.call_tool(name, valid, ctx, untimed(tool))
             return in_thread_until_ended(work) if is_sync(tool) else work
 
-        call = FrameworkCall(
-            name=name,
-            arguments=asked,
-            id=ctx.tool_call_id or "",
-            scope=scope,
-            place=place,
-            run=run,
-            encode=encode,
-            pauses=_PAUSES,
-            failures=_FAILURES,
-            origin="pydantic_ai",
-            asks_again=True,
-        )
+        def decide(_: Suspended, problem: str) -> HumanDecision:
+            if problem:
+                raise ToolFailed(problem)
+            return HumanDecision(allow=True, arguments=None if call.arguments == given else given)
+
+        scope, call_id = placed_scope(self.scope, ctx, place), ctx.tool_call_id or ""
+        call = FrameworkCall(framework=_PYDANTIC_AI, name=name, arguments=given, id=call_id, scope=scope, place=place, run=run)
+        if is_on_route(self.engine, call):
+            return await self.wrapped.call_tool(name, tool_args, ctx, tool)
         recorded = goes_on_with_record(ctx)
-        if recorded and not await was_asked(self.engine, name, call.id, scope):
-            raise ApprovalRequired(metadata={"question": asks_itself(name, call.id)})
-        decide = partial(_approved, None if asked == given else given)
+        if recorded and not await was_asked(self.engine, call):
+            raise ApprovalRequired(metadata={"question": asks_itself(name, call_id)})
+        if ctx.tool_call_approved:
+            call.arguments = await self._asked(call, ctx, tool)
         result = await run_call(self.engine, call, decide if ctx.tool_call_approved and not recorded else None)
         if not isinstance(result, Suspended):
-            return self._output(call, result)
+            return output_of(self.engine, call, result)
         raise ApprovalRequired(metadata={"question": result.question, "approval_id": result.approval_id})
+
+    async def _asked(self, call: FrameworkCall, ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Mapping[str, object] | str:
+        """Return the arguments that the engine has asked about, if a human has approved the call with others; else its own."""
+        made = made_by(ctx)[1]
+        if made is None:
+            return call.arguments
+        asked = plain(tool.args_validator.validate_python(made.args_as_dict(), context=ctx.validation_context))
+        return asked if asked != call.arguments and await was_asked(self.engine, call) else call.arguments
 
     async def _record_denials(self, ctx: RunContext[Any]) -> None:
         """Answer the engine's questions about the calls that a human has denied: Pydantic AI tells the model, and does not make them."""
         for denied in denied_calls(ctx):
-            run = self._placed(dataclasses.replace(ctx, tool_name=denied.tool_name, tool_call_id=denied.tool_call_id)).run
+            its = dataclasses.replace(ctx, tool_name=denied.tool_name, tool_call_id=denied.tool_call_id)
+            run = placed_scope(self.scope, its, place_of(its)).run
             await OpenQuestions(self.engine).record_denials(run, partial(denial, denied))
-
-    async def _asked(self, given: dict[str, Any], scope: Scope, ctx: RunContext[Any], tool: ToolsetTool[Any]) -> dict[str, Any]:
-        """Return the arguments of the call: those that the engine has asked about, if a human has approved it with others."""
-        made = made_by(ctx)[1] if ctx.tool_call_approved else None
-        if made is None:
-            return given
-        asked = plain(tool.args_validator.validate_python(made.args_as_dict(), context=ctx.validation_context))
-        known = asked == given or await was_asked(self.engine, tool.tool_def.name, ctx.tool_call_id or "", scope)
-        return asked if known else given
-
-    def _placed(self, ctx: RunContext[Any]) -> Scope:
-        """Return the scope of a call, with what identifies its run and its message."""
-        scope = scope_of(self.scope, ctx)
-        conversation, message = _place_of(ctx)
-        return replace(
-            scope,
-            run=scope.run or conversation,
-            conversation=scope.conversation or conversation,
-            message_id=scope.message_id or message,
-        )
-
-    def _output(self, call: FrameworkCall, result: ToolResult) -> Any:
-        if call.failed_with is not None and result.status == "error":
-            raise call.failed_with
-        if result.status != "ok":
-            refused = result.failure_class in ("invalid_parameters", "malformed_arguments")
-            raise (ModelRetry if refused else ToolFailed)(failure_text(result))
-        shortened = result.metadata.truncated and not has_files(call.native)
-        if call.unchanged(result) and not shortened and (result.metadata.truncated or len(result.content) == 1):
-            return call.native
-        return restore(whole_value(self.engine, result), result)
 
 
 class _AgentToolset(CallgateToolset):
@@ -231,34 +191,3 @@ class CallgateCapability(AbstractCapability[Any]):
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
         return self._wrap(toolset)
-
-
-def _toolset(given: object) -> AbstractToolset[Any]:
-    """Return the toolset that a wrapper was given, or one of the listed tools.
-
-    Raises:
-        UsageError: It is neither a toolset nor a list.
-    """
-    if isinstance(given, AbstractToolset):
-        return given
-    if not isinstance(given, Iterable) or isinstance(given, (str, bytes, Mapping)):
-        raise UsageError(
-            f"CallgateToolset was given {given!r:.80}; give a toolset, or a list of tools and functions: CallgateToolset([pay], engine)."
-        )
-    return FunctionToolset(list(given))
-
-
-def _place_of(ctx: RunContext[Any]) -> tuple[str, str]:
-    """Return the ids of the conversation, and of the model's message that made the call."""
-    return ctx.conversation_id or ctx.run_id or "", made_by(ctx)[0]
-
-
-def _approved(arguments: dict[str, Any] | None, suspended: Suspended, problem: str) -> HumanDecision:
-    """Return the decision about a call that Pydantic AI has let through as approved.
-
-    Args:
-        arguments: Those that a human has given; None for the call's own.
-    """
-    if problem:
-        raise ToolFailed(problem)
-    return HumanDecision(allow=True, arguments=arguments)

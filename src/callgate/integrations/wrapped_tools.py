@@ -78,7 +78,7 @@ class WrappedTools:
 
     def unregistered(self) -> bool:
         """Return whether an effect or option is given for a tool that the engine does not have."""
-        return any(name not in self._engine.tools for _, name in self._given.entries())
+        return any(name not in self._engine.tools for _, name in self._given.entries)
 
     def refuse_other_names(self, names: Iterable[str]) -> None:
         """Raise `UsageError` if an effect or option is given for a tool that is none of these."""

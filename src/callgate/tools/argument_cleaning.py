@@ -59,7 +59,7 @@ class Keywords(Struct, frozen=True):
 
     def fit(self, arguments: Arguments) -> bool:
         """Whether the code accepts these arguments."""
-        return not self.unexpected(arguments) if self.names is None else arguments.keys() <= self.names
+        return self.taken not in arguments or not self.taken if self.names is None else arguments.keys() <= self.names
 
     def unexpected(self, arguments: Arguments) -> list[str]:
         if self.names is None:

@@ -132,6 +132,8 @@ class ToolRegistry:
         self._layers: dict[Layer, dict[str, BoundTool]] = {layer: {} for layer in LAYERS}
         self.visible: dict[str, BoundTool] = {}
         """The tools by name, without those that another layer hides."""
+        self.may_ask = False
+        """Whether one of them may ask a human about its calls."""
         self._aliases: dict[str, str] = {}
         self.shadowed: list[str] = []
         """One sentence for each tool that is hidden by another layer."""
@@ -266,6 +268,7 @@ class ToolRegistry:
                 first = self.visible.setdefault(name, bound)
                 if first is not bound:
                     self.shadowed.append(f"{layer} tool '{name}' ({bound.tool.where()}) is hidden by the {first.layer} one")
+        self.may_ask = any(bound.approval is not None for bound in self.visible.values())
         if self.on_change is not None:
             self.on_change()
 
