@@ -126,7 +126,7 @@ class Tool:
     wraps_result: ClassVar[bool] = False
     """Whether any return value is allowed. `Tool.execute` must return a dict; a function tool may return anything."""
     declares_beside: ClassVar[bool] = False
-    """Whether the tool says beside its value that it has failed, as MCP does with `isError`, so that a value with `success` is only a value."""
+    """Whether the tool says beside its value that it has failed, as with `isError` of MCP, so that the key `success` is data."""
     drops_unknown: ClassVar[bool] = False
     """Whether to drop (and note) unknown arguments that the schema does not mention."""
 
