@@ -1,8 +1,8 @@
-"""The floor of a gateway over HTTP: `python -m bench.bare_gateway PORT SERVER_PORT JOURNAL`.
+"""The floor of a gateway: `python -m bench.bare_gateway JOURNAL http PORT SERVER_PORT`, or `... JOURNAL stdio COMMAND...`.
 
-Passes each request on to the server and the response back, byte for byte, over connections that stay open. Decodes both as JSON, as a
-gateway must, to decide about them and record them. A request has two commits: its intent is in the file JOURNAL before it is passed on,
-and its result before the response is; requests that wait at the same time share them. Checks, limits and errors are left out.
+Passes each request on to the server and the response back, byte for byte, over pipes or connections that stay open. Decodes both as JSON,
+as a gateway must, to decide about them and record them. A request has two commits: its intent is in the file JOURNAL before it is passed
+on, and its result before the response is; requests that wait at the same time share them. Checks, limits and errors are left out.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -68,9 +69,8 @@ async def _message(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
     return head, await reader.readexactly(int(length))
 
 
-async def main(port: int, server_port: int, journal: Path) -> None:
-    sample = await _events_of_a_call(journal.with_suffix(".sample.db"))
-    commits, calls = GroupedCommits(BareRecord(journal, sample), sample), iter(range(sys.maxsize))
+async def over_http(commits: GroupedCommits, port: int, server_port: int) -> None:
+    calls = count()
 
     async def passed_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         answers, requests = await asyncio.open_connection("127.0.0.1", server_port)
@@ -92,6 +92,46 @@ async def main(port: int, server_port: int, journal: Path) -> None:
         await listening.serve_forever()
 
 
+async def over_stdio(commits: GroupedCommits, command: Sequence[str]) -> None:
+    server = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE)
+    assert server.stdin is not None
+    assert server.stdout is not None
+    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    writing, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, sys.stdout)
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def passed_on(lines: asyncio.StreamReader, write: Callable[[bytes], None], commit: Callable[[str], asyncio.Future[None]]) -> None:
+        """Pass lines on, each when its commit is made. Messages without an id have none."""
+
+        async def one(line: bytes, call: str) -> None:
+            await commit(call)
+            write(line)
+
+        while line := await lines.readline():
+            number = msgspec.json.decode(line).get("id")
+            if number is None:
+                write(line)
+                continue
+            task = loop.create_task(one(line, f"bare/0/{number}"))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+
+    answering = asyncio.create_task(passed_on(server.stdout, writing.write, commits.result))
+    await passed_on(reader, server.stdin.write, commits.intent)
+    server.stdin.close()
+    await answering
+
+
+async def main(journal: Path, transport: str, given: Sequence[str]) -> None:
+    sample = await _events_of_a_call(journal.with_suffix(".sample.db"))
+    commits = GroupedCommits(BareRecord(journal, sample), sample)
+    if transport == "stdio":
+        await over_stdio(commits, given)
+    else:
+        await over_http(commits, *map(int, given))
+
+
 async def _events_of_a_call(path: Path) -> list[Event]:
     """Return the events that the engine records for a call such as those that are measured."""
 
@@ -106,4 +146,4 @@ async def _events_of_a_call(path: Path) -> list[Event]:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])))
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:]))

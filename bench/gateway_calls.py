@@ -2,7 +2,7 @@
 
 The server is one of the official SDK. CPU times are those of the whole server side: the gateway's process with the server's. The gateway is
 the command `callgate serve`, with its journal in a file: every call has an effect, so it makes two commits. Over stdio there is a gateway
-with its journal in memory, too, which shows what the file costs; over HTTP, the least that a gateway can do in Python with these commits.
+with its journal in memory, too, which shows what the file costs. The floors are the least that a gateway can do with these commits.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ __all__ = ["FastMcpCalls", "GatewayCalls", "HttpGatewayCalls"]
 
 _ERAS: tuple[Era, ...] = ("stateless", "handshake")
 _SERVE = (sys.executable, "-c", "import sys; from callgate.cli import main; sys.exit(main())", "serve", "--config")
+_BARE = (sys.executable, "-m", "bench.bare_gateway")
 _AT_ONCE = (1, 16, 64)
 _MOST_CPU = 2.0
 _LEAST_S = 1e-6
@@ -98,11 +99,14 @@ class _Gateways:
 
 
 class GatewayCalls(_Gateways):
-    """Over stdio."""
+    """Over stdio. The floor is as over HTTP."""
 
     def __init__(self) -> None:
         name = "gateway over stdio, journal in"
-        super().__init__({f"{name} a file": self._with_file, f"{name} memory": self._in_memory})
+        super().__init__(
+            {f"{name} a file": self._with_file, f"{name} memory": self._in_memory},
+            {"a bare forwarder over stdio making the same commits": self._bare},
+        )
 
     def _server(self, era: Era) -> Client:
         return RawClient(SERVER, era)
@@ -113,6 +117,9 @@ class GatewayCalls(_Gateways):
 
     def _in_memory(self, era: Era, folder: Path) -> Client:
         return RawClient((sys.executable, "-m", "bench.mcp_gateway", "memory", "1", *SERVER), era)
+
+    def _bare(self, era: Era, folder: Path) -> Client:
+        return RawClient((*_BARE, str(folder / f"{era}-bare.db"), "stdio", *SERVER), era)
 
 
 class HttpGatewayCalls(_Gateways):
@@ -137,7 +144,7 @@ class HttpGatewayCalls(_Gateways):
 
     def _bare(self, era: Era, folder: Path) -> Client:
         behind, front = free_port(), free_port()
-        forwarder = (sys.executable, "-m", "bench.bare_gateway", str(front), str(behind), str(folder / f"{era}-bare.db"))
+        forwarder = (*_BARE, str(folder / f"{era}-bare.db"), "http", str(front), str(behind))
         return HttpClient([(*SERVER, str(behind)), forwarder], [behind, front], era)
 
 
