@@ -131,9 +131,17 @@ class PendingAnswer:
             reason = error.get("message", "")
         if not 400 <= response.status < 500 or response.status in _TOO_LATE:
             raise self._not_an_answer(response)
+        raise self.refused(response, reason)
+
+    def refused(self, response: StreamedResponse, reason: str) -> RequestRefused:
+        """Return the error for a response with which the server has refused the request.
+
+        Args:
+            reason: The message of the JSON-RPC error in it; empty if there is none.
+        """
         shown = f"{self._exchange.label} answered {status_text(response.status)} at {self._exchange.shown_url}"
         said = f" and says {self._exchange.redacted(reason)!r}" if reason else ""
-        raise RequestRefused(f"{shown}{said}. {self._next_step(response)}", status=response.status, reason=reason)
+        return RequestRefused(f"{shown}{said}. {self._next_step(response)}", status=response.status, reason=reason)
 
     async def _error_in(self, response: StreamedResponse) -> Message:
         """Return the JSON-RPC error in a response's body; empty if there is none."""

@@ -17,7 +17,15 @@ from callgate.mcp._connection import ConnectionEvents, ConnectionLost, McpError,
 from callgate.mcp._event_stream import EventStream, EventTooLarge, pause_between_events
 from callgate.mcp._http_answers import EVENT_STREAM, PendingAnswer, RequestRefused
 from callgate.mcp._http_exchange import HttpExchange, StreamedResponse, status_text
-from callgate.mcp._messages import MAX_MESSAGE_BYTES, UnreadableMessage, encoded, notification, read_message
+from callgate.mcp._messages import (
+    INVALID_PARAMS,
+    MAX_MESSAGE_BYTES,
+    METHOD_NOT_FOUND,
+    UnreadableMessage,
+    encoded,
+    notification,
+    read_message,
+)
 
 __all__ = ["POST_HEADERS", "HttpSession"]
 
@@ -34,6 +42,9 @@ _LONGEST_RETRY_S = 60.0
 _BROKEN_WAITS_S = (0.1, 0.5)
 """The waits before the attempts to continue a stream that broke off. Together less than a second, to report a crash of the server soon."""
 _SESSION_ID = re.compile(r"[!-~]{1,1024}")
+
+_ERRORS_OF_REQUESTS = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS, -32002})
+"""Errors with which some servers answer a request of a session that goes on, with the status 404. -32002: there is no such resource."""
 
 
 class HttpSession:
@@ -166,6 +177,8 @@ class HttpSession:
         while True:
             try:
                 found = await answer.read(response)
+                if found is not None and _ends_session(response.status, found):
+                    raise answer.refused(response, found["error"]["message"])
                 if found is not None:
                     await response.release_after_end()
                     return found
@@ -266,6 +279,15 @@ class HttpSession:
             self._events.on_message(message)
         else:
             self._events.on_noise("an answer that no request waits for")
+
+
+def _ends_session(status: int, answer: Message) -> bool:
+    """Whether an answer with the status of a refusal says that the server does not know the session, and not how the request has ended."""
+    error = answer.get("error")
+    if error is None or status not in (400, 404):
+        return False
+    about_session = "session" in str(error.get("message", "")).lower()
+    return about_session or (status == 404 and error.get("code") not in _ERRORS_OF_REQUESTS)
 
 
 def _session_is_gone(refused: RequestRefused) -> bool:

@@ -34,6 +34,8 @@ class SessionServer:
         self.confirm.set()
         self.forget_status = 404
         self.forget_reason = "Session not found"
+        self.repeats_id = False
+        """Whether the refusal of a request of a forgotten session has the id of the request."""
         self.http = FakeServer(self._answer)
         self._call = call or _done
         self._get = get
@@ -65,7 +67,8 @@ class SessionServer:
             await reply.json(result, mcp_session_id=self.known)
         elif sent.headers.get("mcp-session-id") != self.known:
             error = {"code": -32000, "message": self.forget_reason}
-            await reply.json({"jsonrpc": "2.0", "id": None, "error": error}, self.forget_status)
+            number = sent.message.get("id") if self.repeats_id and sent.method == "POST" else None
+            await reply.json({"jsonrpc": "2.0", "id": number, "error": error}, self.forget_status)
         elif sent.method == "GET" and self._get is not None:
             await self._get(sent, reply)
         elif sent.method == "GET":

@@ -41,10 +41,13 @@ async def test_a_server_without_sessions_is_used_without_one() -> None:
     assert not any("mcp-session-id" in sent.headers for sent in server.sent)
 
 
-@pytest.mark.parametrize(("status", "reason"), [(404, "Session not found"), (400, "Bad Request: No valid session ID provided")])
-async def test_a_session_that_the_server_forgot_is_opened_again_and_the_call_sent_again(status: int, reason: str) -> None:
+@pytest.mark.parametrize("repeats_id", [False, True])
+@pytest.mark.parametrize(
+    ("status", "reason"), [(404, "Session not found"), (404, "Unknown"), (400, "Bad Request: No valid session ID provided")]
+)
+async def test_a_session_that_the_server_forgot_is_opened_again_and_the_call_sent_again(status: int, reason: str, repeats_id: bool) -> None:
     async with SessionServer() as server, handshaken(server.url) as client:
-        server.forget_status, server.forget_reason = status, reason
+        server.forget_status, server.forget_reason, server.repeats_id = status, reason, repeats_id
         server.forget()
         assert await client.call("pay") == "done"
         assert server.opened == 2
