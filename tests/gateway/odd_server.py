@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from typing import Any
 
@@ -103,6 +104,8 @@ def answer(era: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
             wanted = params["arguments"]["a"]
             if wanted == "cut text":  # as JavaScript writes half a character
                 return {"result": {"content": [{"type": "text", "text": "cut \ud83d"}], **complete}}
+            if wanted == "large number":  # written as 1e400
+                return {"result": {"content": [], "structuredContent": {"x": math.inf, "y": 1e300}, **complete}}
             return {"error": ERRORS[wanted]} if wanted in ERRORS else {"result": {**RESULTS[wanted], **complete}}
         case "tools/call":
             sent = {
@@ -120,5 +123,5 @@ if __name__ == "__main__":
         message = json.loads(line)
         if "id" in message:
             sent = {"jsonrpc": "2.0", "id": message["id"], **answer(sys.argv[1], message["method"], message.get("params", {}))}
-            sys.stdout.write(json.dumps(sent) + "\n")
+            sys.stdout.write(json.dumps(sent).replace("Infinity", "1e400") + "\n")
             sys.stdout.flush()

@@ -56,6 +56,14 @@ async def test_a_text_that_a_server_has_cut_in_the_middle_of_a_character_ends_wi
 
 
 @pairs
+async def test_a_number_that_is_out_of_range_is_its_text(front: Era, upstream: Era) -> None:
+    async with gateway(front, upstream) as client:
+        result = (await client.call("odd", {"a": "large number"}))["result"]
+    assert result["structuredContent"] == {"x": "1e400", "y": 1e300}
+    assert "isError" not in result
+
+
+@pairs
 async def test_arguments_and_fields_of_meta_reach_the_server_unchanged(front: Era, upstream: Era) -> None:
     arguments = {"z": 1.0, "a": [None, {"b": 9223372036854775807, "a": ""}], "ü": "\u2028", "": 0, "deep": {"k": {"k": {}}}}
     async with gateway(front, upstream) as client:

@@ -65,7 +65,7 @@ class FakeServer:
                     rest = rest[os.write(OUT, rest) :]
 
     def send(self, message: dict[str, Any]) -> None:
-        self.write(json.dumps(message).encode() + b"\n")
+        self.write(json.dumps(message).replace("Infinity", "1e400").encode() + b"\n")
 
     def answer(self, number: Any, result: dict[str, Any]) -> None:
         self.send({"jsonrpc": "2.0", "id": number, "result": result})

@@ -50,7 +50,7 @@ def read_client_message(data: bytes) -> Message:
         RefusedMessage: It is no JSON object, is nested too deeply, has half a surrogate pair, or a duplicate key.
     """
     try:
-        message = read_message(data, half_pairs=False)
+        message = read_message(data, mends=False)
     except UnreadableMessage as error:
         return _refusal(_read_loosely(data), _HALF_PAIR if _has_half_pair(data) else str(error))
     twice = _duplicate_key(data) if _may_have_a_key_twice(data, message) else None

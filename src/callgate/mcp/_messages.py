@@ -83,17 +83,17 @@ class RpcError(Exception):
         return made
 
 
-def read_message(data: bytes | bytearray, *, half_pairs: bool = True) -> Message:
+def read_message(data: bytes | bytearray, *, mends: bool = True) -> Message:
     """Return the message in `data`, of which the caller has checked the size.
 
     Args:
-        half_pairs: See `read_json`.
+        mends: See `read_json`.
 
     Raises:
         UnreadableMessage: It is no JSON object, or is nested too deeply.
     """
     try:
-        value = read_json(data, half_pairs=half_pairs)
+        value = read_json(data, mends=mends)
     except UnreadableJson as error:
         raise UnreadableMessage(str(error), error.code, answered_ids(data, _ANSWER_KEYS)) from None
     if isinstance(value, list):
