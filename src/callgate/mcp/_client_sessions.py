@@ -159,6 +159,7 @@ class ClientSessions:
 
     def _made(self, key: _Key, offered: Mapping[str, Any], era: Era) -> _ClientSession:
         server = self._parts.server
+        self._check_share(key[0])
         if len(self._sessions) >= server.max_sessions:
             self._make_room()
         requests = ClientRequests(server.name, offered, self._parts.log, on_asked=self._note_asking)
@@ -168,6 +169,20 @@ class ClientSessions:
         if self._sweeper is None or self._sweeper.done():
             self._sweeper = asyncio.get_running_loop().create_task(self._close_idle(), context=Context())
         return _ClientSession(key, supervised, tools, requests, self._parts.clock.monotonic())
+
+    def _check_share(self, client_key: str) -> None:
+        """Keep a quarter of the sessions for other clients.
+
+        Raises:
+            NotSent: The clients with this key use all others.
+        """
+        server = self._parts.server
+        share = server.max_sessions - server.max_sessions // 4
+        if share < server.max_sessions and sum(1 for key, one in self._sessions.items() if key[0] == client_key and one.users) >= share:
+            raise NotSent(
+                f"This client uses {share} sessions with the MCP server '{server.name}', which is the share of one client of its"
+                f" {server.max_sessions}, so the request was not sent. Answer what the server asks in them, or set a larger max_sessions."
+            )
 
     def _make_room(self) -> None:
         server = self._parts.server
