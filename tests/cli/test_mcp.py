@@ -194,6 +194,16 @@ def test_list_shows_the_state_the_tools_and_the_effects(shop: Path) -> None:
     ]
 
 
+def test_list_says_how_servers_ended_that_read_nothing(shop: Path) -> None:
+    """Whether their ends or their closed pipes are noticed first."""
+    servers = {f"dead{number}": {"command": "sh", "args": ["-c", f"exec <&-; exit {number}"]} for number in range(3, 9)}
+    (shop / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    told = mcp(shop, "list").out
+    assert [
+        number for number in range(3, 9) if f"'dead{number}' ended before it listed its tools: it exited with code {number}" not in told
+    ] == []
+
+
 def test_list_without_starting_shows_what_was_accepted(shop: Path) -> None:
     (shop / "shop.py").unlink()
     done = mcp(shop, "list", "--no-start")

@@ -31,6 +31,12 @@ def test_a_given_name_is_kept() -> None:
     assert mcp("uvx mcp-server-git", name="repo").name == "repo"
 
 
+@pytest.mark.parametrize("address", ["ftp://host/mcp", "ws://host/mcp", " file:///mcp"])
+def test_an_address_of_another_scheme_is_no_command(address: str) -> None:
+    with pytest.raises(UsageError, match=r"no transport for (ftp|ws|file)\. Give an address that begins with http"):
+        mcp(address)
+
+
 def test_a_server_without_a_command_and_an_address_is_refused() -> None:
     with pytest.raises(UsageError, match="needs a command or a url"):
         McpServer(name="x")

@@ -69,6 +69,8 @@ async def look_at(server: McpServer) -> ServerLook:
             listed = await session.list_tools()
         seconds = time.monotonic() - begun
     except McpError as error:
+        if error.code != "cannot_start":
+            await session.wait_for_end()
         return ServerLook(failure=_failure(server, session, error))
     except TimeoutError:
         return ServerLook(failure=f"The MCP server '{server.name}' did not start and list its tools within {server.start_timeout_s:g} s.")

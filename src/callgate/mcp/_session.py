@@ -54,6 +54,8 @@ _ADOPTION_S = 0.1
 """Seconds that a server may take to adopt an answer that it has read: to look for the folders, for example. It does not say when it has."""
 _LISTS = ("tools", "prompts", "resources")
 _NOBODY = Caller()
+_END_S = 3.0
+"""How long the end of a process is waited for after a request has failed."""
 
 
 class _Agreement(Struct, frozen=True, kw_only=True):
@@ -275,6 +277,11 @@ class Session:
         await self.connection.notify(messages.notification("notifications/roots/list_changed"))
         await self.is_alive()
         await self.settle()
+
+    async def wait_for_end(self) -> None:
+        """Wait for the end of a process whose pipe is closed, because it says more than the pipe; for a moment, because it may live on."""
+        if not self._server.url:
+            await asyncio.wait([self.connection.lost], timeout=_END_S)
 
     async def is_alive(self) -> None:
         """Ask for an answer of any kind.

@@ -38,8 +38,6 @@ _MOST_FAILURES = 5
 _QUARANTINE_S = 60.0
 _NETWORK_QUARANTINE_S = 1.0
 _SILENT_S = 5.0
-_END_S = 3.0
-"""How long the end of a process is waited for after a request has failed."""
 _LONGEST_SILENCE_S = 120.0
 """A silent server is ended after this time, even if calls still wait for its answers."""
 _SETTLE_S = 0.05
@@ -196,7 +194,7 @@ class SupervisedSession:
                 await self.tools.refresh(session)
         except McpError as error:
             if error.code != "cannot_start":
-                await self._end_is_known(session)
+                await session.wait_for_end()
             raise
         self.era, self.revision = session.era, session.revision
         if session.connection.lost.done():
@@ -240,7 +238,7 @@ class SupervisedSession:
             except TimeoutError:
                 pass
             except McpError:
-                await self._end_is_known(session)
+                await session.wait_for_end()
             if session.connection.lost.done():
                 return True
             if session.heard != heard:
@@ -249,11 +247,6 @@ class SupervisedSession:
             self.life.hold()
             if not self._running or clock.monotonic() >= latest:
                 return False
-
-    async def _end_is_known(self, session: Session) -> None:
-        """Wait for the end of a process whose pipe is closed, because it says more than the pipe; for a moment, because it may live on."""
-        if not self._parts.server.url:
-            await asyncio.wait([session.connection.lost], timeout=_END_S)
 
     def _start_problem(self, error: Exception) -> str:
         auth = self._parts.server.auth

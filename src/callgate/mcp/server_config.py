@@ -204,6 +204,10 @@ def mcp(target: str | Iterable[str], *, name: str = "", **options: Unpack[Server
     if isinstance(target, str) and re.match(r"https?://", target.strip(), re.IGNORECASE):
         url = target.strip()
         return McpServer(name=name or _name_of_host(url), url=url, **options)
+    if isinstance(target, str) and (scheme := re.match(r"\s*([a-z][a-z0-9+.-]*)://", target, re.IGNORECASE)):
+        raise UsageError(
+            f"mcp({shown(target)}): MCP has no transport for {scheme[1]}. Give an address that begins with http, or a command."
+        )
     command = _words(target)
     return McpServer(name=name or _name_of_command(command), command=command, **options)
 
