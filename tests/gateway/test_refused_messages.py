@@ -39,3 +39,10 @@ async def test_a_call_goes_on_when_the_response_that_it_waits_for_is_refused(con
         client.write(f'{{"jsonrpc":"2.0","id":{number},"result":{{"action":"accept","content":{content}}}}}\n'.encode())
         (told,) = json.loads((await called)["result"]["content"][0]["text"])
     assert "The client's response was refused" in told["message"]
+
+
+@pytest.mark.parametrize("era", ["handshake", "stateless"])
+async def test_a_cursor_that_the_gateway_has_not_given_is_refused(era: Era) -> None:
+    async with raw_client(served(), era) as client:
+        assert (await client.request("tools/list", {"cursor": "next"}))["error"]["code"] == -32602
+        assert "result" in await client.request("tools/list", {"cursor": None})

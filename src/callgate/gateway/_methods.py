@@ -17,7 +17,7 @@ from callgate.gateway._tool_calls import unknown_tool
 from callgate.gateway._tool_list import ToolLists
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
-from callgate.mcp._messages import METHOD_NOT_FOUND, RpcError
+from callgate.mcp._messages import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 
 __all__ = ["Answer", "Methods"]
 
@@ -67,6 +67,8 @@ class Methods:
         return await self._content.to(call.client.principal).answer(method, call, params)
 
     async def _tools(self, call: ClientCall, params: Mapping[str, Any]) -> Message:
+        if params.get("cursor"):
+            raise RpcError(INVALID_PARAMS, "The list of tools has one page, so there is no cursor. Leave it out.")
         return {"tools": self._lists.of(call.client.principal)}
 
     async def _call(self, call: ClientCall, params: Mapping[str, Any]) -> Message:
