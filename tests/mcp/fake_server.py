@@ -137,6 +137,10 @@ class FakeServer:
         )
 
     def list_tools(self, number: Any, cursor: str | None) -> None:
+        if self.script.get("live"):  # the script may have been changed meanwhile
+            with open(sys.argv[1], encoding="utf-8") as file:
+                self.answer(number, json.load(file)["live"])
+            return
         pages = self.script.get("pages")
         if pages is None:
             self.answer(number, {"tools": self.tools})

@@ -69,6 +69,7 @@ class Methods:
     async def _tools(self, call: ClientCall, params: Mapping[str, Any]) -> Message:
         if params.get("cursor"):
             raise RpcError(INVALID_PARAMS, "The list of tools has one page, so there is no cursor. Leave it out.")
+        await self._content.refresh_tools()
         return {"tools": self._lists.of(call.client.principal)}
 
     async def _call(self, call: ClientCall, params: Mapping[str, Any]) -> Message:

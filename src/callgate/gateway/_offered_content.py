@@ -53,6 +53,10 @@ class OfferedContent:
             found = self._by_servers[servers] = Content(self._engine, self._startup, self._redaction, servers)
         return found
 
+    async def refresh_tools(self) -> None:
+        """List the tools again that servers may have changed without telling it; see `ServerContent.refresh_tools`."""
+        await asyncio.gather(*(server.refresh_tools() for server in self._engine.mcp_servers()))
+
     async def instructions(self, own: str, principal: Principal) -> str:
         """Return what a client may tell its model about the tools that a principal is offered.
 

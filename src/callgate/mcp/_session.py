@@ -22,6 +22,7 @@ from callgate._secret_redaction import RedactedLog
 from callgate.mcp import _messages as messages
 from callgate.mcp._change_subscription import ChangeSubscription
 from callgate.mcp._connection import ConnectionEvents, ConnectionLost, McpError, Message, NotSent, ProtocolError, ServerConnection
+from callgate.mcp._list_freshness import shortest_ttl_s
 from callgate.mcp._messages import RpcError
 from callgate.mcp._pages import all_items
 from callgate.mcp._request_rounds import RequestRounds
@@ -113,11 +114,18 @@ class Session:
         self.revision = LATEST_STATELESS
         self.era: Era = "stateless"
         self.capabilities: Mapping[str, Any] = {}
+        self.tools_ttl_s: float | None = None
+        """For how long the tools that were listed last hold, if the server says it."""
         self.heard = 0
         """The number of messages of the server; a change proves that it is alive."""
         self.connection = connect(
             server, ConnectionEvents(on_message=self._received, on_noise=self._messages.noted, on_late=self._came_late, log=log)
         )
+
+    @property
+    def tells_changed_tools(self) -> bool:
+        """Whether the list of tools stays as it is until the server says that it has changed."""
+        return self.era == "handshake" or self._announces("tools", "listChanged")
 
     @property
     def noise(self) -> int:
@@ -212,8 +220,16 @@ class Session:
         Raises:
             McpError: The server does not answer, or its answer is no list.
         """
+        pages: list[Message] = []
+
+        async def page(method: str, params: Mapping[str, Any]) -> Message:
+            pages.append(await self.ask(method, params))
+            return pages[-1]
+
         try:
-            return await self.list_all("tools/list", "tools")
+            found = await all_items(page, "tools/list", "tools", self._named, self._log)
+            self.tools_ttl_s = shortest_ttl_s(pages)
+            return found
         except RpcError as error:
             if error.code == messages.METHOD_NOT_FOUND:
                 return []

@@ -1,6 +1,7 @@
 """One session with an MCP server, kept running.
 
-Starts it, lists the server's tools again when the server says that they have changed, and asks a silent server for a sign of life.
+Starts it, lists the server's tools again when the server says that they have changed or when their list no longer holds, and asks a silent
+server for a sign of life.
 `_server_processes/server_life.py` has the states and the restarts. Knows nothing of what a call is for, and of no other session of the
 server.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
@@ -20,6 +22,8 @@ from callgate._secret_redaction import RedactedLog
 from callgate._server_processes.server_life import ServerLife, ServerWork
 from callgate.errors import UsageError
 from callgate.mcp._connection import McpError, Message, NotSent
+from callgate.mcp._list_freshness import ListFreshness
+from callgate.mcp._messages import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 from callgate.mcp._revisions import Era
 from callgate.mcp._server_messages import OnNotice
 from callgate.mcp._server_requests import AnswersServer
@@ -44,6 +48,8 @@ _SETTLE_S = 0.05
 """How long notices about changed tools are collected before the tools are listed again."""
 _LIST_EVERY_S = 1.0
 """The least time between two of these lists."""
+_LIST_WAIT_S = 2.0
+"""How long somebody who wants the tools waits for a list that is not current."""
 _TOOLS_CHANGED = "notifications/tools/list_changed"
 
 
@@ -132,6 +138,9 @@ class SupervisedSession:
         self._changed = False
         self._listed_at = -_LIST_EVERY_S
         """When changed tools were listed last."""
+        self._freshness = ListFreshness(parts.clock)
+        self._listed = asyncio.Event()
+        """Cleared while the tools are to be listed again."""
         self._doubted = False
         """Whether a request was left without an answer, so that the server is asked for a sign of life."""
         self._running = 0
@@ -164,10 +173,32 @@ class SupervisedSession:
             self._doubted = True
             self.life.wake.set()
             raise
+        except RpcError as error:
+            if error.code in (INVALID_PARAMS, METHOD_NOT_FOUND) and self._freshness.may_be_wrong:  # perhaps it has lost the tool
+                self._want_list()
+            raise
         finally:
             self._running -= 1
         self.life.failures = 0
         return result
+
+    def list_if_stale(self) -> bool:
+        """Have the tools listed again if their list no longer holds, and return whether that is so. Does not wait for it."""
+        stale = self.life.ready is not None and self._freshness.is_stale
+        if stale:
+            self._want_list()
+        return stale
+
+    async def until_listed(self) -> None:
+        """Wait until the tools that are to be listed again were listed, for a moment: a slow server must not delay those that look on."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LIST_WAIT_S):
+                await self._listed.wait()
+
+    def _want_list(self) -> None:
+        self._changed = True
+        self._listed.clear()
+        self.life.wake.set()
 
     async def _serve(self) -> str:
         """Start a session and follow it to its end; return why it has ended."""
@@ -191,7 +222,7 @@ class SupervisedSession:
         try:
             async with asyncio.timeout(parts.server.start_timeout_s):
                 await session.start(self.era)
-                await self.tools.refresh(session)
+                await self._list(session)
         except McpError as error:
             if error.code != "cannot_start":
                 await session.wait_for_end()
@@ -201,8 +232,7 @@ class SupervisedSession:
             return session.connection.lost.result()
         self.life.started(session)
         while not session.connection.lost.done():
-            await self.life.wake.wait()
-            self.life.wake.clear()
+            await self._woken()
             if self._changed:
                 await self._list_again(session)
             if self._doubted:
@@ -213,13 +243,34 @@ class SupervisedSession:
         self.life.settle()
         return session.connection.lost.result()
 
+    async def _woken(self) -> None:
+        """Wait until there is something to look at, or until the list of tools is due."""
+        due_s = self._freshness.due_s
+        due = None if due_s is None else asyncio.ensure_future(self._parts.clock.sleep(max(0.0, due_s)))
+        if due is not None:
+            due.add_done_callback(lambda _: self.life.wake.set())
+        try:
+            await self.life.wake.wait()
+        finally:
+            if due is not None:
+                self._changed = self._changed or due.done()
+                due.cancel()
+        self.life.wake.clear()
+
+    async def _list(self, session: Session) -> None:
+        try:
+            await self.tools.refresh(session)
+        finally:
+            self._freshness.note(session.tools_ttl_s, told_of_changes=session.tells_changed_tools)
+            self._listed.set()
+
     async def _list_again(self, session: Session) -> None:
         parts = self._parts
         await parts.clock.sleep(max(_SETTLE_S, self._listed_at + _LIST_EVERY_S - parts.clock.monotonic()))
         self._changed, self._listed_at = False, parts.clock.monotonic()
         try:
             async with asyncio.timeout(parts.server.start_timeout_s):
-                await self.tools.refresh(session)
+                await self._list(session)
         except (McpError, TimeoutError, UsageError) as error:
             parts.log.warning("MCP server %s: its changed tools could not be listed: %s", parts.server.name, error)
 
@@ -272,7 +323,6 @@ class SupervisedSession:
 
     def _noticed(self, method: str, params: Mapping[str, Any]) -> None:
         if method == _TOOLS_CHANGED:
-            self._changed = True
-            self.life.wake.set()
+            self._want_list()
         else:
             self._parts.on_notice(method, params)

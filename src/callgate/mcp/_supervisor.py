@@ -130,6 +130,8 @@ class SupervisedServer:
                 await self._settle(supervised, session)
             except asyncio.CancelledError as error:  # the call's deadline or its kill
                 raise NotSent(f"The MCP server '{self.name}' was not ready for the call in time{self._reason()}.") from error
+            self._first.list_if_stale()
+            supervised.list_if_stale()
             self._tools.check(definition)
             supervised.tools.check(definition)
             return await supervised.run(session, lambda on: on.call_tool(definition["name"], arguments, caller))
@@ -163,6 +165,11 @@ class SupervisedServer:
             session = await supervised.life.until_ready()
             await self._settle(supervised, session)
             return await supervised.run(session, lambda on: work(on, caller))
+
+    async def refresh_tools(self) -> None:
+        """List the tools again if their list no longer holds, and wait for that in bounded time. Starts nothing."""
+        if self._started and not self._closing and self._first.list_if_stale():
+            await self._first.until_listed()
 
     async def _settle(self, supervised: SupervisedSession, session: Session) -> None:
         """Wait until the server of a client's session has what it has asked this client for, which it may need for the request."""

@@ -65,6 +65,8 @@ class ToolList:
         self._gone: dict[str, str] = {}
         self._refused: Mapping[str, str] = {}
         """Why tools cannot be called, by the name on the server."""
+        self._refusals: Mapping[str, str] = {}
+        """Those of them that the server lists."""
         self._listed = False
         self._of_clients = of_clients
         self._first: Sequence[Message] = ()
@@ -119,9 +121,12 @@ class ToolList:
         now = {definition["name"]: definition for definition in definitions if definition["name"] not in refusals}
         offered = {name: self._tool(name, definition, effects) for name, definition in now.items()}
         fresh = [tool for name, tool in offered.items() if self._offered.get(name) is not tool]
+        if self._listed and not fresh and list(offered) == list(self._offered) and dict(refusals) == self._refusals:
+            return
         await in_thread(partial(self._catalogue.prepare, self._server.name, fresh))
         self._note_missing(offered, refusals)
-        self._offered, self._refused, self._listed = offered, self._gone | dict(refusals), True
+        self._offered, self._refusals, self._listed = offered, dict(refusals), True
+        self._refused = self._gone | self._refusals
         self._catalogue.withdraw(self._server.name, {self._shown(name): why for name, why in self._refused.items()})
         self._catalogue.offer(self._server.name, list(offered.values()))
 
@@ -147,7 +152,8 @@ class ToolList:
             return await in_thread(partial(_ask, self._accepted, self._server.name, definitions))
         except Exception as error:
             why = f"The MCP server '{self._server.name}' cannot be used, because its accepted tools cannot be read: {error}"
-            self._offered, self._refused = {}, {definition["name"]: why for definition in definitions}
+            self._refusals = {definition["name"]: why for definition in definitions}
+            self._offered, self._refused = {}, self._refusals
             self._catalogue.withdraw(self._server.name, {self._shown(name): why for name in self._refused})
             self._catalogue.offer(self._server.name, [])
             raise NotSent(why, code="cannot_start") from error

@@ -77,6 +77,13 @@ class ServerContent:
         self._start = start
         self._timeout_s = timeout_s
 
+    async def refresh_tools(self) -> None:
+        """List the tools of a running server again if their list no longer holds, for as long as the server has said (`ttlMs`).
+
+        Returns when the engine has the new list, or after two seconds. Does nothing if the server tells by itself when its tools change.
+        """
+        await self._server.refresh_tools()
+
     @by_name
     async def list_resources(self, *, timeout_s: float | None = None) -> list[Message]:
         """Return the resources of all pages, as the server sent them.
