@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 from collections.abc import Mapping, Sequence
@@ -210,23 +209,3 @@ async def test_two_servers_with_a_tool_of_the_longest_name_offer_both(tmp_path: 
         assert len(second) == 128
         await said(engine, call(second))
     assert [params["name"] for params in fakes[1].calls()] == [name]
-
-
-async def test_a_tool_whose_schema_has_a_number_that_is_out_of_range_is_left_out_and_named(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    odd = {**listed("odd"), "inputSchema": {"type": "object", "properties": {"x": {"type": "number", "maximum": math.inf}}}}
-    fake = Fake(tmp_path, ANSWER, tools=[listed("work"), odd])  # which writes 1e400
-    async with Engine(servers=[fake.server()]) as engine:
-        assert list(engine.tools.names()) == ["work"]
-        assert (await said(engine, call("work"))).text == "done"
-    assert any("odd" in record.getMessage() and "1e400" in record.getMessage() for record in caplog.records)
-
-
-@pytest.mark.parametrize("number", ["1e300", "1e0000000300", "1E+300"])
-async def test_a_message_with_very_many_large_numbers_is_refused_at_once(tmp_path: Path, number: str) -> None:
-    frame = f'{{"jsonrpc":"2.0","id":{{ID}},"result":{{"content":[],"structuredContent":[{",".join([number] * 100_000)}]}}}}\n'
-    async with Engine(servers=[Fake(tmp_path, frame).server()]) as engine:
-        result = await said(engine, call("work"))
-    assert (result.status, result.code) == ("unknown", "protocol_error")
-    assert "more than 10,000 numbers from 1e100 on" in (result.error or "")

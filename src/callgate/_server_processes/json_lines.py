@@ -16,11 +16,12 @@ _decode = msgspec.json.Decoder().decode
 encoded = msgspec.json.Encoder().encode
 """Encode a message as JSON without a line end."""
 
-_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.DOTALL)
+"""A text, also one without an end, so that each byte is looked at once; or a bracket."""
 _ESCAPE = re.compile(rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL)
 """An escape in JSON: a surrogate pair, half of one as group 1, or any other."""
-_TEXT_OR_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d[\d.]*[eE]\+?\d{3}\d*|-?\d{300}[\d.eE+-]*', re.DOTALL)
-"""A text, or a number that may be out of range."""
+_TEXT_OR_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"?|(?<![\d.eE+-])-?(?:\d[\d.]*[eE]\+?\d{3}|\d{300})[\d.eE+-]*', re.DOTALL)
+"""A text, or a number that may be out of range. It begins only where a number can, so that each byte is looked at once."""
 _SLOW_NUMBER = re.compile(rb"\d[eE]\+?0*[1-9]\d\d")
 _MOST_SLOW = 10_000
 """How many numbers from 1e100 on a large message may have. msgspec takes 7 µs for each, so that 10 MiB of them would take ten seconds."""
