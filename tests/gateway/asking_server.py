@@ -3,8 +3,9 @@
 Its tools: `ask` asks the user for a name, and returns the answer; `ask_twice` asks for two names, one after the other; `model` asks for a
 message of a language model; `folders` asks for the roots; `work` reports progress and a log message, then answers; `wait` waits until it
 is cancelled. A tool with `_later` at the end of its name does nothing until the file `LOG.go` exists, or `LOG.X` with the argument `go: X`;
-then it does what the name before that says, and `fail` answers with a JSON-RPC error. The argument `as` is part of the question. `LOG` is a
-file: one line for each start of the process, each call and each cancellation, and in the handshake era for each question and its answer.
+then it does what the name before that says, and `fail` answers with a JSON-RPC error. The argument `as` is part of the question; with
+`mode: url`, `ask` sends the user to an address; the arguments of `model` are part of its request. `LOG` is a file: one line for each start
+of the process, each call and each cancellation, and in the handshake era for each question and its answer.
 """
 
 from __future__ import annotations
@@ -46,9 +47,12 @@ def text(number: object, value: object) -> None:
 
 def question(tool: str, round_: int, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     if tool == "model":
-        return "sampling/createMessage", {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5}
+        messages = [{"role": "user", "content": {"type": "text", "text": "hi"}}]
+        return "sampling/createMessage", {"messages": messages, "maxTokens": 5, **params["arguments"]}
     if tool == "folders":
         return "roots/list", {}
+    if params["arguments"].get("mode") == "url":
+        return "elicitation/create", {"mode": "url", "message": "Go", "elicitationId": "e", "url": "https://shop.example/pay"}
     asks_as = params["arguments"].get("as", round_)
     return "elicitation/create", {"mode": "form", "message": f"Your name? ({asks_as})", "requestedSchema": FORM}
 

@@ -31,10 +31,10 @@ async def gateway(front: Era, upstream: Era, tmp_path: Path, capabilities: Mappi
         yield client
 
 
-async def answered(client: RawClient, tool: str, *answers: Mapping[str, Any]) -> tuple[list[Any], Any]:
+async def answered(client: RawClient, tool: str, *answers: Mapping[str, Any], arguments: Mapping[str, Any] = {}) -> tuple[list[Any], Any]:
     """Call a tool and answer what the client is asked; return the questions and what the tool has returned."""
     asked: list[Any] = []
-    params: dict[str, Any] = {"name": tool, "arguments": {}}
+    params: dict[str, Any] = {"name": tool, "arguments": arguments}
     _, response = client.begin("tools/call", params)
     for answer in answers:
         if client.era == "handshake":
@@ -80,6 +80,52 @@ async def test_a_server_asks_for_the_model_and_the_folders_of_the_client(front: 
         assert await answered(client, "model", message) == ([("sampling/createMessage", _sampling())], [message])
         asked, returned = await answered(client, "folders", roots)
     assert ([method for method, _ in asked], returned) == (["roots/list"], [roots])
+
+
+_URL, _TOOLS = {"mode": "url"}, {"tools": [], "toolChoice": {"mode": "auto"}}
+_NOT_DECLARED = [
+    ({"elicitation": {}}, "ask", _URL, "in the mode 'url', only in: form"),
+    ({"elicitation": {"form": {}}}, "ask", _URL, "in the mode 'url', only in: form"),
+    ({"elicitation": {"url": {}}}, "ask", {}, "in the mode 'form', only in: url"),
+    ({"sampling": {}}, "model", _TOOLS, "does not take tools for sampling"),
+]
+_DECLARED: list[tuple[Mapping[str, Any], str, Mapping[str, Any]]] = [
+    ({"elicitation": {}}, "ask", {}),
+    ({"elicitation": {"url": {}}}, "ask", _URL),
+    ({"elicitation": {"form": {}, "url": {}}}, "ask", {}),
+    ({"elicitation": {"form": {}, "url": {}}}, "ask", _URL),
+    ({"sampling": {"tools": {}}}, "model", _TOOLS),
+]
+
+
+@pairs
+@pytest.mark.parametrize(("capabilities", "tool", "arguments", "why"), _NOT_DECLARED)
+async def test_a_client_is_not_asked_in_a_way_that_it_has_not_declared(
+    front: Era, upstream: Era, capabilities: Mapping[str, Any], tool: str, arguments: Mapping[str, Any], why: str, tmp_path: Path
+) -> None:
+    async with gateway(front, upstream, tmp_path, capabilities) as client:
+        result = (await client.call(tool, arguments))["result"]
+        assert "inputRequests" not in result
+        assert why in result["content"][0]["text"]
+        assert upstream == "stateless" or json.loads(result["content"][0]["text"])[0]["code"] == -32602
+        assert all(told["method"].startswith("notifications/") for told in await after_ping(client))
+
+
+async def after_ping(client: RawClient) -> list[Any]:
+    """Return what the client was sent until it gets another response."""
+    await client.request("tools/list", {})
+    return [client.messages.get_nowait() for _ in range(client.messages.qsize())]
+
+
+@pairs
+@pytest.mark.parametrize(("capabilities", "tool", "arguments"), _DECLARED)
+async def test_a_client_is_asked_in_each_way_that_it_has_declared(
+    front: Era, upstream: Era, capabilities: Mapping[str, Any], tool: str, arguments: Mapping[str, Any], tmp_path: Path
+) -> None:
+    async with gateway(front, upstream, tmp_path, capabilities) as client:
+        ((_, params),), returned = await answered(client, tool, {"action": "decline"}, arguments=arguments)
+    assert arguments.items() <= params.items()
+    assert returned == [{"action": "decline"}]
 
 
 @pairs

@@ -15,7 +15,7 @@ from callgate.gateway._exchange import Exchange
 from callgate.gateway._redaction import ClientRedaction
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
-from callgate.mcp._messages import INTERNAL_ERROR, METHOD_NOT_FOUND, RpcError, notification
+from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError, notification
 from callgate.mcp._revisions import TASKS, Era
 
 __all__ = [
@@ -64,6 +64,19 @@ class Client(Struct, kw_only=True, eq=False):
         return isinstance(self.capabilities.get(_CAPABILITY_OF.get(method, "")), dict)
 
     @property
+    def elicitation_modes(self) -> tuple[str, ...]:
+        """How the client can ask its user. One that declares no mode shows forms."""
+        declared = self.capabilities.get("elicitation")
+        if not isinstance(declared, dict):
+            return ()
+        return tuple(mode for mode in ("form", "url") if mode in declared) or ("form",)
+
+    @property
+    def samples_with_tools(self) -> bool:
+        sampling = self.capabilities.get("sampling")
+        return isinstance(sampling, dict) and isinstance(sampling.get("tools"), dict)
+
+    @property
     def answers_requests(self) -> bool:
         """Whether the client has declared that it answers any request."""
         return not _PASSED_CAPABILITIES.isdisjoint(self.capabilities)
@@ -77,9 +90,7 @@ class Client(Struct, kw_only=True, eq=False):
     @property
     def can_approve(self) -> bool:
         """Whether the client can show its user a form, and may answer the questions about its own calls."""
-        elicitation = self.capabilities.get("elicitation")
-        has_form = isinstance(elicitation, dict) and ("form" in elicitation or "url" not in elicitation)
-        return has_form and self.principal.approves
+        return "form" in self.elicitation_modes and self.principal.approves
 
     def wants_log(self, params: Mapping[str, Any]) -> bool:
         """Return whether the client wants a log message with these `params`."""
@@ -184,7 +195,24 @@ class ClientCall:
     async def answer(self, method: str, params: Mapping[str, Any], name: str = "") -> Mapping[str, Any]:
         if not self.client.can_answer(method):
             raise RpcError(METHOD_NOT_FOUND, f"The client of this call does not answer {method[:100]}.")
+        self._check_is_declared(method, params)
         return await self._ask(method, self._clean(params), name)
+
+    def _check_is_declared(self, method: str, params: Mapping[str, Any]) -> None:
+        """Raise `RpcError` if a question has a form that the client has not declared.
+
+        Source: MCP 2025-11-25, Elicitation, Error Handling; Sampling, Capabilities: the server must not ask so, and the code is -32602.
+        """
+        mode, modes = params.get("mode", "form"), self.client.elicitation_modes
+        if method == "elicitation/create" and mode not in modes:
+            told = f"The client of this call does not ask its user in the mode {mode!r:.40}, only in: {', '.join(modes)}."
+            raise RpcError(INVALID_PARAMS, told)
+        if (
+            method == "sampling/createMessage"
+            and not params.keys().isdisjoint(("tools", "toolChoice"))
+            and not self.client.samples_with_tools
+        ):
+            raise RpcError(INVALID_PARAMS, "The client of this call does not take tools for sampling. Ask without tools and toolChoice.")
 
     @property
     def wants_progress(self) -> bool:

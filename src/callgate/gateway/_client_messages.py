@@ -15,8 +15,18 @@ from typing import Any
 from callgate._server_processes.json_lines import answered_ids
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import RpcError, UnreadableMessage, encoded, error_answer, read_message
+from callgate.mcp._revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS, UNSUPPORTED_REVISION
 
-__all__ = ["INVALID_REQUEST", "PARSE_ERROR", "RefusedMessage", "kind_of", "read_client_message", "request_id"]
+__all__ = [
+    "INVALID_REQUEST",
+    "PARSE_ERROR",
+    "RefusedMessage",
+    "kind_of",
+    "read_client_message",
+    "refusal",
+    "request_id",
+    "unsupported_revision",
+]
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -52,12 +62,20 @@ def read_client_message(data: bytes) -> Message:
     try:
         message = read_message(data, mends=False)
     except UnreadableMessage as error:
-        return _refusal(_read_loosely(data), _HALF_PAIR if _has_half_pair(data) else str(error))
+        return refusal(_read_loosely(data), _HALF_PAIR if _has_half_pair(data) else str(error))
     twice = _duplicate_key(data) if _may_have_a_key_twice(data, message) else None
-    return message if twice is None else _refusal(message, f"it has the key {twice[:100]!r} twice")
+    return message if twice is None else refusal(message, f"it has the key {twice[:100]!r} twice")
 
 
-def _refusal(message: Mapping[str, Any], why: str) -> Message:
+def refusal(message: Mapping[str, Any], why: str) -> Message:
+    """Return a response that says why the client's response was refused.
+
+    Args:
+        message: What is known of a message that is refused.
+
+    Raises:
+        RefusedMessage: It is no response that a call may wait for.
+    """
     number = message.get("id")
     if "method" not in message and not message.keys().isdisjoint(("result", "error")) and isinstance(number, str):
         return error_answer(number, RpcError(INVALID_REQUEST, f"The client's response was refused: {why}."))
@@ -68,6 +86,12 @@ def request_id(message: Mapping[str, Any]) -> int | str | None:
     """Return the id of what is meant as a request; None if it has no valid one."""
     found = message.get("id")
     return found if "method" in message and (type(found) is int or isinstance(found, str)) else None
+
+
+def unsupported_revision(requested: str) -> RpcError:
+    """Return the error that names all revisions the gateway speaks: a client may also use one of the other era."""
+    told = {"supported": [*HANDSHAKE_REVISIONS, *STATELESS_REVISIONS], "requested": requested[:100]}
+    return RpcError(UNSUPPORTED_REVISION, f"The revision {requested[:100]} is not supported.", told)
 
 
 def kind_of(message: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ class HttpLimits(Options, frozen=True, kw_only=True):
     head_timeout_s: Seconds = 10.0
     """How long a client may take to send a head, in seconds."""
     body_timeout_s: Seconds = 30.0
-    """How long a client may take to send a whole body, in seconds."""
+    """How long a client may take to send a whole body, or the rest of one that was refused, in seconds."""
     read_timeout_s: Seconds = 30.0
     """How long a client may take to read 64 KiB of what waits for it, in seconds. One that is slower is disconnected."""
     connections: Count = 2000

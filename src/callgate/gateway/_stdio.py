@@ -7,15 +7,15 @@ but messages may be written to standard output, so what the process prints goes 
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import nullcontext
 from contextvars import Context
 from typing import Any, BinaryIO, Literal
 
 from callgate._server_processes.line_process import MAX_LINE_BYTES
 from callgate._server_processes.protocol_streams import protocol_streams
-from callgate.gateway._client_messages import INVALID_REQUEST, RefusedMessage, kind_of, read_client_message, request_id
+from callgate.gateway._client_messages import INVALID_REQUEST, RefusedMessage, kind_of, read_client_message, refusal, request_id
 from callgate.gateway._exchange import Front
+from callgate.gateway._input_lines import LongLine, next_line
 from callgate.gateway.gateway import Gateway
 from callgate.gateway.principals import LOCAL, Principal
 from callgate.mcp._connection import Message
@@ -23,12 +23,11 @@ from callgate.mcp._messages import RpcError, encoded, error_answer
 
 __all__ = ["serve_stdio"]
 
-log = logging.getLogger("callgate")
-
 _BUFFER_BYTES = 16_777_216
 """What may wait to be written; a client that reads so slowly gets no more notifications."""
 _LAST_ANSWERS_S = 1.0
 """Seconds for the answers that are not written yet when the client has closed its end."""
+_TOO_LONG = f"it has more than {MAX_LINE_BYTES} bytes, which is the limit"
 _REVISION = "io.modelcontextprotocol/protocolVersion"
 
 
@@ -67,12 +66,12 @@ class _StdioServer:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self, reading: BinaryIO) -> None:
-        lines = asyncio.StreamReader(limit=MAX_LINE_BYTES + 1)
+        lines = asyncio.StreamReader(limit=MAX_LINE_BYTES)
         await self._loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), reading)
         self._output, written = await self._loop.connect_write_pipe(_Written, self._writing)
         written.closed.add_done_callback(lambda _: lines.feed_eof())
         try:
-            while line := await _next_line(lines):
+            while line := await next_line(lines):
                 self._take(line)
             if self._tasks:
                 await self._gateway.start()  # a script may close its end while its requests wait for the servers
@@ -94,12 +93,12 @@ class _StdioServer:
         if not self._output.is_closing():
             self._output.write(encoded(message) + b"\n")
 
-    def _take(self, line: bytes) -> None:
+    def _take(self, line: bytes | LongLine) -> None:
         """Take one line of the client."""
-        if not line.strip():
+        if isinstance(line, bytes) and not line.strip():
             return
         try:
-            message = read_client_message(line)
+            message = read_client_message(line) if isinstance(line, bytes) else refusal(line.members(), _TOO_LONG)
         except RefusedMessage as error:
             self._write(error_answer(error.number, RpcError(error.code, f"The line is refused: {error}.")))
             return
@@ -131,12 +130,3 @@ def _is_stateless(message: Message) -> bool:
     params = message.get("params")
     meta: Any = params.get("_meta") if isinstance(params, dict) else None
     return message["method"] in ("server/discover", "subscriptions/listen") or (isinstance(meta, dict) and _REVISION in meta)
-
-
-async def _next_line(lines: asyncio.StreamReader) -> bytes:
-    """Return the next line; empty at the end of the input, or if a line is too long."""
-    try:
-        return await lines.readline()
-    except ValueError:
-        log.error("The client sent a line of more than %d bytes, which is the limit; the connection is closed", MAX_LINE_BYTES)
-        return b""

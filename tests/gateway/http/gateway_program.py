@@ -1,6 +1,7 @@
 """A gateway over HTTP as a program: `python -m tests.gateway.http.gateway_program LEDGER '{"body_timeout_s": 2}'`.
 
-Prints its port, and ends when its standard input does. Each run of a tool adds a line to the file LEDGER.
+Runs on the event loop that `callgate serve` uses. Prints its port, and ends when its standard input does. Each run of a tool adds a line to
+the file LEDGER.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import asyncio
 import json
 import sys
 from pathlib import Path
+
+import uvloop
 
 from callgate import Engine, SqliteJournal, tool
 from callgate.gateway import Gateway, Principal
@@ -120,4 +123,5 @@ async def main() -> None:
             await asyncio.to_thread(sys.stdin.read)
 
 
-asyncio.run(main())
+with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    runner.run(main())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
@@ -13,6 +14,7 @@ from callgate.gateway._http import HttpApp, HttpServer
 from callgate.gateway.tokens import StaticTokens
 from tests.gateway.http.conftest import OTHER_TOKEN, TOKEN, EchoFronts
 from tests.gateway.refused_lines import REFUSED
+from tests.waiting import HANGS_S
 
 VERSION = "2026-07-28"
 
@@ -77,10 +79,11 @@ async def test_an_unknown_stateless_method_is_404(client: httpx2.AsyncClient) ->
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, -32601)
 
 
-async def test_an_unsupported_version_is_refused_with_the_supported_ones(client: httpx2.AsyncClient) -> None:
+async def test_an_unsupported_version_is_refused_with_the_supported_ones_of_both_eras(client: httpx2.AsyncClient) -> None:
     answer = await client.post("/mcp", json=request("echo"), headers={"MCP-Protocol-Version": "1999-01-01"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, -32022)
-    assert VERSION in answer.json()["error"]["data"]["supported"]
+    supported = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
+    assert answer.json()["error"]["data"] == {"supported": supported, "requested": "1999-01-01"}
 
 
 async def test_a_message_before_the_response_makes_an_event_stream(client: httpx2.AsyncClient) -> None:
@@ -147,6 +150,83 @@ async def test_a_session_has_one_standing_stream(client: httpx2.AsyncClient) -> 
 async def test_a_request_that_is_not_let_in(client: httpx2.AsyncClient, headers: dict[str, str], status: int) -> None:
     answer = await client.post("/mcp", json=request("initialize"), headers=headers)
     assert (answer.status_code, answer.json()["id"]) == (status, None)
+
+
+@pytest.fixture
+async def named_server(fronts: EchoFronts) -> AsyncIterator[HttpServer]:
+    app = HttpApp(
+        fronts,
+        StaticTokens({TOKEN: Principal(name="alice")}),
+        health=lambda: {"status": "ok"},
+        metrics=str,
+        hosts=["gate.example", "other.example:443", "third.example:9000", "[2001:db8::1]"],
+    )
+    async with HttpServer(app) as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("gate.example", 200),
+        ("GATE.example:443", 200),
+        ("gate.example:80", 200),
+        ("gate.example:8080", 421),
+        ("other.example", 200),
+        ("other.example:443", 200),
+        ("other.example:80", 421),
+        ("third.example:9000", 200),
+        ("third.example", 421),
+        ("third.example:443", 421),
+        ("[2001:db8::1]", 200),
+        ("[2001:db8::1]:443", 200),
+        ("evil.example:443", 421),
+    ],
+)
+async def test_a_host_is_the_same_with_the_default_port_and_without_it(named_server: HttpServer, host: str, status: int) -> None:
+    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{named_server.port}") as client:
+        assert (await client.get("/health", headers={"Host": host})).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        ("https://gate.example", 200),
+        ("http://gate.example", 200),
+        ("https://other.example", 200),
+        ("http://other.example", 403),
+        ("http://gate.example:443", 403),
+        ("https://gate.example:80", 403),
+        ("https://third.example", 403),
+        ("https://third.example:9000", 200),
+    ],
+)
+async def test_a_page_of_an_allowed_host_may_use_the_gateway(named_server: HttpServer, origin: str, status: int) -> None:
+    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{named_server.port}") as client:
+        assert (await client.get("/health", headers={"Host": "gate.example", "Origin": origin})).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("target", "host", "status"),
+    [
+        ("http://gate.example/health", "gate.example", b"200"),
+        ("HTTPS://gate.example:443/%68ealth?a=b", "gate.example", b"200"),
+        ("http://gate.example/health", "evil.example", b"200"),  # a server must ignore the header then
+        ("http://evil.example/health", "gate.example", b"421"),
+        ("http://evil@gate.example/health", "gate.example", b"421"),
+        ("http://gate.example", "gate.example", b"404"),
+        ("http://gate.example?/health", "gate.example", b"404"),
+        ("ftp://gate.example/health", "gate.example", b"404"),
+        ("gate.example:443", "gate.example", b"404"),
+    ],
+)
+async def test_a_whole_url_as_target_is_served_if_its_host_is_allowed(
+    named_server: HttpServer, target: str, host: str, status: bytes
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", named_server.port)
+    writer.write(f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+    assert (await asyncio.wait_for(reader.read(), HANGS_S)).split(b" ")[1] == status
+    writer.close()
 
 
 async def test_a_body_that_is_too_large_is_refused_before_it_is_read(server: HttpServer) -> None:

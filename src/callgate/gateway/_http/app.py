@@ -19,7 +19,7 @@ from callgate.gateway._http.listening_streams import ListeningStreams
 from callgate.gateway._http.open_requests import OpenRequests
 from callgate.gateway._http.posted_request import PostedRequest
 from callgate.gateway._http.replica_forwarding import FORWARDED, ReplicaForwarding
-from callgate.gateway._http.request_checks import Headers, RefusedRequest, RequestChecks, check_post_headers, read_headers
+from callgate.gateway._http.request_checks import Headers, RefusedRequest, RequestChecks, check_post_headers, in_origin_form, read_headers
 from callgate.gateway._http.resource_server import ResourceServer
 from callgate.gateway._http.routing_headers import HANDSHAKE_VERSIONS, HeaderParams, check_routing_headers, meta_version
 from callgate.gateway._http.sessions import GatewaySession, GatewaySessions
@@ -132,11 +132,13 @@ class HttpApp:
                 raise RefusedRequest(503, "The server stops. Send the request again later.", headers=_CLOSE)
             if scope["http_version"] not in ("1.0", "1.1"):
                 raise RefusedRequest(505, "The version of HTTP is not served. Use HTTP/1.1.", headers=_CLOSE)
-            headers = read_headers(scope["headers"])
+            headers, path = read_headers(scope["headers"]), scope["path"]
+            if path[:1] != "/":
+                path, headers = in_origin_form(scope["raw_path"], headers)
             self._checks.check_host_and_origin(headers, scope["server"][1])
             if b"origin" in headers:
                 send = _with_headers(send, _cors(headers[b"origin"]))
-            await self._route(scope["method"], scope["path"], headers, receive, send)
+            await self._route(scope["method"], path, headers, receive, send)
         except RefusedRequest as refused:
             told = error_answer(refused.number, RpcError(refused.code, refused.message, refused.data))
             _LOG.info("refused %s: %s", refused.status, refused.message)

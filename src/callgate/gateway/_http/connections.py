@@ -3,28 +3,38 @@ connections there may be that have no request.
 
 A request with a simple head is answered without h11, see `simple_requests.py`. A head and a body that are written together
 leave in one segment, which saves a system call and a wake-up of the client for each response.
+
+A response may come before the whole request. What then still comes is thrown away, within bounds, also before the connection is closed: one
+that is closed while its client sends is reset, and the client never reads the response.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
+from callgate.gateway._http.http1_connection import BoundedHeads
 from callgate.gateway._http.simple_requests import SimpleBody, SimpleCycle, SimpleRequest, simple_request
 from callgate.gateway._http_limits import HttpLimits
 
 __all__ = ["bounded_protocol"]
+
+_LOG = logging.getLogger("callgate.gateway")
 
 _PROGRESS_BYTES = 64 * 1024
 """How much of what waits for a client it must read in each period."""
 
 _JOINED_BYTES = 64 * 1024
 """Larger writes are passed on at once, so that uvicorn learns at once whether the client reads."""
+
+_DISCARDED_BYTES = 64 * 1024 * 1024
+"""How much of a request is thrown away after its response."""
 
 
 def bounded_protocol(limits: HttpLimits) -> Callable[..., H11Protocol]:
@@ -40,16 +50,22 @@ class _BoundedProtocol(H11Protocol):
         idle: The server's connections without a request, the one that has waited longest first.
     """
 
+    conn: BoundedHeads
+
     def __init__(self, limits: HttpLimits, idle: dict[H11Protocol, None], /, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
+        self.conn = BoundedHeads(limits.head_bytes)
         self._limits = limits
         self._idle = idle
         self._head_deadline: asyncio.TimerHandle | None = None
         self._read_deadline: asyncio.TimerHandle | None = None
-        self._unread_response = False
+        self._discard_deadline: asyncio.TimerHandle | None = None
+        self._discarded_bytes = 0
+        self._unread_response = self._is_stopping = False
 
     def connection_made(self, transport: Any) -> None:
-        self._transport = _JoinedWrites(transport, self.loop)
+        self._stream = transport
+        self._transport = _JoinedWrites(transport, self.loop, self._close)
         super().connection_made(self._transport)  # type: ignore[arg-type]
         self._head_deadline = self.loop.call_later(self._limits.head_timeout_s, transport.abort)
         if len(self.connections) >= self._limits.connections and self._idle:
@@ -63,7 +79,7 @@ class _BoundedProtocol(H11Protocol):
         oldest.transport.abort()
 
     def _note_if_idle(self) -> None:
-        if self.cycle is None or self.cycle.response_complete:
+        if self.cycle is None or self.cycle.response_complete or self._discard_deadline is not None:
             self._idle.setdefault(self)
         else:
             self._idle.pop(self, None)
@@ -83,12 +99,19 @@ class _BoundedProtocol(H11Protocol):
         super().on_response_complete()
         if simple and self.conn.trailing_data[0] and not self.transport.is_closing():
             self.handle_events()
+        if self._is_body_left():
+            self._unset_keepalive_if_required()
+            self._discard_what_comes()
 
     def data_received(self, data: bytes) -> None:
+        if self._discard_deadline is not None and not self._may_discard(data):
+            return
         if isinstance(self.cycle, SimpleCycle):
             data = self.cycle.incoming.feed(data)
         if data:
             self._take(data)
+        if self._discard_deadline is not None:
+            self._note_if_next_request()
         self._note_if_idle()
         waiting = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
         if not waiting or self._is_answering_simple():
@@ -156,6 +179,78 @@ class _BoundedProtocol(H11Protocol):
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
 
+    # What comes after a response, and the end
+
+    def _is_body_left(self) -> bool:
+        """Return whether a request that has its response is not complete."""
+        if self.cycle is None or not self.cycle.response_complete:
+            return False
+        return self.cycle.incoming.left_bytes > 0 if isinstance(self.cycle, SimpleCycle) else self.conn.their_state is h11.SEND_BODY
+
+    def _discard_what_comes(self) -> None:
+        self._discarded_bytes = 0
+        self._discard_deadline = self.loop.call_later(self._limits.body_timeout_s, self._stream.abort)
+
+    def _may_discard(self, data: bytes) -> bool:
+        """Count what comes after a response. Return whether it has to be read to find the next request."""
+        self._discarded_bytes += len(data)
+        if self._discarded_bytes > _DISCARDED_BYTES:
+            self._stream.abort()
+        return not self.transport.is_closing()
+
+    def _note_if_next_request(self) -> None:
+        """Throw nothing more away if the request that has its response is complete and the connection is kept."""
+        if self.transport.is_closing() or self._is_body_left():
+            return
+        self._stop_discarding()
+        if self.timeout_keep_alive_task is None and self.cycle.response_complete:
+            self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+
+    def _stop_discarding(self) -> None:
+        if self._discard_deadline is not None:
+            self._discard_deadline.cancel()
+            self._discard_deadline = None
+
+    def _close(self) -> None:
+        """Close the connection when its client has closed it, if the client may still send something, else at once."""
+        sends = self.conn.their_state in (h11.SEND_BODY, h11.ERROR) or self._is_body_left() or bool(self.conn.trailing_data[0])
+        if self._is_stopping or not sends or self._stream.is_closing():
+            self._stream.close()
+            return
+        self._stream.write_eof()
+        self._stream.resume_reading()
+        self._stop_head_deadline()
+        self._idle.setdefault(self)
+        self._discard_what_comes()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not HTTP, and say why, which uvicorn's text does not."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            self._send_refusal(self.conn.refused_status, self.conn.refused_text.encode("ascii", "replace"))
+        self.transport.close()
+
+    def _send_refusal(self, status: int, text: bytes) -> None:
+        _LOG.info("refused %s: %s", status, text.decode())
+        headers = [
+            (b"content-type", b"text/plain; charset=utf-8"),
+            (b"content-length", b"%d" % len(text)),
+            (b"x-content-type-options", b"nosniff"),
+            (b"connection", b"close"),
+        ]
+        response = h11.Response(status_code=status, headers=headers, reason=STATUS_PHRASES[status])
+        for event in (response, h11.Data(data=text), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event))
+
+    def shutdown(self) -> None:
+        self._is_stopping = True
+        if self.transport.is_closing():
+            self._stream.close()
+        else:
+            super().shutdown()
+
     def pause_writing(self) -> None:
         super().pause_writing()
         if self._read_deadline is None:
@@ -171,6 +266,7 @@ class _BoundedProtocol(H11Protocol):
         self._idle.pop(self, None)
         self._stop_head_deadline()
         self._stop_read_deadline()
+        self._stop_discarding()
         super().connection_lost(exc)
 
     def _expect_progress(self) -> None:
@@ -195,14 +291,18 @@ class _BoundedProtocol(H11Protocol):
 
 
 class _JoinedWrites:
-    """A transport with what uvicorn uses of one. Sends together what is written in one turn of the event loop, unless it is large."""
+    """A transport with what uvicorn uses of one. Sends together what is written in one turn of the event loop, unless it is large.
 
-    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._loop = transport, loop
+    Args:
+        close: Closes the transport, now or when the client has closed it. Called once.
+    """
+
+    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop, close: Callable[[], None]) -> None:
+        self._transport, self._loop, self._close = transport, loop, close
         self._parts: list[bytes] = []
+        self._closes = False
         self.get_extra_info = transport.get_extra_info
         self.get_write_buffer_size = transport.get_write_buffer_size
-        self.is_closing = transport.is_closing
         self.pause_reading = transport.pause_reading
         self.resume_reading = transport.resume_reading
         self.abort = transport.abort
@@ -223,11 +323,16 @@ class _JoinedWrites:
 
     def close(self) -> None:
         self._flush()
-        self._transport.close()
+        if not self._closes:
+            self._closes = True
+            self._close()
+
+    def is_closing(self) -> bool:
+        return self._closes or bool(self._transport.is_closing())
 
     def _flush(self) -> None:
         if self._parts:
             data = b"".join(self._parts)
             self._parts.clear()
-            if not self._transport.is_closing():
+            if not self.is_closing():
                 self._transport.write(data)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from urllib.parse import unquote
 
 from callgate.gateway._http.resource_server import ResourceServer
 from callgate.gateway.principals import EVERY, Principal
 from callgate.gateway.tokens import Authenticator, IssuerUnavailable
 
-__all__ = ["MAX_HEADERS", "Headers", "RefusedRequest", "RequestChecks", "check_post_headers", "read_headers"]
+__all__ = ["MAX_HEADERS", "Headers", "RefusedRequest", "RequestChecks", "check_post_headers", "in_origin_form", "read_headers"]
 
 Headers = Mapping[bytes, bytes]
 
@@ -30,6 +32,8 @@ MAX_HEADERS = 100
 """How many headers a request may have."""
 _REASONS = {401: "authentication", 403: "origin", 413: "size", 421: "host", 429: "too_many_requests"}
 _LOCAL = ("127.0.0.1", "localhost", "[::1]")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_ABSOLUTE = re.compile(rb"https?://([^/#]+)(/[^#]*)?", re.IGNORECASE)
 
 
 class RefusedRequest(Exception):
@@ -86,6 +90,17 @@ def _joined(pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
     return headers
 
 
+def in_origin_form(raw_path: bytes, headers: Headers) -> tuple[str, Headers]:
+    """Return the path of a request whose target does not begin with a slash, and its headers.
+
+    The host of a whole URL replaces that of the header, as RFC 9112, 3.2.2 says.
+    """
+    target = _ABSOLUTE.fullmatch(raw_path)
+    if target is None:
+        return unquote(raw_path.decode("ascii")), headers
+    return unquote((target[2] or b"/").decode("ascii")), {**headers, b"host": target[1]}
+
+
 class RequestChecks:
     """Host, Origin and token, in this order.
 
@@ -109,8 +124,12 @@ class RequestChecks:
         self._authenticator = authenticator
         self._resource = resource
         own = (resource.host,) if resource is not None else ()
-        self._more_hosts = frozenset(host.lower().encode() for host in (*hosts, *own))
-        self._more_origins = frozenset(origin.lower().encode() for origin in origins)
+        given = [host.lower() for host in (*hosts, *own)]
+        self._more_hosts = frozenset(same.encode() for host in given for same in _same_hosts(host))
+        own_origins = {
+            f"{scheme}://{same}" for host in given for scheme, port in _DEFAULT_PORTS.items() for same in _same_hosts(host, port)
+        }
+        self._more_origins = frozenset(origin.lower().encode() for origin in (*origins, *own_origins))
         self._local: dict[int | None, tuple[frozenset[bytes], frozenset[bytes]]] = {}
 
     def check_host_and_origin(self, headers: Headers, port: int | None) -> None:
@@ -171,12 +190,30 @@ class RequestChecks:
 
     def _allow(self, port: int | None) -> tuple[frozenset[bytes], frozenset[bytes]]:
         end = "" if port is None else f":{port}"
-        hosts = self._more_hosts | {f"{name}{end}".encode() for name in _LOCAL}
+        local = {f"{name}{end}".encode() for name in _LOCAL}
         if port == 80:
-            hosts |= {name.encode() for name in _LOCAL}
-        origins = self._more_origins | {scheme + host for host in hosts for scheme in (b"http://", b"https://")}
-        self._local[port] = (hosts, origins)
-        return hosts, origins
+            local |= {name.encode() for name in _LOCAL}
+        origins = self._more_origins | {scheme + host for host in local for scheme in (b"http://", b"https://")}
+        self._local[port] = (self._more_hosts | local, origins)
+        return self._local[port]
+
+
+def _same_hosts(host: str, *ports: int) -> tuple[str, ...]:
+    """Return a host as clients may write it: the default port of the scheme may be there or not.
+
+    Args:
+        ports: The default ports. Without one: those of both schemes, because a proxy may speak HTTPS for this server.
+    """
+    name, port = _name_and_port(host)
+    defaults = ports or tuple(_DEFAULT_PORTS.values())
+    if port is not None and port not in map(str, defaults):
+        return (host,)
+    return (host, name) if port is not None else (host, *(f"{name}:{default}" for default in defaults))
+
+
+def _name_and_port(host: str) -> tuple[str, str | None]:
+    at = host.rfind(":")
+    return (host[:at], host[at + 1 :]) if at > host.rfind("]") else (host, None)
 
 
 def check_post_headers(headers: Headers, body_bytes: int) -> None:
