@@ -15,18 +15,8 @@ from typing import Any
 from callgate._server_processes.json_lines import answered_ids
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import RpcError, UnreadableMessage, encoded, error_answer, read_message
-from callgate.mcp._revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS, UNSUPPORTED_REVISION
 
-__all__ = [
-    "INVALID_REQUEST",
-    "PARSE_ERROR",
-    "RefusedMessage",
-    "kind_of",
-    "read_client_message",
-    "refusal",
-    "request_id",
-    "unsupported_revision",
-]
+__all__ = ["INVALID_REQUEST", "PARSE_ERROR", "RefusedMessage", "kind_of", "read_client_message", "refusal", "request_id"]
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -86,12 +76,6 @@ def request_id(message: Mapping[str, Any]) -> int | str | None:
     """Return the id of what is meant as a request; None if it has no valid one."""
     found = message.get("id")
     return found if "method" in message and (type(found) is int or isinstance(found, str)) else None
-
-
-def unsupported_revision(requested: str) -> RpcError:
-    """Return the error that names all revisions the gateway speaks: a client may also use one of the other era."""
-    told = {"supported": [*HANDSHAKE_REVISIONS, *STATELESS_REVISIONS], "requested": requested[:100]}
-    return RpcError(UNSUPPORTED_REVISION, f"The revision {requested[:100]} is not supported.", told)
 
 
 def kind_of(message: Mapping[str, Any]) -> str:

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from callgate.gateway._client_calls import PROTOCOL_PREFIX, CallInQuestion, Client, ClientCall, Continued, RecordedCall
-from callgate.gateway._client_messages import unsupported_revision
 from callgate.gateway._exchange import Exchange
 from callgate.gateway._front_parts import FrontParts, object_of, params_of
 from callgate.gateway._parked_requests import MultiRoundRequest, answers_of
@@ -27,7 +26,7 @@ from callgate.gateway._tasks import NobodyListens
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
-from callgate.mcp._revisions import STATELESS_REVISIONS, TASKS
+from callgate.mcp._revisions import STATELESS_REVISIONS, TASKS, UNSUPPORTED_REVISION
 
 __all__ = ["StatelessFront"]
 
@@ -111,7 +110,8 @@ class StatelessFront:
         if not isinstance(revision, str) or not isinstance(capabilities, dict):
             raise RpcError(INVALID_PARAMS, f"'{_REVISION}' must be a text and '{_CAPABILITIES}' an object.")
         if revision not in STATELESS_REVISIONS:
-            raise unsupported_revision(revision)
+            told = {"supported": list(STATELESS_REVISIONS), "requested": revision[:100]}
+            raise RpcError(UNSUPPORTED_REVISION, f"The revision {revision[:100]} is not supported.", told)
         return Client(
             principal=self._principal,
             era="stateless",

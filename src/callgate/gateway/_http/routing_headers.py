@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from callgate.gateway._client_messages import unsupported_revision
 from callgate.gateway._http.request_checks import Headers, RefusedRequest
-from callgate.mcp._revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
+from callgate.mcp._revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS, UNSUPPORTED_REVISION
 
 __all__ = ["HANDSHAKE_VERSIONS", "HeaderParams", "check_routing_headers", "meta_version"]
 
@@ -48,8 +47,9 @@ def check_routing_headers(headers: Headers, message: Mapping[str, Any], header_p
     params = params if isinstance(params, dict) else {}
     version, given = meta_version(message), headers.get(b"mcp-protocol-version", b"").decode("latin-1")
     if version is None and given not in STATELESS_REVISIONS:
-        error = unsupported_revision(given)
-        raise RefusedRequest(400, error.message, error.code, error.data)
+        # Nothing says which era the request is of; one that names its revision in `_meta` is told those of `server/discover`.
+        told = {"supported": [*HANDSHAKE_REVISIONS, *STATELESS_REVISIONS], "requested": given[:100]}
+        raise RefusedRequest(400, f"The revision {given[:100]} is not supported.", UNSUPPORTED_REVISION, told)
     if version is not None:
         _same("MCP-Protocol-Version", headers.get(b"mcp-protocol-version"), version)
     _same("Mcp-Method", headers.get(b"mcp-method"), method)
