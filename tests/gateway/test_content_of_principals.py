@@ -96,6 +96,20 @@ async def test_a_prompt_has_the_name_that_its_principal_sees_whatever_others_see
             assert given["messages"][0]["content"]["text"] == f"asked by {served}"
 
 
+async def test_of_two_resources_with_one_uri_clients_get_that_of_the_first_server_and_the_operator_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    servers = [mcp([sys.executable, SERVER, "same"], name=name) for name in ("first", "second")]
+    async with Gateway(Engine(servers=servers)) as gateway:
+        for _ in range(2):
+            found = await asked(gateway, ANN, "resources/list")
+    assert [one["uri"] for one in found["resources"]] == ["same://one"]
+    warnings = [one.getMessage() for one in caplog.records if "same://one" in one.getMessage()]
+    assert len(warnings) == 1
+    assert "first and second both have the resource same://one" in warnings[0]
+    assert "clients get that of first" in warnings[0]
+
+
 async def test_a_subscription_is_about_a_server_that_the_principal_may_use(gateway: Gateway) -> None:
     session = gateway.handshake(NOBODY)
     about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}

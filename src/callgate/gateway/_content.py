@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
+from callgate._terminal_text import one_line
 from callgate.engine import Engine
 from callgate.gateway._client_calls import ClientCall
 from callgate.gateway._redaction import ClientRedaction
@@ -56,6 +57,8 @@ class Content:
         self._engine = engine
         self._startup = startup
         self._server_of_uri: dict[str, str] = {}
+        self._hidden: set[tuple[str, str]] = set()
+        """Pairs of servers whose resources have the same URI, the one that is asked first."""
         self._prompts: dict[str, tuple[str, str]] = {}
         """The server of each prompt and its name there, by the name for clients."""
 
@@ -128,7 +131,22 @@ class Content:
         self._server_of_uri = {}
         for server, items in zip(servers, lists, strict=True):
             for item in items[:_MOST_KNOWN]:
-                self._server_of_uri.setdefault(str(item.get("uri")), server.name)
+                uri = str(item.get("uri"))
+                self._warn_of_hidden(uri, self._server_of_uri.setdefault(uri, server.name), server.name)
+
+    def _warn_of_hidden(self, uri: str, first: str, other: str) -> None:
+        """Tell the operator, once for two servers, that clients cannot reach a resource because an earlier server has one of its URI."""
+        if first == other or (first, other) in self._hidden:
+            return
+        self._hidden.add((first, other))
+        log.warning(
+            "The MCP servers %s and %s both have the resource %s, and perhaps others: clients get that of %s, which comes first."
+            " Change their order, or let principals have only one of them with `servers`.",
+            first,
+            other,
+            one_line(uri, 200),
+            first,
+        )
 
     # Subscriptions
 

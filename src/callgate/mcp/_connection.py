@@ -15,7 +15,7 @@ from msgspec import Struct
 from callgate._secret_redaction import RedactedLog
 from callgate._server_processes.server_errors import ConnectionLost, NotSent, ProtocolError, ToolServerError
 
-__all__ = ["ConnectionEvents", "ConnectionLost", "McpError", "Message", "NotSent", "ProtocolError", "ServerConnection"]
+__all__ = ["LOOK_FIRST", "ConnectionEvents", "ConnectionLost", "McpError", "Message", "NotSent", "ProtocolError", "ServerConnection"]
 
 Message = dict[str, Any]
 """One JSON-RPC message as it was parsed. It is passed on unchanged, so that unknown fields are kept."""
@@ -23,6 +23,9 @@ Message = dict[str, Any]
 
 McpError = ToolServerError
 """A request to an MCP server has no valid answer."""
+
+LOOK_FIRST = "It may have done what was asked: look at the server before you ask again."
+"""The last sentence about a request that the server may have got."""
 
 
 class ConnectionEvents(Struct, frozen=True, kw_only=True, eq=False):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from callgate.mcp._connection import ConnectionEvents, ConnectionLost, McpError, Message, NotSent, ProtocolError
+from callgate.mcp._connection import LOOK_FIRST, ConnectionEvents, ConnectionLost, McpError, Message, NotSent, ProtocolError
 from callgate.mcp._event_stream import EventStream, EventTooLarge, pause_between_events
 from callgate.mcp._http_exchange import HttpExchange, StreamedResponse, status_text
 from callgate.mcp._messages import MAX_MESSAGE_BYTES, UnreadableMessage, answer_id, read_message, response_fault
@@ -22,7 +22,6 @@ _TOO_LATE = frozenset({408, 499})
 """Statuses with which a proxy gives up on a request that the server may have got."""
 _PASSING = frozenset({409, 423, 425, 429})
 """Refusals that may pass without a change of the configuration."""
-_LOOK_FIRST = "It may have done what was asked: look at the server before you ask again."
 
 
 class RequestRefused(NotSent):
@@ -76,7 +75,7 @@ class PendingAnswer:
 
     def ended(self) -> ConnectionLost:
         """Return the error for a stream that ended before the answer."""
-        return ConnectionLost(f"{self._exchange.label} ended the stream without an answer. {_LOOK_FIRST}")
+        return ConnectionLost(f"{self._exchange.label} ended the stream without an answer. {LOOK_FIRST}")
 
     async def _read_stream(self, response: StreamedResponse) -> Message | None:
         self.stream.restart()
@@ -112,7 +111,7 @@ class PendingAnswer:
         if not fault and answer_id(message) != self._request_id:
             fault = f"it has the id {message.get('id')!r:.50} of another request"
         if fault:
-            raise ProtocolError(f"{self._exchange.label} sent an answer that is not valid: {fault}. {_LOOK_FIRST}")
+            raise ProtocolError(f"{self._exchange.label} sent an answer that is not valid: {fault}. {LOOK_FIRST}")
         return message
 
     async def _read_refusal(self, response: StreamedResponse) -> Message:
@@ -170,9 +169,9 @@ class PendingAnswer:
         kind = response.content_type[:100] or "no content type"
         return ProtocolError(
             f"{self._exchange.label} answered {status_text(response.status)} with {kind} at {self._exchange.shown_url}, which is "
-            f"no answer. {_LOOK_FIRST}",
+            f"no answer. {LOOK_FIRST}",
             details={"http_status": response.status},
         )
 
     def _unreadable(self, error: UnreadableMessage) -> ProtocolError:
-        return ProtocolError(f"{self._exchange.label} sent an answer that cannot be read: {error}. {_LOOK_FIRST}", code=error.code)
+        return ProtocolError(f"{self._exchange.label} sent an answer that cannot be read: {error}. {LOOK_FIRST}", code=error.code)

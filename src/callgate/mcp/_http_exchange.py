@@ -19,7 +19,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 from callgate._version import __version__
 from callgate.errors import UsageError
-from callgate.mcp._connection import ConnectionLost, NotSent, ProtocolError
+from callgate.mcp._connection import LOOK_FIRST, ConnectionLost, NotSent, ProtocolError
 from callgate.mcp._connection_pool import ConnectionPool, PooledConnection, PooledResponse
 from callgate.mcp._http1_connection import Http1Connection
 from callgate.mcp._proxied_connection import ProxiedConnection, needs_proxy
@@ -207,10 +207,7 @@ class HttpExchange:
         """Return the error for a response that broke off or is not HTTP."""
         if isinstance(error, import_httpx2().RemoteProtocolError) and not any(text in str(error) for text in _ENDED):
             return ProtocolError(f"What {self.label} answered at {self.shown_url} is not HTTP ({self._cause(error)}). Check the address.")
-        return ConnectionLost(
-            f"{self.label} ended the connection before its answer was complete ({self._cause(error)}). It may have done what "
-            "was asked: look at the server before you ask again."
-        )
+        return ConnectionLost(f"{self.label} ended the connection before its answer was complete ({self._cause(error)}). {LOOK_FIRST}")
 
     def _cause(self, error: Exception) -> str:
         if isinstance(error, import_httpx2().ConnectTimeout):

@@ -13,7 +13,7 @@ from contextlib import suppress
 from contextvars import Context
 
 from callgate._backoff import backoff_s
-from callgate.mcp._connection import ConnectionEvents, ConnectionLost, McpError, Message, NotSent
+from callgate.mcp._connection import LOOK_FIRST, ConnectionEvents, ConnectionLost, McpError, Message, NotSent
 from callgate.mcp._event_stream import EventStream, EventTooLarge, pause_between_events
 from callgate.mcp._http_answers import EVENT_STREAM, PendingAnswer, RequestRefused
 from callgate.mcp._http_exchange import HttpExchange, StreamedResponse, status_text
@@ -214,10 +214,7 @@ class HttpSession:
             await response.release()
             if response.status < 500:
                 break
-        raise ConnectionLost(
-            f"{self._exchange.label} ended the stream of a request and does not continue it. It may have done what was asked: "
-            "look at the server before you ask again."
-        )
+        raise ConnectionLost(f"{self._exchange.label} ended the stream of a request and does not continue it. {LOOK_FIRST}")
 
     def _stream_headers(self, stream: EventStream) -> dict[str, str]:
         headers = self._headers(_GET_HEADERS)

@@ -21,7 +21,7 @@ from callgate._clock import Clock
 from callgate._secret_redaction import RedactedLog
 from callgate._server_processes.server_life import ServerLife, ServerWork
 from callgate.errors import UsageError
-from callgate.mcp._connection import McpError, Message, NotSent
+from callgate.mcp._connection import LOOK_FIRST, McpError, Message, NotSent
 from callgate.mcp._list_freshness import ListFreshness
 from callgate.mcp._messages import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 from callgate.mcp._revisions import Era
@@ -311,7 +311,7 @@ class SupervisedSession:
         if not isinstance(error, (McpError, UsageError)):
             self._parts.log.error("MCP server %s: it could not be served", self._parts.server.name, error=error)
             return f"an error in callgate ({type(error).__name__})"
-        return str(error).removesuffix(".")
+        return str(error).removesuffix(f" {LOOK_FIRST}").removesuffix(".")  # what was lost is part of the start, and no call
 
     def _last_words(self) -> str:
         return self._session.connection.last_words if self._session is not None else ""

@@ -226,3 +226,13 @@ async def test_a_server_that_cannot_be_reached_does_not_stop_the_others(sdk_serv
     servers = [mcp(f"http://127.0.0.1:{unused_tcp_port}/mcp", name="dead"), mcp(sdk_server.url, name="alive")]
     async with Engine(servers=servers) as engine:
         assert (await said(engine, call("echo", text="hello"))).status == "ok"
+
+
+async def test_a_call_of_a_server_that_was_lost_at_its_start_is_not_said_to_have_done_anything() -> None:
+    async def lost(sent: Sent, reply: Reply) -> None:
+        reply.drop()
+
+    async with FakeServer(lost) as server, Engine(servers=[mcp(server.url, name="down")]) as engine:
+        result = await said(engine, call("pay"))
+    assert "ended the connection before its answer was complete" in result.text
+    assert "may have done" not in result.text
