@@ -31,7 +31,8 @@ HEAD = '[plugin]\nname = "p"\nversion = "1"\nprotocol = 1\ncommand = ["x"]\n'
         (HEAD.replace('["x"]', "[]"), "plugin.command"),
         (HEAD + "parallel = 0\n", "plugin.parallel is 0"),
         (HEAD + 'env = ["A=b"]\n', "names of variables"),
-        (HEAD + "paralel = 1\n", "paralel"),
+        (HEAD + "paralel = 1\n", "plugin: this is not known: 'paralel'. The keys of this table are: name, version, protocol, command,"),
+        ("plugins = 1\n" + HEAD, "this is not known: 'plugins'. The keys of this table are: plugin, tools"),
         (HEAD + 'requires = "httpx"\n', "requires"),
         (HEAD + 'requires = ["httpx >= "]\n', "'httpx >= ', which is no requirement"),
         (HEAD + 'requires = ["--index-url=https://example.org"]\n', "no requirement"),
@@ -47,8 +48,8 @@ HEAD = '[plugin]\nname = "p"\nversion = "1"\nprotocol = 1\ncommand = ["x"]\n'
         (HEAD + 'requirements_file = ""\n', "must be a file in the plugin's folder"),
         (HEAD + 'python = "3.12"\n', "plugin.python is '3.12'"),
         (HEAD + 'python = ""\n', "plugin.python is ''"),
-        (HEAD + '[[tools]]\nname = "t"\neffect = "never"\n', "effect"),
-        (HEAD + '[[tools]]\nname = "t"\nefect = "none"\n', "efect"),
+        (HEAD + '[[tools]]\nname = "t"\neffect = "never"\n', "invalid value 'never'. It must be one of: none, idempotent, once"),
+        (HEAD + '[[tools]]\nname = "t"\nefect = "none"\n', "'efect'. The keys of this table are: name, description, input_schema"),
         (HEAD + '[[tools]]\nname = "t"\n[[tools]]\nname = "t"\n', "'t' is there twice"),
         (HEAD + '[[tools]]\nname = "t"\ninput_schema = "../secret.json"\n', "not in the plugin's folder"),
         (HEAD + '[[tools]]\nname = "t"\ninput_schema = "a\\u0000b"\n', "t.input_schema"),
@@ -108,6 +109,25 @@ def test_installed_plugins_are_found_by_their_entry_points(tmp_path: Path, monke
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     (found,) = installed_plugins()
     assert (found.name, found.path) == ("p", package)
+    assert plugin("shop").path == package
+    with pytest.raises(UsageError, match="no such package or entry point is installed"):
+        plugin("shops")
+
+
+def test_an_installed_plugin_that_cannot_be_used_is_named_in_the_log_and_the_others_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, manifest in (("broken", "[plugin"), ("good", HEAD)):
+        (package := tmp_path / f"{name}_plugin").mkdir()
+        (about := tmp_path / f"{name}_plugin-1.dist-info").mkdir()
+        (package / "callgate-plugin.toml").write_text(manifest, encoding="utf-8")
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}-plugin\nVersion: 1\n", encoding="utf-8")
+        (about / "entry_points.txt").write_text(f"[callgate.plugins]\n{name} = {name}_plugin\n", encoding="utf-8")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    assert [one.path.name for one in installed_plugins()] == ["good_plugin"]
+    assert "The entry point 'broken' of broken-plugin (callgate.plugins) cannot be used" in caplog.text
+    with pytest.raises(UsageError, match="cannot be read"):
+        plugin("broken")
 
 
 @pytest.mark.process

@@ -137,7 +137,7 @@ def plugin_check(
     Parameters
     ----------
     path
-        The folder of the plugin, or the name of an installed package.
+        The folder of the plugin, or the name of an installed package or of its entry point.
     tool
         Also call this tool. It runs, whatever its effect is.
     arguments

@@ -13,7 +13,7 @@ import stat
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from msgspec import Struct
@@ -46,6 +46,9 @@ _WORDS = (
     ("enum value", "value"),
 )
 """The words of msgspec, and those of TOML for the same."""
+
+
+_CHOICES = {"effect": get_args(Effect), "category": get_args(Category), "cache_scope": get_args(CacheScope)}
 
 
 class ToolSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -175,7 +178,17 @@ def _told(error: msgspec.ValidationError) -> str:
     for of_msgspec, of_toml in _WORDS:
         text = text.replace(of_msgspec, of_toml)
     key = place.strip("'").removeprefix("$").removeprefix(".")
-    return f"{key}: {text[0].lower()}{text[1:]}" if key else f"{text[0].lower()}{text[1:]}"
+    told = f"{text[0].lower()}{text[1:]}{_allowed(key, text)}"
+    return f"{key}: {told}" if key else told
+
+
+def _allowed(key: str, text: str) -> str:
+    """Return what may be written there, if that is a choice of keys or of words."""
+    if "this is not known" in text:
+        table = {"": _ManifestFile, "plugin": _PluginTable}.get(key, _ToolTable)
+        return f". The keys of this table are: {', '.join(table.__struct_fields__)}"
+    words = _CHOICES.get(key.rpartition(".")[2], ()) if "value" in text else ()
+    return f". It must be one of: {', '.join(words)}" if words else ""
 
 
 def _check(path: Path, table: _PluginTable) -> None:

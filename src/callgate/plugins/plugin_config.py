@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import logging
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,6 +17,8 @@ from callgate._option_checks import Count, NamedStruct, Seconds, by_name_with, c
 from callgate.calls import Effect
 from callgate.errors import UsageError
 from callgate.plugins.manifest import ToolSettings, read_manifest
+
+log = logging.getLogger("callgate.plugins")
 
 __all__ = ["ENTRY_POINTS", "Plugin", "PluginOptions", "installed_plugins", "plugin"]
 
@@ -100,8 +103,8 @@ def plugin(target: str | os.PathLike[str], *, name: str = "", **options: Unpack[
     """Return the configuration of a plugin.
 
     Args:
-        target: The folder with the manifest, or the name of an installed package that contains it. A text without a separator that is no
-            folder is a package.
+        target: The folder with the manifest, or the name of an installed package that contains it, or of the entry point of one. A text
+            without a separator that is no folder is looked for as a package, then as an entry point.
         name: The plugin's name. If empty, that of the manifest.
         options: See `Plugin`.
 
@@ -118,22 +121,20 @@ def installed_plugins(on_unusable: Callable[[str, str], None] | None = None) -> 
     """Return the plugins of installed packages, found by their entry points, in the order of their names.
 
     Args:
-        on_unusable: Called with the name of an entry point whose package has no manifest that can be used, and the problem. None: that is
-            an error.
-
-    Raises:
-        UsageError: An entry point names a package without a manifest that can be used.
+        on_unusable: Called with the name of an entry point whose package has no manifest that can be used, and the problem; the others are
+            returned. None: the problem is logged as a warning. For an error, ask for that very plugin: `plugin(name)`.
     """
     found: list[Plugin] = []
-    for entry in sorted(importlib.metadata.entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
+    for entry in _entry_points():
         try:
             found.append(plugin(entry.value))
         except UsageError as error:
             owner = entry.dist.name if entry.dist is not None else "a package"
             problem = f"The entry point {entry.name!r} of {owner} ({ENTRY_POINTS}) cannot be used: {error}"
             if on_unusable is None:
-                raise UsageError(problem) from error
-            on_unusable(entry.name, problem)
+                log.warning("%s", problem)
+            else:
+                on_unusable(entry.name, problem)
     return found
 
 
@@ -141,14 +142,28 @@ def _folder(target: str) -> Path:
     path = Path(target).expanduser()
     if path.is_dir() or os.sep in target or target.startswith("."):
         return path.absolute()
+    found = _package(target) or next((_package(entry.value) for entry in _entry_points(target)), None)
+    if found is None:
+        names = ", ".join(sorted(entry.name for entry in _entry_points()))
+        known = f" Entry points of installed plugins are: {names}." if names else ""
+        raise UsageError(f"plugin({target!r:.200}): there is no such folder, and no such package or entry point is installed.{known}")
+    return found
+
+
+def _package(name: str) -> Path | None:
+    """Return the folder of an installed package, which is not imported."""
     try:
-        spec = importlib.util.find_spec(target)
+        spec = importlib.util.find_spec(name)
     except (ImportError, ValueError, AttributeError):
-        spec = None
+        return None
     places = list(spec.submodule_search_locations or ()) if spec is not None else []
-    if not places:
-        raise UsageError(f"plugin({target!r:.200}): there is no such folder, and no such package is installed.")
-    return Path(places[0])
+    return Path(places[0]) if places else None
+
+
+def _entry_points(name: str = "") -> list[importlib.metadata.EntryPoint]:
+    """Return the entry points of plugins, in the order of their names: all, or those with a name."""
+    found = importlib.metadata.entry_points(group=ENTRY_POINTS)
+    return sorted((entry for entry in found if not name or entry.name == name), key=lambda entry: entry.name)
 
 
 def _check_env(config: Plugin) -> None:
