@@ -190,27 +190,6 @@ class TestSessions:
         assert "max_sessions" in result.text
         assert "1 sessions" in result.text
 
-    async def test_one_client_leaves_sessions_for_others(self, tmp_path: Path) -> None:
-        fake = Fake(tmp_path, {"ask": QUESTION}, ANSWER, era="handshake")
-        gate = asyncio.Event()
-
-        async def thinks(method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-            await gate.wait()
-            return {"action": "decline"}
-
-        options: Any = {"max_sessions": 4, "client_tools": True, "effects": {"work": "none", "echo": "none"}}
-        async with Engine(servers=[fake.server(**options)]) as engine:
-            alice = [Client("alice", ELICITS, replies=thinks) for _ in range(3)]
-            running = [asyncio.create_task(for_client(one, engine, number=number)) for number, one in enumerate(alice)]
-            await until(lambda: all(one.asked for one in alice))
-            refused = await for_client(Client("alice", ELICITS), engine, number=9)
-            other = await for_client(Client("bob", ELICITS), engine, "echo", text="bob", number=10)
-            gate.set()
-            await asyncio.gather(*running)
-        assert (refused.status, refused.code) == ("error", "not_started")
-        assert "3 sessions" in refused.text
-        assert other.text == "bob"
-
     async def test_a_session_that_is_not_used_is_closed(self, tmp_path: Path) -> None:
         fake = Fake(tmp_path, ANSWER, era="handshake")
         async with Engine(servers=[fake.server(session_idle_s=0.05)]) as engine:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
@@ -178,7 +179,7 @@ class ParkedRequests:
     Args:
         states: Seals the states of requests.
         replica: The address of this gateway for others on its journal; empty if there are none.
-        most: How many requests may wait.
+        most: How many requests may wait. A principal may have one more while it has no more than there are free places.
         wait_s: Seconds after which a request that nobody continues is cancelled.
     """
 
@@ -188,6 +189,8 @@ class ParkedRequests:
         self._most = most
         self._wait_s = wait_s
         self._parked: dict[str, tuple[MultiRoundRequest, asyncio.TimerHandle]] = {}
+        self._own = Counter[str]()
+        """How many of them each principal has."""
 
     def __len__(self) -> int:
         return len(self._parked)
@@ -196,14 +199,28 @@ class ParkedRequests:
         """Keep a request until it is continued; return its sealed state.
 
         Raises:
-            RpcError: Too many requests wait already.
+            RpcError: Too many requests wait already, of all principals or of this one.
         """
-        if len(self._parked) >= self._most:
-            request.cancel()
-            raise RpcError(INTERNAL_ERROR, f"{self._most} requests wait for input of their clients already. Try again later.")
+        self._check_room(request)
         name = secrets.token_hex(16)
+        self._own[request.principal] += 1
         self._parked[name] = request, asyncio.get_running_loop().call_later(self._wait_s, self._give_up, name)
         return self._states.sealed(ParkedState(request.principal, request.digest, name, self._replica))
+
+    def _check_room(self, request: MultiRoundRequest) -> None:
+        """Cancel the request if too many wait, or so many of its principal that few places are left for others.
+
+        Raises:
+            RpcError: It is cancelled.
+        """
+        own, free = self._own[request.principal], self._most - len(self._parked)
+        if not free:
+            request.cancel()
+            raise RpcError(INTERNAL_ERROR, f"{self._most} requests wait for input of their clients already. Try again later.")
+        if own > free:
+            request.cancel()
+            text = f"{own} requests of this principal wait for input already, and the other places are for others."
+            raise RpcError(INTERNAL_ERROR, f"{text} Answer the questions of these requests, then try again.")
 
     def take(self, state: ParkedState) -> MultiRoundRequest:
         """Return the request that a state names, and keep it no longer.
@@ -211,20 +228,28 @@ class ParkedRequests:
         Raises:
             RpcError: The state has been used, or has expired.
         """
-        parked = self._parked.pop(state.request, None)
-        if parked is None:
+        if state.request not in self._parked:
             raise state_refused()
-        parked[1].cancel()
-        return parked[0]
+        request, timer = self._removed(state.request)
+        timer.cancel()
+        return request
 
     def _give_up(self, name: str) -> None:
-        self._parked.pop(name)[0].cancel()
+        self._removed(name)[0].cancel()
+
+    def _removed(self, name: str) -> tuple[MultiRoundRequest, asyncio.TimerHandle]:
+        request, timer = self._parked.pop(name)
+        self._own[request.principal] -= 1
+        if not self._own[request.principal]:
+            del self._own[request.principal]
+        return request, timer
 
     def close(self) -> None:
         for request, timer in self._parked.values():
             timer.cancel()
             request.cancel()
         self._parked.clear()
+        self._own.clear()
 
 
 def answers_of(params: Mapping[str, Any]) -> Mapping[str, Message]:

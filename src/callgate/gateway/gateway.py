@@ -53,7 +53,7 @@ class GatewayLimits(Options, frozen=True, kw_only=True):
     answer_s: Seconds = 600.0
     """Seconds that a client may take to answer a question of a server, or about an approval."""
     parked_requests: Count = 1_000
-    """How many requests of stateless clients may wait for the answers of their clients."""
+    """How many requests of stateless clients may wait for the answers of their clients; those of one principal alone, half as many."""
     task_after_s: Seconds = 10.0
     """Seconds after which a call goes on as a task, if its client knows the tasks extension of MCP."""
     task_ttl_s: Seconds = 3_600.0

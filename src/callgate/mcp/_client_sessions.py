@@ -2,9 +2,9 @@
 
 A server of the handshake era is told once, at the beginning of a session, what its client can do, and may keep state in the session.
 Clients that differ therefore have sessions of their own: made for their first call, closed when they are not used for a while, and bounded
-in number. A server that asks something during calls without saying for which gets a session for each call at a time, except that calls of
-one client that can be asked for the sake of any of them share one. Knows nothing of the session that lists the server's tools for the
-engine.
+in number, together and for each key of clients. A server that asks something during calls without saying for which gets a session for each
+call at a time, except that calls of one client that can be asked for the sake of any of them share one. Knows nothing of the session that
+lists the server's tools for the engine.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class ClientSessions:
         """Keep the client's session open during the block; make it if there is none.
 
         Raises:
-            NotSent: Too many sessions are in use.
+            NotSent: Too many sessions are in use, by all clients or by those with this key.
         """
         with self._in_use(self._of(client, era), client) as supervised:
             yield supervised
@@ -149,17 +149,36 @@ class ClientSessions:
             found = self._sessions.get(key)
             if found is None or not self._asks or found.cannot_confuse(client):
                 break
+        if found is None or not found.users:
+            self._check_share(client)
         one = found or self._made(key, offered, era)
         self._sessions.pop(key, None)
         self._sessions[key] = one
         return one
+
+    def _check_share(self, client: CallingClient) -> None:
+        """Raise if the clients with this key use so many sessions that few are left for others.
+
+        One more is theirs while they use no more than are free. So nobody takes all, and none is kept back for clients that do not come.
+
+        Raises:
+            NotSent: They have their share.
+        """
+        server = self._parts.server
+        in_use = [key[0] for key, one in self._sessions.items() if one.users]
+        own, free = in_use.count(client.key), server.max_sessions - len(in_use)
+        if own and own > free:
+            raise NotSent(
+                f"The MCP server '{server.name}' has {server.max_sessions} sessions of clients. {own} of them are in use by this client,"
+                " and the rest is for others, so the request was not sent. Answer the questions of running calls or end them, then try"
+                " again, or set a larger max_sessions for the server."
+            )
 
     def _note_asking(self) -> None:
         self._asks = True
 
     def _made(self, key: _Key, offered: Mapping[str, Any], era: Era) -> _ClientSession:
         server = self._parts.server
-        self._check_share(key[0])
         if len(self._sessions) >= server.max_sessions:
             self._make_room()
         requests = ClientRequests(server.name, offered, self._parts.log, on_asked=self._note_asking)
@@ -169,20 +188,6 @@ class ClientSessions:
         if self._sweeper is None or self._sweeper.done():
             self._sweeper = asyncio.get_running_loop().create_task(self._close_idle(), context=Context())
         return _ClientSession(key, supervised, tools, requests, self._parts.clock.monotonic())
-
-    def _check_share(self, client_key: str) -> None:
-        """Keep a quarter of the sessions for other clients.
-
-        Raises:
-            NotSent: The clients with this key use all others.
-        """
-        server = self._parts.server
-        share = server.max_sessions - server.max_sessions // 4
-        if share < server.max_sessions and sum(1 for key, one in self._sessions.items() if key[0] == client_key and one.users) >= share:
-            raise NotSent(
-                f"This client uses {share} sessions with the MCP server '{server.name}', which is the share of one client of its"
-                f" {server.max_sessions}, so the request was not sent. Answer what the server asks in them, or set a larger max_sessions."
-            )
 
     def _make_room(self) -> None:
         server = self._parts.server

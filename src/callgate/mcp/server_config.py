@@ -148,7 +148,7 @@ class McpServer(NamedStruct, frozen=True, kw_only=True, eq=False):
     appear in the session of a client, for clients with its key. For a server behind a gateway: a call then runs in a session with what its
     own client can do, and is not sent if that one lacks the tool."""
     max_sessions: int = 32
-    """The most sessions of single clients that are open at a time, 1 to 1,000. Of four and more, one client may use three quarters."""
+    """The most sessions of single clients that are open at a time, 1 to 1,000."""
     session_idle_s: float = 600.0
     """Seconds after which a session of a single client is closed that was not used."""
     problem: str = ""

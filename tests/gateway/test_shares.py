@@ -1,0 +1,90 @@
+"""What one principal's unanswered questions hold: never all of what principals share."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callgate import Engine
+from callgate.gateway import Gateway, GatewayLimits, Principal
+from callgate.mcp import mcp
+
+pytestmark = pytest.mark.process
+
+_ASKING = str(Path(__file__).with_name("asking_server.py"))
+_META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
+}
+_NUMBERS = itertools.count(1)
+Message = Mapping[str, Any]
+
+
+class NoStream:
+    """Takes what is sent beside the response, and drops it."""
+
+    def send(self, message: Message) -> bool:
+        return True
+
+
+@asynccontextmanager
+async def gateway(tmp_path: Path, era: str, *, max_sessions: int = 32, parked: int = 1_000) -> AsyncIterator[Gateway]:
+    server = mcp([sys.executable, _ASKING, era, str(tmp_path / "log")], name="asking", max_sessions=max_sessions)
+    async with Gateway(Engine(servers=[server]), limits=GatewayLimits(parked_requests=parked)) as found:
+        yield found
+
+
+async def ask(gateway: Gateway, name: str, *, as_: str = "name", **more: Any) -> Message:
+    """Call the tool that asks the user, on behalf of a principal."""
+    params = {"name": "ask", "arguments": {"as": as_}, "_meta": _META, **more}
+    sent = {"jsonrpc": "2.0", "id": next(_NUMBERS), "method": "tools/call", "params": params}
+    response = await gateway.stateless(Principal(name=name)).request(sent, NoStream())
+    assert response is not None
+    return response
+
+
+async def asked_until_refused(gateway: Gateway, name: str) -> tuple[list[Message], Message]:
+    """Ask again and again without an answer; return the responses with questions, and the first without one."""
+    asked: list[Message] = []
+    while "inputRequests" in (response := await ask(gateway, name)).get("result", {}):
+        asked.append(response["result"])
+    return asked, response
+
+
+async def answered(gateway: Gateway, name: str, asked: Message) -> Message:
+    ((key, _),) = asked["inputRequests"].items()
+    answers = {key: {"action": "accept", "content": {"name": "Ada"}}}
+    result: Message = (await ask(gateway, name, inputResponses=answers, requestState=asked["requestState"]))["result"]
+    return result
+
+
+async def test_unanswered_questions_of_one_principal_leave_sessions_of_a_server_to_others(tmp_path: Path) -> None:
+    async with gateway(tmp_path, "handshake", max_sessions=6) as served:
+        asked, refused = await asked_until_refused(served, "alice")
+        text = json.loads(refused["result"]["content"][0]["text"])["error"]
+        assert len(asked) == 4
+        assert "4 of them are in use by this client, and the rest is for others, so the request was not sent" in text
+        assert "Ada" in str(await answered(served, "bob", (await ask(served, "bob"))["result"]))
+        assert "Ada" in str(await answered(served, "carol", (await ask(served, "carol"))["result"]))
+        assert "Ada" in str(await answered(served, "alice", asked[0]))
+        assert "inputRequests" in (await ask(served, "alice", as_="other"))["result"]
+
+
+async def test_unanswered_questions_of_one_principal_leave_places_of_waiting_requests_to_others(tmp_path: Path) -> None:
+    async with gateway(tmp_path, "stateless", parked=6) as served:
+        asked, refused = await asked_until_refused(served, "alice")
+        assert len(asked) == 4
+        assert refused["error"]["message"] == (
+            "4 requests of this principal wait for input already, and the other places are for others. Answer the questions of these"
+            " requests, then try again."
+        )
+        assert "Ada" in str(await answered(served, "bob", (await ask(served, "bob"))["result"]))
+        assert "Ada" in str(await answered(served, "alice", asked[0]))
+        assert "inputRequests" in (await ask(served, "alice", as_="other"))["result"]
