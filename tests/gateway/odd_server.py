@@ -52,6 +52,7 @@ RESULTS: dict[str, Any] = {
     },
     "says that it has failed": {"content": [{"type": "text", "text": "t"}], "structuredContent": {"success": False}},
     "fields": {"vendorField": {"b": 1, "a": 2}, "content": [TEXT], "_meta": {"example/x": 1}, "isError": False},
+    "related task": {"content": [TEXT], "_meta": {"io.modelcontextprotocol/related-task": {"taskId": "x"}, "progressToken": 5}},
     "annotations": {
         "content": [{"text": "first the text", "type": "text", "annotations": {"priority": 0.5, "audience": ["user"], "z": 1}}]
     },

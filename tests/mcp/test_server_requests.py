@@ -72,6 +72,21 @@ async def test_a_handler_that_fails_does_not_end_the_server(tmp_path: Path, era:
         assert (await said(engine, call("echo", text="alive"))).text == "alive"
 
 
+@pytest.mark.parametrize("answer", [{"action": "maybe"}, {}, {"action": ["accept"]}, {"action": "accept", "content": "main"}])
+async def test_an_answer_that_no_server_can_understand_is_not_passed_on(tmp_path: Path, era: str, answer: Mapping[str, Any]) -> None:
+    async def handler(params: Mapping[str, Any]) -> Mapping[str, Any]:
+        return answer
+
+    fake = Fake(tmp_path, {"ask": QUESTION}, era=era)
+    async with Engine(servers=[fake.server(elicitation=handler)]) as engine:
+        result = await said(engine, call("work"))
+    if era == "handshake":
+        assert json.loads(result.text)["code"] == -32603
+    else:
+        assert (result.status, result.code) == ("unknown", "protocol_error")
+    assert "maybe" not in fake.log.read_text(encoding="utf-8")
+
+
 async def test_the_time_of_a_human_does_not_count_as_the_calls(tmp_path: Path, era: str) -> None:
     """The handler returns only after the timeout of the call would have expired twice."""
     loop = asyncio.get_running_loop()

@@ -106,6 +106,8 @@ class Content:
         servers = self._with(capability)
         if len(servers) == 1:
             return await _forwarded(servers[0], method, params)
+        if params.get("cursor") is not None:
+            raise RpcError(INVALID_PARAMS, "Unknown cursor. All items of the servers are in one page: list them without a cursor.")
         lists = await asyncio.gather(*(_all_items(server, key) for server in servers))
         if key == "prompts":
             return {key: self._named_prompts(servers, lists)}

@@ -28,6 +28,7 @@ from callgate.mcp._revisions import HANDSHAKE_REVISIONS, LATEST_HANDSHAKE
 
 __all__ = ["HandshakeSession"]
 
+_STATELESS_META = frozenset(f"{PROTOCOL_PREFIX}{name}" for name in ("serverInfo", "protocolVersion", "subscriptionId"))
 _STATELESS_FIELDS = frozenset({"resultType", "ttlMs", "cacheScope"})
 _LEVELS = frozenset({"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"})
 
@@ -185,11 +186,11 @@ class HandshakeSession:
 def _adapted(result: Message) -> Message:
     """Return a result without what only the stateless era has."""
     meta = result.get("_meta")
-    hop = isinstance(meta, dict) and any(key.startswith(PROTOCOL_PREFIX) for key in meta)
+    hop = isinstance(meta, dict) and not _STATELESS_META.isdisjoint(meta)
     if not hop and not _STATELESS_FIELDS & result.keys():
         return result
     adapted = {key: value for key, value in result.items() if key not in _STATELESS_FIELDS}
     if hop:
-        left = {key: value for key, value in result["_meta"].items() if not key.startswith(PROTOCOL_PREFIX)}
+        left = {key: value for key, value in result["_meta"].items() if key not in _STATELESS_META}
         adapted = {**adapted, "_meta": left} if left else {key: value for key, value in adapted.items() if key != "_meta"}
     return adapted

@@ -21,6 +21,7 @@ from callgate.gateway._client_calls import ClientCall
 from callgate.gateway._request_states import ParkedState, RequestStates, state_refused
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, RpcError
+from callgate.mcp._server_requests import answer_fault
 
 __all__ = ["MultiRoundRequest", "ParkedRequests", "answers_of"]
 
@@ -132,15 +133,26 @@ class MultiRoundRequest:
         """Return what the client is to be asked, by name."""
         return {name: {"method": one.method, "params": one.params} for name, one in self._questions.items() if not one.answer.done()}
 
-    def take_answers(self, answers: object) -> None:
-        """Take the client's answers. A question without an answer is asked again.
+    def check_answers(self, answers: object) -> Mapping[str, Any]:
+        """Return the client's answers by the names of the questions.
 
         Raises:
-            RpcError: They are no object with objects for the questions.
+            RpcError: They are no object with objects for the questions, or one of them is not valid.
         """
         given = {} if answers is None else answers
         if not isinstance(given, dict) or not all(isinstance(given.get(name, {}), dict) for name in self._questions):
             raise RpcError(INVALID_PARAMS, "inputResponses must be an object with an object for each of the inputRequests.")
+        for name in self._questions.keys() & given.keys():
+            if fault := answer_fault(self._questions[name].method, given[name]):
+                raise RpcError(INVALID_PARAMS, f"The answer to {name[:100]!r} is not valid: {fault}. Send the request again with another.")
+        return given
+
+    def take_answers(self, answers: object) -> None:
+        """Take the client's answers. A question without an answer is asked again.
+
+        Raises: as `check_answers`.
+        """
+        given = self.check_answers(answers)
         if self._on_change is None:
             self._early = {name: one for name, one in given.items() if name not in self._questions and isinstance(one, dict)}
         for name in self._questions.keys() & given.keys():
@@ -222,14 +234,15 @@ class ParkedRequests:
             text = f"{own} requests of this principal wait for input already, and the other places are for others."
             raise RpcError(INTERNAL_ERROR, f"{text} Answer the questions of these requests, then try again.")
 
-    def take(self, state: ParkedState) -> MultiRoundRequest:
+    def take(self, state: ParkedState, answers: object) -> MultiRoundRequest:
         """Return the request that a state names, and keep it no longer.
 
         Raises:
-            RpcError: The state has been used, or has expired.
+            RpcError: The state has been used, or has expired; or the answers are not valid, and it can be used again.
         """
         if state.request not in self._parked:
             raise state_refused()
+        self._parked[state.request][0].check_answers(answers)
         request, timer = self._removed(state.request)
         timer.cancel()
         return request

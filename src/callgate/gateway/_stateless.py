@@ -154,7 +154,7 @@ class StatelessFront:
         if isinstance(state, ApprovalState):
             answer = answers_of(params).get(_APPROVAL)
             return self._started(method, client, params, exchange, number, continued=Continued(state.question, answer))
-        request = self._parts.parked.take(state)
+        request = self._parts.parked.take(state, params.get("inputResponses"))
         request.call.exchange = exchange
         request.take_answers(params.get("inputResponses"))
         return request

@@ -22,7 +22,7 @@ from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FO
 from callgate.mcp.calling_client import CallingClient
 from callgate.mcp.server_config import Answers, McpServer
 
-__all__ = ["AnswersServer", "ClientRequests", "ServerRequests", "client_answer"]
+__all__ = ["AnswersServer", "ClientRequests", "ServerRequests", "answer_fault", "client_answer"]
 
 _MOST_AT_ONCE = 16
 """Requests of one server that may wait for an answer at the same time."""
@@ -145,6 +145,8 @@ async def client_answer(
         result: object = await client.answer(method, params, name)
         if not isinstance(result, Mapping):
             raise TypeError(f"it is {type(result).__name__}, and must be a dict")
+        if fault := answer_fault(method, result):
+            raise ValueError(fault)
         plain_bytes(result)
     except (asyncio.CancelledError, RpcError):
         raise
@@ -152,6 +154,18 @@ async def client_answer(
         log.error("MCP server %s: the client's answer to %s cannot be used", server, method, error=error)
         raise RpcError(INTERNAL_ERROR, "The client could not answer this request.") from error
     return result
+
+
+def answer_fault(method: str, result: Mapping[str, Any]) -> str:
+    """Return what is wrong with the answer to a question of a server; empty if nothing is that could be taken for consent."""
+    if method != "elicitation/create":
+        return ""
+    action = result.get("action")
+    if action not in ("accept", "decline", "cancel"):
+        return f"its action is {action!r:.40}; it must be 'accept', 'decline' or 'cancel'"
+    if not isinstance(result.get("content", {}), Mapping | None):
+        return f"its content is {type(result['content']).__name__}; it must be an object"
+    return ""
 
 
 class ServerRequests:
@@ -209,6 +223,8 @@ class ServerRequests:
             result: object = await handler(params)
             if not isinstance(result, Mapping):
                 raise TypeError(f"it returned {type(result).__name__}, and must return the result as a dict")
+            if fault := answer_fault(method, result):
+                raise ValueError(fault)
             plain_bytes(result)
         except asyncio.CancelledError:
             raise

@@ -1,4 +1,4 @@
-"""What one principal's unanswered questions hold: never all of what principals share."""
+"""Requests that wait for the answers of their clients: what they hold, and which answers continue them."""
 
 from __future__ import annotations
 
@@ -59,10 +59,13 @@ async def asked_until_refused(gateway: Gateway, name: str) -> tuple[list[Message
 
 
 async def answered(gateway: Gateway, name: str, asked: Message) -> Message:
-    ((key, _),) = asked["inputRequests"].items()
-    answers = {key: {"action": "accept", "content": {"name": "Ada"}}}
-    result: Message = (await ask(gateway, name, inputResponses=answers, requestState=asked["requestState"]))["result"]
+    result: Message = (await answer(gateway, name, asked, {"action": "accept", "content": {"name": "Ada"}}))["result"]
     return result
+
+
+async def answer(gateway: Gateway, name: str, asked: Message, given: Message) -> Message:
+    ((key, _),) = asked["inputRequests"].items()
+    return await ask(gateway, name, inputResponses={key: given}, requestState=asked["requestState"])
 
 
 async def test_unanswered_questions_of_one_principal_leave_sessions_of_a_server_to_others(tmp_path: Path) -> None:
@@ -88,3 +91,14 @@ async def test_unanswered_questions_of_one_principal_leave_places_of_waiting_req
         assert "Ada" in str(await answered(served, "bob", (await ask(served, "bob"))["result"]))
         assert "Ada" in str(await answered(served, "alice", asked[0]))
         assert "inputRequests" in (await ask(served, "alice", as_="other"))["result"]
+
+
+@pytest.mark.parametrize("era", ["handshake", "stateless"])
+@pytest.mark.parametrize("wrong", [{"action": "maybe"}, {"content": {"name": "Ada"}}, {"action": "accept", "content": []}])
+async def test_a_wrong_answer_is_refused_and_the_right_one_can_still_be_given(tmp_path: Path, era: str, wrong: Message) -> None:
+    async with gateway(tmp_path, era) as served:
+        asked = (await ask(served, "alice"))["result"]
+        refused = await answer(served, "alice", asked, wrong)
+        assert refused["error"]["code"] == -32602
+        assert "it must be" in refused["error"]["message"]
+        assert "Ada" in str(await answered(served, "alice", asked))
