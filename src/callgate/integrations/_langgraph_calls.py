@@ -22,7 +22,7 @@ from callgate._run_in_thread import in_thread
 from callgate.argument_checks import possible_names
 from callgate.calls import Approval, Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.engine import Engine
-from callgate.errors import UsageError
+from callgate.errors import NotDone, UsageError
 from callgate.integrations._langchain_tools import describe, encode, is_async, is_sync, restore
 from callgate.integrations._langgraph_order import place_of
 from callgate.integrations._langgraph_questions import TaskAnswers, decision_in
@@ -39,7 +39,7 @@ from callgate.integrations.framework_call import (
     until_ended,
     whole_value,
 )
-from callgate.integrations.open_questions import asked_calls, refusing
+from callgate.integrations.open_questions import asked_calls, record_decision, refusal_by
 from callgate.integrations.wrapped_tools import WrappedTools
 
 __all__ = [
@@ -140,14 +140,14 @@ class GraphCalls:
         scope = self.placed(request)
         if request.tool is None:
             request, scope = self._meant(request, scope)
-        call, may_ask = request.tool_call, self._engine.may_ask
+        call, decided = request.tool_call, self._engine.may_ask or bool(answers.taken) or answers.holds_another()
         if request.tool is not None:
             self.tools.add_once(call["name"], request.tool, describe)
 
         async def run_tool(arguments: dict[str, Any]) -> Any:
-            rejection = await self._dropped_rejection(request, scope, answers) if may_ask else None
-            if rejection is not None:
-                return await refusing(rejection)(arguments)
+            refusal = await self._dropped_decision(request, scope, answers, arguments) if decided else None
+            if refusal is not None:
+                raise refusal
             try:
                 return await run(_with_arguments(request, arguments))
             except ValueError as error:
@@ -164,23 +164,29 @@ class GraphCalls:
             scope=scope,
             run=run_tool,
         )
-        if may_ask:
+        if decided:
             await self._withdraw(engine, request, scope, answers)
         result = await run_call(engine, made, decide)
         return result if isinstance(result, Suspended) else _output(engine, made, result, call)
 
     async def _withdraw(self, engine: CallsEngine, request: ToolCallRequest, scope: Scope, answers: TaskAnswers) -> None:
-        """Record the decision with which the graph was resumed if it rejects a call that was approved another way and has not run."""
+        """Record the decision with which the graph was resumed, if nothing asks for it.
+
+        It rejects a call that was approved another way and has not run; or no rule, judge or tool of the engine asks any more.
+        """
         given = answers.taken[0] if answers.taken else answers.next_one()
         if given is None:
             return
         asked = await asked_calls(self._engine, scope)
         decision = decision_in(given, request, asked)
-        if not isinstance(decision, HumanDecision) or decision.allow:
+        if not isinstance(decision, HumanDecision):
             return
         with suppress(UsageError):  # the question is used up or has expired; or the run is held, which the call reports
             answered = await engine.wait_for_answer(asked[str(request.tool_call["id"])], timeout_s=0)
-            if answered is not None and answered.allowed:
+            if answered is None and not self._engine.may_ask:
+                await record_decision(engine, asked[str(request.tool_call["id"])], decision)
+                self._take(request, answers)
+            elif answered is not None and answered.allowed and not decision.allow:
                 await engine.deny(answered.approval_id, by=decision.by, reason=decision.reason)
                 self._take(request, answers)
 
@@ -191,10 +197,13 @@ class GraphCalls:
             answers.taken.append(answers.ask({"description": f"A human has decided about {name}. Resume with any decision."}))
         return answers.taken[0]
 
-    async def _dropped_rejection(self, request: ToolCallRequest, scope: Scope, answers: TaskAnswers) -> str | None:
-        """Take the decision with which the graph was resumed, if the engine was told another way, so that the tool cannot read it.
+    async def _dropped_decision(
+        self, request: ToolCallRequest, scope: Scope, answers: TaskAnswers, arguments: Mapping[str, Any]
+    ) -> NotDone | None:
+        """Take the decision with which the graph was resumed, if the engine did not ask for it, so that the tool cannot read it.
 
-        Return the reason if it rejects the call, whatever the engine was told; else None.
+        The engine was told another way, or its rules do not ask any more. Return why the call must not run: the decision rejects it,
+        whatever the engine was told, or is about other arguments; else None.
         """
         call = request.tool_call
         if not (answers.taken or answers.holds_another()):
@@ -203,7 +212,9 @@ class GraphCalls:
         if call["id"] not in asked:
             return None
         decision = decision_in(self._take(request, answers), request, asked)
-        return decision.reason if isinstance(decision, HumanDecision) and not decision.allow else None
+        if not isinstance(decision, HumanDecision):
+            return None
+        return refusal_by(decision, arguments)
 
     def _meant(self, request: ToolCallRequest, scope: Scope) -> tuple[ToolCallRequest, Scope]:
         """Return the request with the tool that its name means, if it is almost the name of one of the agent's tools.

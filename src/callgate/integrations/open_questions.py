@@ -7,21 +7,32 @@ that the human has given, so their wrappers ask whether the engine's question wa
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
-from callgate._json import decode
+from callgate._json import decode, json_text
 from callgate._run_in_thread import in_thread
 from callgate._run_state.event_bodies import approval_id_of
 from callgate.calls import Scope, Suspended
 from callgate.engine import Engine
-from callgate.errors import CallgateError, NotDone
+from callgate.errors import CallgateError, NotDone, UsageError
 from callgate.event_queries import EventQuery
-from callgate.integrations.framework_call import FrameworkCall, PausedByTool
+from callgate.integrations.framework_call import CallsEngine, FrameworkCall, HumanDecision, PausedByTool
 from callgate.integrations.outdated_answers import recorded_id
 from callgate.protocols import Journal
 
-__all__ = ["OpenQuestions", "asked_calls", "only_asked", "paused_or_asked", "refusing", "was_asked"]
+__all__ = [
+    "OpenQuestions",
+    "asked_calls",
+    "only_asked",
+    "paused_or_asked",
+    "record_decision",
+    "record_edit",
+    "refusal_by",
+    "refusing",
+    "was_asked",
+]
 
 _MOST = 1_000
 
@@ -45,6 +56,43 @@ def refusing(reason: str) -> Callable[[dict[str, Any]], Awaitable[Any]]:
         raise NotDone(f"a human has denied it{': ' if reason else ''}{reason}")
 
     return refuse
+
+
+async def record_decision(engine: CallsEngine, approval_id: str, decision: HumanDecision) -> None:
+    """Answer a question of the engine with a human's decision.
+
+    Raises:
+        UsageError: The question is used up, has expired or is not known; or its run is held.
+    """
+    by, reason = decision.by, decision.reason
+    if decision.allow:
+        await engine.approve(approval_id, by=by, reason=reason, arguments=decision.arguments)
+    else:
+        await engine.deny(approval_id, by=by, reason=reason)
+
+
+async def record_edit(engine: Engine, call: FrameworkCall, edit: HumanDecision) -> None:
+    """Answer the engine's question about a call with a human's edit, if nobody has answered it."""
+    approval_id = (await asked_calls(engine, call.scope)).get(call.id)
+    with suppress(UsageError):  # the question is used up or has expired; or the run is held, which the call reports
+        if approval_id is not None and await engine.wait_for_answer(approval_id, timeout_s=0) is None:
+            await record_decision(engine, approval_id, edit)
+
+
+def refusal_by(decision: HumanDecision, arguments: Mapping[str, Any]) -> NotDone | None:
+    """Return why a call must not run that a human has decided about, and that the engine does not ask about any more; None if it may.
+
+    Args:
+        arguments: Those with which it would run.
+    """
+    if not decision.allow:
+        return NotDone(f"a human has denied it{': ' if decision.reason else ''}{decision.reason}")
+    if decision.arguments is None or dict(decision.arguments) == dict(arguments):
+        return None
+    return NotDone(
+        "a human has approved it with other arguments, and no rule asks about it any more, so it has not run with its own."
+        f" Make the call again, as a new one, with these: {json_text(decision.arguments)}"
+    )
 
 
 async def was_asked(engine: Engine, call: FrameworkCall) -> bool:

@@ -53,7 +53,7 @@ from callgate.integrations.framework_call import (
     placed_scope,
     run_call,
 )
-from callgate.integrations.open_questions import OpenQuestions, was_asked
+from callgate.integrations.open_questions import OpenQuestions, record_edit, refusal_by, was_asked
 from callgate.integrations.wrapped_tools import WrappedTools
 from callgate.tools import ToolOptions
 
@@ -121,14 +121,18 @@ class CallgateToolset(WrapperToolset[Any]):
         given, place = plain(tool_args), place_of(ctx)
 
         def run(arguments: dict[str, Any]) -> Awaitable[Any]:
+            if call.arguments != given and arguments == call.arguments and (refusal := refusal_by(edit, arguments)) is not None:
+                raise refusal
             valid = tool_args if arguments == given else tool.args_validator.validate_python(arguments, context=ctx.validation_context)
             work = self.wrapped.call_tool(name, valid, ctx, untimed(tool))
             return in_thread_until_ended(work) if is_sync(tool) else work
 
+        edit = HumanDecision(allow=True, arguments=given)
+
         def decide(_: Suspended, problem: str) -> HumanDecision:
             if problem:
                 raise ToolFailed(problem)
-            return HumanDecision(allow=True, arguments=None if call.arguments == given else given)
+            return edit if call.arguments != given else HumanDecision(allow=True)
 
         scope, call_id = placed_scope(self.scope, ctx, place), ctx.tool_call_id or ""
         call = FrameworkCall(framework=_PYDANTIC_AI, name=name, arguments=given, id=call_id, scope=scope, place=place, run=run)
@@ -139,6 +143,8 @@ class CallgateToolset(WrapperToolset[Any]):
             raise ApprovalRequired(metadata={"question": asks_itself(name, call_id)})
         if ctx.tool_call_approved:
             call.arguments = await self._asked(call, ctx, tool)
+            if call.arguments != given and not self.engine.may_ask:
+                await record_edit(self.engine, call, edit)
         result = await run_call(self.engine, call, decide if ctx.tool_call_approved and not recorded else None)
         if not isinstance(result, Suspended):
             return output_of(self.engine, call, result)
