@@ -320,9 +320,13 @@ class ToolServers:
         return unregistered
 
     async def retry(self, servers: Iterable[ToolServer]) -> None:
-        """Start servers again that could not be started, at once, because what kept them from that may have ended."""
-        failed = [one for one in servers if isinstance(one, RetriesStart) and self._status(one, 0).problem]
-        await asyncio.gather(*(one.retry() for one in failed))
+        """Start servers again that could not be started, at once, because what kept them from that may have ended.
+
+        Twice: the first attempt may have begun before that.
+        """
+        asked = [one for one in servers if isinstance(one, RetriesStart)]
+        for _ in range(2):
+            await asyncio.gather(*(one.retry() for one in asked if self._status(one, 0).problem))
 
     async def end(self, servers: Iterable[ToolServer]) -> None:
         """End servers that are not in the catalogue, in bounded time."""
