@@ -188,6 +188,7 @@ class _BoundedProtocol(H11Protocol):
         return self.cycle.incoming.left_bytes > 0 if isinstance(self.cycle, SimpleCycle) else self.conn.their_state is h11.SEND_BODY
 
     def _discard_what_comes(self) -> None:
+        self._stop_discarding()
         self._discarded_bytes = 0
         self._discard_deadline = self.loop.call_later(self._limits.body_timeout_s, self._stream.abort)
 
