@@ -67,7 +67,7 @@ class Methods:
         return await self._content.to(call.client.principal).answer(method, call, params)
 
     async def _tools(self, call: ClientCall, params: Mapping[str, Any]) -> Message:
-        if params.get("cursor"):
+        if params.get("cursor") is not None:
             raise RpcError(INVALID_PARAMS, "The list of tools has one page, so there is no cursor. Leave it out.")
         await self._content.refresh_tools()
         return {"tools": self._lists.of(call.client.principal)}

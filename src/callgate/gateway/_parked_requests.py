@@ -26,6 +26,7 @@ from callgate.mcp._server_requests import answer_fault
 __all__ = ["MultiRoundRequest", "ParkedRequests", "answers_of"]
 
 _CANCEL_S = 0.9
+"""How long the end of the call of a cancelled request is waited for."""
 
 
 class _InputRequest(Struct):

@@ -34,12 +34,13 @@ from callgate.integrations.framework_call import (
     HumanDecision,
     PausedByTool,
     check_scope,
+    record_decision,
     run_call,
     scope_of,
     until_ended,
     whole_value,
 )
-from callgate.integrations.open_questions import asked_calls, record_decision, refusal_by
+from callgate.integrations.open_questions import asked_calls, refusal_by
 from callgate.integrations.wrapped_tools import WrappedTools
 
 __all__ = [

@@ -38,6 +38,7 @@ __all__ = [
     "is_on_route",
     "no_because",
     "placed_scope",
+    "record_decision",
     "run_call",
     "scope_of",
     "started_by",
@@ -270,14 +271,23 @@ def no_because(reason: str) -> HumanDecision:
     return HumanDecision(allow=False, by="callgate", reason=f"{reason} Make the call again, as a new one, to ask a human again")
 
 
+async def record_decision(engine: CallsEngine, approval_id: str, decision: HumanDecision) -> None:
+    """Answer a question of the engine with a human's decision.
+
+    Raises:
+        UsageError: The question is used up, has expired or is not known; or its run is held.
+    """
+    by, reason = decision.by, decision.reason
+    if decision.allow:
+        await engine.approve(approval_id, by=by, reason=reason, arguments=decision.arguments)
+    else:
+        await engine.deny(approval_id, by=by, reason=reason)
+
+
 async def answer(engine: CallsEngine, suspended: Suspended, decision: HumanDecision) -> str:
     """Answer the engine's question with a human's decision. Return why it cannot be used; empty if it was."""
-    uid, by, reason = suspended.approval_id, decision.by, decision.reason
     try:
-        if decision.allow:
-            await engine.approve(uid, by=by, reason=reason, arguments=decision.arguments)
-        else:
-            await engine.deny(uid, by=by, reason=reason)
+        await record_decision(engine, suspended.approval_id, decision)
     except RunHeld:
         raise
     except UsageError as error:

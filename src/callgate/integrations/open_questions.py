@@ -18,7 +18,7 @@ from callgate.calls import Scope, Suspended
 from callgate.engine import Engine
 from callgate.errors import CallgateError, NotDone, UsageError
 from callgate.event_queries import EventQuery
-from callgate.integrations.framework_call import CallsEngine, FrameworkCall, HumanDecision, PausedByTool
+from callgate.integrations.framework_call import FrameworkCall, HumanDecision, PausedByTool, record_decision
 from callgate.integrations.outdated_answers import recorded_id
 from callgate.protocols import Journal
 
@@ -27,7 +27,6 @@ __all__ = [
     "asked_calls",
     "only_asked",
     "paused_or_asked",
-    "record_decision",
     "record_edit",
     "refusal_by",
     "refusing",
@@ -49,26 +48,17 @@ async def only_asked(arguments: dict[str, Any]) -> Any:
     raise NotDone("the call was made to ask about it, and is made again")
 
 
+def _denied(reason: str) -> NotDone:
+    return NotDone(f"a human has denied it{': ' if reason else ''}{reason}")
+
+
 def refusing(reason: str) -> Callable[[dict[str, Any]], Awaitable[Any]]:
     """Return what stands for a tool's code in a call that a human has denied, if the engine does not ask about it any more."""
 
     async def refuse(arguments: dict[str, Any]) -> Any:
-        raise NotDone(f"a human has denied it{': ' if reason else ''}{reason}")
+        raise _denied(reason)
 
     return refuse
-
-
-async def record_decision(engine: CallsEngine, approval_id: str, decision: HumanDecision) -> None:
-    """Answer a question of the engine with a human's decision.
-
-    Raises:
-        UsageError: The question is used up, has expired or is not known; or its run is held.
-    """
-    by, reason = decision.by, decision.reason
-    if decision.allow:
-        await engine.approve(approval_id, by=by, reason=reason, arguments=decision.arguments)
-    else:
-        await engine.deny(approval_id, by=by, reason=reason)
 
 
 async def record_edit(engine: Engine, call: FrameworkCall, edit: HumanDecision) -> None:
@@ -86,7 +76,7 @@ def refusal_by(decision: HumanDecision, arguments: Mapping[str, Any]) -> NotDone
         arguments: Those with which it would run.
     """
     if not decision.allow:
-        return NotDone(f"a human has denied it{': ' if decision.reason else ''}{decision.reason}")
+        return _denied(decision.reason)
     if decision.arguments is None or dict(decision.arguments) == dict(arguments):
         return None
     return NotDone(
