@@ -122,6 +122,19 @@ class WrapperContract(ABC):
         assert told["c2"].is_error
         assert "It may have taken effect. It was not run again." in told["c2"].text
 
+    async def test_a_call_whose_result_has_no_json_form_is_not_in_doubt(self) -> None:
+        """A framework may write the result as text; else the model is told what is wrong with it."""
+
+        async def refund(order: str) -> Any:
+            """Refund an order."""
+            return {"receipt": object()}
+
+        tools = [self.tool(refund)]
+        async with Engine(import_tools(tools)) as engine:
+            told = await self.run(engine, tools, [Call("refund", {"order": "A7"})])
+        assert "may have taken effect" not in told["c1"].text
+        assert ("The call did run" in told["c1"].text) == told["c1"].is_error
+
     async def test_an_async_tool_that_hangs_ends_at_its_deadline_and_the_run_continues(self) -> None:
         ended: list[str] = []
 

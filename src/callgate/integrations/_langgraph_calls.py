@@ -171,22 +171,25 @@ class GraphCalls:
         return result if isinstance(result, Suspended) else _output(engine, made, result, call)
 
     async def _withdraw(self, engine: CallsEngine, request: ToolCallRequest, scope: Scope, answers: TaskAnswers) -> None:
-        """Record the decision with which the graph was resumed, if nothing asks for it.
+        """Record the decision with which the graph was resumed, if the engine may not ask for it again.
 
-        It rejects a call that was approved another way and has not run; or no rule, judge or tool of the engine asks any more.
+        It rejects a call that was approved another way and has not run; or no rule, judge or tool of the engine asks any more; or it is a
+        no or an edit, and the engine's own tool runs, which does not wait for `_dropped_decision`.
         """
         given = answers.taken[0] if answers.taken else answers.next_one()
         if given is None:
             return
-        asked = await asked_calls(self._engine, scope)
+        asked = await asked_calls(self._engine.journal, scope)
         decision = decision_in(given, request, asked)
         if not isinstance(decision, HumanDecision):
             return
         with suppress(UsageError):  # the question is used up or has expired; or the run is held, which the call reports
-            answered = await engine.wait_for_answer(asked[str(request.tool_call["id"])], timeout_s=0)
-            if answered is None and not self._engine.may_ask:
-                await record_decision(engine, asked[str(request.tool_call["id"])], decision)
-                self._take(request, answers)
+            approval_id, may_ask = asked[str(request.tool_call["id"])], self._engine.may_ask
+            answered = await engine.wait_for_answer(approval_id, timeout_s=0)
+            if answered is None and not (may_ask and (decision.is_plain_yes or self.tools.is_external(request.tool_call["name"]))):
+                await record_decision(engine, approval_id, decision)
+                if not may_ask:
+                    self._take(request, answers)
             elif answered is not None and answered.allowed and not decision.allow:
                 await engine.deny(answered.approval_id, by=decision.by, reason=decision.reason)
                 self._take(request, answers)
@@ -209,7 +212,7 @@ class GraphCalls:
         call = request.tool_call
         if not (answers.taken or answers.holds_another()):
             return None
-        asked = await asked_calls(self._engine, scope)
+        asked = await asked_calls(self._engine.journal, scope)
         if call["id"] not in asked:
             return None
         decision = decision_in(self._take(request, answers), request, asked)

@@ -61,15 +61,15 @@ class NodeExecution:
 
     def noted(self, request: ToolCallRequest, output: Any) -> Any:
         """Return a call's output; note it if it waits for a human, and return a placeholder."""
-        call: dict[str, Any] = dict(request.tool_call)
-        self._requests[call["id"]] = request
+        call_id = str(request.tool_call["id"])
+        self._requests[call_id] = request
         if isinstance(output, Suspended):
-            self._waiting.append(AskedCall(place_of(request)[1], call, output, self._calls.placed(request)))
+            self._waiting.append(AskedCall(request, output, self._calls.placed(request)))
         elif isinstance(output, GraphInterrupt):
-            self._paused[call["id"]] = output
+            self._paused[call_id] = output
         else:
             return output
-        return ToolMessage(content="", tool_call_id=call["id"])
+        return ToolMessage(content="", tool_call_id=call_id)
 
     def raise_interrupt_of_a_tool(self) -> None:
         """Raise the interrupt with which a tool has paused the graph, if one has.

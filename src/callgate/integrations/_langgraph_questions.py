@@ -16,9 +16,11 @@ from langgraph.types import interrupt
 from msgspec import Struct
 
 from callgate.calls import Scope, Suspended
-from callgate.integrations._langgraph_order import message_of
+from callgate.integrations._langgraph_order import message_of, place_of
 from callgate.integrations.framework_call import CallsEngine, HumanDecision, answer, no_because
+from callgate.integrations.open_questions import asked_calls
 from callgate.integrations.outdated_answers import why_outdated
+from callgate.protocols import Journal
 
 __all__ = ["AskedCall", "TaskAnswers", "ask_about", "decision_in", "decision_of", "question_about"]
 
@@ -130,11 +132,13 @@ def decision_of(given: Any, call: Mapping[str, Any]) -> HumanDecision | str:
 class AskedCall(Struct, frozen=True):
     """A call of the node that a human has to decide about."""
 
-    position: int
-    """The position of the call in its message."""
-    call: dict[str, Any]
+    request: ToolCallRequest
     suspended: Suspended
     scope: Scope
+
+    @property
+    def call(self) -> Mapping[str, Any]:
+        return self.request.tool_call
 
 
 async def ask_about(engine: CallsEngine, calls: Iterable[AskedCall], answers: TaskAnswers) -> None:
@@ -142,13 +146,13 @@ async def ask_about(engine: CallsEngine, calls: Iterable[AskedCall], answers: Ta
 
     Decisions that cannot be used are asked for again, with the reason, by the next interrupt.
     """
-    waiting = sorted(calls, key=lambda one: (one.position, str(one.call["id"])))
+    waiting = sorted(calls, key=lambda one: (place_of(one.request)[1], str(one.call["id"])))
     problems = dict.fromkeys((one.suspended.approval_id for one in waiting), "")
     while waiting:
         asked = [question_about(one.call, one.suspended, problems[one.suspended.approval_id]) for one in waiting]
         configs = [{"action_name": one.call["name"], "allowed_decisions": list(_DECISIONS)} for one in waiting]
         given = answers.ask({"action_requests": asked, "review_configs": configs})
-        for one, decision in zip(waiting, _decisions(given, waiting), strict=True):
+        for one, decision in zip(waiting, await _decisions(engine.journal, given, waiting), strict=True):
             unusable = decision if isinstance(decision, str) else await _answer(engine, one, decision)
             problems[one.suspended.approval_id] = unusable
         waiting = [one for one in waiting if problems[one.suspended.approval_id]]
@@ -161,14 +165,19 @@ async def _answer(engine: CallsEngine, asked: AskedCall, decision: HumanDecision
     return await answer(engine, asked.suspended, no_because(outdated) if outdated else decision)
 
 
-def _decisions(given: Any, waiting: list[AskedCall]) -> list[HumanDecision | str]:
-    """Return the decision for each call: by its `tool_call_id`, if all have one, else by their order. A text is why it cannot be used."""
-    made = given.get("decisions") if isinstance(given, dict) else None
-    if isinstance(made, list) and all(isinstance(one, dict) and "tool_call_id" in one for one in made):
-        by_id = {str(one["tool_call_id"]): one for one in made}
-        made = [by_id[one.call["id"]] for one in waiting if one.call["id"] in by_id]
-    if not isinstance(made, list) or len(made) != len(waiting):
-        names = ", ".join(str(one.call["name"]) for one in waiting)
-        problem = f"The node was resumed with {given!r:.200}; it needs {{'decisions': [...]}} with one for each of: {names}."
-        return [problem for _ in waiting]
-    return [decision_of(one, asked.call) for one, asked in zip(made, waiting, strict=True)]
+async def _decisions(journal: Journal, given: Any, waiting: Sequence[AskedCall]) -> list[HumanDecision | str]:
+    """Return the decision for each call: by its `tool_call_id` or by its place. A text is why a decision cannot be used.
+
+    If there are more decisions than calls, the engine has been told some of them already: they are about all calls of the message that a
+    human was asked about.
+    """
+    made = given.get("decisions") if isinstance(given, Mapping) else None
+    if isinstance(made, list) and len(made) == len(waiting) and not any(isinstance(one, Mapping) and "tool_call_id" in one for one in made):
+        return [decision_of(one, asked.call) for one, asked in zip(made, waiting, strict=True)]
+    asked_ids = await asked_calls(journal, waiting[0].scope) if isinstance(made, list) and made else {}
+    found = [decision for one in waiting if (decision := decision_in(given, one.request, asked_ids)) is not None]
+    if len(found) == len(waiting):
+        return found
+    names = ", ".join(str(one.call["name"]) for one in waiting)
+    problem = f"The node was resumed with {given!r:.200}; it needs {{'decisions': [...]}} with one for each of: {names}."
+    return [problem for _ in waiting]

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic_ai import ModelRetry, ToolFailed
 from pydantic_ai.messages import ToolReturn, tool_return_content_ta, tool_return_ta
+from pydantic_core import PydanticSerializationError
 
 from callgate._json import decode, json_text
 from callgate.calls import Text, ToolResult
@@ -40,8 +41,13 @@ def output_of(engine: CallsEngine, call: FrameworkCall, result: ToolResult) -> A
 
 
 def encode(output: Any) -> object:
-    """Return the result of a tool as JSON data."""
-    return output if isinstance(output, str) else tool_return_ta.dump_python(output, mode="json", by_alias=True)
+    """Return the result of a tool as JSON data. What has no JSON form is returned unchanged: the engine says what is wrong with it."""
+    if isinstance(output, str):
+        return output
+    try:
+        return tool_return_ta.dump_python(output, mode="json", by_alias=True)
+    except PydanticSerializationError:
+        return output
 
 
 def _restore(value: Any, result: ToolResult) -> Any:

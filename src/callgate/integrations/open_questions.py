@@ -12,14 +12,13 @@ from contextlib import suppress
 from typing import Any
 
 from callgate._json import decode, json_text
-from callgate._run_in_thread import in_thread
 from callgate._run_state.event_bodies import approval_id_of
 from callgate.calls import Scope, Suspended
 from callgate.engine import Engine
 from callgate.errors import CallgateError, NotDone, UsageError
 from callgate.event_queries import EventQuery
 from callgate.integrations.framework_call import FrameworkCall, HumanDecision, PausedByTool, record_decision
-from callgate.integrations.outdated_answers import recorded_id
+from callgate.integrations.outdated_answers import read_journal, recorded_id
 from callgate.protocols import Journal
 
 __all__ = [
@@ -63,7 +62,7 @@ def refusing(reason: str) -> Callable[[dict[str, Any]], Awaitable[Any]]:
 
 async def record_edit(engine: Engine, call: FrameworkCall, edit: HumanDecision) -> None:
     """Answer the engine's question about a call with a human's edit, if nobody has answered it."""
-    approval_id = (await asked_calls(engine, call.scope)).get(call.id)
+    approval_id = (await asked_calls(engine.journal, call.scope)).get(call.id)
     with suppress(UsageError):  # the question is used up or has expired; or the run is held, which the call reports
         if approval_id is not None and await engine.wait_for_answer(approval_id, timeout_s=0) is None:
             await record_decision(engine, approval_id, edit)
@@ -93,16 +92,15 @@ async def was_asked(engine: Engine, call: FrameworkCall) -> bool:
         asked = journal.find(EventQuery(run=scope.run, tool=call.name, kinds=("call.suspended",), newest_first=True, limit=_MOST))
         return any(recorded_id(journal, event.call, scope) == call.id for event in asked)
 
-    return await in_thread(find) if journal.remote else find()
+    return await read_journal(journal, find)
 
 
-async def asked_calls(engine: Engine, scope: Scope) -> dict[str, str]:
+async def asked_calls(journal: Journal, scope: Scope) -> dict[str, str]:
     """Return the latest question about each call of a message, asked in this process or in another one, answered or not.
 
     The ids of the questions are under the ids of the calls.
     """
-    journal = engine.journal
-    return (await in_thread(lambda: paused_or_asked(journal, scope)) if journal.remote else paused_or_asked(journal, scope))[1]
+    return (await read_journal(journal, lambda: paused_or_asked(journal, scope)))[1]
 
 
 def paused_or_asked(journal: Journal, scope: Scope) -> tuple[set[str], dict[str, str]]:
@@ -144,8 +142,7 @@ class OpenQuestions:
         """Record each no that the framework knows of. The first time for a run, its questions are read from the journal."""
         if run not in self._read_runs:
             self._read_runs.add(run)
-            journal = self._engine.journal
-            self._questions |= await in_thread(lambda: dict(self._recorded(run))) if journal.remote else dict(self._recorded(run))
+            self._questions |= await read_journal(self._engine.journal, lambda: dict(self._recorded(run)))
         for call_id, (name, approval_id) in list(self._questions.items()):
             reason = denial_of(name, call_id)
             if reason is not None:

@@ -7,7 +7,8 @@ engine's journal. The journal takes precedence: a yes counts only for the questi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from callgate._json import decode
 from callgate._run_in_thread import in_thread
@@ -17,8 +18,9 @@ from callgate.event_queries import EventQuery
 from callgate.events import Event
 from callgate.protocols import Journal
 
-__all__ = ["recorded_id", "why_outdated"]
+__all__ = ["read_journal", "recorded_id", "why_outdated"]
 
+T = TypeVar("T")
 _MOST = 1_000
 _ANSWERS = ("approve", "edit", "deny")
 
@@ -33,7 +35,12 @@ async def why_outdated(journal: Journal, name: str, call_id: str, scope: Scope, 
     def find() -> str:
         return _why(journal, name, call_id, scope, asked)
 
-    return await in_thread(find) if journal.remote and _in_event_loop() else find()
+    return await read_journal(journal, find)
+
+
+async def read_journal(journal: Journal, read: Callable[[], T]) -> T:
+    """Return what `read` finds in the journal. A journal on a server is read in a thread, if there is an event loop to block."""
+    return await in_thread(read) if journal.remote and _in_event_loop() else read()
 
 
 def recorded_id(journal: Journal, uid: str, scope: Scope) -> str | None:

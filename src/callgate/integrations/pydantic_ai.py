@@ -143,7 +143,7 @@ class CallgateToolset(WrapperToolset[Any]):
             raise ApprovalRequired(metadata={"question": asks_itself(name, call_id)})
         if ctx.tool_call_approved:
             call.arguments = await self._asked(call, ctx, tool)
-            if call.arguments != given and not self.engine.may_ask:
+            if call.arguments != given:
                 await record_edit(self.engine, call, edit)
         result = await run_call(self.engine, call, decide if ctx.tool_call_approved and not recorded else None)
         if not isinstance(result, Suspended):

@@ -76,6 +76,11 @@ class WrappedTools:
             self.add(describe(item) or ())
             self._known[name] = item
 
+    def is_external(self, name: str) -> bool:
+        """Return whether the framework's own code runs for calls of the tool; else the engine has another tool of its name."""
+        registered = self._engine.tools.get(name)
+        return registered is not None and isinstance(registered.tool, ExternalTool)
+
     def unregistered(self) -> bool:
         """Return whether an effect or option is given for a tool that the engine does not have."""
         return any(name not in self._engine.tools for _, name in self._given.entries)
