@@ -112,27 +112,13 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
         leases = RunLeases(recorder, control, work, running, known, delivery)
         policies = EnginePolicies(given.policies, context.host, approvals, known, limits, coerce=given.coerce)
 
-        store = _persistent_store(context, given)
         waits = WaitGraph()
-        cache = Cache(MemoryCache(), store, context.clock, context.redactor, waits)
-        runners = Runners(
-            limits,
-            context.clock,
-            process_limits=given.process_limits,
-            on_late=recorder.late,
-            on_gone=cache.code_ended,
-            own=given.runners,
-        )
-        own_files = _files(context.journal, context.blobs, store, given.memory)
-        if given.undo is not None:
-            given.undo.leave_out(own_files)
-        recorded_effects = RecordedEffects(context)
-        unknown = UnknownOutcomes(context.host, known, Fence(context.journal, runners.behind))
-        attempts = Attempts(context, runners, policies, own_files, given.timeout_s)
-        executor = Executor(context, attempts, runners, cache, unknown, policies, given.undo, given.timeout_s)
+        execution = _ExecutionParts.of(context, given, policies, known, waits)
+        cache, runners, unknown = execution.cache, execution.runners, execution.unknown
 
         outcomes = Outcomes(context, given.restart, given.timeout_s)
-        plans = ToolPlans(given.hooks, runners, limits, recorder.log, persists=store is not None, captures=given.undo is not None)
+        persists = execution.store is not None
+        plans = ToolPlans(given.hooks, runners, limits, recorder.log, persists=persists, captures=given.undo is not None)
         catalogue = Catalogue(given.servers, context.tools, plans, given.policies, recorder, context.clock)
         servers = ToolServers(catalogue)
         resources = _Resources(context, runners, cache, given.memory, servers)
@@ -160,10 +146,10 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
             unknown=unknown,
             waits=waits,
             locks=CallLocks(waits, context.clock, run, recorder.log),
-            effects=EffectClaims(context, recorded_effects, known, unknown, waits, given.timeout_s),
-            recorded_effects=recorded_effects,
+            effects=EffectClaims(context, execution.recorded_effects, known, unknown, waits, given.timeout_s),
+            recorded_effects=execution.recorded_effects,
             cache=cache,
-            executor=executor,
+            executor=execution.executor,
             outcomes=outcomes,
             unstarted=unstarted,
             lifecycle=lifecycle,
@@ -193,6 +179,38 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
             timeout_s=given.timeout_s,
             changes_results=any(hook.phase == "after" and hook.kind == "transform" for hook in given.hooks),
         )
+
+
+class _ExecutionParts(Struct, frozen=True, kw_only=True, eq=False):
+    """The parts that run the code of tools, and keep what it returned."""
+
+    store: CacheStore | None
+    """The store for results that outlive the process, if there is one."""
+    cache: Cache
+    runners: Runners
+    recorded_effects: RecordedEffects
+    unknown: UnknownOutcomes
+    executor: Executor
+
+    @classmethod
+    def of(cls, context: EngineContext, given: GivenParts, policies: EnginePolicies, known: KnownRuns, waits: WaitGraph) -> _ExecutionParts:
+        store = _persistent_store(context, given)
+        cache = Cache(MemoryCache(), store, context.clock, context.redactor, waits)
+        runners = Runners(
+            context.limits,
+            context.clock,
+            process_limits=given.process_limits,
+            on_late=context.recorder.late,
+            on_gone=cache.code_ended,
+            own=given.runners,
+        )
+        own_files = _files(context.journal, context.blobs, store, given.memory)
+        if given.undo is not None:
+            given.undo.leave_out(own_files)
+        unknown = UnknownOutcomes(context.host, known, Fence(context.journal, runners.behind))
+        attempts = Attempts(context, runners, policies, own_files, given.timeout_s)
+        executor = Executor(context, attempts, runners, cache, unknown, policies, given.undo, given.timeout_s)
+        return cls(store=store, cache=cache, runners=runners, recorded_effects=RecordedEffects(context), unknown=unknown, executor=executor)
 
 
 class _Resources:

@@ -104,11 +104,12 @@ class HttpApp:
         header_params: HeaderParams | None = None,
         started: Callable[[], Awaitable[None]] | None = None,
         limits: HttpLimits | None = None,
-        on_refused: Callable[[str], None] | None = None,
+        on_refused: Callable[[str], None] = lambda reason: None,
         resource: ResourceServer | None = None,
         tool_scopes: Callable[[str], Iterable[str]] = lambda tool: (),
     ) -> None:
         self.limits = limits or HttpLimits()
+        self.on_refused = on_refused
         self._fronts, self._health, self._metrics, self._path = fronts, health, metrics, path
         self._header_params, self._started = header_params, started
         self._checks = RequestChecks(authenticator, hosts, origins, resource, metrics_readers)
@@ -116,7 +117,6 @@ class HttpApp:
         self._resource, self._tool_scopes = resource, tool_scopes
         self._documents = frozenset(("/health", "/metrics")) | (resource.paths if resource is not None else frozenset())
         self._replicas = fronts.replicas
-        self._on_refused = on_refused
         self._sessions = GatewaySessions(self.limits, self._replicas.new_session_id)
         self._open = OpenRequests(self.limits.requests_per_principal)
         self._forwarding = ReplicaForwarding() if self._replicas.url else None
@@ -142,8 +142,7 @@ class HttpApp:
         except RefusedRequest as refused:
             told = error_answer(refused.number, RpcError(refused.code, refused.message, refused.data))
             _LOG.info("refused %s: %s", refused.status, refused.message)
-            if self._on_refused is not None:
-                self._on_refused(refused.reason)
+            self.on_refused(refused.reason)
             await send_body(send, refused.status, encoded(told), refused.headers)
 
     def connection_counts(self) -> dict[str, int]:

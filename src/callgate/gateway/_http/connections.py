@@ -37,10 +37,14 @@ _DISCARDED_BYTES = 64 * 1024 * 1024
 """How much of a request is thrown away after its response."""
 
 
-def bounded_protocol(limits: HttpLimits) -> Callable[..., H11Protocol]:
-    """Return what makes the protocols of one server's connections with these limits, in place of uvicorn's class."""
+def bounded_protocol(limits: HttpLimits, on_refused: Callable[[str], None]) -> Callable[..., H11Protocol]:
+    """Return what makes the protocols of one server's connections with these limits, in place of uvicorn's class.
+
+    Args:
+        on_refused: Called for each request that is refused because it is not HTTP, with the reason `http`.
+    """
     idle: dict[H11Protocol, None] = {}
-    return partial(_BoundedProtocol, limits, idle)
+    return partial(_BoundedProtocol, limits, on_refused, idle)
 
 
 class _BoundedProtocol(H11Protocol):
@@ -52,10 +56,12 @@ class _BoundedProtocol(H11Protocol):
 
     conn: BoundedHeads
 
-    def __init__(self, limits: HttpLimits, idle: dict[H11Protocol, None], /, *given: Any, **options: Any) -> None:
+    def __init__(
+        self, limits: HttpLimits, on_refused: Callable[[str], None], idle: dict[H11Protocol, None], /, *given: Any, **options: Any
+    ) -> None:
         super().__init__(*given, **options)
         self.conn = BoundedHeads(limits.head_bytes)
-        self._limits = limits
+        self._limits, self._on_refused = limits, on_refused
         self._idle = idle
         self._head_deadline: asyncio.TimerHandle | None = None
         self._read_deadline: asyncio.TimerHandle | None = None
@@ -235,6 +241,7 @@ class _BoundedProtocol(H11Protocol):
 
     def _send_refusal(self, status: int, text: bytes) -> None:
         _LOG.info("refused %s: %s", status, text.decode())
+        self._on_refused("http")
         headers = [
             (b"content-type", b"text/plain; charset=utf-8"),
             (b"content-length", b"%d" % len(text)),

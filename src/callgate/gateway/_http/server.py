@@ -58,7 +58,7 @@ class HttpServer:
         limits = replace(self._app.limits, connections=possible_connections(self._app.limits.connections))
         return uvicorn.Config(
             self._app,
-            http=bounded_protocol(limits),  # type: ignore[arg-type]  # it only calls it
+            http=bounded_protocol(limits, self._app.on_refused),  # type: ignore[arg-type]  # it only calls it
             ws="none",
             lifespan="off",
             log_config=None,
