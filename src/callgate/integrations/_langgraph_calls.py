@@ -166,15 +166,15 @@ class GraphCalls:
             run=run_tool,
         )
         if decided:
-            await self._withdraw(engine, request, scope, answers)
+            await self._record_early(engine, request, scope, answers)
         result = await run_call(engine, made, decide)
         return result if isinstance(result, Suspended) else _output(engine, made, result, call)
 
-    async def _withdraw(self, engine: CallsEngine, request: ToolCallRequest, scope: Scope, answers: TaskAnswers) -> None:
+    async def _record_early(self, engine: CallsEngine, request: ToolCallRequest, scope: Scope, answers: TaskAnswers) -> None:
         """Record the decision with which the graph was resumed, if the engine may not ask for it again.
 
-        It rejects a call that was approved another way and has not run; or no rule, judge or tool of the engine asks any more; or it is a
-        no or an edit, and the engine's own tool runs, which does not wait for `_dropped_decision`.
+        It is a no, whatever the engine was told another way; or no rule, judge or tool of the engine asks any more; or it is an edit, and
+        the engine's own tool runs, which does not wait for `_dropped_decision`.
         """
         given = answers.taken[0] if answers.taken else answers.next_one()
         if given is None:
@@ -186,7 +186,8 @@ class GraphCalls:
         with suppress(UsageError):  # the question is used up or has expired; or the run is held, which the call reports
             approval_id, may_ask = asked[str(request.tool_call["id"])], self._engine.may_ask
             answered = await engine.wait_for_answer(approval_id, timeout_s=0)
-            if answered is None and not (may_ask and (decision.is_plain_yes or self.tools.is_external(request.tool_call["name"]))):
+            asks_again = may_ask and (decision.arguments is None or self.tools.is_external(request.tool_call["name"]))
+            if answered is None and not (decision.allow and asks_again):
                 await record_decision(engine, approval_id, decision)
                 if not may_ask:
                     self._take(request, answers)

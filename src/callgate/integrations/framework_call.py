@@ -75,11 +75,6 @@ class HumanDecision(Struct, frozen=True, kw_only=True):
     arguments: Mapping[str, object] | None = None
     """The arguments to run with instead of the call's own; None for its own."""
 
-    @property
-    def is_plain_yes(self) -> bool:
-        """Whether the call may run as it is."""
-        return self.allow and self.arguments is None
-
 
 class PausedByTool(NotDone):
     """The tool's own code has paused the framework's run, which will make the same call again."""
