@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from callgate import Engine, tool
+from callgate import Engine, Tool, tool
 from callgate.gateway import LOCAL, Gateway, serve_stdio
 from callgate.gateway._http import HttpApp, HttpServer
 from callgate.gateway.tokens import Anonymous
@@ -71,9 +71,8 @@ async def test_a_failed_call_says_how_but_has_no_arguments(name: str, error_type
     assert "made-up" not in span.to_json()
 
 
-async def test_upstream_servers_are_told_of_the_span() -> None:
-    """What `CallingClient.meta` has is what is sent to a server."""
-    seen: list[Mapping[str, Any]] = []
+def looking(seen: list[Mapping[str, Any]]) -> Tool:
+    """Return a tool that adds what it sees of the calling client, which is what a server is sent."""
 
     @tool(effect="none")
     async def look() -> str:
@@ -83,8 +82,13 @@ async def test_upstream_servers_are_told_of_the_span() -> None:
         seen.append(client.meta)
         return "seen"
 
+    return look
+
+
+async def test_upstream_servers_are_told_of_the_span() -> None:
+    seen: list[Mapping[str, Any]] = []
     tracing = Tracing()
-    async with Gateway(Engine([look]), tracer_provider=tracing.provider) as gateway:
+    async with Gateway(Engine([looking(seen)]), tracer_provider=tracing.provider) as gateway:
         client = await client_of(gateway)
         await client.call("look", {}, _meta=_META)
         await client.front.close()
@@ -96,16 +100,7 @@ async def test_upstream_servers_are_told_of_the_span() -> None:
 @pytest.mark.parametrize("meta", [_META, {"own": "kept"}, {**_META, "traceparent": "no trace"}])
 async def test_upstream_servers_are_told_of_the_trace_of_a_client_also_if_nobody_takes_spans(meta: Mapping[str, Any]) -> None:
     seen: list[Mapping[str, Any]] = []
-
-    @tool(effect="none")
-    async def look() -> str:
-        """Look at the calling client."""
-        client = calling_client()
-        assert client is not None
-        seen.append(client.meta)
-        return "seen"
-
-    async with Gateway(Engine([look])) as gateway:
+    async with Gateway(Engine([looking(seen)])) as gateway:
         client = await client_of(gateway)
         await client.call("look", {}, _meta=meta)
         await client.front.close()

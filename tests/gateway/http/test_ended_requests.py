@@ -1,4 +1,4 @@
-"""What a client is told of a call whose request the gateway ends."""
+"""A request that the gateway ends before its call has ended gets what is on record of the call as its result."""
 
 from __future__ import annotations
 
