@@ -11,6 +11,8 @@ REFUSED: dict[str, tuple[str, object, int]] = {
     "half a surrogate pair in a key": (_CALL % (7, r'{"\udc00":1}'), 7, -32600),
     "a duplicate key": (_CALL % (7, '{"a":1,"a":2}'), 7, -32600),
     "no number of JSON": (_CALL % (7, "NaN"), 7, -32600),
+    "a number that is too large": (_CALL % (7, "-1e400"), 7, -32600),
+    "an integer of very many digits": (_CALL % (7, "9" * 5_000), 7, -32600),
     "nested too deeply": (_CALL % (7, "[" * 5_000 + "]" * 5_000), 7, -32600),
     "no version": ('{"id":7,"method":"ping"}', 7, -32600),
     "half a surrogate pair in a notification": (r'{"jsonrpc":"2.0","method":"\ud800"}', None, -32700),

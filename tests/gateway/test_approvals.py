@@ -272,7 +272,9 @@ async def test_a_client_cannot_fill_the_queue_with_questions(era: Era, tmp_path:
         first = await client.call("pay", {"amount": 10})
         second = await client.call("pay", {"amount": 20})
         refused = await client.call("pay", {"amount": 30})
-        assert "2 calls of ada wait for a decision, which is the limit" in text(refused)
+        assert "has not run: a human has to approve it, and 2 calls of ada wait for a decision, which is the limit" in text(refused)
+        assert "Wait until one of them is decided, then make the call again." in text(refused)
+        assert refused["result"]["_meta"]["callgate/outcome"]["code"] == "too_many_pending"
         open_ones = [one.approval for one in inbox.waiting(tmp_path / "journal.db")]
         assert open_ones == [approval(first), approval(second)]
         assert approval(await client.call("pay", {"amount": 10})) == approval(first), "a call that waits is not one more"

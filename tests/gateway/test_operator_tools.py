@@ -117,9 +117,10 @@ async def test_a_principal_with_some_tools_reaches_no_other_one_by_a_similar_nam
 async def test_an_answer_to_no_open_question_says_so(tmp_path: Path) -> None:
     async with gateway(tmp_path, "handshake", principal=OPERATOR) as operator:
         unknown = await operator.call("callgate_approve", {"approval_id": "mcp-1/0/0"})
-        assert unknown["result"]["isError"] is True
-        assert "No approval 'mcp-1/0/0' is open" in text(unknown)
-        assert (await operator.call("callgate_deny", {"approval_id": "mcp-1/0/0"}))["error"]["code"] == -32602
+        incomplete = await operator.call("callgate_deny", {"approval_id": "mcp-1/0/0"})
+        assert unknown["result"]["isError"] is incomplete["result"]["isError"] is True
+        assert "No approval 'mcp-1/0/0' is open. `callgate_approvals` lists those that are." in text(unknown)
+        assert "missing required field `reason`. It takes: approval_id, reason" in text(incomplete)
 
 
 async def test_a_tool_with_the_name_of_an_operator_tool_is_refused_when_the_gateway_starts() -> None:

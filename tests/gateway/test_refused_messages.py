@@ -24,10 +24,18 @@ async def test_a_refused_line_is_answered_under_its_id_and_the_next_one_is_serve
         assert "result" in await client.call("price", {"item": "tea"})
 
 
-async def test_the_refusal_says_what_is_wrong() -> None:
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("half a surrogate pair", "half of a surrogate pair"),
+        ("a number that is too large", "a number that is out of range"),
+        ("an integer of very many digits", "a number that is out of range"),
+    ],
+)
+async def test_the_refusal_says_what_is_wrong(name: str, said: str) -> None:
     async with raw_client(served(), "handshake") as client:
-        client.write(REFUSED["half a surrogate pair"][0].encode() + b"\n")
-        assert "half of a surrogate pair" in (await client.next_message())["error"]["message"]
+        client.write(REFUSED[name][0].encode() + b"\n")
+        assert said in (await client.next_message())["error"]["message"]
 
 
 @pytest.mark.parametrize("content", [r'{"name":"cut \ud83d"}', '{"name":"a","name":"b"}', '{"name":NaN}'])

@@ -79,7 +79,7 @@ async def test_a_definition_that_changed_without_notice_is_in_quarantine(tmp_pat
     assert [params["name"] for params in fake.calls()] == ["echo"]
 
 
-@pytest.mark.parametrize("ttl", [0, 1, 500])
+@pytest.mark.parametrize("ttl", [0, 1, 500, -5])
 async def test_a_server_cannot_have_its_tools_listed_all_the_time(tmp_path: Path, ttl: int) -> None:
     clock, fake = ManualClock(), Silent(tmp_path, ttl=ttl)
     async with Engine(servers=[fake.server()], clock=clock) as engine:

@@ -235,7 +235,10 @@ def _checked_command(server: ServerCommand, environment: Mapping[str, str]) -> l
         found = shutil.which(program, path=environment.get("PATH"))
     if found is None:
         where = "" if os.sep in program else " in PATH"
-        raise _cannot_start(server, f"there is no program {program!r:.200}{where}. Install it, or give its full path")
+        step = "Install it, or give its full path"
+        if " " in program:
+            step = "A command is the program and its arguments, each for itself: give the program alone, and then its arguments"
+        raise _cannot_start(server, f"there is no program {program!r:.200}{where}. {step}")
     return [found, *server.command[1:]]
 
 

@@ -66,8 +66,9 @@ def read_json(data: bytes | bytearray, *, mends: bool = True) -> object:
         if mended != data:
             return read_json(mended, mends=False)
         if _OUT_OF_RANGE in str(error):
-            raise UnreadableJson("it has a number that is out of range") from None
-        raise UnreadableJson(f"it is no JSON: {str(error)[:100]}") from None
+            raise UnreadableJson("it has a number that is out of range: larger than 1.8e308, or of very many digits") from None
+        why = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)[:100]
+        raise UnreadableJson(f"it is no JSON: {why}") from None
     if sum(map(data.count, _DEPTH_MARKS)) > _MAX_DEPTH and _depth(value) > _MAX_DEPTH:
         raise UnreadableJson(f"it is nested more than {_MAX_DEPTH} levels deep", "too_deep")
     return value

@@ -235,7 +235,8 @@ class ServerLife(Generic[S]):
     async def _wait_for_next(self, problem: str, words: str, work: ServerWork) -> None:
         """Wait until the server is to be started again."""
         ran, self.failures = self.state != "starting", self.failures + 1
-        self.problem = problem if problem.startswith(self.label) else f"{self.label} has ended: {problem}"
+        happened = "has ended" if ran else "cannot be started"
+        self.problem = problem if problem.startswith(self.label) else f"{self.label} {happened}: {problem}"
         self.full_problem = with_last_words(self.problem, words)
         self._log.warning("%s", self.full_problem)
         work.on_problem(self.problem)

@@ -34,6 +34,7 @@ from callgate.errors import CallgateError
 
 __all__ = ["app", "run"]
 
+_SQLITE = b"SQLite format 3\0"
 _EXITS = """
 Exit codes: 0 ok · 1 the call, the run or the check failed · 2 wrong usage · 3 the outcome is unknown, check before you repeat the call ·
 4 a human has to decide · 5 the run's budget is used up · 6 a replayed run would have gone differently · 130 interrupted ·
@@ -89,7 +90,8 @@ def _carry_out(words: list[str]) -> int:
         return int(command(*bound.args, **bound.kwargs) or 0)
     except CycloptsError as error:
         unused = getattr(error, "unused_tokens", None) or ()
-        say(f"The command takes no {shlex.join(unused)}." if unused else f"{error}".strip(), "red")
+        options = [word for word in unused if word.startswith("-") and word != "--"]
+        say(f"The command takes no {shlex.join(options or unused)}." if unused else f"{error}".strip(), "red")
         for journal in filter(_names_journal, unused):
             say(f"A journal is named by an option. Did you mean --journal {shlex.quote(journal)}?")
         say("`callgate --help` and `callgate COMMAND --help` list the commands and options.")
@@ -111,7 +113,15 @@ def _names_journal(word: str) -> bool:
     """Return whether a word that no command takes looks like a journal."""
     from callgate._journal.journal_reader import is_url
 
-    return is_url(word) or Path(word).suffix in (".db", ".sqlite") or Path(word).is_file()
+    return is_url(word) or Path(word).suffix in (".db", ".sqlite") or _is_sqlite_file(Path(word))
+
+
+def _is_sqlite_file(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_SQLITE)) == _SQLITE
+    except (OSError, ValueError):
+        return False
 
 
 @app.command

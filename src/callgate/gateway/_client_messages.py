@@ -91,12 +91,13 @@ def kind_of(message: Mapping[str, Any]) -> str:
 
 
 def _has_half_pair(data: bytes) -> bool:
-    """Return whether half a surrogate pair is all that is wrong with bytes."""
+    """Return whether a text in what is JSON has half of a surrogate pair."""
     try:
         read_message(data)
-    except UnreadableMessage:
+        found = json.loads(data, parse_int=str, parse_float=str)
+    except (UnreadableMessage, ValueError):
         return False
-    return True
+    return _SURROGATE.search(json.dumps(found, ensure_ascii=False)) is not None
 
 
 def _read_loosely(data: bytes) -> Mapping[str, Any]:

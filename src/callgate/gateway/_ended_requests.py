@@ -15,7 +15,7 @@ from callgate.events import Event
 from callgate.gateway._tool_results import error_result
 from callgate.mcp._connection import Message
 
-__all__ = ["ended_result"]
+__all__ = ["cancelled_outcome", "ended_result"]
 
 _WHY: Final = "because its session has ended or the gateway stops"
 _CODE: Final = "request_ended"
@@ -43,9 +43,30 @@ def ended_result(started: Event | None) -> Message:
     if start.effect == "none":
         outcome = {"status": "error", "failure": "killed", "code": _CODE, "uid": started.call}
         return error_result(f"{told} {start.tool} only reads, so the call may be made again.", outcome)
-    outcome = {"status": "unknown", "failure": "outcome_unknown", "code": _CODE, "uid": started.call}
-    return error_result(
-        f"{told} It may have taken effect: check that before you make the call again. An operator can record what has happened with"
-        f" `callgate settle {started.call}`.",
-        outcome,
+    return error_result(f"{told} {_in_doubt(started)}", _unknown(started))
+
+
+def cancelled_outcome(started: Event | None) -> tuple[str, Message]:
+    """Return what has become of a call that its client has cancelled before it was answered: as a text, and as data.
+
+    Args:
+        started: The event of its last start; None if it was not started.
+    """
+    if started is None:
+        return "The call has not run.", {"status": "error", "failure": "not_started", "code": _CODE}
+    start = _decode_start(started.body)
+    told = f"The call was cancelled while {start.tool} ran."
+    if start.effect == "none":
+        return f"{told} {start.tool} only reads.", {"status": "error", "failure": "killed", "code": _CODE, "uid": started.call}
+    return f"{told} {_in_doubt(started)}", _unknown(started)
+
+
+def _in_doubt(started: Event) -> str:
+    return (
+        "It may have taken effect: check that before you make the call again. An operator can record what has happened with"
+        f" `callgate settle {started.call}`."
     )
+
+
+def _unknown(started: Event) -> Message:
+    return {"status": "unknown", "failure": "outcome_unknown", "code": _CODE, "uid": started.call}

@@ -29,7 +29,6 @@ from callgate.gateway._tool_results import error_result
 from callgate.gateway.principals import Principal
 from callgate.inbox import PendingApproval
 from callgate.mcp._connection import Message
-from callgate.mcp._messages import INVALID_PARAMS, RpcError
 
 __all__ = ["DEFINITIONS", "OPERATOR_TOOLS", "OperatorTools"]
 
@@ -134,15 +133,13 @@ class OperatorTools:
         self._engine = engine
 
     async def call(self, principal: Principal, name: str, arguments: object) -> Message:
-        """Return the result of `tools/call` for one of the tools.
-
-        Raises:
-            RpcError: The arguments are not valid.
-        """
+        """Return the result of `tools/call` for one of the tools."""
         try:
             asked = msgspec.convert(arguments, _ARGUMENTS[name])
         except msgspec.ValidationError as error:
-            raise RpcError(INVALID_PARAMS, f"The arguments of {name} are not valid: {error}.") from error
+            takes = ", ".join(_ARGUMENTS[name].__struct_fields__) or "no arguments"
+            text = f"The arguments of {name} are not valid, so nothing was done: {error}. It takes: {takes}."
+            return error_result(text, {"status": "error", "failure": "invalid_parameters", "code": "schema_invalid"})
         try:
             if isinstance(asked, _Listing):
                 return await self._listed()
@@ -160,7 +157,10 @@ class OperatorTools:
         return {"content": [text_item("\n\n".join([*texts, *more, *unreadable]))], "structuredContent": found}
 
     async def _decided(self, principal: Principal, asked: _Approval | _Denial) -> Message:
-        if await self._made_by(asked.approval_id) == principal.name:
+        made_by = await self._made_by(asked.approval_id)
+        if made_by is None:
+            raise UsageError(f"No approval {asked.approval_id[:200]!r} is open. `callgate_approvals` lists those that are.")
+        if made_by == principal.name:
             raise UsageError(
                 f"The call of the approval {asked.approval_id[:200]} was made under your own name, {principal.name}. Somebody else has to"
                 " decide about it: another operator, or the user of the client that made it."

@@ -37,6 +37,8 @@ class TaskEnd(Struct, frozen=True):
 
     result: ToolResult | None
     """None: the client has cancelled it."""
+    at_ms: int
+    """When it ended, in milliseconds since 1970."""
 
     @property
     def final(self) -> bool:
@@ -105,18 +107,18 @@ class TaskRecords:
 
 def _end(events: Iterable[Event]) -> TaskEnd | None:
     """Return the end among the events of a call, the newest first. What its tool has answered counts more than a cancellation."""
-    cancelled, told = False, None
+    cancelled: TaskEnd | None = None
+    told: TaskEnd | None = None
     for event in events:
+        at_ms = event.at_ns // 1_000_000
         if event.kind == "call.completed":
             result = _result(event)
             if result is not None and result.status != "unknown" and result.metadata.attempts:
-                return TaskEnd(result)
-            told = told or result
-        else:
-            cancelled = cancelled or _is_of_client(event)
-    if cancelled:
-        return TaskEnd(None)
-    return None if told is None else TaskEnd(told)
+                return TaskEnd(result, at_ms)
+            told = told or (None if result is None else TaskEnd(result, at_ms))
+        elif cancelled is None and _is_of_client(event):
+            cancelled = TaskEnd(None, at_ms)
+    return cancelled or told
 
 
 def _result(event: Event) -> ToolResult | None:

@@ -11,11 +11,13 @@ from typing import Any
 
 from callgate.errors import RunHeld
 from callgate.gateway._client_calls import Client
+from callgate.gateway._ended_requests import cancelled_outcome
 from callgate.gateway._front_parts import FrontParts
 from callgate.gateway._parked_requests import MultiRoundRequest
 from callgate.gateway._suspended_calls import SubmittedCall
 from callgate.gateway._task_records import CLIENT_CANCELLED
 from callgate.gateway._tasks import RunningTask, task_not_found
+from callgate.gateway._tool_results import OUTCOME_KEY
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, RpcError
 from callgate.mcp._revisions import TASKS
@@ -84,6 +86,7 @@ class TaskRequests:
                 self._parts.tasks.forget(task)
                 raise _elsewhere() from held
             await records.durable(call_id)
+        await self._note_cancelled(task, call_id)
 
     async def named(self, client: Client, task_ids: Sequence[str]) -> list[RunningTask]:
         """Return the tasks of a client among these. Those that this process does not have go on here.
@@ -109,14 +112,28 @@ class TaskRequests:
         state = tasks.state_of(task_id, self._principal)
         kept = tasks.kept(task_id, self._principal)
         if kept is not None:
+            await kept.restored()
             return kept
         recorded = await self._parts.records.call(state.call, state.arguments)
         if recorded is None or recorded.scope.principal != self._principal:
             raise task_not_found()
         if tasks.full:
             raise RpcError(INTERNAL_ERROR, "Too many tasks run here at the moment. The task is not lost: ask for it again later.")
+        end = await self._parts.records.end(state.call)
         kept = tasks.kept(task_id, self._principal)  # another request for it may have been faster
-        return kept or tasks.resume(str(task_id), state, self._resumed(client, recorded), self._finished)
+        if kept is not None:
+            return kept
+        ended_ms = end.at_ms if end is not None and end.final else None
+        task = tasks.resume(str(task_id), state, self._resumed(client, recorded), self._finished, ended_ms)
+        await task.restored()
+        if end is not None and end.result is None:
+            await self._note_cancelled(task, state.call)
+        return task
+
+    async def _note_cancelled(self, task: RunningTask, call_id: str) -> None:
+        """Let the client of a cancelled task be told whether its call may have taken effect."""
+        text, outcome = cancelled_outcome(await self._parts.records.start(call_id))
+        task.told_of_cancelled = {"statusMessage": text, "_meta": {OUTCOME_KEY: outcome}}
 
 
 def _refuse_elsewhere(task: RunningTask) -> None:

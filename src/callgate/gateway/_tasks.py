@@ -25,6 +25,8 @@ from callgate.mcp._messages import INVALID_PARAMS, RpcError
 __all__ = ["NobodyListens", "RunningTask", "Tasks", "task_not_found"]
 
 _POLL_MS = 1_000
+_READ_S = 2.0
+"""How long the recorded result of a call is waited for."""
 
 
 class NobodyListens:
@@ -51,8 +53,17 @@ class RunningTask:
         self.watchers: set[Callable[[RunningTask], None]] = set()
         """Called at each change."""
         self.updated_ms = state.created_ms
+        self.ended_ms: int | None = None
+        """When the call has ended, if that is on record and the task is restored from it."""
+        self.told_of_cancelled: Message = {}
+        """What a client is told of the call of a cancelled task."""
         self._ttl_ms = int(ttl_s * 1_000)
         self._finished = finished
+
+    async def restored(self) -> None:
+        """Wait until the result of a call that has ended was read from the record, so that its task is not told as running again."""
+        if self.ended_ms is not None:
+            await self.request.wait_done(_READ_S)
 
     def described(self) -> Message:
         """Return the task with its result, its error or what it asks the client."""
@@ -75,7 +86,7 @@ class RunningTask:
         try:
             return {"status": "completed", "result": self._finished(self.request.result())}
         except asyncio.CancelledError:
-            return {"status": "cancelled"}
+            return {"status": "cancelled", **self.told_of_cancelled}
         except Exception as failure:
             error = told_error(failure)
             told: Message = {"code": error.code, "message": error.message}
@@ -130,9 +141,15 @@ class Tasks:
         state = TaskState(request.principal, request.call.call_id, self._now_ms(), self._replica, arguments)
         return self._add(self._states.sealed(state), state, request, finished)
 
-    def resume(self, task_id: str, state: TaskState, request: MultiRoundRequest, finished: Callable[[Message], Message]) -> RunningTask:
-        """Let a request that submits the call of a task again, which another process began, go on as this task."""
-        return self._add(task_id, state, request, finished)
+    def resume(
+        self, task_id: str, state: TaskState, request: MultiRoundRequest, finished: Callable[[Message], Message], ended_ms: int | None
+    ) -> RunningTask:
+        """Let a request that submits the call of a task again, which another process began, go on as this task.
+
+        Args:
+            ended_ms: When the call has ended; None if it has not.
+        """
+        return self._add(task_id, state, request, finished, ended_ms)
 
     def state_of(self, task_id: object, principal: str) -> TaskState:
         """Return what the id of a principal's task says.
@@ -162,9 +179,17 @@ class Tasks:
             if ended(task.state.principal):
                 self._expire(task.id)
 
-    def _add(self, task_id: str, state: TaskState, request: MultiRoundRequest, finished: Callable[[Message], Message]) -> RunningTask:
+    def _add(
+        self,
+        task_id: str,
+        state: TaskState,
+        request: MultiRoundRequest,
+        finished: Callable[[Message], Message],
+        ended_ms: int | None = None,
+    ) -> RunningTask:
         self._make_room()
         task = RunningTask(task_id, state, request, self._ttl_s, finished)
+        task.ended_ms = ended_ms
         timer = asyncio.get_running_loop().call_later(self._left_s(state), self._expire, task_id)
         self._kept[task_id] = task, timer
         request.call.exchange, request.call.ask_later = NobodyListens(), None
@@ -172,7 +197,7 @@ class Tasks:
         return task
 
     def _changed(self, task: RunningTask) -> None:
-        task.updated_ms = self._now_ms()
+        task.updated_ms = task.ended_ms or self._now_ms()
         for watcher in list(task.watchers):
             watcher(task)
         if task.request.done and task.id in self._kept:

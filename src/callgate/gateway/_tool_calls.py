@@ -199,7 +199,7 @@ class ToolCalls:
                 return outcome
             self._pending.keep(call, outcome)
             if await self._is_too_much(client_call.client.principal, outcome):
-                continue
+                return await self._refused_question(client_call, call)
             if not left:
                 if client_call.may_become_task and await self._answered_elsewhere(client_call, outcome):
                     continue
@@ -230,12 +230,22 @@ class ToolCalls:
         """Deny a call if too many of its principal's wait for a decision; return whether that was done."""
         if not await self._pending.has_more_than(principal.pending, principal.name):
             return False
-        reason = f"{principal.pending} calls of {principal.name} wait for a decision, which is the limit"
         try:
-            await self._engine.deny(asked.approval_id, by="the gateway", reason=reason)
+            await self._engine.deny(asked.approval_id, by="the gateway", reason=_too_many_pending(principal))
         except UsageError:  # somebody has answered meanwhile, or the question has expired
             return False
         return True
+
+    async def _refused_question(self, client_call: ClientCall, call: SubmittedCall) -> Message:
+        """Take the denial of a call that nobody is asked about, and return what its client has to do instead."""
+        await self._submitted(client_call, call)
+        principal = client_call.client.principal
+        text = (
+            f"The call of {call.raw.name} has not run: a human has to approve it, and {_too_many_pending(principal)}. Wait until one of"
+            " them is decided, then make the call again."
+        )
+        outcome = {"status": "error", "failure": "not_started", "code": "too_many_pending", "uid": client_call.uid}
+        return error_result(text, outcome)
 
     async def _submitted(self, client_call: ClientCall, call: SubmittedCall) -> Message | Suspended:
         """Submit a call when its principal may make one more, and return its result, or its question to a human."""
@@ -288,6 +298,10 @@ class ToolCalls:
         tools = self._engine.tools
         bound = tools.get(name)
         return principal.may_use(bound.name) if bound is not None else name in tools.withdrawn and principal.may_use(name)
+
+
+def _too_many_pending(principal: Principal) -> str:
+    return f"{principal.pending} calls of {principal.name} wait for a decision, which is the limit"
 
 
 def unknown_tool(name: str) -> RpcError:

@@ -123,9 +123,11 @@ class PendingAnswer:
         """
         reason = ""
         if response.content_type == _JSON:
-            message = await self._error_in(response)
+            message = await self._message_in(response)
             error = message.get("error", {})
-            if answer_id(message) == self._request_id or error.get("code") in _RESERVED_ERRORS:
+            if "result" in message and answer_id(message) == self._request_id:
+                raise self._not_an_answer(response)
+            if "error" in message and (answer_id(message) == self._request_id or error.get("code") in _RESERVED_ERRORS):
                 return {**message, "id": self._request_id}
             reason = error.get("message", "")
         if not 400 <= response.status < 500 or response.status in _TOO_LATE:
@@ -142,13 +144,13 @@ class PendingAnswer:
         said = f" and says {self._exchange.redacted(reason)!r}" if reason else ""
         return RequestRefused(f"{shown}{said}. {self._next_step(response)}", status=response.status, reason=reason)
 
-    async def _error_in(self, response: StreamedResponse) -> Message:
-        """Return the JSON-RPC error in a response's body; empty if there is none."""
+    async def _message_in(self, response: StreamedResponse) -> Message:
+        """Return the JSON-RPC response in the body of an HTTP response; empty if there is none."""
         try:
             message = read_message(await response.read(MAX_MESSAGE_BYTES))
         except (UnreadableMessage, McpError):
             return {}
-        return message if "error" in message and not response_fault(message) else {}
+        return {} if response_fault(message) else message
 
     def _next_step(self, response: StreamedResponse) -> str:
         if response.status in (401, 403) and self._exchange.uses_oauth:

@@ -206,7 +206,8 @@ class HttpExchange:
     def broken(self, error: Exception) -> ConnectionLost | ProtocolError:
         """Return the error for a response that broke off or is not HTTP."""
         if isinstance(error, import_httpx2().RemoteProtocolError) and not any(text in str(error) for text in _ENDED):
-            return ProtocolError(f"What {self.label} answered at {self.shown_url} is not HTTP ({self._cause(error)}). Check the address.")
+            cause = self._cause(error)
+            return ProtocolError(f"{self.label} answered at {self.shown_url} with what is not HTTP ({cause}). Check the address.")
         return ConnectionLost(f"{self.label} ended the connection before its answer was complete ({self._cause(error)}). {LOOK_FIRST}")
 
     def _cause(self, error: Exception) -> str:

@@ -23,9 +23,9 @@ _LONGEST_S = 86_400.0
 
 
 def shortest_ttl_s(pages: Iterable[Any]) -> float | None:
-    """Return for how many seconds the results of all pages hold; None if none of them says it."""
+    """Return for how many seconds the results of all pages hold; None if none of them says it. A negative time is as good as none."""
     given = [page.get("ttlMs") for page in pages]
-    return min((ms / 1000 for ms in given if isinstance(ms, (int, float)) and not isinstance(ms, bool) and ms >= 0), default=None)
+    return min((ms / 1000 for ms in given if isinstance(ms, (int, float)) and not isinstance(ms, bool)), default=None)
 
 
 class ListFreshness:

@@ -48,6 +48,16 @@ _WORDS = (
 """The words of msgspec, and those of TOML for the same."""
 
 
+_EXAMPLES = {
+    "name": 'name = "mail"',
+    "version": 'version = "0.1.0"',
+    "protocol": "protocol = 1",
+    "command": 'command = ["{python}", "main.py"]',
+}
+"""What each plugin needs."""
+_MORE_EXAMPLES = {"env": 'env = ["MAIL_TOKEN"]', "parallel": "parallel = 4", "requires": 'requires = ["httpx>=0.28"]'}
+_PLACEHOLDER = re.compile(r"\{[^{}]*\}")
+
 _CHOICES = {"effect": get_args(Effect), "category": get_args(Category), "cache_scope": get_args(CacheScope)}
 
 
@@ -187,6 +197,11 @@ def _allowed(key: str, text: str) -> str:
     if "this is not known" in text:
         table = {"": _ManifestFile, "plugin": _PluginTable}.get(key, _ToolTable)
         return f". The keys of this table are: {', '.join(table.__struct_fields__)}"
+    if key == "plugin" and "is missing" in text:
+        return f". A plugin needs: {', '.join(_EXAMPLES.values())}"
+    example = (_EXAMPLES | _MORE_EXAMPLES).get(key.removeprefix("plugin.")) if key.startswith("plugin.") else None
+    if example:
+        return f". Write it as {example}"
     words = _CHOICES.get(key.rpartition(".")[2], ()) if "value" in text else ()
     return f". It must be one of: {', '.join(words)}" if words else ""
 
@@ -198,6 +213,10 @@ def _check(path: Path, table: _PluginTable) -> None:
         raise UsageError(f"{path}: plugin.protocol is {table.protocol}; this engine speaks {PROTOCOL}. Update the plugin, or callgate.")
     if not table.command or not all(table.command) or any("\0" in word for word in table.command):
         raise UsageError(f'{path}: plugin.command must be a list of words, such as ["{{python}}", "main.py"].')
+    if _PLACEHOLDER.fullmatch(table.command[0]) and table.command[0] != "{python}":
+        raise UsageError(
+            f"{path}: plugin.command begins with {table.command[0][:80]}, which is not known. The only placeholder is {{python}}."
+        )
     if not 1 <= table.parallel <= _MAX_PARALLEL:
         raise UsageError(f"{path}: plugin.parallel is {table.parallel}; it must be from 1 to {_MAX_PARALLEL}.")
     for name in table.env:

@@ -180,6 +180,7 @@ class OneResponse:
     """An application with one response."""
 
     limits = HttpLimits()
+    on_refused = staticmethod(str)
 
     def __init__(self, headers: Sequence[tuple[bytes, bytes]], *parts: bytes) -> None:
         self.headers, self.parts = headers, parts

@@ -68,6 +68,13 @@ async def test_a_json_rpc_error_is_the_answer_at_any_status(status: int) -> None
         assert await client.call("pay") == {"code": -32601, "message": "no such method"}
 
 
+async def test_a_result_with_the_status_of_a_refusal_leaves_open_whether_the_server_has_acted() -> None:
+    async def work(sent: Sent, reply: Reply) -> None:
+        await reply.json({"jsonrpc": "2.0", "id": sent.message["id"], "result": {"content": []}}, 400)
+
+    assert isinstance(await failure_with(work), ProtocolError)
+
+
 async def test_an_error_about_the_headers_is_the_answer_without_an_id() -> None:
     error = {"code": -32020, "message": "Mcp-Name does not match"}
     async with FakeServer(refusing(400, {"jsonrpc": "2.0", "id": None, "error": error})) as server, connected(server.url) as client:

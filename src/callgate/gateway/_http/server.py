@@ -39,8 +39,8 @@ class HttpServer:
         Raises:
             OSError: The address cannot be used.
         """
-        listening = self._listen()
         self._server = _UvicornServer(self._config())
+        listening = self._listen()
         self._serving = asyncio.create_task(self._server.serve(sockets=[listening]))
         ready = asyncio.create_task(self._server.ready.wait())
         await asyncio.wait((self._serving, ready), return_when=asyncio.FIRST_COMPLETED)
