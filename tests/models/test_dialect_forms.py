@@ -357,3 +357,30 @@ def test_a_list_with_anything_but_calls_makes_no_call() -> None:
     assert read_text("[f(city=x) for x in cities]", KNOWN).calls == ()
     assert read_text('[f(city="Paris") for _ in cities]', KNOWN).calls == ()
     assert read_text('[f(city="Paris"), note]', {}).calls == ()
+
+
+@pytest.mark.parametrize(
+    "tokens", ["", "<|plamo:msg|>", "<|plamo:constrain|>json<|plamo:msg|>", "\n<|plamo:constrain|>json\n<|plamo:msg|>\n"]
+)
+@pytest.mark.parametrize(("arguments", "meant"), [('{"city": "Paris"}', {"city": "Paris"}), ("", {})])
+def test_a_call_of_plamo_is_read_with_and_without_the_tokens_before_its_arguments(
+    tokens: str, arguments: str, meant: dict[str, Any]
+) -> None:
+    token = "<|plamo:{}:plamo|>".format
+    call = (
+        f"{token('begin_tool_request')}{token('begin_tool_name')}f{token('end_tool_name')}"
+        f"{token('begin_tool_arguments')}{tokens}{arguments}{token('end_tool_arguments')}{token('end_tool_request')}"
+    )
+    text = (
+        f"{token('begin_think')}hm{token('end_think')}{token('begin_tool_requests')}{call}{call}{token('end_tool_requests')}<|plamo:tag|>"
+    )
+    reading = read_text(text, KNOWN)
+    assert (calls_in(reading), reading.content, reading.reasoning) == ([("f", meant)] * 2, "", "hm")
+
+
+@pytest.mark.parametrize("call", ["[TOOL_CALLS]now[ARGS]{}", '<tool_call>{"name": "now"}</tool_call>', "<function=now></function>"])
+def test_a_word_that_begins_like_a_recipient_does_not_hide_the_call_after_it(call: str) -> None:
+    """`to=` opens a call of GPT-OSS only in the header of a message."""
+    reading = read_text(f"I pass it to=bob {call}", KNOWN)
+    assert (calls_in(reading), reading.content) == ([("now", {})], "I pass it to=bob ")
+    assert read_text("Hi to=functions.now there<|return|>", KNOWN).content == "Hi to=functions.now there"

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["announces_example", "announces_quotation", "discusses_calls"]
+__all__ = ["announces_example", "announces_quotation", "discusses_calls", "introduces_example"]
 
 _EXAMPLE_WORD = r"(?:examples?|beispiele?|exemples?|ejemplos?|exemplos?|esempio|esempi)"
 _EXAMPLE_PHRASE = rf"(?:\b(?:for instance|(?:for|zum|par|por|per) {_EXAMPLE_WORD})\b|\be\.g\.|\bz\. ?b\.)"
-_LINE_START = rf"^\W*(?:here(?:'s|\u2019s| is| are) )?(?:(?:an?|another|one|some|the following) )?(?:\w+ )?{_EXAMPLE_WORD}\b"
+_BE = r"(?:['\u2019]s| is| are)"
+_LINE_START = (
+    rf"^\W*(?:(?:here|below|this|that|it|the following){_BE} )?(?:(?:an?|another|one|some|the following) )?"
+    rf"(?:(?:\w+ )?{_EXAMPLE_WORD}|samples?)\b"
+)
 _REST_OF_SENTENCE = r"(?:(?![.!?]\s+(?-i:[A-Z])).)*$"
 """The rest of one sentence."""
 _EXAMPLE = re.compile(
@@ -19,7 +23,7 @@ _EXAMPLE = re.compile(
 )
 _CALL_VERB = r"(?:call|use|invoke|run|try|write|send|emit|put|type)"
 _PARTICIPLE = r"(?:called|invoked|used|written|formatted|expressed|encoded|represented|made|triggered|emitted|produced|requested)"
-_FORM_WORD = r"(?:call |calling |output |message )?(?:format|template|notation|markup|convention|signature)"
+_FORM_WORD = r"(?:call |calling |output |message )?(?:format|template|notation|markup|convention|signature|structure|shape)"
 _CALL_TERMS = re.compile(
     rf"{_EXAMPLE_PHRASE}|\b(?:{_CALL_VERB}s?|called|used|written|wrote|forms?|formats?|syntax|tags?|markers?)\b", re.IGNORECASE
 )
@@ -48,6 +52,9 @@ _INSTRUCTION = re.compile(
 _LABEL = re.compile(
     rf"^\W*(?:\w+ ){{0,3}}(?:usage|syntax|{_FORM_WORD}|formats|templates|notations)\W*$"
     rf"|\b(?:syntax|{_FORM_WORD})(?: (?:for|of) \w+ \w+)? (?:is|are|looks?|must be|should be)(?: [\w']+){{0,4}}\W*$"
+    rf"|\b(?:has|have|uses?|takes?|follows?) (?:the|this|that|an?) (?:\w+ )?(?:syntax|{_FORM_WORD})\W*$"
+    r"|^\W*(?:an? |the )?(?:expected|hypothetical|typical|previous|earlier|original|failed) (?:\w+ ){0,2}"
+    r"(?:calls?|invocation|request|output|response|answer|message)\W*$"
     r"|^\W*(?:wrong|incorrect|bad|invalid|not (?:so|like this)|instead of|avoid)\W*$"
     rf"|{_SENTENCE_START}(?:do not|don['\u2019]t|never) (?:\w+ )?{_CALL_VERB}\b"
     r"|\bso (?:ruft man|wird (?:es|er|sie|das|ein)|schreibt man|geht es)\b|\b(?:on l['\u2019]appelle|s['\u2019](?:appelle|utilise)) comme\b"
@@ -75,7 +82,9 @@ _QUOTED = (
 _QUOTATION = re.compile(
     rf"\b{_SOURCE} (?:\w+ )?(?:say|show|read|state|contain|describe|give|suggest|recommend|mention|expect|include|ha)s?{_QUOTED}"
     rf"|\b(?:they|he|she|someone|somebody|the (?:user|author|other \w+|model|assistant|agent|developer)|you|{_SOURCE}) "
-    rf"(?:wrote|said|sent|posted|typed|quoted|replied|answered|showed){_QUOTED}"
+    r"(?:(?:has|have|had) )?(?:\w+ )?(?:wrote|said|called|invoked|ran|executed|emitted|generated|produced|issued|made|sent|posted|typed"
+    rf"|quoted|replied|answered|showed){_QUOTED}"
+    r"|\b(?:calls?|invocation|request|attempt) (?:(?:that|which) )?(?:failed|was rejected|did not work|didn['\u2019]t work)\W*$"
     rf"|^\W*(?:from|in|per|according to) (?:the|its|their|your) (?:\w+ )?{_SOURCE}\W*$"
     rf"|\b{_ACTOR} (?:\w+ )?(?:return(?:s|ed)|respond(?:s|ed)(?: with)?|print(?:s|ed)|contained|included|had|output|gave|sent){_QUOTED}"
     rf"|\b(?:results?|output|response|reply|answer) (?:(?:of|from) \w+ \w+ )?(?:was|were){_QUOTED}"
@@ -108,6 +117,10 @@ _FIRST_PERSON = re.compile(r"\b(?:[Ii](?!\.e\b)|[Ww]e|[Ll]et)\b")
 _NOT_PROGRESSIVE = r"(?:[Ss]ome|[Aa]ny|[Ee]very|[Nn]o)thing\b|[Ff]ollowing\b|[Dd]uring\b|[Ss]tring\b"
 _PROGRESSIVE = re.compile(rf"\W*(?:[Nn]ow )?(?!{_NOT_PROGRESSIVE})[A-Z]?[a-z]+ing\b")
 _SENTENCE_END = re.compile(r"(?<!\be\.g)[.!?:]\s+(?=[^a-z]|$)")
+_ENDS_WITH_EXAMPLE = re.compile(rf"{_EXAMPLE_PHRASE},?\s*$", re.IGNORECASE)
+_NAMED_EXAMPLE = re.compile(rf"\b(?:from|in|of) (?:the|this|that|your) {_EXAMPLE_WORD}\W*$", re.IGNORECASE)
+"""Matches the end of a line that refers to an example which was given before."""
+_LAST_FENCE = re.compile(r"\s*```\w*$")
 _FINAL_COLON = re.compile(r"[:\uff1a][*_`\s]*$")
 """Matches a line that ends with a colon; with one of the phrases above, such a line announces an example."""
 
@@ -119,11 +132,18 @@ def announces_example(line: str) -> bool:
         return True
     if not _FINAL_COLON.search(line):
         return False
-    if _EXAMPLE.search(line) or _SHOWING.search(line) or _NOT_DONE.search(line):
-        return True
     sentence = _SENTENCE_END.split(line)[-1]
     is_about_itself = _FIRST_PERSON.search(sentence) or _PROGRESSIVE.match(sentence)
+    names_example = is_about_itself and _NAMED_EXAMPLE.search(sentence)
+    if (_EXAMPLE.search(line) and not names_example) or _SHOWING.search(line) or _NOT_DONE.search(line):
+        return True
     return bool(_INSTRUCTION.search(line) or _LABEL.search(sentence)) and not is_about_itself
+
+
+def introduces_example(line: str) -> bool:
+    """Whether a line that goes on with a call introduces it as an example, as in `e.g. <tool_call>`."""
+    line = _collapsed(line)
+    return bool(_ENDS_WITH_EXAMPLE.search(line)) and not _FIRST_PERSON.search(_SENTENCE_END.split(line)[-1])
 
 
 def announces_quotation(line: str) -> bool:
@@ -135,8 +155,8 @@ def announces_quotation(line: str) -> bool:
 
 
 def _collapsed(line: str) -> str:
-    """Return the line with single spaces, so that the patterns take little time for any line."""
-    return " ".join(line.split())
+    """Return the line with single spaces and without a fence at its end, so that the patterns take little time for any line."""
+    return _LAST_FENCE.sub("", " ".join(line.split()))
 
 
 def discusses_calls(line: str) -> bool:
