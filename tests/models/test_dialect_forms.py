@@ -384,3 +384,21 @@ def test_a_word_that_begins_like_a_recipient_does_not_hide_the_call_after_it(cal
     reading = read_text(f"I pass it to=bob {call}", KNOWN)
     assert (calls_in(reading), reading.content) == ([("now", {})], "I pass it to=bob ")
     assert read_text("Hi to=functions.now there<|return|>", KNOWN).content == "Hi to=functions.now there"
+
+
+OTHER_FORMS = {
+    "dots": '<dots_function_call>\n<invoke name="f">\n<parameter name="city">Paris</parameter>\n</invoke>\n</dots_function_call>',
+    "dots with JSON": '<dots_function_call>\n{"name": "f", "arguments": {"city": "Paris"}}\n</dots_function_call>',
+    "Step-Audio 2": '<tool_call>function\nf\n{"city": "Paris"}</tool_call>',
+    "iQuest Q1": "<iquest_tool_call>f<arg_key>city</arg_key><arg_value>Paris</arg_value></iquest_tool_call>",
+    "an angle bracket after the name": '<tool_call>f>{"city": "Paris"}</tool_call>',
+}
+
+
+@pytest.mark.parametrize("call", OTHER_FORMS.values(), ids=OTHER_FORMS.keys())
+def test_the_forms_of_related_models_are_read(call: str) -> None:
+    """Nothing of the markers stays in the text, and a part of a call is none."""
+    reading = read_text(f"I look.\n{call}\n{call}", KNOWN)
+    assert (calls_in(reading), reading.content) == ([("f", {"city": "Paris"})] * 2, "I look.\n")
+    assert all(not read_text(call[:end], KNOWN, partial=True).calls for end in range(len(call) - len("</parameter></invoke>") - 30))
+    assert read_text("<tool_call>function\nand that is all</tool_call>", KNOWN).calls == ()
