@@ -126,6 +126,30 @@ The model then generated this call:
 They had invoked this:
 The last call failed:
 The request that was rejected:
+The syntax for calling a tool is:
+The tool call format that this model uses is:
+A valid call is:
+The correct form is
+Such a call is written
+A tool call might look like
+An example would be
+The function can be called using:
+In the system prompt, add:
+Copy and paste this:
+In your case the model returned:
+The expected behaviour is that the model emits:
+The assistant should then respond with:
+Consider this tool call:
+Suppose the model outputs:
+Imagine I call:
+I would have called:
+I can't call it. Otherwise I'd write:
+Test case:
+Der Aufruf sieht so aus:
+呼び出し例:
+예를 들어:
+Например:
+# Format
 """.splitlines()
 ANNOUNCE_CALLS = """\
 I'll call it like this:
@@ -211,6 +235,19 @@ The last call failed, so I try another word:
 Let me check a sample:
 I'll run the expected query:
 The user expects a search, so I search:
+Using the required format:
+I should use this format:
+Here is the JSON for the function call:
+The previous call failed. Retrying with the city only:
+I made a mistake in the previous call. Correct call:
+Sorry about that. Here's the corrected tool call:
+A tool call is required:
+Considering your question, the tool to use:
+I'm invoking the tool with x as an example word:
+We need to call search. The call:
+The tool returned an error. Trying again:
+Output:
+Response:
 """.splitlines()
 
 
@@ -320,5 +357,6 @@ def test_a_call_of_a_family_without_end_markers_in_a_sentence_about_calls_is_tex
     assert read_text(text, TOOLS).calls == ()
 
 
-def test_a_fence_on_the_line_that_announces_it_shows_an_example() -> None:
-    assert read_text(f"The user wrote: ```json\n{SEARCH}\n```", TOOLS).calls == ()
+@pytest.mark.parametrize("before", ["The user wrote:", "e.g.", "For example,"])
+def test_a_fence_on_the_line_that_announces_it_shows_an_example(before: str) -> None:
+    assert read_text(f"{before} ```json\n{SEARCH}\n```", TOOLS).calls == ()

@@ -45,7 +45,7 @@ _CALL_KEYS = frozenset({*NAME_KEYS, *ARGUMENT_KEYS, *_ID_KEYS, *_REASON_KEYS, *_
 _GROUP_KEYS = ("tool_calls", "tool_call", "function_calls", "function_call", "functionCall", "tool_uses")
 _NESTING_KEYS = ("function", "tool", "action")
 _ROLE_KEY = "role"
-_MESSAGE_KEYS = frozenset({_ROLE_KEY, "content"})
+_MESSAGE_KEYS = frozenset({_ROLE_KEY, "content", *_REASON_KEYS})
 _STANDARD_NAME_KEYS = ("name", "tool_name", "tool", "function")
 _STANDARD_ARGUMENT_KEYS = ("arguments", "parameters")
 _FALLBACK_KEYS = frozenset({"tool", "reasoning", *_STANDARD_ARGUMENT_KEYS})
@@ -274,7 +274,7 @@ def parse_unmarked_calls(text: str) -> list[JsonCall]:
 
 
 def _has_only_calls(text: str, spans: dict[str, tuple[int, int]], key: str) -> bool:
-    """Whether an object has no other members than its calls, except those of a message without text."""
+    """Whether an object has no other members than its calls, except those of a message without text, and a reason."""
     return spans.keys() - {key} <= _MESSAGE_KEYS and ("content" not in spans or _member(text, spans, "content") in ("null", '""'))
 
 
