@@ -402,3 +402,28 @@ def test_the_forms_of_related_models_are_read(call: str) -> None:
     assert (calls_in(reading), reading.content) == ([("f", {"city": "Paris"})] * 2, "I look.\n")
     assert all(not read_text(call[:end], KNOWN, partial=True).calls for end in range(len(call) - len("</parameter></invoke>") - 30))
     assert read_text("<tool_call>function\nand that is all</tool_call>", KNOWN).calls == ()
+
+
+@pytest.mark.parametrize("suffix", [":opensource", ":6124c78e"])
+def test_a_call_in_the_reasoning_of_a_hunyuan_release_is_not_run(suffix: str) -> None:
+    tags = {name: f"{name}{suffix}" for name in ("think", "tool_calls", "tool_call", "tool_sep")}
+    call = "<{tool_calls}><{tool_call}>now<{tool_sep}></{tool_call}></{tool_calls}>".format(**tags)
+    reading = read_text(f"<{tags['think']}>I could {call}</{tags['think']}>No.", KNOWN)
+    assert (reading.calls, reading.content) == ((), "No.")
+    assert calls_in(read_text(f"<{tags['think']}>hm</{tags['think']}>{call}", KNOWN)) == [("now", {})]
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        '"name": "now", "name": "f", "arguments": {"city": "Paris"}',
+        '"name": "f", "arguments": {"city": "Paris"}, "arguments": {"city": "Rome"}',
+        '"name": "f", "arguments": {"city": "Paris"}, "name": "now"',
+    ],
+)
+@pytest.mark.parametrize("form", ["<tool_call>{@}</tool_call>", "[TOOL_CALLS][{@}]", "{@}"])
+def test_an_object_with_two_names_or_two_arguments_is_not_a_call(members: str, form: str) -> None:
+    """Either may be meant, so nothing is run."""
+    text = form.replace("@", members)
+    reading = read_text(text, KNOWN)
+    assert (reading.calls, reading.content) == ((), text)

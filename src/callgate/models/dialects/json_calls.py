@@ -38,6 +38,7 @@ __all__ = [
 
 NAME_KEYS = ("name", "tool_name", "tool", "function_name", "function", "action", "recipient_name")
 ARGUMENT_KEYS = ("arguments", "parameters", "args", "params", "input", "action_input", "tool_input", "kwargs", "tool_arguments")
+_UNIQUE_KEYS = frozenset({*NAME_KEYS, *ARGUMENT_KEYS})
 _ID_KEYS = ("id", "tool_call_id", "call_id")
 _REASON_KEYS = ("reasoning", "thought", "thoughts")
 _OTHER_KEYS = frozenset({"type", "index"})
@@ -92,7 +93,7 @@ class JsonCall(Struct, frozen=True, kw_only=True):
 def member_spans(text: str) -> dict[str, tuple[int, int]]:
     """Return the span of each member's value in the text of an object; empty if `text` is not an object.
 
-    If a key is repeated, its first member counts.
+    If a key is repeated, its first member counts. Empty if it is the key of a call's name or arguments, because either member may be meant.
     """
     found: dict[str, tuple[int, int]] = {}
     pos = _skip_space(text, 1)
@@ -105,7 +106,10 @@ def member_spans(text: str) -> dict[str, tuple[int, int]]:
         end = _value_end(text, start)
         if end <= start:
             return {}
-        found.setdefault(_decode_string(key.group()), (start, end))
+        name = _decode_string(key.group())
+        if name in found and name in _UNIQUE_KEYS:
+            return {}
+        found.setdefault(name, (start, end))
         pos = _skip_space(text, end)
         if text[pos : pos + 1] != ",":
             break
