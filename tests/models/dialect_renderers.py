@@ -142,7 +142,7 @@ RENDERERS: dict[str, Renderer] = {
     ),
     "plamo": named_json(
         "<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>NAME<|plamo:end_tool_name:plamo|>"
-        "<|plamo:begin_tool_arguments:plamo|>JSON<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>"
+        "<|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>JSON<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>"
     ),
     "hyperclova": json_call("<|im_start|>assistant -> tool/function_call\n[@]<|im_end|>"),
     "bracketed": named_json("[Calling tool: NAME(JSON)]"),

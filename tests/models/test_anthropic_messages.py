@@ -168,7 +168,19 @@ def test_deltas_of_interleaved_blocks_are_assigned_to_their_call() -> None:
     """The API itself writes one block after the other; a gateway may start them all at once."""
     begun = [start(index, type="tool_use", id=call_id, name="f", input={}) for index, call_id in enumerate("ab")]
     body = BEGIN + b"".join(begun) + piece(1, '{"y": 2}') + piece(0, '{"x":') + piece(0, " 1}") + stop(0) + stop(1) + end()
-    assert [one[:3] for one in calls_of(read(API, body))] == [("a", "f", '{"x": 1}'), ("b", "f", '{"y": 2}')]
+    assert sorted(one[:3] for one in calls_of(read(API, body))) == [("a", "f", '{"x": 1}'), ("b", "f", '{"y": 2}')]
+    assert [call.id for call in finished(read(API, body)).message.calls] == ["a", "b"]
+    for end_of_part in range(len(body)):
+        part = read(API, body[:end_of_part])
+        assert "{}" not in [one[2] for one in calls_of(part)]
+
+
+def test_interleaved_calls_without_arguments_get_an_empty_object_when_they_stop_or_the_message_ends() -> None:
+    begun = [start(index, type="tool_use", id=call_id, name="f", input={}) for index, call_id in enumerate("ab")]
+    stopped = BEGIN + b"".join(begun) + stop(0) + stop(1) + end()
+    assert [one[:3] for one in calls_of(read(API, stopped))] == [("a", "f", "{}"), ("b", "f", "{}")]
+    never_stopped = BEGIN + b"".join(begun) + end()
+    assert [one[:3] for one in calls_of(read(API, never_stopped))] == [("a", "f", "{}"), ("b", "f", "{}")]
 
 
 @pytest.mark.parametrize(("given", "arguments"), [(None, "{}"), ("", "{}"), ([], "[]"), (0, "0"), ('{"x": 1}', '{"x": 1}')])

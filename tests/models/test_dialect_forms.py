@@ -357,3 +357,73 @@ def test_a_list_with_anything_but_calls_makes_no_call() -> None:
     assert read_text("[f(city=x) for x in cities]", KNOWN).calls == ()
     assert read_text('[f(city="Paris") for _ in cities]', KNOWN).calls == ()
     assert read_text('[f(city="Paris"), note]', {}).calls == ()
+
+
+@pytest.mark.parametrize(
+    "tokens", ["", "<|plamo:msg|>", "<|plamo:constrain|>json<|plamo:msg|>", "\n<|plamo:constrain|>json\n<|plamo:msg|>\n"]
+)
+@pytest.mark.parametrize(("arguments", "meant"), [('{"city": "Paris"}', {"city": "Paris"}), ("", {})])
+def test_a_call_of_plamo_is_read_with_and_without_the_tokens_before_its_arguments(
+    tokens: str, arguments: str, meant: dict[str, Any]
+) -> None:
+    token = "<|plamo:{}:plamo|>".format
+    call = (
+        f"{token('begin_tool_request')}{token('begin_tool_name')}f{token('end_tool_name')}"
+        f"{token('begin_tool_arguments')}{tokens}{arguments}{token('end_tool_arguments')}{token('end_tool_request')}"
+    )
+    text = (
+        f"{token('begin_think')}hm{token('end_think')}{token('begin_tool_requests')}{call}{call}{token('end_tool_requests')}<|plamo:tag|>"
+    )
+    reading = read_text(text, KNOWN)
+    assert (calls_in(reading), reading.content, reading.reasoning) == ([("f", meant)] * 2, "", "hm")
+
+
+@pytest.mark.parametrize("call", ["[TOOL_CALLS]now[ARGS]{}", '<tool_call>{"name": "now"}</tool_call>', "<function=now></function>"])
+def test_a_word_that_begins_like_a_recipient_does_not_hide_the_call_after_it(call: str) -> None:
+    """`to=` opens a call of GPT-OSS only in the header of a message."""
+    reading = read_text(f"I pass it to=bob {call}", KNOWN)
+    assert (calls_in(reading), reading.content) == ([("now", {})], "I pass it to=bob ")
+    assert read_text("Hi to=functions.now there<|return|>", KNOWN).content == "Hi to=functions.now there"
+
+
+OTHER_FORMS = {
+    "dots": '<dots_function_call>\n<invoke name="f">\n<parameter name="city">Paris</parameter>\n</invoke>\n</dots_function_call>',
+    "dots with JSON": '<dots_function_call>\n{"name": "f", "arguments": {"city": "Paris"}}\n</dots_function_call>',
+    "Step-Audio 2": '<tool_call>function\nf\n{"city": "Paris"}</tool_call>',
+    "iQuest Q1": "<iquest_tool_call>f<arg_key>city</arg_key><arg_value>Paris</arg_value></iquest_tool_call>",
+    "an angle bracket after the name": '<tool_call>f>{"city": "Paris"}</tool_call>',
+}
+
+
+@pytest.mark.parametrize("call", OTHER_FORMS.values(), ids=OTHER_FORMS.keys())
+def test_the_forms_of_related_models_are_read(call: str) -> None:
+    """Nothing of the markers stays in the text, and a part of a call is none."""
+    reading = read_text(f"I look.\n{call}\n{call}", KNOWN)
+    assert (calls_in(reading), reading.content) == ([("f", {"city": "Paris"})] * 2, "I look.\n")
+    assert all(not read_text(call[:end], KNOWN, partial=True).calls for end in range(len(call) - len("</parameter></invoke>") - 30))
+    assert read_text("<tool_call>function\nand that is all</tool_call>", KNOWN).calls == ()
+
+
+@pytest.mark.parametrize("suffix", [":opensource", ":6124c78e"])
+def test_a_call_in_the_reasoning_of_a_hunyuan_release_is_not_run(suffix: str) -> None:
+    tags = {name: f"{name}{suffix}" for name in ("think", "tool_calls", "tool_call", "tool_sep")}
+    call = "<{tool_calls}><{tool_call}>now<{tool_sep}></{tool_call}></{tool_calls}>".format(**tags)
+    reading = read_text(f"<{tags['think']}>I could {call}</{tags['think']}>No.", KNOWN)
+    assert (reading.calls, reading.content) == ((), "No.")
+    assert calls_in(read_text(f"<{tags['think']}>hm</{tags['think']}>{call}", KNOWN)) == [("now", {})]
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        '"name": "now", "name": "f", "arguments": {"city": "Paris"}',
+        '"name": "f", "arguments": {"city": "Paris"}, "arguments": {"city": "Rome"}',
+        '"name": "f", "arguments": {"city": "Paris"}, "name": "now"',
+    ],
+)
+@pytest.mark.parametrize("form", ["<tool_call>{@}</tool_call>", "[TOOL_CALLS][{@}]", "{@}"])
+def test_an_object_with_two_names_or_two_arguments_is_not_a_call(members: str, form: str) -> None:
+    """Either may be meant, so nothing is run."""
+    text = form.replace("@", members)
+    reading = read_text(text, KNOWN)
+    assert (reading.calls, reading.content) == ((), text)

@@ -100,6 +100,7 @@ def test_text_resembling_an_unmarked_call_of_gemma_or_harmony_stays_text(text: s
             '{"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "get_weather", "arguments": {"city": "Rome"}}}, '
             '{"name": "now", "arguments": {}}]}'
         ),
+        '{"thought": "Both.", "tool_calls": [{"name": "get_weather", "arguments": {"city": "Rome"}}, {"name": "now", "arguments": {}}]}',
         '{"tool": {"name": "get_weather", "arguments": {"city": "Rome"}}}\n{"functionCall": {"name": "now", "args": {}}}',
         '```tool_code\n[{"name": "get_weather", "arguments": {"city": "Rome"}}, {"tool": "now"}]\n```',
         '>>>get_weather\r\n{"city": "Rome"}\r\n>>>now\r\n{}',

@@ -110,6 +110,46 @@ Models call it like this:
 The model invokes it like so:
 One calls it like this:
 This is what a call looks like:
+Sample output:
+Sample call:
+Here is a sample tool call:
+Below is an example tool call:
+This is an example of a call:
+The following is an example of the output:
+A tool call in this format has the structure:
+It takes the following shape:
+Expected tool call:
+Expected output:
+A hypothetical call:
+Previously, the assistant called:
+The model then generated this call:
+They had invoked this:
+The last call failed:
+The request that was rejected:
+The syntax for calling a tool is:
+The tool call format that this model uses is:
+A valid call is:
+The correct form is
+Such a call is written
+A tool call might look like
+An example would be
+The function can be called using:
+In the system prompt, add:
+Copy and paste this:
+In your case the model returned:
+The expected behaviour is that the model emits:
+The assistant should then respond with:
+Consider this tool call:
+Suppose the model outputs:
+Imagine I call:
+I would have called:
+I can't call it. Otherwise I'd write:
+Test case:
+Der Aufruf sieht so aus:
+呼び出し例:
+예를 들어:
+Например:
+# Format
 """.splitlines()
 ANNOUNCE_CALLS = """\
 I'll call it like this:
@@ -189,6 +229,25 @@ I have to use a tool:
 The required call:
 Here's what I'll run:
 Here is what to search for:
+Now I'll run the query from the example:
+I will search for the word in your example:
+The last call failed, so I try another word:
+Let me check a sample:
+I'll run the expected query:
+The user expects a search, so I search:
+Using the required format:
+I should use this format:
+Here is the JSON for the function call:
+The previous call failed. Retrying with the city only:
+I made a mistake in the previous call. Correct call:
+Sorry about that. Here's the corrected tool call:
+A tool call is required:
+Considering your question, the tool to use:
+I'm invoking the tool with x as an example word:
+We need to call search. The call:
+The tool returned an error. Trying again:
+Output:
+Response:
 """.splitlines()
 
 
@@ -281,3 +340,23 @@ def test_an_announced_quotation_ends_with_the_next_line() -> None:
     assert read_text(f"The README says:{call}{call}", TOOLS).calls == ()
     assert calls_in(read_text(f"The README says:\n> Run it.\n{call}", TOOLS)) == [("search", {"query": "x"})]
     assert calls_in(read_text(f"The file contains:\n```\nx = 1\n```\n{call}", TOOLS)) == [("search", {"query": "x"})]
+
+
+@pytest.mark.parametrize("before", ["e.g.", "For example,", "It takes JSON, for instance"])
+@pytest.mark.parametrize("after", ["", " would look for x.", "\nIt looks for x."])
+@pytest.mark.parametrize("kind", ["<tool_call>@</tool_call>", "[TOOL_CALLS][@]", "<|tool_call|>[@]", "functools[@]"])
+def test_a_call_directly_after_for_example_is_text(before: str, after: str, kind: str) -> None:
+    """Also in families whose calls have no end marker."""
+    text = f"{before} {kind.replace('@', SEARCH)}{after}"
+    reading = read_text(text, TOOLS)
+    assert (reading.calls, reading.content) == ((), text)
+
+
+def test_a_call_of_a_family_without_end_markers_in_a_sentence_about_calls_is_text() -> None:
+    text = 'A call has a marker: it is written as [TOOL_CALLS]search[ARGS]{"query": "x"} in a message.'
+    assert read_text(text, TOOLS).calls == ()
+
+
+@pytest.mark.parametrize("before", ["The user wrote:", "e.g.", "For example,"])
+def test_a_fence_on_the_line_that_announces_it_shows_an_example(before: str) -> None:
+    assert read_text(f"{before} ```json\n{SEARCH}\n```", TOOLS).calls == ()

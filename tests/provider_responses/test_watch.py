@@ -404,3 +404,36 @@ async def test_a_stream_that_is_watched_without_async_is_refused_with_what_to_wr
     async with Engine([]) as engine:
         with pytest.raises(UsageError, match=r"async with engine\.watch"), engine.watch(chunks()):
             pass
+
+
+async def test_a_call_whose_block_is_still_open_does_not_start_without_its_arguments() -> None:
+    """A gateway may begin the blocks of several calls before it sends their input."""
+    ran: list[str] = []
+
+    @tool(effect="none")
+    def look(place: str = "everywhere") -> str:
+        """Look."""
+        ran.append(place)
+        return "seen"
+
+    async def events() -> AsyncIterator[dict[str, Any]]:
+        yield {"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant", "content": [], "model": "m"}}
+        for index in (0, 1):
+            block = {"type": "tool_use", "id": f"toolu_{index}", "name": "look", "input": {}}
+            yield {"type": "content_block_start", "index": index, "content_block": block}
+            for _ in range(20):
+                await asyncio.sleep(0)
+        for index, place in enumerate(("here", "there")):
+            delta = {"type": "input_json_delta", "partial_json": f'{{"place": "{place}"}}'}
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
+            yield {"type": "content_block_stop", "index": index}
+        yield {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 1}}
+        yield {"type": "message_stop"}
+
+    async with Engine([look]) as engine:
+        watched = engine.watch(events())
+        async for _ in watched:
+            pass
+        reply = await watched.reply()
+    assert sorted(ran) == ["here", "there"]
+    assert len(reply.messages[1]["content"]) == 2

@@ -38,6 +38,7 @@ __all__ = [
 
 NAME_KEYS = ("name", "tool_name", "tool", "function_name", "function", "action", "recipient_name")
 ARGUMENT_KEYS = ("arguments", "parameters", "args", "params", "input", "action_input", "tool_input", "kwargs", "tool_arguments")
+_UNIQUE_KEYS = frozenset({*NAME_KEYS, *ARGUMENT_KEYS})
 _ID_KEYS = ("id", "tool_call_id", "call_id")
 _REASON_KEYS = ("reasoning", "thought", "thoughts")
 _OTHER_KEYS = frozenset({"type", "index"})
@@ -45,7 +46,7 @@ _CALL_KEYS = frozenset({*NAME_KEYS, *ARGUMENT_KEYS, *_ID_KEYS, *_REASON_KEYS, *_
 _GROUP_KEYS = ("tool_calls", "tool_call", "function_calls", "function_call", "functionCall", "tool_uses")
 _NESTING_KEYS = ("function", "tool", "action")
 _ROLE_KEY = "role"
-_MESSAGE_KEYS = frozenset({_ROLE_KEY, "content"})
+_MESSAGE_KEYS = frozenset({_ROLE_KEY, "content", *_REASON_KEYS})
 _STANDARD_NAME_KEYS = ("name", "tool_name", "tool", "function")
 _STANDARD_ARGUMENT_KEYS = ("arguments", "parameters")
 _FALLBACK_KEYS = frozenset({"tool", "reasoning", *_STANDARD_ARGUMENT_KEYS})
@@ -92,7 +93,7 @@ class JsonCall(Struct, frozen=True, kw_only=True):
 def member_spans(text: str) -> dict[str, tuple[int, int]]:
     """Return the span of each member's value in the text of an object; empty if `text` is not an object.
 
-    If a key is repeated, its first member counts.
+    If a key is repeated, its first member counts. Empty if it is the key of a call's name or arguments, because either member may be meant.
     """
     found: dict[str, tuple[int, int]] = {}
     pos = _skip_space(text, 1)
@@ -105,7 +106,10 @@ def member_spans(text: str) -> dict[str, tuple[int, int]]:
         end = _value_end(text, start)
         if end <= start:
             return {}
-        found.setdefault(_decode_string(key.group()), (start, end))
+        name = _decode_string(key.group())
+        if name in found and name in _UNIQUE_KEYS:
+            return {}
+        found.setdefault(name, (start, end))
         pos = _skip_space(text, end)
         if text[pos : pos + 1] != ",":
             break
@@ -274,7 +278,7 @@ def parse_unmarked_calls(text: str) -> list[JsonCall]:
 
 
 def _has_only_calls(text: str, spans: dict[str, tuple[int, int]], key: str) -> bool:
-    """Whether an object has no other members than its calls, except those of a message without text."""
+    """Whether an object has no other members than its calls, except those of a message without text, and a reason."""
     return spans.keys() - {key} <= _MESSAGE_KEYS and ("content" not in spans or _member(text, spans, "content") in ("null", '""'))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from callgate.models.dialects.example_phrases import announces_example, announces_quotation, discusses_calls
+from callgate.models.dialects.example_phrases import announces_example, announces_quotation, discusses_calls, introduces_example
 
 __all__ = ["InlineCode", "LineContext"]
 
@@ -62,7 +62,7 @@ class LineContext:
         """Return whether the part of the current line that has arrived announces an example or a quotation."""
         if not self._from_line_start or len(self._line) == _MAX_LINE_CHARS:
             return False
-        return announces_example(self._line) or announces_quotation(self._line)
+        return announces_example(self._line) or announces_quotation(self._line) or introduces_example(self._line)
 
     @property
     def discusses_calls(self) -> bool:

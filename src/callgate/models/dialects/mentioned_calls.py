@@ -58,21 +58,23 @@ class MentionFinder:
     def _mention_chars(self, dialect: Dialect, opener: str) -> Incremental[int]:
         cursor = self._cursor
         cursor.start_candidate()
-        start, chars, following = cursor.offset, 0, ""
+        start, chars = cursor.offset, 0
         try:
             yield from cursor.take(opener)
             for found in dialect.read(cursor, self._tools, opener):
                 if found is None:
                     yield
+                else:
+                    chars = cursor.offset - start
             while (yield from cursor.take(*self._markers.ignored)):
                 pass
             chars = cursor.offset - start
-            while len(cursor.ahead(2)) < 2 and (yield from cursor.wait_more()):
-                pass
-            following = cursor.ahead(2)
         except NotACall:
             self._wasted += cursor.offset - start
         cursor.rewind()
+        while chars and len(cursor.ahead(chars + 2)) < chars + 2 and (yield from cursor.wait_more()):
+            pass
+        following = cursor.ahead(chars + 2)[chars:]
         if cursor.truncated and cursor.ran_out:  # the text that would decide was cut off
             return len(cursor.text) - cursor.pos
         if chars and self._output.is_mention_before(following):

@@ -185,7 +185,7 @@ class TextOutput:
             return True
         if (self.in_code or self.is_quoted()) and following[:1] in _CLOSING_QUOTES:
             return True
-        return self._discusses_calls() and (following[:1] in (",", ".", ";") or (following[:1] == " " and following[1:].islower()))
+        return self._discusses_calls() and (following[:1] in (",", ".", ";") or following.removeprefix(" ")[:1].islower())
 
     def _discusses_calls(self) -> bool:
         """Whether the position is within a sentence about calls that is not about the model's own actions."""

@@ -1,4 +1,4 @@
-"""Models that were prompted with, or trained on, calls in the common XML form.
+"""Models that were prompted with, or trained on, calls in the common XML form, such as dots.
 
     <function_calls>
     <invoke name="get_weather">
@@ -8,7 +8,7 @@
 
 Some put a namespace before every tag.
 
-Source: Anthropic's guide to tool use by prompt; the answers of models that imitate it.
+Source: Anthropic's guide to tool use by prompt; the answers of models that imitate it; SGLang's tool parser for dots.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["OTHER_XML"]
 
 _SPACES = ("", "antml:")
 _TAGS = invoke_tags(*_SPACES)
-_SECTIONS = (*(f"{space}function_calls>" for space in _SPACES), "tool_calls>")
+_SECTIONS = (*(f"{space}function_calls>" for space in _SPACES), "tool_calls>", "dots_function_call>")
 _CLOSERS = (*(f"</{section}" for section in _SECTIONS), "</minimax:tool_call>")
 
 
@@ -34,7 +34,7 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
 
 OTHER_XML = Dialect(
     name="other-xml",
-    families="prompted models",
+    families="prompted models, dots",
     example='<function_calls>\n<invoke name="get_weather">\n<parameter name="city">Paris</parameter>\n</invoke>\n</function_calls>',
     openers=(*(f"<{section}" for section in _SECTIONS), *_TAGS.call),
     read=_read,

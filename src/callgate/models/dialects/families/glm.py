@@ -1,4 +1,4 @@
-"""GLM 4.5 to 4.7, Ling 3, Poolside: the name, then alternating keys and values.
+"""GLM 4.5 to 4.7, Ling 3, Poolside, Spark; Step-Audio 2 with JSON inside: the name, then alternating keys and values.
 
     <tool_call>get_weather
     <arg_key>city</arg_key>
@@ -29,6 +29,7 @@ _WORD = re.compile(r"[\w.\-/:]+")
 _WORD_CHARS = re.compile(r"[\w.\-/:]*")
 _NAME = re.compile(r"[^<{\n]*")
 _SPACE = re.compile(r"\s*")
+_CALL_TYPE = "function"
 
 
 class KeyValueReader:
@@ -61,9 +62,7 @@ class KeyValueReader:
     def __call__(self, cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
         spaced = (yield from cursor.at(" ")) and not self._is_wrapped
         yield from cursor.skip_space()
-        name = tools.clean_name((yield from cursor.take_while(_NAME)))
-        yield from cursor.take(self._separator)
-        yield from cursor.skip_space()
+        name = yield from self._read_name(cursor, tools)
         if not tools.is_name(name):
             raise NotACall
         if (yield from cursor.peek()) == "{":
@@ -76,6 +75,22 @@ class KeyValueReader:
         if not members and (spaced or not is_certain):
             raise NotACall
         yield from self._read_end(cursor, name, members)
+
+    def _read_name(self, cursor: TextCursor, tools: KnownTools) -> Incremental[str]:
+        """Read the name and the space after it.
+
+        A line with the type of the call, `function`, may come before the name, and an angle bracket between it and an object.
+        """
+        name = tools.clean_name((yield from cursor.take_while(_NAME)))
+        if name.endswith(">") and (yield from cursor.at("{")):
+            return tools.clean_name(name[:-1])
+        yield from cursor.take(self._separator)
+        yield from cursor.skip_space()
+        if name != _CALL_TYPE or tools.has(name) or (yield from cursor.peek()) in ("{", "<"):
+            return name
+        name = tools.clean_name((yield from cursor.take_while(_NAME)))
+        yield from cursor.skip_space()
+        return name
 
     def read_without_opener(self, cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
         """Read a call whose opening tag is missing: a name that a key follows."""
@@ -148,7 +163,7 @@ class KeyValueReader:
 _READER = KeyValueReader("</tool_call>")
 GLM = Dialect(
     name="glm",
-    families="GLM 4.5 to 4.7, Ling 3, Poolside",
+    families="GLM 4.5 to 4.7, Ling 3, Poolside, Spark; Step-Audio 2 with JSON inside",
     example="<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>",
     openers=("<tool_call>",),
     read=_READER,

@@ -54,9 +54,9 @@ def _read_header(cursor: TextCursor) -> Incremental[tuple[str, str]]:
     """
     lines: list[str] = []
     while True:
-        line, marker = yield from cursor.read_until(_MESSAGE, *_OTHER_MESSAGES, "\n", "{", limit=MAX_HEADER_CHARS)
+        line, marker = yield from cursor.read_until(_MESSAGE, *_OTHER_MESSAGES, "\n", "{", end=True, limit=MAX_HEADER_CHARS)
         lines.append(line)
-        if marker in _OTHER_MESSAGES:
+        if marker in ("", *_OTHER_MESSAGES):
             raise NotACall
         if marker != "\n":
             cursor.give_back("{" if marker == "{" else "")

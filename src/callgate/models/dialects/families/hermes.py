@@ -18,6 +18,6 @@ HERMES = Dialect(
     name="hermes",
     families="Hermes, Qwen 2.5 and 3, ERNIE, EXAONE, Granite 4, SmolLM",
     example='<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>',
-    openers=("<tool_call>", "<functioncall>", "<toolcall>", "<|tool_call_start|>"),
-    read=MarkedJson("</tool_call>", "</functioncall>", "</toolcall>", "<|tool_call_end|>"),
+    openers=("<tool_call>", "<functioncall>", "<toolcall>", "<dots_function_call>", "<|tool_call_start|>"),
+    read=MarkedJson("</tool_call>", "</functioncall>", "</toolcall>", "</dots_function_call>", "<|tool_call_end|>"),
 )

@@ -16,6 +16,8 @@ from callgate.models.dialects.text_cursor import NotACall, TextCursor
 
 __all__ = ["HUNYUAN"]
 
+_KNOWN_SUFFIXES = ("opensource", "6124c78e")
+"""The suffixes of Hy3-preview and Hy4-preview."""
 _SUFFIX = re.compile(r"\w{0,40}")
 
 
@@ -44,5 +46,5 @@ HUNYUAN = Dialect(
     example=("<tool_calls><tool_call>get_weather<tool_sep><arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call></tool_calls>"),
     openers=("<tool_calls>", "<tool_calls:"),
     read=_read,
-    reasoning_markers=(("<think:opensource>", "</think:opensource>"),),
+    reasoning_markers=tuple((f"<think:{suffix}>", f"</think:{suffix}>") for suffix in _KNOWN_SUFFIXES),
 )

@@ -17,7 +17,7 @@ from callgate.models.dialects.text_cursor import NotACall, TextCursor
 
 __all__ = ["MUSE"]
 
-_SECTION = "<atem:function_calls>"
+_SECTION, _MESSAGE = "<atem:function_calls>", "<|message|>"
 _TAGS = CallTags(
     call=("<atem:invoke",),
     end=("</atem:invoke>",),
@@ -29,8 +29,8 @@ _TAGS = CallTags(
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     if opener == "to=":
-        _, marker = yield from cursor.read_until("<|message|>", "\n")
-        if marker == "\n":
+        _, marker = yield from cursor.read_until(_MESSAGE, "\n", "<", end=True)
+        if marker != _MESSAGE:
             raise NotACall
         yield from cursor.expect(_SECTION)
     yield from read_tagged_calls(cursor, tools, _TAGS, "</atem:function_calls>")

@@ -2,10 +2,12 @@
 
     <|plamo:begin_tool_requests:plamo|><|plamo:begin_tool_request:plamo|>
     <|plamo:begin_tool_name:plamo|>get_weather<|plamo:end_tool_name:plamo|>
-    <|plamo:begin_tool_arguments:plamo|>{"city": "Paris"}<|plamo:end_tool_arguments:plamo|>
+    <|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>{"city": "Paris"}<|plamo:end_tool_arguments:plamo|>
     <|plamo:end_tool_request:plamo|><|plamo:end_tool_requests:plamo|>
 
-Source: vLLM's tool parser for PLaMo 3.
+The tokens directly before the arguments may be missing.
+
+Source: the tool parsers for PLaMo 3 of vLLM and SGLang.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ def _token(words: str) -> str:
 _BEGIN, _END = _token("begin_tool_request"), _token("end_tool_request")
 _NAME, _END_NAME = _token("begin_tool_name"), _token("end_tool_name")
 _ARGUMENTS, _END_ARGUMENTS = _token("begin_tool_arguments"), _token("end_tool_arguments")
+_CONSTRAINT, _BODY = "<|plamo:constrain|>json", "<|plamo:msg|>"
 
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
@@ -32,11 +35,15 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     yield from cursor.expect(_NAME)
     name, _ = yield from cursor.read_until(_END_NAME, limit=MAX_HEADER_CHARS)
     yield from cursor.skip_space()
-    yield from cursor.expect(_ARGUMENTS)
-    yield from cursor.skip_space()
-    if not tools.is_name(name.strip()) or (yield from cursor.peek()) != "{":
+    for token in (_ARGUMENTS, _CONSTRAINT, _BODY):
+        yield from (cursor.expect if token == _ARGUMENTS else cursor.take)(token)
+        yield from cursor.skip_space()
+    if not tools.is_name(name.strip()):
         raise NotACall
-    text = yield from cursor.read_bracketed(_END_ARGUMENTS)
+    is_empty = yield from cursor.at(_END_ARGUMENTS)
+    if not is_empty and (yield from cursor.peek()) != "{":
+        raise NotACall
+    text = "{}" if is_empty else (yield from cursor.read_bracketed(_END_ARGUMENTS))
     yield from cursor.skip_space()
     yield from cursor.expect(_END_ARGUMENTS)
     yield FoundCall(name=tools.clean_name(name), arguments=text)
@@ -49,9 +56,11 @@ PLAMO = Dialect(
     families="PLaMo 3",
     example=(
         "<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>get_weather<|plamo:end_tool_name:plamo|>"
-        '<|plamo:begin_tool_arguments:plamo|>{"city": "Paris"}<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>'
+        '<|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>{"city": "Paris"}<|plamo:end_tool_arguments:plamo|>'
+        "<|plamo:end_tool_request:plamo|>"
     ),
     openers=(_BEGIN,),
     read=_read,
-    ignored_markers=(_token("begin_tool_requests"), _token("end_tool_requests")),
+    ignored_markers=(_token("begin_tool_requests"), _token("end_tool_requests"), "<|plamo:tag|>"),
+    reasoning_markers=((_token("begin_think"), _token("end_think")),),
 )

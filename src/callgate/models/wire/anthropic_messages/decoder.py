@@ -36,7 +36,7 @@ _decode = msgspec.json.Decoder().decode
 class _ContentBlock:
     """One content block while it is written."""
 
-    __slots__ = ("call", "citations", "initial_input", "input_applied", "native", "pieces", "stopped_pieces", "text_pieces")
+    __slots__ = ("call", "citations", "initial_input", "input_applied", "native", "pieces", "stopped", "stopped_pieces", "text_pieces")
 
     def __init__(self, initial_input: object, *, call: OpenCall | None = None, native: dict[str, object] | None = None) -> None:
         self.call = call
@@ -47,12 +47,13 @@ class _ContentBlock:
         """The input that the block began with; pieces that follow replace it."""
         self.pieces: list[str] = []
         """The input of a native tool so far."""
+        self.stopped = False
         self.stopped_pieces = 0
         """Number of pieces at the time the block was stopped."""
         self.text_pieces: dict[str, list[str]] = {}
         """The text fields of a native block that arrive in pieces."""
         self.input_applied = False
-        """Whether the call has the initial input; pieces may still follow where blocks arrive interleaved."""
+        """Whether the call has the initial input; pieces may still follow if the block was not stopped."""
 
 
 class AnthropicDecoder(Decoder):
@@ -65,6 +66,8 @@ class AnthropicDecoder(Decoder):
         self._blocks: dict[object, _ContentBlock] = {}
         self._last_block: _ContentBlock | None = None
         self._native_blocks: list[_ContentBlock] = []
+        self._unstopped_blocks: list[_ContentBlock] = []
+        """Blocks that were not stopped when the next one began: pieces of them may still arrive."""
         self._usage: dict[str, object] = {}
 
     def read_frame(self, event: str, value: Mapping[str, object]) -> None:
@@ -94,7 +97,7 @@ class AnthropicDecoder(Decoder):
             self.report_error(error_from_body(value, "The answer has no content."))
         else:
             self._read_message(value)
-            self._apply_initial_input(complete=True)
+            self._complete_blocks(complete=True)
 
     def end_stream(self) -> None:
         self._end_message()
@@ -102,7 +105,7 @@ class AnthropicDecoder(Decoder):
 
     def _end_message(self) -> None:
         """End the message. Some gateways send the next message of the same turn in the same body."""
-        self._apply_initial_input(complete=True)
+        self._complete_blocks(complete=True)
         if self.message.reason is None:
             self.message.set_finish_reason("stop")
 
@@ -119,7 +122,7 @@ class AnthropicDecoder(Decoder):
         self._read_stop_reason(message.get("stop_reason"))
 
     def _open_block(self, index: object, block: Mapping[str, object]) -> None:
-        self._apply_initial_input(complete=True)
+        self._leave_last_block()
         kind, opened = as_text(block.get("type")), _ContentBlock(block.get("input"))
         if kind == "text":
             self.message.append_text(as_text(block.get("text")))
@@ -169,6 +172,8 @@ class AnthropicDecoder(Decoder):
             self.message.add_fault("bad_frame", "Arguments arrived that belong to no call.")
 
     def _stop_block(self, block: _ContentBlock | None) -> None:
+        if block:
+            block.stopped = True
         if block and block.citations:
             self.message.append_reasoning(opaque={"citations": block.citations}, new_part=True)
             block.citations = []
@@ -176,6 +181,8 @@ class AnthropicDecoder(Decoder):
             self.message.seal(block.call)
         elif block:
             block.stopped_pieces = len(block.pieces)
+            if block is not self._last_block:
+                self._apply_initial_input(block, complete=True)
 
     def join_pieces(self) -> None:
         for block in self._native_blocks:
@@ -184,25 +191,39 @@ class AnthropicDecoder(Decoder):
                 block.native["input"] = _parse_input("".join(block.pieces[: block.stopped_pieces]), block.initial_input)
             block.native.update({key: "".join(pieces) for key, pieces in block.text_pieces.items()})
 
-    def _apply_initial_input(self, *, complete: bool) -> None:
-        """Set the last call's arguments to its initial input, if no pieces arrived.
+    def _leave_last_block(self) -> None:
+        """Complete the last block because another one begins, unless it was not stopped: blocks may be interleaved."""
+        if self._last_block and self._last_block.stopped:
+            self._apply_initial_input(self._last_block, complete=True)
+        elif self._last_block:
+            self._unstopped_blocks.append(self._last_block)
+
+    def _complete_blocks(self, *, complete: bool) -> None:
+        blocks, self._unstopped_blocks = self._unstopped_blocks, []
+        for block in blocks:
+            self._apply_initial_input(block, complete=complete)
+        if self._last_block:
+            self._apply_initial_input(self._last_block, complete=complete)
+
+    def _apply_initial_input(self, block: _ContentBlock, *, complete: bool) -> None:
+        """Set the arguments of the block's call to its initial input, if no pieces arrived.
 
         Args:
+            block: A block.
             complete: Whether what follows the block shows that the initial input is complete.
         """
-        call = self._last_block.call if self._last_block else None
+        call = block.call
         if call is None or call.sealed or call.size:
             return
-        assert self._last_block is not None
         call.cut = call.cut or not complete
-        self._last_block.input_applied = True
-        self.message.set_arguments(call, _input_text(self._last_block.initial_input))
+        block.input_applied = True
+        self.message.set_arguments(call, _input_text(block.initial_input))
         self.message.seal(call)
 
     def _read_stop_reason(self, provider_reason: object) -> None:
         if isinstance(provider_reason, str) and provider_reason:
             reason = finish_reason(provider_reason, _FINISH_REASONS)
-            self._apply_initial_input(complete=reason in COMPLETE_REASONS)
+            self._complete_blocks(complete=reason in COMPLETE_REASONS)
             self.message.set_finish_reason(reason, provider_reason)
 
     def _read_usage(self, usage: object) -> None:
