@@ -220,7 +220,9 @@ def _refuse_names(
     unnamed = [name for name, one in taken.items() if one.kind is not one.KEYWORD_ONLY]
     if len(args) > len(unnamed):
         rest = ", ".join(f"{name}=..." for name in named if name not in unnamed)
-        raise UsageError(f"{owner} was given {shown(args[len(unnamed)])} without a name. By name it takes {rest or 'nothing'}.")
+        extra, last = args[len(unnamed)], args[len(unnamed) - 1]
+        step = f" Give several {unnamed[-1]} in one list." if type(extra) is type(last) and not isinstance(extra, (str, list)) else ""
+        raise UsageError(f"{owner} was given {shown(extra)} without a name. By name it takes {rest or 'nothing'}.{step}")
     here = {*unnamed[: len(args)], *given}
     missing = [name for name, one in taken.items() if one.default is one.empty and name not in here]
     if missing:

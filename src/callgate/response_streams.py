@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
@@ -28,6 +29,8 @@ __all__ = ["WatchedStream"]
 
 Chunk = TypeVar("Chunk")
 
+log = logging.getLogger("callgate")
+_CLOSED = "its stream was closed before its calls were run"
 _CLOSE_S = 2.0
 """Seconds that the host's stream has to close."""
 _END = object()
@@ -122,6 +125,8 @@ class WatchedStream(Generic[Chunk]):
         """
         async for _ in self:
             pass
+        if self._discarded == _CLOSED and self._read:
+            raise UsageError("Its stream was closed before its calls were run. Await reply() inside of `async with engine.watch(...)`.")
         if self._discarded:
             raise UsageError(f"The message was discarded: {self._discarded}. Request it again, and give the new stream to engine.watch.")
         if self._reply is None:
@@ -137,7 +142,13 @@ class WatchedStream(Generic[Chunk]):
     async def aclose(self) -> None:
         """Close the stream, and discard its message unless it has a reply: calls that started early are ended. Idempotent."""
         if self._reply is None:
-            await self._discard("its stream was closed before its calls were run")
+            if self._read and not self._discarded and self._handed_in:
+                log.warning(
+                    "A stream with %d tool calls was read to its end and closed without reply(), so its calls were discarded. Await"
+                    " reply() inside of `async with engine.watch(...)`, and append what it returns.",
+                    len(self._handed_in),
+                )
+            await self._discard(_CLOSED)
         await self._source.close()
 
     def __enter__(self) -> Never:

@@ -7,14 +7,18 @@ import sys
 from typing import Any
 
 import pytest
+from anthropic import beta_async_tool, beta_tool
+from anthropic.lib.tools import ToolError
 from examples.remote_runner.near import RemoteRunner
 from langchain_core.tools import tool as langchain_tool
 from langgraph.prebuilt import ToolNode
 from pydantic_ai.tools import Tool as PydanticTool
 
 from callgate import Engine, RawCall, ToolContext, UsageError, tool
+from callgate.calls import Image, Text
 from callgate.integrations import ExternalTool, import_tools
 from callgate.integrations.external_tool import in_own_thread
+from tests.engine_calls import call, said
 
 _SCHEMA: dict[str, Any] = {"type": "object", "properties": {"order": {"type": "string"}}, "required": ["order"]}
 
@@ -190,3 +194,26 @@ def test_a_frameworks_tool_that_is_given_as_it_is_is_refused_by_its_name_with_wh
     with pytest.raises(UsageError, match=r"StructuredTool.*callgate\.integrations\.import_tools") as caught:
         give(search)
     assert "args_schema" not in str(caught.value)
+
+
+def _snap(month: str) -> list[Any]:
+    """Take a picture."""
+    if month == "never":
+        raise ToolError([{"type": "text", "text": "no picture of never"}])
+    return [{"type": "text", "text": month}, {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}]
+
+
+async def _snap_async(month: str) -> list[Any]:
+    """Take a picture."""
+    return _snap(month)
+
+
+@pytest.mark.parametrize("made", [beta_tool(name="snap")(_snap), beta_async_tool(name="snap")(_snap_async)], ids=["sync", "async"])
+async def test_a_tool_of_anthropics_sdk_runs_with_its_schema_and_its_images(made: Any) -> None:
+    async with Engine(import_tools([made], effects={"snap": "none"})) as engine:
+        (schema,) = engine.schemas("anthropic")
+        shown = await said(engine, call("snap", month="May"))
+        failed = await said(engine, call("snap", month="never"))
+    assert (schema["name"], schema["description"], list(schema["input_schema"]["properties"])) == ("snap", "Take a picture.", ["month"])
+    assert shown.content == (Text(text="May"), Image(data="AAAA", mime_type="image/png"))
+    assert (failed.status, failed.failure_class, failed.error) == ("error", "tool_declared", "no picture of never")

@@ -437,3 +437,17 @@ async def test_a_call_whose_block_is_still_open_does_not_start_without_its_argum
         reply = await watched.reply()
     assert sorted(ran) == ["here", "there"]
     assert len(reply.messages[1]["content"]) == 2
+
+
+async def test_a_reply_that_is_awaited_after_the_block_says_where_to_await_it(caplog: pytest.LogCaptureFixture) -> None:
+    async def stream() -> AsyncIterator[dict[str, Any]]:
+        yield piece(0, "stock", '{"item": "lamp"}')
+        yield end()
+
+    async with Engine([stock]) as engine:
+        async with engine.watch(stream(), Scope(run="r")) as chunks:
+            async for _ in chunks:
+                pass
+        with pytest.raises(UsageError, match=r"Await reply\(\) inside of `async with engine.watch"):
+            await chunks.reply()
+    assert "A stream with 1 tool calls was read to its end and closed without reply(), so its calls were discarded." in caplog.text

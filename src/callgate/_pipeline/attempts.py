@@ -27,6 +27,7 @@ from callgate._pipeline.gate import PolicyRecheck
 from callgate._pipeline.result_check import Ran, proves_nothing_happened
 from callgate._pipeline.tool_plan import ToolPlan
 from callgate._runners import Runners
+from callgate._runners.content_blocks import may_be_blocks
 from callgate.errors import RecordFailed
 from callgate.protocols import Execution, RunRequest
 from callgate.protocols.runners import CancelledUnstarted
@@ -88,7 +89,8 @@ class Attempts:
             if context.human_time is not None and context.human_time.asked:
                 time.leave_out_human_time(context.human_time.passed_s, context, state)
             if not execution.read and (execution.status == "returned" or execution.value is not None):
-                small = small_jsonable(execution.value, self._reader.max_bytes) if execution.status == "returned" else None
+                at_once = execution.status == "returned" and not may_be_blocks(execution.value)
+                small = small_jsonable(execution.value, self._reader.max_bytes) if at_once else None
                 execution = await self._read_large(execution, request) if small is None else _with_value(execution, *small)
             if execution.status == "returned":
                 failure = None if type(execution.value) is not dict else _passing_failure(tool, execution.value)

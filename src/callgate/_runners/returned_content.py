@@ -16,6 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from callgate._json import json_text, to_jsonable, type_name
+from callgate._runners.content_blocks import parts_in_blocks
 from callgate.content_parts import Audio, Image, Link, Part, Resource, Text, data_of, is_base64, part_from_bytes
 from callgate.errors import ResultNotSerializable
 
@@ -61,7 +62,10 @@ def returned(value: object, max_bytes: int, workspace: str | None) -> Returned |
         ResultNotSerializable: A part is invalid, or together they are too large.
     """
     if not may_hold_parts(value):
-        return None
+        blocks = parts_in_blocks(value)
+        if blocks is None:
+            return None
+        value = blocks
     reader = _PartReader(max_bytes, workspace)
     if isinstance(value, dict) or (isinstance(value, (list, tuple)) and not any(map(_is_part, value))):
         data, parts = reader.of_data(value)

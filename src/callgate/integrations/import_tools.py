@@ -29,6 +29,7 @@ _MODULES = {
     "pydantic_ai.toolsets": "callgate.integrations._pydantic_ai_tools",
     "agents.tool": "callgate.integrations._openai_agents_tools",
     "agent_framework": "callgate.integrations._agent_framework_tools",
+    "anthropic.lib.tools": "callgate.integrations._anthropic_tools",
 }
 """The module of this package for each framework, by the framework's module or package that defines the classes of its tools."""
 
@@ -81,9 +82,9 @@ def import_tools(
 ) -> list[Tool]:
     """Return the items as tools for an engine, with names, descriptions and schemas unchanged.
 
-    Takes tools of LangChain, tools and function toolsets of Pydantic AI, function tools of the OpenAI Agents SDK and of
-    Microsoft Agent Framework, plain functions, methods of objects, partials and other callables, and tools of callgate,
-    which stay as they are.
+    Takes tools of LangChain, tools and function toolsets of Pydantic AI, function tools of the OpenAI Agents SDK, of
+    Microsoft Agent Framework and of Anthropic's SDK (`beta_tool`), plain functions, methods of objects, partials and
+    other callables, and tools of callgate, which stay as they are.
 
     Args:
         items: The tools.
@@ -121,7 +122,7 @@ def _found(item: object) -> Iterator[_Found]:
     if not callable(item) or isinstance(item, type):
         raise UsageError(
             f"import_tools was given {_shown(item)} in its list, which is not a tool.{_list_of(item)} It takes tools of LangChain,"
-            " Pydantic AI, the OpenAI Agents SDK and Microsoft Agent Framework, plain functions, and tools of callgate."
+            " Pydantic AI, the OpenAI Agents SDK, Microsoft Agent Framework and Anthropic's SDK, plain functions, and tools of callgate."
         )
     function = as_function(item)
     label: dict[str, Any] = {} if inspect.getdoc(function) else {"description": function.__name__}

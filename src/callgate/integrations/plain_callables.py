@@ -31,6 +31,8 @@ def as_function(item: Callable[..., Any]) -> Callable[..., Any]:
         _refuse_method_alone(item)
         return item
     call = type(item).__call__
+    if not inspect.isroutine(call):  # a property that returns a function
+        return as_function(getattr(item, "__call__"))  # noqa: B004, B009
     function = _calling(call, call)
     function.__name__ = function.__qualname__ = _WORD.sub("_", type(item).__name__).lower()
     function.__doc__ = call.__doc__ or type(item).__doc__

@@ -178,6 +178,8 @@ class ToolRegistry:
     def _admit(self, bound: BoundTool) -> None:
         """Add a tool to its layer, unless its name or an alias is taken there."""
         tool, names = bound.tool, self._layers[bound.layer]
+        if bound.name in names and names[bound.name].tool is tool:
+            raise UsageError(f"Tool '{bound.name}' ({tool.where()}) is registered already. Give each tool once.")
         if bound.name in names:
             raise UsageError(
                 f"Tool '{bound.name}' is defined twice ({names[bound.name].tool.where()}, {tool.where()}). Rename one of them."

@@ -30,6 +30,7 @@ from callgate._runners.exception_results import not_begun, not_started
 from callgate._runners.interruptible_wait import BoundedWait
 from callgate._runners.offload_to_threads import LARGE_BYTES
 from callgate._runners.output_limits import PARTIAL_CHARS, OutputTail
+from callgate._runners.process.early_imports import EarlyImports
 from callgate._runners.process.import_target import process_target
 from callgate._runners.process.platform_guarantees import require_support
 from callgate._runners.process.resource_limits import ProcessLimits
@@ -78,6 +79,7 @@ class ProcessRunner:
         self._max_bytes = limits.result_bytes
         self._limits = process_limits or ProcessLimits()
         self._pool = WorkerPool(self._limits, clock)
+        self._imports = EarlyImports(self._pool)
         self._targets: WeakKeyDictionary[Tool, str] = WeakKeyDictionary()
         self._on_late = on_late
         self.deadlines = Deadlines()
@@ -116,16 +118,19 @@ class ProcessRunner:
             body = encode(work.call)
         except Exception as error:
             return not_begun(error)  # the scope contains text that is not valid Unicode
-        since = time.monotonic()
+        since, is_imported = time.monotonic(), self._imports.runs(work.call.target)
         try:
-            connection: WorkerConnection | OSError | None = self._pool.take()
+            connection: WorkerConnection | OSError | None = None if is_imported else self._pool.take()
         except OSError as error:
             connection = error
         if connection is None:
             waiting: BoundedWait[WorkerConnection | OSError] = BoundedWait(work, self.deadlines)
             connection = await self._next_free(waiting)
             if connection is None:
-                return not_started(f"all {self._limits.workers} worker processes were busy: {waiting.overdue().error}")
+                why = f"all {self._limits.workers} worker processes were busy"
+                if is_imported:
+                    why = f"a worker process was still importing {work.call.target.rpartition(':')[0]} for it"
+                return not_started(f"{why}: {waiting.overdue().error}")
             work = replace(work, timeout_s=max(0.0, work.timeout_s - (time.monotonic() - since)))
         if isinstance(connection, OSError):
             return not_started(f"no worker process could be started for it: {connection}")
@@ -164,6 +169,8 @@ class ProcessRunner:
                 self._pool.end(connection, work.grace_s)
                 await asyncio.wait([connection.gone])
                 self.abandoned += connection.survivors > 0
+        if execution is None and attempt.is_late_import:
+            self._imports.begin(work.call.target, work.timeout_s)
         return attempt.stopped() if execution is None else execution
 
     def free(self, connection: WorkerConnection) -> None:
@@ -287,9 +294,18 @@ class _WorkerAttempt:
     def stopped(self) -> Execution:
         """Return how the call ended, after its deadline or a kill has ended the worker."""
         execution = self.wait.overdue(partial=self._tail.text(), abandoned=self._connection.survivors > 0)
-        if not self._certainly_not_started:
-            return execution
-        return not_started(f"the worker process was not ready in time: {execution.error}")
+        if self.is_late_import:
+            module, _, _ = self._work.call.target.rpartition(":")
+            why = f"importing {module} in a worker process took longer than the timeout. It is imported now for the next call"
+            return not_started(why)
+        if self._certainly_not_started:
+            return not_started(f"the worker process was not ready in time: {execution.error}")
+        return execution
+
+    @property
+    def is_late_import(self) -> bool:
+        """Whether the deadline has passed before the worker had imported the tool."""
+        return self._certainly_not_started and not self.wait.killed
 
 
 def _explain(exit: WorkerExit | None, *, has_worker: bool) -> tuple[str, dict[str, object]]:

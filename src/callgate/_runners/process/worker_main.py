@@ -72,11 +72,11 @@ class _Channel:
     def mine(self) -> bool:
         return os.getpid() == self._pid
 
-    def read(self) -> bytes:
-        """Return the next call; exit the process if the supervisor is gone."""
+    def read(self) -> tuple[bytes, bytes]:
+        """Return the next frame; exit the process if the supervisor is gone."""
         while True:
-            for _, body in split(self._unread):
-                return body  # one call at a time: there is never a second frame after it
+            for received in split(self._unread):
+                return received  # one call at a time: there is never a second frame after it
             data = os.read(self._fd, _READ_BYTES)
             if not data:
                 os._exit(0)
@@ -189,9 +189,9 @@ class _Worker:
     def serve(self) -> None:
         signal.signal(signal.SIGTERM, self._on_sigterm)
         while True:
-            call = decode_call(self._channel.read())
+            kind, given = self._channel.read()
             _reap()
-            body, damage = self._run_call(call)
+            body, damage = self._run_call(decode_call(given)) if kind == b"C" else (self._import(given.decode()), [])
             self._channel.write(b"F" if damage else b"E", body)
             if damage:
                 os._exit(0)
@@ -201,13 +201,19 @@ class _Worker:
             os._exit(143)
         self._running.request_stop()
 
+    def _import(self, target: str) -> bytes:
+        """Import a tool for later calls. An error is reported by the call that meets it again."""
+        try:
+            self._load(target)
+        except BaseException as error:
+            return encode(_unloadable(target, error))
+        return encode(Execution(status="returned"))
+
     def _run_call(self, call: CallMessage) -> tuple[bytes, list[str]]:
         try:
             tool = self._load(call.target)
         except BaseException as error:
-            kind, text = clean(type_name(error)), message_of(error)
-            text = f"it was not started, because the worker process could not load the tool from {call.target}: {text}"
-            return encode(Execution(status="raised", error_type=kind, error=text, evidence="not_done")), []
+            return encode(_unloadable(call.target, error)), []
         baseline = self._baseline = self._baseline or Baseline()
         os.environ["CALLGATE_CALL"] = call.uid.replace("\0", "")
         _limit_cpu(call.cpu_s)
@@ -276,6 +282,11 @@ class _Worker:
         if any(not task.done() for task in left):
             self._asyncio = None  # the tasks stay on the old loop, which never runs again
         return len(left)
+
+
+def _unloadable(target: str, error: BaseException) -> Execution:
+    text = f"it was not started, because the worker process could not load the tool from {target}: {message_of(error)}"
+    return Execution(status="raised", error_type=clean(type_name(error)), error=text, evidence="not_done")
 
 
 def _limit_cpu(cpu_s: int | None) -> None:

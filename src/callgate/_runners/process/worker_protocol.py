@@ -1,6 +1,7 @@
 """The protocol between engine and worker: the letters of the frames, and the values in them.
 
     C  engine -> worker      a call: `CallMessage`
+    L  engine -> worker      import a tool, whose import target this is, for later calls; answered with E
     K  engine -> supervisor  stop: signal all processes, and end them after a grace period in seconds
     B  worker -> engine      the tool is about to start
     P  worker -> engine      a piece of progress: `ProgressMessage`

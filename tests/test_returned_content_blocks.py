@@ -1,0 +1,63 @@
+"""Content blocks of providers' APIs and of MCP, as tools that were written for an SDK return them, reach the model as what they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from callgate import Engine, tool
+from callgate.calls import Audio, Image, Text
+from tests.engine_calls import call, said
+
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+URL = f"data:image/png;base64,{PNG}"
+ANTHROPIC = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
+
+
+async def content_of(value: Any, *, thread: bool = False) -> tuple[Any, ...]:
+    async def look() -> Any:
+        """Look."""
+        return value
+
+    def look_in_thread() -> Any:
+        """Look."""
+        return value
+
+    async with Engine([tool(look_in_thread if thread else look, name="look", effect="none")]) as engine:
+        result = await said(engine, call("look"))
+    assert result.success, result
+    return result.content
+
+
+@pytest.mark.parametrize("thread", [False, True])
+@pytest.mark.parametrize(
+    ("block", "part"),
+    [
+        (ANTHROPIC, Image(data=PNG, mime_type="image/png")),
+        ({"type": "input_image", "image_url": URL, "detail": "low"}, Image(data=PNG, mime_type="image/png")),
+        ({"type": "image_url", "image_url": {"url": URL}}, Image(data=PNG, mime_type="image/png")),
+        ({"type": "image", "data": PNG, "mimeType": "image/png"}, Image(data=PNG, mime_type="image/png")),
+        ({"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}, Audio(data="AAAA", mime_type="audio/wav")),
+    ],
+)
+async def test_a_block_with_its_bytes_is_a_part(block: dict[str, Any], part: Any, thread: bool) -> None:
+    assert await content_of([{"type": "text", "text": "May"}, block], thread=thread) == (Text(text="May"), part)
+    assert await content_of(block, thread=thread) == (part,)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [{"type": "text", "text": "May"}],
+        [ANTHROPIC, {"order": "A7"}],
+        [ANTHROPIC, "May"],
+        {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}},
+        {"type": "input_image", "image_url": "https://example.org/a.png"},
+        {"type": "image", "width": 3},
+        {"type": "text", "text": 3},
+    ],
+)
+async def test_anything_else_stays_data(value: Any) -> None:
+    (part,) = await content_of(value)
+    assert isinstance(part, Text)
