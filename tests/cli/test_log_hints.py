@@ -94,4 +94,5 @@ async def test_the_open_questions_are_listed_with_the_time_at_which_they_were_as
 
 def test_words_that_a_command_does_not_take_are_named_without_the_parsers_own_term(tmp_path: Path) -> None:
     done = shell(tmp_path, "log", "list", "calls")
+    assert "Did you mean --run calls?" in done.err
     assert (done.code, "The command takes no calls." in done.err, "Unused Tokens" in done.err) == (2, True, False)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 
-from callgate import Engine, Scope, tool
+from callgate import Engine, Scope, SqliteJournal, tool
 from tests.provider_responses.shop import claude
 
 PAY = ("pay", {"order": "A7"})
@@ -18,18 +19,26 @@ def pay(order: str) -> str:
     raise ConnectionResetError("no reply")
 
 
+@pytest.mark.parametrize("in_file", [True, False], ids=["a journal in a file", "a journal in memory, which no command can read"])
 @pytest.mark.parametrize(("second", "warned"), [("msg_1", False), ("msg_2", True)], ids=["the same message", "another message"])
 async def test_the_reply_and_one_warning_for_each_call_name_what_may_have_taken_effect(
-    second: str, warned: bool, caplog: pytest.LogCaptureFixture
+    second: str, warned: bool, in_file: bool, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    async with Engine([pay]) as engine:
+    async with Engine([pay], journal=journal_in(tmp_path, in_file=in_file)) as engine:
         for message_id, expected in (("msg_1", True), (second, warned)):
             caplog.clear()
             reply = await engine.respond(claude(PAY, message_id=message_id), Scope(run="chat"))
             assert [one.result.status for one in reply.unknown] == ["unknown"]
             assert (reply.ended, len(reply.messages)) == (None, 2)
-            warnings = [one for one in caplog.records if "callgate settle chat/0/0 --happened" in one.getMessage()]
+            warnings = [one for one in caplog.records if "chat/0/0 (pay) may have taken effect" in one.getMessage()]
             assert [one.levelno for one in warnings] == ([logging.WARNING] if expected else [])
+            assert [f"callgate settle chat/0/0 --happened --journal {tmp_path}" in one.getMessage() for one in warnings] == (
+                [in_file] if expected else []
+            )
+
+
+def journal_in(folder: Path, *, in_file: bool) -> SqliteJournal | None:
+    return SqliteJournal(folder / "calls.db") if in_file else None
 
 
 async def test_a_log_line_of_a_call_without_reasoning_ends_with_its_name(caplog: pytest.LogCaptureFixture) -> None:

@@ -54,8 +54,10 @@ class Outcomes:
 
     def __init__(self, context: EngineContext, restart: RestartHandler | None, timeout_s: float) -> None:
         self._survives = context.journal.strength != "memory"
-        self._file = f" --journal {shlex.quote(context.journal.files[0])}" if isinstance(context.journal, OnDisk) else ""
-        """The option of commands that names the journal's file."""
+        file = f" --journal {shlex.quote(context.journal.files[0])}" if isinstance(context.journal, OnDisk) else ""
+        commands = f"`callgate settle {{uid}} --happened{file}`, `callgate settle {{uid}} --not-happened{file}` or "
+        self._settle_with = f"{commands if self._survives else ''}engine.settle"
+        """How an operator records what has happened: a command cannot read a journal in memory."""
         self._recorder = context.recorder
         self._bus = context.bus
         self._control = context.control
@@ -110,14 +112,10 @@ class Outcomes:
         details = result.structured if isinstance(result.structured, dict) else {}
         uid = details.get(EARLIER, result.uid)
         self._recorder.log.warning(
-            "%s (%s) may have taken effect; its outcome is unknown. Check, then record what you found with"
-            " `callgate settle %s --happened%s`, `callgate settle %s --not-happened%s` or engine.settle",
+            "%s (%s) may have taken effect; its outcome is unknown. Check, then record what you found with %s",
             uid,
             result.name,
-            uid,
-            self._file,
-            uid,
-            self._file,
+            self._settle_with.replace("{uid}", str(uid)),
         )
 
     def _log_duration(self, state: CallState, name: str) -> None:

@@ -89,11 +89,13 @@ def _carry_out(words: list[str]) -> int:
         command, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
         return int(command(*bound.args, **bound.kwargs) or 0)
     except CycloptsError as error:
-        unused = getattr(error, "unused_tokens", None) or ()
+        unused: list[str] = [*(getattr(error, "unused_tokens", None) or ())]
         options = [word for word in unused if word.startswith("-") and word != "--"]
         say(f"The command takes no {shlex.join(options or unused)}." if unused else f"{error}".strip(), "red")
         for journal in filter(_names_journal, unused):
             say(f"A journal is named by an option. Did you mean --journal {shlex.quote(journal)}?")
+        if words[:2] == ["log", "list"] and len(unused) == 1 and not options:
+            say(f"A run is named by an option. Did you mean --run {shlex.quote(unused[0])}?")
         say("`callgate --help` and `callgate COMMAND --help` list the commands and options.")
         return _exits.USAGE
     except CallgateError as error:
