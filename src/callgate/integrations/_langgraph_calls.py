@@ -40,7 +40,8 @@ from callgate.integrations.framework_call import (
     until_ended,
     whole_value,
 )
-from callgate.integrations.open_questions import asked_calls, refusal_by
+from callgate.integrations.open_questions import asked_calls, paused_or_asked, refusal_by
+from callgate.integrations.outdated_answers import read_journal
 from callgate.integrations.wrapped_tools import WrappedTools
 
 __all__ = [
@@ -141,7 +142,7 @@ class GraphCalls:
         scope = self.placed(request)
         if request.tool is None:
             request, scope = self._meant(request, scope)
-        call, decided = request.tool_call, self._engine.may_ask or bool(answers.taken) or answers.holds_another()
+        call, decided = request.tool_call, self._engine.may_ask or bool(answers.taken) or answers.waiting
         if request.tool is not None:
             self.tools.add_once(call["name"], request.tool, describe)
 
@@ -176,10 +177,12 @@ class GraphCalls:
         It is a no, whatever the engine was told another way; or no rule, judge or tool of the engine asks any more; or it is an edit, and
         the engine's own tool runs, which does not wait for `_dropped_decision`.
         """
-        given = answers.taken[0] if answers.taken else answers.next_one()
-        if given is None:
+        if not (answers.taken or answers.waiting):
             return
-        asked = await asked_calls(self._engine.journal, scope)
+        journal = self._engine.journal
+        paused, asked = await read_journal(journal, lambda: paused_or_asked(journal, scope))
+        answers.in_order = answers.in_order or request.tool_call["id"] in paused
+        given = answers.taken[0] if answers.taken else answers.next_one()
         decision = decision_in(given, request, asked)
         if not isinstance(decision, HumanDecision):
             return
@@ -189,17 +192,19 @@ class GraphCalls:
             asks_again = may_ask and (decision.arguments is None or self.tools.is_external(request.tool_call["name"]))
             if answered is None and not (decision.allow and asks_again):
                 await record_decision(engine, approval_id, decision)
+                answers.told.add(str(request.tool_call["id"]))
                 if not may_ask:
                     self._take(request, answers)
             elif answered is not None and answered.allowed and not decision.allow:
                 await engine.deny(answered.approval_id, by=decision.by, reason=decision.reason)
+                answers.told.add(str(request.tool_call["id"]))
                 self._take(request, answers)
 
     def _take(self, request: ToolCallRequest, answers: TaskAnswers) -> Any:
         """Take the decision with which the graph was resumed, so that no tool reads it, and return it."""
         if not answers.taken:
             name = request.tool_call["name"]
-            answers.taken.append(answers.ask({"description": f"A human has decided about {name}. Resume with any decision."}))
+            answers.taken.append(answers.take_all({"description": f"A human has decided about {name}. Resume with any decision."}))
         return answers.taken[0]
 
     async def _dropped_decision(
@@ -211,7 +216,7 @@ class GraphCalls:
         whatever the engine was told, or is about other arguments; else None.
         """
         call = request.tool_call
-        if not (answers.taken or answers.holds_another()):
+        if not (answers.taken or answers.waiting):
             return None
         asked = await asked_calls(self._engine.journal, scope)
         if call["id"] not in asked:

@@ -18,8 +18,8 @@ from msgspec import Struct
 from callgate.calls import Scope, Suspended
 from callgate.integrations._langgraph_order import message_of, place_of
 from callgate.integrations.framework_call import CallsEngine, HumanDecision, answer, no_because
-from callgate.integrations.open_questions import asked_calls
-from callgate.integrations.outdated_answers import why_outdated
+from callgate.integrations.open_questions import last_asked
+from callgate.integrations.outdated_answers import read_journal, why_outdated
 from callgate.protocols import Journal
 
 __all__ = ["AskedCall", "TaskAnswers", "ask_about", "decision_in", "decision_of", "question_about"]
@@ -28,6 +28,8 @@ log = logging.getLogger("callgate")
 _DECISIONS = ("approve", "edit", "reject")
 _SCRATCHPAD = "__pregel_scratchpad"
 """The key of what LangGraph keeps for a task, such as the answers to its interrupts. LangGraph has no public name for it."""
+_RESUME_MAP = "__pregel_resume_map"
+"""The key of the answers that were given by the ids of their interrupts. LangGraph has no public name for it."""
 _CHECKPOINTER = "__pregel_checkpointer"
 """The key of the checkpointer of a running graph, and of the graph that it is a part of. LangGraph has no public name for it."""
 _NOT_RESUMABLE = (
@@ -39,31 +41,71 @@ _NOT_RESUMABLE = (
 class TaskAnswers:
     """The answers to the interrupts of one task of a graph, in one execution of it.
 
-    LangGraph hands them out in order, to whatever asks next in the task.
+    LangGraph starts the task anew for each answer and hands all its answers out again, in order, to whatever asks next. An answer counts
+    for the question that it was given to: the newest one, with which the graph is resumed now, for the question that is asked now. Of the
+    older ones, the engine was told before, or they could not be used. Only if the code of a tool has had the later ones, all are handed
+    out from the first on.
     """
 
     def __init__(self) -> None:
-        self._asked = False
+        self._count = 0
+        """How many answers were taken in this execution."""
+        self.in_order = False
+        """Whether the code of a tool has asked for answers, too, so that all are handed out in order."""
+        self.told: set[str] = set()
+        """The ids of the calls whose decision the engine was told in this execution, before it could ask for it."""
         self.taken: list[Any] = []
         """The answer that was taken because the engine was told another way; empty if none was."""
 
-    def ask(self, value: dict[str, Any]) -> Any:
-        """Return the next answer, or interrupt the graph. A graph that cannot be resumed is logged."""
-        self._asked = True
-        if get_config()["configurable"].get(_CHECKPOINTER) is None:
-            log.warning(_NOT_RESUMABLE)
-        return interrupt(value)
-
-    def holds_another(self) -> bool:
-        """Return whether the task was resumed with an answer, and this execution has not asked for one."""
-        return self.next_one() is not None
+    @property
+    def waiting(self) -> bool:
+        """Whether the task has answers, and this execution has taken none."""
+        return not self._count and (bool(_older()) or _newest() is not None)
 
     def next_one(self) -> Any:
-        """Return the answer with which the task was resumed, without taking it; None if this execution has asked for one."""
-        scratchpad = get_config()["configurable"].get(_SCRATCHPAD)
-        if self._asked or scratchpad is None:
+        """Return the answer that counts for the next question, without taking it; None if there is none, or one was taken."""
+        if self._count:
             return None
-        return scratchpad.resume[0] if scratchpad.resume else scratchpad.get_null_resume()
+        older = _older() if self.in_order else []
+        return older[0] if older else _newest()
+
+    def ask(self, value: dict[str, Any]) -> Any:
+        """Return the answer that counts for a question, or interrupt the graph. A graph that cannot be resumed is logged."""
+        if get_config()["configurable"].get(_CHECKPOINTER) is None:
+            log.warning(_NOT_RESUMABLE)
+        newest = None if self.in_order else _newest()
+        answer = self._next(value)
+        while not self.in_order and (newest is None or answer is not newest):
+            answer = self._next(value)
+        return answer
+
+    def take_all(self, value: dict[str, Any]) -> Any:
+        """Take the answers that are about calls, so that no tool reads them, and return the last one."""
+        newest = _newest()
+        if self.in_order or newest is not None:
+            return self.ask(value)
+        return [self._next(value) for _ in _older()[self._count :]][-1]
+
+    def _next(self, value: dict[str, Any]) -> Any:
+        self._count += 1
+        return interrupt(value)
+
+
+def _newest() -> Any:
+    """Return the answer with which the graph is resumed now; None if it is not, or if it was taken."""
+    configurable = get_config()["configurable"]
+    scratchpad = configurable.get(_SCRATCHPAD)
+    if scratchpad is None:
+        return None
+    given = (configurable.get(_RESUME_MAP) or {}).values()
+    last = scratchpad.resume[-1] if scratchpad.resume else None
+    return last if any(last is one for one in given) else scratchpad.get_null_resume()
+
+
+def _older() -> list[Any]:
+    """Return the answers that LangGraph keeps for the task; the newest one is among them if it was given by the id of its interrupt."""
+    scratchpad = get_config()["configurable"].get(_SCRATCHPAD)
+    return [] if scratchpad is None else scratchpad.resume
 
 
 # One call
@@ -98,7 +140,7 @@ def _decision_about(call_id: Any, given: Any, in_order: Sequence[Any]) -> Any:
 
 
 def decision_in(given: Any, request: ToolCallRequest, asked: Collection[str]) -> HumanDecision | str | None:
-    """Return the decision about a call in what the graph was resumed with; None if no human was asked about the call.
+    """Return the decision about a call in what the graph was resumed with; None if it has none, or no human was asked about the call.
 
     Args:
         asked: The ids of the calls of the message that a human was asked about.
@@ -107,7 +149,8 @@ def decision_in(given: Any, request: ToolCallRequest, asked: Collection[str]) ->
     if call["id"] not in asked:
         return None
     in_order = [one for one in message_of(request)[1] if one in asked] or [call["id"]]
-    return decision_of(_decision_about(call["id"], given, in_order), call)
+    made = _decision_about(call["id"], given, in_order)
+    return None if made is None else decision_of(made, call)
 
 
 def decision_of(given: Any, call: Mapping[str, Any]) -> HumanDecision | str:
@@ -151,8 +194,8 @@ async def ask_about(engine: CallsEngine, calls: Iterable[AskedCall], answers: Ta
     while waiting:
         asked = [question_about(one.call, one.suspended, problems[one.suspended.approval_id]) for one in waiting]
         configs = [{"action_name": one.call["name"], "allowed_decisions": list(_DECISIONS)} for one in waiting]
-        given = answers.ask({"action_requests": asked, "review_configs": configs})
-        for one, decision in zip(waiting, await _decisions(engine.journal, given, waiting), strict=True):
+        given = answers.taken.pop() if answers.taken else answers.ask({"action_requests": asked, "review_configs": configs})
+        for one, decision in zip(waiting, await _decisions(engine.journal, given, waiting, answers.told), strict=True):
             unusable = decision if isinstance(decision, str) else await _answer(engine, one, decision)
             problems[one.suspended.approval_id] = unusable
         waiting = [one for one in waiting if problems[one.suspended.approval_id]]
@@ -165,19 +208,20 @@ async def _answer(engine: CallsEngine, asked: AskedCall, decision: HumanDecision
     return await answer(engine, asked.suspended, no_because(outdated) if outdated else decision)
 
 
-async def _decisions(journal: Journal, given: Any, waiting: Sequence[AskedCall]) -> list[HumanDecision | str]:
-    """Return the decision for each call: by its `tool_call_id` or by its place. A text is why a decision cannot be used.
+async def _decisions(journal: Journal, given: Any, waiting: Sequence[AskedCall], told: Collection[str]) -> list[HumanDecision | str]:
+    """Return the decision for each call: by its `tool_call_id`, or by its place. A text is why there is none that can be used.
 
-    If there are more decisions than calls, the engine has been told some of them already: they are about all calls of the message that a
-    human was asked about.
+    The decisions are about the calls that a human was asked about the last time. Some of them may have been answered another way since
+    then, and others may wait now.
     """
     made = given.get("decisions") if isinstance(given, Mapping) else None
-    if isinstance(made, list) and len(made) == len(waiting) and not any(isinstance(one, Mapping) and "tool_call_id" in one for one in made):
-        return [decision_of(one, asked.call) for one, asked in zip(made, waiting, strict=True)]
-    asked_ids = await asked_calls(journal, waiting[0].scope) if isinstance(made, list) and made else {}
-    found = [decision for one in waiting if (decision := decision_in(given, one.request, asked_ids)) is not None]
-    if len(found) == len(waiting):
-        return found
-    names = ", ".join(str(one.call["name"]) for one in waiting)
-    problem = f"The node was resumed with {given!r:.200}; it needs {{'decisions': [...]}} with one for each of: {names}."
-    return [problem for _ in waiting]
+    ids = [str(one.call["id"]) for one in waiting]
+    asked = await read_journal(journal, lambda: last_asked(journal, waiting[0].scope, ids, told)) if isinstance(made, list) else ()
+    found = [decision_in(given, one.request, asked) for one in waiting]
+    names = ", ".join(f"{one.call['name']} ({one.call['id']})" for one, decision in zip(waiting, found, strict=True) if decision is None)
+    came = f"{len(made)} came" if isinstance(made, list) else f"the node was resumed with {given!r:.200}"
+    problem = (
+        f"A decision is needed about each of {names}, and {came}. Resume with {{'decisions': [...]}}, with one for each of them, in"
+        " this order or each with its tool_call_id."
+    )
+    return [problem if decision is None else decision for decision in found]

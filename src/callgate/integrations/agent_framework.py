@@ -31,6 +31,7 @@ from callgate.engine import Engine
 from callgate.integrations._agent_framework_messages import DENIED, HandOnDenials, KeepMalformedArguments
 from callgate.integrations._agent_framework_tools import describe, encode, is_sync, output_of, plain
 from callgate.integrations.framework_call import (
+    A_HUMAN,
     Framework,
     FrameworkCall,
     HumanDecision,
@@ -140,7 +141,7 @@ class _CallgateMiddleware(FunctionMiddleware):
     async def _withdraw(self, approval_id: str, reason: str) -> None:
         """Record a human's no, also if the question was answered with yes in the journal and no call has used that."""
         with suppress(CallgateError):  # it is answered, used up or expired; or the run is held, which the call reports
-            await self._engine.deny(approval_id, by="a human", reason=reason)
+            await self._engine.deny(approval_id, by=A_HUMAN, reason=reason)
 
     def _call(self, context: FunctionInvocationContext, call_next: Next) -> FrameworkCall:
         given = plain(context.arguments)

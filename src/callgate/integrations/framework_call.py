@@ -27,6 +27,8 @@ from callgate.protocols import BlobStore, Journal
 from callgate.tools import ToolContext
 
 __all__ = [
+    "A_HUMAN",
+    "TOLD_BY",
     "CallsEngine",
     "Decide",
     "Framework",
@@ -48,6 +50,11 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+A_HUMAN = "a human"
+"""Who has decided, if the framework does not say it."""
+_ENGINE = "callgate"
+TOLD_BY = (A_HUMAN, _ENGINE)
+"""Who has decided, for decisions that a wrapper has told the engine."""
 _MOST_ID = 200
 _raw_call = without_check(RawCall, RawCall(name=""))
 _call_of: ContextVar[FrameworkCall | None] = ContextVar("callgate framework call", default=None)
@@ -70,7 +77,7 @@ class HumanDecision(Struct, frozen=True, kw_only=True):
     """What a human has decided about a call, as the framework was told."""
 
     allow: bool
-    by: str = "a human"
+    by: str = A_HUMAN
     reason: str = ""
     arguments: Mapping[str, object] | None = None
     """The arguments to run with instead of the call's own; None for its own."""
@@ -268,7 +275,7 @@ async def run_call(engine: CallsEngine, call: FrameworkCall, decide: Decide | No
 
 def no_because(reason: str) -> HumanDecision:
     """Return the decision about a call whose yes does not count."""
-    return HumanDecision(allow=False, by="callgate", reason=f"{reason} Make the call again, as a new one, to ask a human again")
+    return HumanDecision(allow=False, by=_ENGINE, reason=f"{reason} Make the call again, as a new one, to ask a human again")
 
 
 async def record_decision(engine: CallsEngine, approval_id: str, decision: HumanDecision) -> None:

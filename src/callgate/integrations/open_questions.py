@@ -7,23 +7,25 @@ that the human has given, so their wrappers ask whether the engine's question wa
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
 from callgate._json import decode, json_text
-from callgate._run_state.event_bodies import approval_id_of
+from callgate._run_state.event_bodies import approval_id_of, decode_reason
 from callgate.calls import Scope, Suspended
 from callgate.engine import Engine
 from callgate.errors import CallgateError, NotDone, UsageError
 from callgate.event_queries import EventQuery
-from callgate.integrations.framework_call import FrameworkCall, HumanDecision, PausedByTool, record_decision
+from callgate.events import Event
+from callgate.integrations.framework_call import A_HUMAN, TOLD_BY, FrameworkCall, HumanDecision, PausedByTool, record_decision
 from callgate.integrations.outdated_answers import read_journal, recorded_id
 from callgate.protocols import Journal
 
 __all__ = [
     "OpenQuestions",
     "asked_calls",
+    "last_asked",
     "only_asked",
     "paused_or_asked",
     "record_edit",
@@ -119,6 +121,39 @@ def paused_or_asked(journal: Journal, scope: Scope) -> tuple[set[str], dict[str,
     return paused, asked
 
 
+def last_asked(journal: Journal, scope: Scope, waiting: Collection[str], told_now: Collection[str]) -> set[str]:
+    """Return the ids of the calls of a message that a human was asked about through the framework the last time.
+
+    Each time, all calls that wait are on record as suspended.
+
+    Args:
+        waiting: The ids of the calls that wait now, which have been suspended once more since then.
+        told_now: The ids of the calls whose decision the engine was told since then. The others that it was told about through the
+            framework were decided before.
+    """
+    asked: dict[str, list[Event]] = {}
+    for event in journal.find(EventQuery(run=scope.run, kinds=("call.suspended",), newest_first=True, limit=_MOST)):
+        call_id = recorded_id(journal, event.call, scope)
+        if call_id is not None:
+            asked.setdefault(call_id, []).append(event)
+    for call_id in waiting:
+        del asked[call_id][0]
+    earlier = max((asked[call_id][1].position for call_id in waiting if len(asked[call_id]) > 1), default=0)
+    return {
+        call_id
+        for call_id, events in asked.items()
+        if events
+        and events[0].position > earlier
+        and (call_id in waiting or call_id in told_now or not _is_told(journal, approval_id_of(events[0])))
+    }
+
+
+def _is_told(journal: Journal, approval_id: str) -> bool:
+    """Return whether the engine was told a decision about a call through a framework, not by an operator."""
+    answers = journal.find(EventQuery(call=approval_id, kinds=("approval.answered",)))
+    return any(decode_reason(event.body).reason in TOLD_BY for event in answers)
+
+
 class OpenQuestions:
     """The open questions of an engine's runs, by the ids of the calls."""
 
@@ -151,7 +186,7 @@ class OpenQuestions:
 
     async def _deny(self, approval_id: str, reason: str) -> None:
         try:
-            await self._engine.deny(approval_id, by="a human", reason=reason, told=True)
+            await self._engine.deny(approval_id, by=A_HUMAN, reason=reason, told=True)
         except CallgateError:
             return  # answered or expired, or the journal has failed; the framework has told the model already
 
