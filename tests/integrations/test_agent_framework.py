@@ -252,3 +252,15 @@ async def test_middleware_that_ends_the_run_before_the_tool_has_started_leaves_a
             await agent.run("go")
     assert ran == ["A7"]
     assert told_by(agent)["c1"].text == "paid"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_options_for_a_tool_that_neither_the_agent_nor_the_engine_has_end_the_run_before_the_model_is_asked(stream: bool) -> None:
+    async with Engine() as engine:
+        client = ScriptedClient("done")
+        middleware = callgate_middleware(engine, options={"refnd": {"key": "refund:{order}"}})
+        agent: Agent[Any] = Agent(client=client, tools=[refund, look], middleware=middleware)
+        run = agent.run("go", stream=True, **FOR_ANN).get_final_response() if stream else agent.run("go", **FOR_ANN)
+        with pytest.raises(UsageError, match=r"has an entry for 'refnd', which is none of the tools\. Did you mean 'refund'\?"):
+            await run
+    assert client.seen == []

@@ -1,4 +1,4 @@
-"""What function middleware of Microsoft Agent Framework does not see: denials, and arguments that are not JSON.
+"""What function middleware of Microsoft Agent Framework does not see: the agent's tools, denials, and arguments that are not JSON.
 
 When a human denies a call, the framework tells the model so itself, without a reason. So a denied call is handed on as a call, with a mark,
 and `callgate_middleware` takes it to the engine, which records the denial and tells the model who denied it and why; the tool cannot run.
@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from agent_framework import AgentContext, AgentMiddleware, ChatContext, ChatMiddleware, ChatResponse, Content
+from agent_framework import AgentContext, AgentMiddleware, ChatContext, ChatMiddleware, ChatResponse, Content, FunctionTool
 
-__all__ = ["DENIED", "HandOnDenials", "KeepMalformedArguments"]
+from callgate.engine import Engine
+from callgate.integrations.wrapped_tools import WrappedTools
+
+__all__ = ["DENIED", "HandOnDenials", "KeepMalformedArguments", "RefuseOtherNames"]
 
 DENIED = "callgate_denied"
 """The mark of a denied call in the properties of its approval response; its value is the reason."""
@@ -36,6 +39,24 @@ def _handed_on(content: Content) -> Content:
     return Content.from_function_approval_response(
         True, content.id or "", content.function_call, additional_properties={**given, DENIED: str(given.get("reason", ""))}
     )
+
+
+class RefuseOtherNames(ChatMiddleware):
+    """Refuses effects and options for tools that neither the agent nor the engine has, as soon as the agent's tools are known."""
+
+    def __init__(self, tools: WrappedTools, engine: Engine) -> None:
+        self._tools, self._engine = tools, engine
+
+    async def process(self, context: ChatContext, call_next: Next) -> None:
+        """Go on with the request.
+
+        Raises:
+            UsageError: There is such an entry.
+        """
+        if self._tools.unregistered():
+            names = [str(one.name) for one in (context.options or {}).get("tools") or () if isinstance(one, FunctionTool)]
+            self._tools.refuse_other_names([*self._engine.tools.names(), *names])
+        await call_next()
 
 
 class KeepMalformedArguments(ChatMiddleware):

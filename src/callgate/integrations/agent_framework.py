@@ -28,10 +28,9 @@ except ModuleNotFoundError as error:
 
 from callgate.calls import Effect, Scope, Suspended
 from callgate.engine import Engine
-from callgate.integrations._agent_framework_messages import DENIED, HandOnDenials, KeepMalformedArguments
+from callgate.integrations._agent_framework_messages import DENIED, HandOnDenials, KeepMalformedArguments, RefuseOtherNames
 from callgate.integrations._agent_framework_tools import describe, encode, is_sync, output_of, plain
 from callgate.integrations.framework_call import (
-    A_HUMAN,
     Framework,
     FrameworkCall,
     HumanDecision,
@@ -87,13 +86,18 @@ def callgate_middleware(
             are the id of the session if the scope does not name them.
 
     Raises:
-        UsageError: `engine` is not an engine, or an effect or option cannot be used. In a call, such mistakes are the cause of the
-            framework's `MiddlewareFailure`, which ends the run.
+        UsageError: `engine` is not an engine, or an effect or option cannot be used; when the agent runs: it is for a tool that neither
+            has. In a call, such mistakes are the cause of the framework's `MiddlewareFailure`, which ends the run.
     """
     tools = WrappedTools("callgate_middleware", engine, effects, options)
     check_scope(scope)
     malformed: dict[str, str] = {}
-    return [HandOnDenials(), KeepMalformedArguments(malformed), _CallgateMiddleware(engine, tools, scope, malformed)]
+    return [
+        HandOnDenials(),
+        RefuseOtherNames(tools, engine),
+        KeepMalformedArguments(malformed),
+        _CallgateMiddleware(engine, tools, scope, malformed),
+    ]
 
 
 class _CallgateMiddleware(FunctionMiddleware):
@@ -141,7 +145,7 @@ class _CallgateMiddleware(FunctionMiddleware):
     async def _withdraw(self, approval_id: str, reason: str) -> None:
         """Record a human's no, also if the question was answered with yes in the journal and no call has used that."""
         with suppress(CallgateError):  # it is answered, used up or expired; or the run is held, which the call reports
-            await self._engine.deny(approval_id, by=A_HUMAN, reason=reason)
+            await self._engine.deny(approval_id, by=HumanDecision(allow=False).by, reason=reason)
 
     def _call(self, context: FunctionInvocationContext, call_next: Next) -> FrameworkCall:
         given = plain(context.arguments)
