@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from agent_framework import AgentContext, AgentMiddleware, ChatContext, ChatMiddleware, ChatResponse, Content, FunctionTool
+from agent_framework import AgentContext, AgentMiddleware, ChatContext, ChatMiddleware, ChatResponse, Content, FunctionTool, MiddlewareTypes
 
 from callgate.engine import Engine
 from callgate.integrations.wrapped_tools import WrappedTools
 
-__all__ = ["DENIED", "HandOnDenials", "KeepMalformedArguments", "RefuseOtherNames"]
+__all__ = ["DENIED", "around_requests"]
 
 DENIED = "callgate_denied"
 """The mark of a denied call in the properties of its approval response; its value is the reason."""
@@ -23,7 +23,17 @@ _MOST_MALFORMED = 1_000
 Next = Callable[[], Awaitable[None]]
 
 
-class HandOnDenials(AgentMiddleware):
+def around_requests(tools: WrappedTools, engine: Engine, malformed: dict[str, str]) -> list[MiddlewareTypes]:
+    """Return the middleware that sees an agent's messages and requests.
+
+    Args:
+        tools: The tools of the wrapper.
+        malformed: Gets the texts of arguments that are not JSON objects, by the ids of their calls.
+    """
+    return [_HandOnDenials(), _RefuseOtherNames(tools, engine), _KeepMalformedArguments(malformed)]
+
+
+class _HandOnDenials(AgentMiddleware):
     """Hands denied calls on as calls, so that the engine answers them."""
 
     async def process(self, context: AgentContext, call_next: Next) -> None:
@@ -41,7 +51,7 @@ def _handed_on(content: Content) -> Content:
     )
 
 
-class RefuseOtherNames(ChatMiddleware):
+class _RefuseOtherNames(ChatMiddleware):
     """Refuses effects and options for tools that neither the agent nor the engine has, as soon as the agent's tools are known."""
 
     def __init__(self, tools: WrappedTools, engine: Engine) -> None:
@@ -59,7 +69,7 @@ class RefuseOtherNames(ChatMiddleware):
         await call_next()
 
 
-class KeepMalformedArguments(ChatMiddleware):
+class _KeepMalformedArguments(ChatMiddleware):
     """Keeps the text of arguments that are not a JSON object, which the framework hides from function middleware."""
 
     def __init__(self, malformed: dict[str, str]) -> None:

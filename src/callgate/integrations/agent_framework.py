@@ -28,7 +28,7 @@ except ModuleNotFoundError as error:
 
 from callgate.calls import Effect, Scope, Suspended
 from callgate.engine import Engine
-from callgate.integrations._agent_framework_messages import DENIED, HandOnDenials, KeepMalformedArguments, RefuseOtherNames
+from callgate.integrations._agent_framework_messages import DENIED, around_requests
 from callgate.integrations._agent_framework_tools import describe, encode, is_sync, output_of, plain
 from callgate.integrations.framework_call import (
     Framework,
@@ -92,12 +92,7 @@ def callgate_middleware(
     tools = WrappedTools("callgate_middleware", engine, effects, options)
     check_scope(scope)
     malformed: dict[str, str] = {}
-    return [
-        HandOnDenials(),
-        RefuseOtherNames(tools, engine),
-        KeepMalformedArguments(malformed),
-        _CallgateMiddleware(engine, tools, scope, malformed),
-    ]
+    return [*around_requests(tools, engine, malformed), _CallgateMiddleware(engine, tools, scope, malformed)]
 
 
 class _CallgateMiddleware(FunctionMiddleware):
