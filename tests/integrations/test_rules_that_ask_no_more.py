@@ -146,7 +146,7 @@ async def test_a_decision_of_pydantic_ai_counts_if_the_rule_has_become_silent(
     ("imported", "decision", "ran", "told"),
     [
         (True, REJECT, [], "too dear. Do not try it again"),
-        (True, EDIT, [], "other arguments"),
+        (True, EDIT, [], "has given it other arguments"),
         (True, {"type": "approve"}, [1], "paid 1"),
         (False, REJECT, [], "too dear. Do not try it again"),
         (False, EDIT, [7], "paid 7"),

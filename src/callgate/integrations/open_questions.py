@@ -81,7 +81,8 @@ def refusal_by(decision: HumanDecision, arguments: Mapping[str, Any]) -> NotDone
     if decision.arguments is None or dict(decision.arguments) == dict(arguments):
         return None
     return NotDone(
-        "a human has approved it with other arguments, and no rule asks about it any more, so it has not run with its own."
+        "a human has given it other arguments, but the engine did not ask for them: it was approved another way before, or no rule asks"
+        " about it any more. So it has not run."
         f" Make the call again, as a new one, with these: {json_text(decision.arguments)}"
     )
 
