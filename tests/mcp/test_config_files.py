@@ -229,3 +229,32 @@ def test_a_file_of_any_text_is_read_or_refused(tmp_path_factory: pytest.TempPath
     path = written(tmp_path_factory.mktemp("any"), text)
     with pytest.raises(UsageError, match=r"\.mcp\.json"):
         read_mcp_servers(path)
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ({"source": "extension", "settings": {}}, "source is extension, which only Zed can start. Give its command, or its url."),
+        ({"url": "unix:///tmp/x.sock"}, "url is the address of a local socket, which callgate cannot use. Give an http address."),
+        ({"command": "uvx", "args": ["{file:./secret}"]}, "args uses ${file:./secret}, which callgate cannot look up."),
+        ({"command": "uvx", "env": {"A": "{env:NOBODY_SETS_THIS}"}}, "env.A uses the environment variable NOBODY_SETS_THIS"),
+    ],
+)
+def test_a_server_that_only_another_client_can_start_keeps_no_other_one_from_starting(
+    tmp_path: Path, entry: dict[str, Any], problem: str
+) -> None:
+    other, git = read_mcp_servers(written(tmp_path, {"context_servers": {"other": entry, "git": GIT}}))
+    assert problem in other.problem
+    assert git.problem == ""
+
+
+@pytest.mark.parametrize("entry", [{"command": ""}, {"source": "extension"}, {"url": "no address"}])
+def test_what_is_wrong_with_a_server_that_is_turned_off_keeps_no_other_one_from_starting(tmp_path: Path, entry: dict[str, Any]) -> None:
+    path = written(tmp_path, {"mcpServers": {"off": entry | {"disabled": True}, "git": GIT}})
+    assert [server.name for server in read_mcp_servers(path)] == ["git"]
+
+
+def test_variables_in_the_form_of_opencode_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN_OF_TEST", SECRET)
+    path = written(tmp_path, {"mcp": {"git": {"type": "local", "command": ["uvx", "x"], "environment": {"A": "{env:TOKEN_OF_TEST}"}}}})
+    assert only(path).env == {"A": SECRET}

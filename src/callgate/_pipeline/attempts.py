@@ -89,8 +89,9 @@ class Attempts:
             if context.human_time is not None and context.human_time.asked:
                 time.leave_out_human_time(context.human_time.passed_s, context, state)
             if not execution.read and (execution.status == "returned" or execution.value is not None):
-                at_once = execution.status == "returned" and not may_be_blocks(execution.value)
-                small = small_jsonable(execution.value, self._reader.max_bytes) if at_once else None
+                value = execution.value
+                at_once = execution.status == "returned" and not (type(value) in (list, dict) and may_be_blocks(value))
+                small = small_jsonable(value, self._reader.max_bytes) if at_once else None
                 execution = await self._read_large(execution, request) if small is None else _with_value(execution, *small)
             if execution.status == "returned":
                 failure = None if type(execution.value) is not dict else _passing_failure(tool, execution.value)

@@ -31,6 +31,8 @@ from callgate.gateway.config import GatewayConfig
 
 __all__ = ["serve_clients"]
 
+_LOOK_S = 1.0
+"""How often it is looked whether the journal still works."""
 _COLLECTED = (20_000, 20, 50)
 """The thresholds of the garbage collector's generations."""
 
@@ -41,26 +43,24 @@ def serve_clients(options: ServeOptions) -> int:
         with _shown_warnings():
             config = config_of(options)
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-                runner.run(_over_http(options, config))
-        return _exits.OK
+                return runner.run(_over_http(options, config))
     _refuse_files()
     with protocol_streams() as streams, redirect_stdout(sys.stderr), _shown_warnings():
         config = config_of(options)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_over_stdio(options, config, streams))
-    return _exits.OK
+            return runner.run(_over_stdio(options, config, streams))
 
 
-async def _over_stdio(options: ServeOptions, config: GatewayConfig, streams: tuple[BinaryIO, BinaryIO]) -> None:
+async def _over_stdio(options: ServeOptions, config: GatewayConfig, streams: tuple[BinaryIO, BinaryIO]) -> int:
     opened = open_gateway(config)
     if streams[0].isatty():
         say("An MCP client starts this command itself and speaks to it here. To serve clients on the network, add --http.", "yellow")
     serving = serve_stdio(opened.gateway, streams=streams)
     reload = ConfigReload(options, config, opened)
-    await _until_ended(opened, _while_servers_start(serving, _started(config, opened, "standard input and output")), reload)
+    return await _until_ended(opened, _while_servers_start(serving, _started(config, opened, "standard input and output")), reload)
 
 
-async def _over_http(options: ServeOptions, config: GatewayConfig) -> None:
+async def _over_http(options: ServeOptions, config: GatewayConfig) -> int:
     from callgate.cli._serve_http import Access, listening, say_how_to_connect
 
     access = Access(config)
@@ -73,7 +73,7 @@ async def _over_http(options: ServeOptions, config: GatewayConfig) -> None:
             say_how_to_connect(config.name, url, access.token)
             await _while_servers_start(asyncio.Event().wait(), _started(config, opened, url))
 
-    await _until_ended(opened, served(), reload)
+    return await _until_ended(opened, served(), reload)
 
 
 async def _started(config: GatewayConfig, opened: OpenedGateway, where: str) -> None:
@@ -100,8 +100,10 @@ async def _while_servers_start(serving: Coroutine[Any, Any, object], starting: C
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _until_ended(opened: OpenedGateway, serving: Coroutine[Any, Any, None], reload: ConfigReload) -> None:
-    """Await `serving`, or until a signal comes that ends the command; then end the running calls. SIGHUP reloads the configuration."""
+async def _until_ended(opened: OpenedGateway, serving: Coroutine[Any, Any, None], reload: ConfigReload) -> int:
+    """Await `serving`, or until a signal comes that ends the command or the journal fails; then end the running calls, and return the exit
+    code. SIGHUP reloads the configuration.
+    """
     interrupts = Interrupts()
     terminal_is_gone = terminal_of_process()
 
@@ -114,11 +116,31 @@ async def _until_ended(opened: OpenedGateway, serving: Coroutine[Any, Any, None]
     reloading = asyncio.create_task(reload.run())
     with interruptible(lambda: interrupts.terminate(signal.SIGINT), signalled):
         try:
-            await interrupts.unless(serving)
+            failure = await interrupts.unless(_while_journal_works(opened, serving))
         finally:
             reloading.cancel()
             await asyncio.gather(reloading, return_exceptions=True)
             await opened.gateway.close()
+    if not failure:
+        return _exits.OK
+    say(f"The journal takes nothing more: {failure}", "red")
+    say("Without a record no call runs, so the gateway has ended. Start it again, or let a service manager do so.", "red")
+    return _exits.FAILED
+
+
+async def _while_journal_works(opened: OpenedGateway, serving: Coroutine[Any, Any, None]) -> str:
+    """Await `serving`, or until the journal takes nothing more; return why it does not, else an empty text."""
+    journal, task = opened.engine.journal, asyncio.create_task(serving)
+    try:
+        while not task.done() and not journal.status().failure:
+            await asyncio.wait((task,), timeout=_LOOK_S)
+        if not task.done():
+            return journal.status().failure
+        await task
+        return ""
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -27,7 +27,8 @@ def serve(*, options: ServeOptions | None = None) -> int:
     callgate serve --config gate.toml --http 127.0.0.1:8765
     ```
 
-    Exit codes: 0 ended by its client, Ctrl-C or a signal · 2 wrong usage, or it could not be started.
+    Exit codes: 0 ended by its client, Ctrl-C or a signal · 1 the journal takes nothing more, as after a lost connection to PostgreSQL · 2
+    wrong usage, or it could not be started.
     """
     check_gateway_packages("callgate serve")
     from callgate.cli._serve import serve_clients

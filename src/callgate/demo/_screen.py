@@ -276,7 +276,7 @@ def _bar(call: CallSummary, first: float, total: float) -> Text:
 def _brief(body: dict[str, Any], meta: dict[str, Any]) -> str:
     """Return a short description of a result. For a truncated result, return its sizes."""
     shown = sum(len(part.get("text", "").encode()) for part in body.get("content") or [])
-    if meta.get("truncated"):
+    if meta.get("truncated") and meta.get("blob"):
         return f"{meta.get('bytes', 0):,} bytes stored as {str(meta.get('blob'))[:12]}…, {shown:,} shown to the model"
     value = body.get("structured")
     if isinstance(value, dict) and "exit_code" in value:

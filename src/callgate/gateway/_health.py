@@ -16,13 +16,15 @@ __all__ = ["health"]
 _WORKING = frozenset({"ready", "unknown"})
 
 
-def health(servers: Iterable[ServerStatus], *, closing: bool) -> dict[str, Any]:
+def health(servers: Iterable[ServerStatus], *, records: bool, closing: bool) -> dict[str, Any]:
     """Return the health of a gateway.
 
-    `degraded`: it answers, but an upstream server does not run. `closing`: it takes no requests any more.
+    `degraded`: it answers, but an upstream server does not run. `failed`: its journal takes nothing more, so no call runs. `closing`: it
+    takes no requests any more.
     """
     listed = list(servers)
-    status: Literal["ok", "degraded", "closing"] = "ok" if all(one.state in _WORKING for one in listed) else "degraded"
+    status: Literal["ok", "degraded", "failed", "closing"] = "ok" if all(one.state in _WORKING for one in listed) else "degraded"
+    status = status if records else "failed"
     return {
         "status": "closing" if closing else status,
         "version": __version__,

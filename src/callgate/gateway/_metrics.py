@@ -188,6 +188,8 @@ class _Gauges(Collector):
         yield _gauge("callgate_requests_parked", "Requests of stateless clients that wait for answers.", self._readings.parked())
         yield _gauge("callgate_tasks_running", "Calls that go on as tasks of their clients.", self._readings.tasks())
         yield _gauge("callgate_abandoned", "Threads, coroutines and tasks that still run after their calls.", self._engine.abandoned)
+        works = not self._engine.journal.status().failure
+        yield _gauge("callgate_journal_up", "1 while the journal takes events; without it, no call runs.", works)
         counts = self._metrics.connections()
         yield _gauge("callgate_sessions_open", "Open sessions of clients.", counts.get("sessions", 0))
         yield _gauge("callgate_connections_open", "Open connections of clients.", counts.get("connections", 0))

@@ -9,12 +9,13 @@ of its principal's places. Knows no era of the protocol and no transport.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 from callgate.calls import Aborted, Answered, Outcome, Restarted, Suspended
 from callgate.engine import Engine
-from callgate.errors import RunHeld, UsageError
+from callgate.errors import CallgateError, RunHeld, UsageError
 from callgate.gateway._approvals import approval_form, pending_text, read_answer
 from callgate.gateway._client_calls import CallInQuestion, ClientCall, Continued, RecordedCall
 from callgate.gateway._ended_requests import ended_result
@@ -24,7 +25,7 @@ from callgate.gateway._request_states import state_refused
 from callgate.gateway._result_outcomes import outcome_of
 from callgate.gateway._suspended_calls import SubmittedCall, SuspendedCalls
 from callgate.gateway._task_records import CLIENT_CANCELLED, TaskEnd, TaskRecords
-from callgate.gateway._tool_results import OUTCOME_KEY, ToolResults, error_result
+from callgate.gateway._tool_results import NOT_RECORDED, OUTCOME_KEY, ToolResults, error_result
 from callgate.gateway._user_approval import UserApproval
 from callgate.gateway.principals import EVERY, Principal
 from callgate.mcp._connection import Message
@@ -33,6 +34,7 @@ from callgate.mcp.calling_client import on_behalf_of
 
 __all__ = ["ToolCalls", "unknown_tool"]
 
+log = logging.getLogger("callgate.gateway")
 _RUN_HELD = "run_held"
 _HELD_S = 1.0
 """Seconds between two attempts to submit a call whose run another process works on."""
@@ -79,6 +81,9 @@ class ToolCalls:
         except RunHeld as held:
             text = f"The call has not run: {held} Make the same call again in a moment."
             return error_result(text, {"status": "error", "failure": "not_started", "code": held.code})
+        except CallgateError as error:  # the journal cannot be read
+            log.error("A call of %s was refused: %s", name, error)
+            return error_result(NOT_RECORDED, {"status": "error", "failure": "record_failed", "code": "record_failed"})
         call = call or self._pending.new(principal, client_call.client.run, name, arguments)
         with self._pending.in_work(call):
             return await self._make(client_call, call)

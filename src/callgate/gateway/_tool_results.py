@@ -8,7 +8,7 @@ made from the engine's result: for tools that are not on an MCP server, for call
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from callgate.calls import ToolResult
 from callgate.gateway._redaction import ClientRedaction
@@ -72,11 +72,18 @@ class ToolResults:
         declared = declared_failure(result)
         if declared is not None:
             return declared
+        if result.code == "record_failed" and result.status == "error":
+            return error_result(NOT_RECORDED, _outcome(result))
         if result.status != "ok":
             content = [part_item(part) for part in result.content]
             return {"content": content, "isError": True, "_meta": {OUTCOME_KEY: _outcome(result)}}
         whole = self._blobs.get(result.metadata.blob) if result.metadata.truncated and result.metadata.blob else None
         return recorded_success(result, whole)
+
+
+NOT_RECORDED: Final = (
+    "The call has not run, because the gateway cannot record it at the moment. Its operator is told why. Make the call again later."
+)
 
 
 def error_result(text: str, outcome: Mapping[str, object]) -> Message:

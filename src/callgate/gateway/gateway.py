@@ -174,8 +174,8 @@ class Gateway:
         return self.observed.text()
 
     def health(self) -> Mapping[str, Any]:
-        """Return whether the gateway and its servers work, as JSON data: `status` is `ok`, `degraded` or `closing`."""
-        return health(self.engine.servers_status(), closing=self._closing)
+        """Return whether the gateway and its servers work, as JSON data: `status` is `ok`, `degraded`, `failed` or `closing`."""
+        return health(self.engine.servers_status(), records=not self.engine.journal.status().failure, closing=self._closing)
 
     async def start(self) -> None:
         """Start the engine's servers, and wait until each has listed its tools or has failed. Idempotent.

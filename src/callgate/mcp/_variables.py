@@ -17,7 +17,8 @@ from callgate._unusable_paths import read_regular_file
 
 __all__ = ["Variables", "read_env_file"]
 
-_VARIABLE: Final = re.compile(r"\$\{([^{}]*)\}")
+_VARIABLE: Final = re.compile(r"\$\{([^{}]*)\}|\{(env:[A-Za-z_]\w*|file:[^{}]*)\}")
+"""`${...}`, and the forms of opencode without the dollar sign."""
 _ENVIRONMENT: Final = re.compile(r"(?:env:)?([A-Za-z_]\w*)(?::-(.*))?", re.DOTALL)
 _SOURCE: Final = re.compile(r"([A-Za-z]+):(.*)", re.DOTALL)
 _ENV_LINE: Final = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*?)\s*$")
@@ -52,7 +53,7 @@ class Variables:
         return _VARIABLE.sub(lambda found: self._value(found, where), text)
 
     def _value(self, found: re.Match[str], where: str) -> str:
-        inside = found[1]
+        inside = found[1] if found[1] is not None else found[2]
         if inside in self._places:
             return self._places[inside]
         if named := _ENVIRONMENT.fullmatch(inside):

@@ -42,6 +42,9 @@ _log = logging.getLogger("callgate.mcp")
 _USE: Final = "a configuration of MCP servers"
 _SECTIONS: Final = (("mcpServers",), ("servers",), ("context_servers",), ("mcp", "servers"), ("mcp.servers",), ("mcp",))
 _MOST_SERVERS: Final = 1_000
+_UNKNOWN = "http://unknown.invalid/"
+"""Stands for an address that is not known."""
+_LOCAL = ("unix:", "pipe:")
 _URL_KEYS: Final = ("httpUrl", "serverUrl", "url")
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,63}")
 _STDIO: Final = frozenset({"stdio", "local"})
@@ -246,9 +249,9 @@ class _EntryReader:
         kind = re.sub(r"[-_]", "", self._text("type") or self._text("transport")).lower()
         if url_key and "command" in self._entry:
             raise self._wrong("command", f"and {url_key} are both given", "Keep one of the two.")
-        if not url_key and "command" not in self._entry:
+        if not url_key and "command" not in self._entry and self._text("source") != "extension":
             raise self._wrong("command", "is missing, and so is url", "Give a program to start, or the address of a server.")
-        options = self._network(url_key, kind) if url_key else self._process(kind)
+        options = self._target(url_key, kind, enabled=enabled)
         options |= {"tools": self._chosen_tools(), "accepted": accepted, "isolation": self._isolation(), "problem": self._problem()}
         try:
             server = McpServer(name=own_name, **options)
@@ -258,19 +261,36 @@ class _EntryReader:
             name=self._name,
             server=server,
             enabled=enabled,
-            target=shown_word(self._text(url_key)) if url_key else shown_command(self._words()),
+            target=shown_word(self._text(url_key)) if url_key else shown_command(self._texts_of_command()),
             variables=tuple(server.headers if url_key else server.env),
             notes=tuple(self._notes(own_name)),
         )
 
+    def _target(self, url_key: str, kind: str, *, enabled: bool) -> dict[str, Any]:
+        """Return what starts the server. What is wrong with one that is not used keeps only itself from starting."""
+        try:
+            if not url_key and "command" not in self._entry:
+                raise self._wrong("source", "is extension, which only Zed can start", "Give its command, or its url.")
+            return self._network(url_key, kind) if url_key else self._process(kind)
+        except UsageError as error:
+            if enabled and self._text("source") != "extension":
+                raise
+            self._variables.problems.append(str(error).removeprefix(f"{self._where}: "))
+            return {"url": _UNKNOWN, "headers": {}}
+
     def _problem(self) -> str:
         return " ".join(f"{self._where}: {problem}" for problem in dict.fromkeys(self._variables.problems))
 
+    def _texts_of_command(self) -> tuple[str, ...]:
+        given = self._entry.get("command")
+        command = self._texts("command") if isinstance(given, list) else (self._text("command"),)
+        return (*command, *self._texts("args"))
+
     def _words(self) -> tuple[str, ...]:
-        command = self._texts("command") if isinstance(self._entry["command"], list) else (self._text("command"),)
+        command = self._texts_of_command()
         if not command or not command[0].strip():
             raise self._wrong("command", "is empty", "Give the program to start.")
-        return (*command, *self._texts("args"))
+        return command
 
     def _process(self, kind: str) -> dict[str, Any]:
         if kind and kind not in _STDIO:
@@ -287,9 +307,11 @@ class _EntryReader:
             known = "sse is a transport that callgate does not have; many of its servers offer 'http' at an address of its own"
             self._variables.problems.append(f"type: {known if kind == 'sse' else one_line(kind, 40)}. Use 'http' with the address for it.")
         url = self._variables.replaced(self._text(key), key)
+        if url.startswith(_LOCAL):
+            self._variables.problems.append(f"{key} is the address of a local socket, which callgate cannot use. Give an http address.")
         if not self._variables.problems and not _is_address(url):
             raise self._wrong(key, "is not the address of a server", "Write an address such as https://host/mcp.")
-        return {"url": url if _is_address(url) else "http://unknown.invalid/", "headers": self._pairs("headers")}
+        return {"url": url if _is_address(url) else _UNKNOWN, "headers": self._pairs("headers")}
 
     def _env_file(self) -> dict[str, str]:
         given = self._variables.replaced(self._text("envFile"), "envFile")

@@ -15,6 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from callgate._server_processes.shown_command import shown_word
+from callgate._unusable_paths import read_regular_file
 from callgate._version import __version__
 from callgate.errors import UsageError
 
@@ -57,7 +58,7 @@ class EnvironmentRequirements(Struct, frozen=True, kw_only=True):
         files = [self.requirements_file] if self.requirements_file else []
         files += [f"{name}/{project}" for name in self.folders for project in _PROJECTS if (folder / name / project).is_file()]
         parts: list[object] = [self.requires, self.python]
-        parts += [(name, hashlib.sha256((folder / name).read_bytes()).hexdigest()) for name in files]
+        parts += [(name, hashlib.sha256(read_regular_file(folder / name)).hexdigest()) for name in files]
         return hashlib.sha256(json.dumps(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -116,7 +117,7 @@ def _check_file(folder: Path, name: str) -> None:
         if not name or not path.resolve().is_relative_to(folder.resolve()):
             raise UsageError(f"plugin.requirements_file is {name[:120]!r}; it must be a file in the plugin's folder.")
         size = path.stat().st_size
-        path.read_bytes() if size <= _MAX_BYTES else b""
+        read_regular_file(path, _MAX_BYTES)
     except (OSError, ValueError) as error:
         raise UsageError(f"plugin.requirements_file is {name[:120]!r}, which cannot be read: {error}.") from error
     if size > _MAX_BYTES:

@@ -188,7 +188,8 @@ class HttpApp:
         elif method != "GET":
             raise RefusedRequest(405, "Only GET is served here.", headers=((b"allow", b"GET"),))
         elif path == "/health":
-            await send_body(send, 200, encoded(self._health()))
+            found = self._health()
+            await send_body(send, 503 if found.get("status") == "failed" else 200, encoded(found))
         elif path != "/metrics" and self._resource is not None:
             await send_body(send, 200, encoded(self._resource.metadata))
         else:
