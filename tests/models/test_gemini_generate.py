@@ -220,6 +220,13 @@ def test_a_call_the_provider_could_not_parse_is_a_retryable_fault(finish: str) -
     assert (over.reason, over.fault.code, over.fault.retryable) == ("error", finish, True)
 
 
+@pytest.mark.parametrize("finish", ["MALFORMED_FUNCTION_CALL", "TOO_MANY_TOOL_CALLS", "MISSING_THOUGHT_SIGNATURE"])
+def test_an_answer_that_the_provider_calls_broken_is_a_fault_whatever_calls_it_has(finish: str) -> None:
+    over = finished(read(API, chunk(function("f", args={}), finish=finish)))
+    assert over.fault is not None
+    assert (over.reason, over.fault.code) == ("error", finish)
+
+
 def test_a_call_of_a_tool_that_was_not_offered_is_kept() -> None:
     """The engine reports the unknown tool to the model, as for every API."""
     over = finished(read(API, chunk(function("f", args={}), finish="UNEXPECTED_TOOL_CALL")))

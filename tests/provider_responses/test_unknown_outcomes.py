@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from pathlib import Path
 
@@ -46,3 +47,26 @@ async def test_a_log_line_of_a_call_without_reasoning_ends_with_its_name(caplog:
         with caplog.at_level(logging.INFO, logger="callgate"):
             await engine.respond(claude(PAY))
     assert "Tool call: pay" in [one.getMessage() for one in caplog.records]
+
+
+async def test_the_reply_names_a_call_with_an_effect_that_was_ended_while_it_ran(caplog: pytest.LogCaptureFixture) -> None:
+    started = asyncio.Event()
+
+    @tool
+    async def hang(order: str) -> str:
+        """Pay, and never end."""
+        started.set()
+        await asyncio.Event().wait()
+        return order
+
+    async with Engine([hang]) as engine:
+        reply = asyncio.create_task(engine.respond(claude(("hang", {"order": "A7"})), Scope(run="r", conversation="c")))
+        await started.wait()
+        engine.control.kill("c", "bye")
+        ended = await reply
+    assert (ended.ended, ended.messages) == ("aborted", [])
+    assert (
+        ended.reason
+        == "stopped_by_user: bye. hang (r/0/0) had started and may have taken effect: check that before the call is made again."
+    )
+    assert "hang (r/0/0) had started and may have taken effect" in caplog.text

@@ -46,6 +46,7 @@ from callgate.stage_types import ApprovedCall
 
 __all__ = ["Outcomes", "UnstartedCalls"]
 
+_MAY_HAVE = "may have taken effect: check that before the call is made again."
 _answered = without_check(Answered, Answered(ToolResult(id="", uid="", name="", status="ok")))
 
 
@@ -300,13 +301,15 @@ class Outcomes:
         reason = self._recorder.cut(str(end))
         if state.started:
             self._log_duration(state, name)
-        self._recorder.log.warning("Tool call aborted: %s", reason)
+        status = (end.details or {}).get("status")
+        told = f"{reason}. {name} ({state.uid}) had started and {_MAY_HAVE}" if status == "unknown" else reason
+        self._recorder.log.warning("Tool call aborted: %s", told)
         try:
             state.end("call.aborted", Reason(reason=reason, status=end.status, details=end.details))
         except RecordFailed as unwritable:  # the message ends nevertheless
             self._recorder.log.error("%s", unwritable)
-            return Aborted(end.status, self._recorder.redacted(_with(reason, unwritable)), recorded=False)
-        return Aborted(end.status, self._recorder.redacted(reason))
+            return Aborted(end.status, self._recorder.redacted(_with(told, unwritable)), recorded=False)
+        return Aborted(end.status, self._recorder.redacted(told))
 
     async def _restarts(self, result: ToolResult) -> bool:
         """Return whether the host's restart handler used the result. If it fails or times out, the result goes to the model."""

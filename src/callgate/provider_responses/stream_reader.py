@@ -82,7 +82,7 @@ class StreamReader:
         self._events: list[ModelEvent] = []
         self._last: object = None
         self._ends_with_usage = False
-        """Whether the last chunk reported token counts."""
+        """Whether the last chunk only reported token counts. Some servers report them in every chunk, which proves nothing."""
 
     def feed(self, chunk: object) -> list[ModelEvent]:
         """Take the next chunk, an SDK's object or a dict; return the events that it completes.
@@ -105,7 +105,7 @@ class StreamReader:
             self.message_id = safe_message_id(message_id(self._provider.api, value))
         self._takes_bytes = self._takes_bytes or takes_bytes(inner, self._provider.api)
         events = decoder.feed_frame(value)
-        self._ends_with_usage = any(type(event) is Usage for event in events)
+        self._ends_with_usage = not value.get("choices") and any(type(event) is Usage for event in events)
         return self._kept(events)
 
     def close(self, *, broken: bool = False) -> ProviderResponse:

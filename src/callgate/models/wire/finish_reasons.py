@@ -16,9 +16,10 @@ _COMMON_REASONS: Mapping[str, FinishReason] = {
     **dict.fromkeys(("tool_calls", "tool_call", "function_call", "tool_use"), "tool_calls"),
     **dict.fromkeys(("length", "max_tokens", "model_length", "max_length", "max_output_tokens", "token_limit"), "length"),
     **dict.fromkeys(("context_length", "model_context_window_exceeded"), "length"),
+    **dict.fromkeys(("guardrail", "guardrails", "guardrail_intervened", "moderation"), "content_filter"),
     **dict.fromkeys(("content_filter", "sensitive", "safety", "recitation", "prohibited_content", "refusal"), "content_filter"),
     **dict.fromkeys(("error", "abort", "network_error", "insufficient_system_resource", "function_call_filter"), "error"),
-    "malformed_function_call": "error",
+    **dict.fromkeys(("malformed_function_call", "timeout", "repetition"), "error"),
 }
 
 

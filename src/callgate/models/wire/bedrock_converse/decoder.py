@@ -30,7 +30,8 @@ _FINISH_REASONS: Mapping[str, FinishReason] = {
     "content_filtered": "content_filter",
 }
 _MISWRITTEN_CALL = frozenset({"malformed_model_output", "malformed_tool_use"})
-"""The model wrote a call that the service could not parse; a repeated request may succeed."""
+"""The model wrote a call that the service could not parse; a repeated request may succeed. The other calls do not run either: nobody knows
+what the message was to be."""
 _RETRYABLE_PREFIXES = ("throttling", "internalserver", "serviceunavailable", "modeltimeout", "modelnotready", "modelstreamerror")
 """Names of errors that may be gone a moment later begin with one of these."""
 
@@ -204,7 +205,7 @@ class BedrockConverseDecoder(Decoder):
     def _read_stop_reason(self, provider_reason: object) -> None:
         if isinstance(provider_reason, str) and provider_reason:
             reason = finish_reason(provider_reason, _FINISH_REASONS)
-            if provider_reason in _MISWRITTEN_CALL and not self.message.calls:
+            if provider_reason in _MISWRITTEN_CALL:
                 self.message.add_fault(provider_reason, "The model wrote an answer that the service could not parse.", retryable=True)
             self.message.set_finish_reason(reason, provider_reason)
 

@@ -27,6 +27,7 @@ _FINISH_REASONS: Mapping[str, FinishReason] = {
     "ERROR_TOXIC": "content_filter",
     "ERROR": "error",
     "TIMEOUT": "error",
+    "USER_CANCEL": "error",
 }
 
 

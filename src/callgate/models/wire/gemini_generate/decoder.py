@@ -35,8 +35,12 @@ _FINISH_REASONS: Mapping[str, FinishReason] = {
     "MODEL_ARMOR": "content_filter",
 }
 _CODE_KEYS = ("status", "code")
-_MISWRITTEN_CALL = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"})
-"""The model wrote a call that the provider could not parse; a repeated request may succeed."""
+_UNEXPECTED_CALL = "UNEXPECTED_TOOL_CALL"
+"""The model called a tool that was not offered."""
+_MISWRITTEN_CALL = frozenset(
+    {"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "MISSING_THOUGHT_SIGNATURE", "TOO_MANY_TOOL_CALLS", _UNEXPECTED_CALL}
+)
+"""The model wrote a call that the provider could not parse, or refuses; a repeated request may succeed."""
 _UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"
 _PART_METADATA = frozenset(
     {"thought", "thoughtSignature", "videoMetadata", "partMetadata", "mediaResolution", "mediaProcessing", "speechMetadata"}
@@ -154,14 +158,13 @@ class GeminiDecoder(Decoder):
         reason = _FINISH_REASONS.get(provider_reason, "other")
         if reason in COMPLETE_REASONS:
             self._end_call()
-        if provider_reason in _MISWRITTEN_CALL and not self.message.calls:
+        is_unexpected = provider_reason == _UNEXPECTED_CALL and bool(self.message.calls)
+        if provider_reason in _MISWRITTEN_CALL and not is_unexpected:
             self.message.add_fault(
                 provider_reason, explanation or "The model wrote a call that the provider could not parse.", retryable=True
             )
         else:
-            self.message.set_finish_reason(
-                "stop" if provider_reason == "UNEXPECTED_TOOL_CALL" and self.message.calls else reason, provider_reason
-            )
+            self.message.set_finish_reason("stop" if is_unexpected else reason, provider_reason)
 
 
 def _parse_usage(usage: Mapping[str, object]) -> Usage:
