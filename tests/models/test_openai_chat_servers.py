@@ -251,6 +251,12 @@ def test_custom_tools_are_sent_as_functions_if_the_server_lacks_custom_tools() -
     assert own["messages"][1]["tool_calls"][0]["type"] == own["tools"][0]["type"] == own["tool_choice"]["type"] == "custom"
 
 
+def test_audio_is_sent_to_mistral_without_its_format() -> None:
+    sound = UserMessage((Audio(data="aGk=", mime_type="audio/wav"),))
+    (part,) = sent(API, [sound], quirks=PROVIDERS["mistral"].quirks)["messages"][0]["content"]
+    assert part == {"type": "input_audio", "input_audio": "aGk="}
+
+
 def test_audio_formats_are_sent_under_the_names_of_the_api() -> None:
     formats = [
         sent(API, [UserMessage((Audio(data="aGk=", mime_type=mime),))])["messages"][0]["content"][0]["input_audio"]["format"]

@@ -91,7 +91,7 @@ PROVIDERS: Mapping[str, Provider] = {
             key_name="GEMINI_API_KEY",
             auth="x-goog-api-key",
         ),
-        _hosted_provider("mistral", "https://api.mistral.ai/v1", {**_NO_STREAM_USAGE, "id_chars": 9}),
+        _hosted_provider("mistral", "https://api.mistral.ai/v1", {**_NO_STREAM_USAGE, "id_chars": 9, "plain_audio": True}),
         _hosted_provider("groq", "https://api.groq.com/openai/v1", _NO_CUSTOM_TOOLS),
         _hosted_provider("deepseek", "https://api.deepseek.com", _REASONING_CONTENT),
         _hosted_provider("openrouter", "https://openrouter.ai/api/v1", _MAX_TOKENS_KEY),

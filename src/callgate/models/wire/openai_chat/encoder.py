@@ -1,7 +1,8 @@
 """Encode a conversation as a chat completion request.
 
-Quirks of servers: `max_tokens_key`, `stream_usage`, `system_role`, `reasoning_key`, `id_chars`, `custom_tools` (off if the server does not
-know free-text tools), `answers_results` (the assistant must speak between results and the user; detected for Mistral's models by name).
+Quirks of servers: `max_tokens_key`, `stream_usage`, `system_role`, `reasoning_key`, `id_chars`, `plain_audio` (audio is Base64 without its
+format), `custom_tools` (off if the server does not know free-text tools), `answers_results` (the assistant must speak between results and
+the user; detected for Mistral's models by name).
 """
 
 from __future__ import annotations
@@ -211,6 +212,8 @@ def _encode_part(part: Part, quirks: Mapping[str, object]) -> dict[str, object]:
             return {"type": "text", "text": text}
         case Image(data=data, mime_type=mime):
             return {"type": "image_url", "image_url": {"url": f"data:{mime};base64,{data}"}}
+        case Audio(data=data) if quirks.get("plain_audio"):
+            return {"type": "input_audio", "input_audio": data}
         case Audio(data=data):
             return {"type": "input_audio", "input_audio": {"data": data, "format": _audio_format(part)}}
         case Resource() if _takes_file(part, quirks):
