@@ -28,11 +28,15 @@ __all__ = ["IssuerKeys"]
 _LOG = logging.getLogger("callgate.gateway")
 _FETCH_S = 10.0
 _FRESH_S = 300.0
+_NO_KID = ""
+"""The name of an only key that has no `kid`."""
 _STEP = "If that is right, give the address of its keys as jwks_url"
 
 
 class IssuerKeys:
-    """The public keys of an issuer, by `kid`. Fetched at most once in `refetch_s`, by one task for all requests.
+    """The public keys of an issuer, by `kid`, which an only key need not have.
+
+    Fetched at most once in `refetch_s`, by one task for all requests.
 
     Args:
         issuer: The issuer's address, at which its metadata are looked up if there is no `jwks_url`.
@@ -47,12 +51,12 @@ class IssuerKeys:
         self._fetching: asyncio.Task[None] | None = None
 
     async def get(self, kid: object) -> PyJWK | None:
-        """Return a key; None if the issuer has none of that name.
+        """Return a key; None if the issuer has none of that name, or more than one for a token without a `kid`.
 
         Raises:
             IssuerUnavailable: No keys could be fetched yet.
         """
-        known = self._keys.get(kid) if isinstance(kid, str) else None
+        known = self._named(kid)
         now = monotonic()
         if known is None or now - self._fetched_at > _FRESH_S:
             self._fetch_at(now)
@@ -62,7 +66,13 @@ class IssuerKeys:
             await asyncio.shield(self._fetching)
         if not self._keys:
             raise IssuerUnavailable(f"No keys of {self._issuer} could be fetched.")
-        return self._keys.get(kid) if isinstance(kid, str) else None
+        return self._named(kid)
+
+    def _named(self, kid: object) -> PyJWK | None:
+        only = next(iter(self._keys.values())) if len(self._keys) == 1 else None
+        if kid is None:
+            return only
+        return self._keys.get(kid) or self._keys.get(_NO_KID) if isinstance(kid, str) else None
 
     def _fetch_at(self, now: float) -> None:
         if self._fetching is None and now - self._tried_at >= self._refetch_s:
@@ -114,7 +124,8 @@ def _signing_keys(found: Mapping[str, Any]) -> dict[str, PyJWK]:
         keys = PyJWKSet.from_dict(dict(found)).keys
     except (PyJWTError, ValueError, TypeError, AttributeError) as error:
         raise Untrusted(f"what was found is no set of keys ({type(error).__name__})") from error
-    usable = {str(key.key_id): key for key in keys if key.key_id and key.public_key_use in ("sig", None)}
+    signing = [key for key in keys if key.public_key_use in ("sig", None)]
+    usable = {str(key.key_id or _NO_KID): key for key in signing if key.key_id or len(signing) == 1}
     if not usable:
-        raise Untrusted("what was found has no key with a kid for signatures")
+        raise Untrusted("what was found has no key for signatures, or several without a kid")
     return usable

@@ -46,7 +46,10 @@ class Issuer(LoopbackServer):
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         self.fetches += 1
-        published = [json.loads(jwt.algorithms.ECAlgorithm.to_jwk(key.public_key())) | {"kid": kid} for kid, key in self.keys.items()]
+        published = [
+            json.loads(jwt.algorithms.ECAlgorithm.to_jwk(key.public_key())) | ({"kid": kid} if kid else {})
+            for kid, key in self.keys.items()
+        ]
         body = self.body or json.dumps({"keys": published}).encode()
         status = b"503 Down" if self.down else b"200 OK"
         writer.write(b"HTTP/1.1 %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (status, len(body), body))
@@ -69,7 +72,7 @@ def claims(**more: Any) -> dict[str, Any]:
 
 def signed(key: Any = KEY, kid: str = "one", algorithm: str = "ES256", **more: Any) -> str:
     present = {name: value for name, value in claims(**more).items() if value is not None}
-    return jwt.encode(present, key, algorithm=algorithm, headers={"kid": kid})
+    return jwt.encode(present, key, algorithm=algorithm, headers={"kid": kid} if kid else {})
 
 
 def hs256_with_the_public_key() -> str:
@@ -157,6 +160,19 @@ async def test_a_new_key_of_the_issuer_is_fetched(issuer: Issuer) -> None:
     issuer.keys = {"two": OTHER_KEY}
     assert await checked.principal_of(signed(OTHER_KEY, kid="two")) is not None
     assert await checked.principal_of(signed()) is None
+
+
+@pytest.mark.parametrize("published", ["", "one"])
+@pytest.mark.parametrize("named", ["", "one"])
+async def test_an_only_key_needs_no_name(issuer: Issuer, published: str, named: str) -> None:
+    issuer.keys = {published: KEY}
+    assert await tokens(issuer).principal_of(signed(kid=named)) is not None
+    assert await tokens(issuer).principal_of(signed(OTHER_KEY, kid=named)) is None
+
+
+async def test_of_several_keys_a_token_has_to_name_one(issuer: Issuer) -> None:
+    issuer.keys = {"one": KEY, "two": OTHER_KEY}
+    assert await tokens(issuer).principal_of(signed(kid="")) is None
 
 
 async def test_without_the_issuer_known_keys_work_and_others_cannot_be_checked(issuer: Issuer, caplog: pytest.LogCaptureFixture) -> None:
