@@ -197,7 +197,7 @@ def _tell(call: CallSummary, event: Event, body: Mapping[str, Any]) -> None:
         case kind if kind in STATUS_OF_KIND:
             call.status, call.error = STATUS_OF_KIND[kind], _text(body, "reason")
             call.question = (_earlier(body.get("details"), "approval") or call.uid) if kind == "call.suspended" else call.question
-            if kind == "call.aborted" and body.get("status") == "unknown":
+            if kind == "call.aborted" and "unknown" in (body.get("status"), _earlier(body.get("details"), "status")):
                 call.status, call.failure_class = "unknown", "outcome_unknown"
     if event.kind in TERMINAL:
         call.ended = event.mono

@@ -69,4 +69,4 @@ async def test_the_reply_names_a_call_with_an_effect_that_was_ended_while_it_ran
         ended.reason
         == "stopped_by_user: bye. hang (r/0/0) had started and may have taken effect: check that before the call is made again."
     )
-    assert "hang (r/0/0) had started and may have taken effect" in caplog.text
+    assert "r/0/0 (hang) may have taken effect; its outcome is unknown." in caplog.text

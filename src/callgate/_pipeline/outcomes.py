@@ -111,13 +111,11 @@ class Outcomes:
         if result.metadata.replayed or result.metadata.joined:
             return
         details = result.structured if isinstance(result.structured, dict) else {}
-        uid = details.get(EARLIER, result.uid)
-        self._recorder.log.warning(
-            "%s (%s) may have taken effect; its outcome is unknown. Check, then record what you found with %s",
-            uid,
-            result.name,
-            self._settle_with.replace("{uid}", str(uid)),
-        )
+        self._warn_in_doubt(str(details.get(EARLIER, result.uid)), result.name)
+
+    def _warn_in_doubt(self, uid: str, name: str) -> None:
+        text = "%s (%s) may have taken effect; its outcome is unknown. Check, then record what you found with %s"
+        self._recorder.log.warning(text, uid, name, self._settle_with.replace("{uid}", uid))
 
     def _log_duration(self, state: CallState, name: str) -> None:
         self._recorder.log.info("Function call completed: %s (%dms)", name, (self._clock.monotonic() - state.began) * 1000)
@@ -303,7 +301,9 @@ class Outcomes:
             self._log_duration(state, name)
         status = (end.details or {}).get("status")
         told = f"{reason}. {name} ({state.uid}) had started and {_MAY_HAVE}" if status == "unknown" else reason
-        self._recorder.log.warning("Tool call aborted: %s", told)
+        self._recorder.log.warning("Tool call aborted: %s", reason)
+        if told is not reason:
+            self._warn_in_doubt(state.uid, name)
         try:
             state.end("call.aborted", Reason(reason=reason, status=end.status, details=end.details))
         except RecordFailed as unwritable:  # the message ends nevertheless

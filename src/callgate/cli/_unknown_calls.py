@@ -54,6 +54,7 @@ def is_unsettled(call: CallSummary) -> bool:
 def unsettled_calls(reader: JournalReader, journal: str) -> list[CallSummary]:
     """Return the calls that somebody has to settle, the oldest first."""
     ended = {event.call for event in reader.find(EventQuery(kinds=tuple(TERMINAL), field=("status", "unknown")))}
+    ended |= {event.call for event in reader.find(EventQuery(kinds=("call.aborted",)))}  # which says it in its details
     calls = [*summaries_of(reader, list(ended)), *calls_without_end(reader, EventQuery(), journal)]
     unknown = [call for call in calls if is_unsettled(call)]
     in_doubt = _in_doubt(reader, unknown)

@@ -82,7 +82,10 @@ class StreamReader:
         self._events: list[ModelEvent] = []
         self._last: object = None
         self._ends_with_usage = False
-        """Whether the last chunk only reported token counts. Some servers report them in every chunk, which proves nothing."""
+        """Whether the last chunk reported the token counts of the whole message. Some servers report them in every chunk, which proves
+        nothing: then only a last chunk without anything else counts.
+        """
+        self._chunks_with_usage = 0
 
     def feed(self, chunk: object) -> list[ModelEvent]:
         """Take the next chunk, an SDK's object or a dict; return the events that it completes.
@@ -105,7 +108,11 @@ class StreamReader:
             self.message_id = safe_message_id(message_id(self._provider.api, value))
         self._takes_bytes = self._takes_bytes or takes_bytes(inner, self._provider.api)
         events = decoder.feed_frame(value)
-        self._ends_with_usage = not value.get("choices") and any(type(event) is Usage for event in events)
+        counts = [event for event in events if type(event) is Usage]
+        self._chunks_with_usage += bool(counts)
+        self._ends_with_usage = bool(counts) and (
+            not value.get("choices") or (self._chunks_with_usage == 1 and counts[-1].output_tokens > 0)
+        )
         return self._kept(events)
 
     def close(self, *, broken: bool = False) -> ProviderResponse:

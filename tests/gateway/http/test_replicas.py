@@ -144,7 +144,8 @@ async def test_a_task_is_asked_for_at_another_gateway_and_continues_there_when_i
         async with replica("a", database, tmp_path, paid) as one:
             task = (await post(one, "tools/call", call, extensions=extensions)).json()["result"]["taskId"]
             for gateway in (one, other):
-                waiting = await told(gateway, task)
+                while "statusMessage" not in (waiting := await told(gateway, task)):
+                    await asyncio.sleep(0.01)
                 assert waiting["status"] == "working"
         approval = waiting["statusMessage"].split("approval ")[1].split(")")[0]
         assert (await told(other, task))["status"] == "working"
