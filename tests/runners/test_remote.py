@@ -140,7 +140,7 @@ async def test_a_connection_lost_while_the_tool_runs_is_a_crash_and_ends_the_too
         runner = cable.runner()
         made = Made(hostile_tools.own_session)
         running = await begun(runner, made)
-        assert marked(made.uid)
+        assert await soon(lambda: bool(marked(made.uid)))
         cable.cut()
         execution = await running
         assert (execution.status, execution.retryable, execution.not_started) == ("crashed", True, False)
