@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -112,15 +114,21 @@ def _show(stage: DemoRun, outcome: Outcome, findings: list[Finding]) -> None:
         screen.table(outcome.calls)
         screen.timeline(outcome.calls)
     screen.findings(findings)
-    journal = f"--journal {outcome.journal}"
+    command, journal = _command(), f"--journal {outcome.journal}"
     lines = [
         ("journal", str(outcome.journal)),
         ("ledger", f"{outcome.ledger}" if outcome.ledger.exists() else "nothing had an effect"),
-        ("look", f"callgate log list {journal}"),
+        ("look", f"{command} log list {journal}"),
     ]
     if outcome.calls:
-        lines.append(("", f"callgate log show {_odd(outcome.calls)} {journal}"))
-    screen.where([*lines, ("", f"callgate log verify {journal}")])
+        lines.append(("", f"{command} log show {_odd(outcome.calls)} {journal}"))
+    screen.where([*lines, ("", f"{command} log verify {journal}")])
+
+
+def _command() -> str:
+    """Return how the command is called here: by its path if it is not in PATH, as in a virtual environment that is not activated."""
+    beside = Path(sys.executable).with_name("callgate")
+    return str(beside) if shutil.which("callgate") is None and beside.exists() else "callgate"
 
 
 def _odd(calls: list[CallSummary]) -> str:
