@@ -128,7 +128,7 @@ def _asked(root: Path, calls: Sequence[CallSummary]) -> Finding:
     messages = requests[-1]["messages"] if requests else []
     wanted: list[str] = [call["id"] for message in messages for call in message.get("tool_calls") or ()]
     given = [message["tool_call_id"] for message in messages if message["role"] == "tool"]
-    ended = [call for call in calls if call.status != "aborted"]
+    ended = [call for call in calls if not _is_killed(call)]
     holds = bool(given) and wanted == given and len(given) == len(ended)
     return finding("the model was told each result once, in its place", holds, f"{len(requests)} requests over HTTP, {len(given)} results")
 
@@ -183,8 +183,13 @@ def _large(calls: Sequence[CallSummary]) -> Finding:
     )
 
 
+def _is_killed(call: CallSummary) -> bool:
+    """Return whether a call was ended without a result: one with an effect is unknown then."""
+    return call.status in ("aborted", "unknown") and not call.result
+
+
 def _killed(calls: Sequence[CallSummary]) -> Finding:
-    killed = [call for call in calls if call.status == "aborted"]
+    killed = [call for call in calls if _is_killed(call)]
     holds = len(killed) == 1 and "killed by the user" in killed[0].error and len(killed[0].starts) == 1
     return finding("the user's kill ended what was running", holds, (f"{call.tool} after {call.duration_ms:,.0f} ms" for call in killed))
 
