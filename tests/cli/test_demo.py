@@ -48,7 +48,7 @@ def test_the_repair_demo_repairs_the_repository_and_verifies_its_claims(repaired
         ("edit_file", "truncated_arguments"),
         ("edit_file", "ok"),
         ("run_command", "ok"),
-        ("run_command", "aborted"),
+        ("run_command", "outcome_unknown"),
     ]
 
 
