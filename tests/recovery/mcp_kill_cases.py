@@ -60,8 +60,9 @@ def faults_of(outcome: Mapping[str, Any]) -> list[str]:
 
 
 def _of_kill(outcome: Mapping[str, Any]) -> Iterator[str]:
-    ended_before = outcome["cell"]["step"] == "answered" and "engine" not in outcome["cell"]["victims"]  # the engine may end it first
-    if (not outcome["killed"] and not ended_before) or outcome["engine_killed"] != ("engine" in outcome["cell"]["victims"]):
+    ended_before = outcome["cell"]["step"] == "answered" and not outcome["killed"]  # both may end while the server is about to kill
+    as_meant = outcome["killed"] and outcome["engine_killed"] == ("engine" in outcome["cell"]["victims"])
+    if not (as_meant or ended_before):
         yield "not what had to be killed was killed"
     if outcome["left"]:
         yield f"processes {outcome['left']} did not end"
