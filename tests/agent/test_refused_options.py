@@ -232,3 +232,15 @@ async def test_agent_stream_refuses_on_event_and_says_that_it_yields_the_events(
         with pytest.raises(UsageError, match=r"^Agent\.stream\(on_event=\.\.\.\) is not taken: the events are what it yields\."):
             async for _ in agent.stream("Go.", on_event=print):  # type: ignore[call-arg]
                 pass
+
+
+def test_tools_that_are_given_one_by_one_or_twice_are_refused_with_what_to_do() -> None:
+    @tool
+    def look() -> str:
+        """Look."""
+        return ""
+
+    with pytest.raises(UsageError, match=r"Give several tools in one list\."):
+        Engine(look, look)  # type: ignore[call-arg, arg-type]
+    with pytest.raises(UsageError, match=r"is registered already\. Give each tool once"):
+        Engine([look, look])

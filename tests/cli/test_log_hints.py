@@ -96,3 +96,7 @@ def test_words_that_a_command_does_not_take_are_named_without_the_parsers_own_te
     done = shell(tmp_path, "log", "list", "calls")
     assert "Did you mean --run calls?" in done.err
     assert (done.code, "The command takes no calls." in done.err, "Unused Tokens" in done.err) == (2, True, False)
+
+
+def test_an_option_that_a_command_does_not_have_is_named_alone(tmp_path: Path) -> None:
+    assert "The command takes no --yes." in shell(tmp_path, "mcp", "add", "shop", "--yes", "--", "python", "shop.py").err

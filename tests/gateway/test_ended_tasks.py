@@ -1,4 +1,4 @@
-"""What a client is told of a task that has ended, also after a restart of the gateway."""
+"""`tasks/get` of a task that has ended returns the same before and after a restart of the gateway."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ Or if it does not ask about this call any more.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -84,11 +85,8 @@ async def test_a_decision_in_the_graph_counts(kind: str, decision: Any, ran: lis
     assert told in str(message.content).replace("\\", "")
 
 
-@pytest.mark.parametrize(
-    ("decision", "ran"), [(ToolDenied("too dear"), []), (ToolApproved(override_args={"cents": 7}), [7]), (ToolApproved(), [1])]
-)
-async def test_a_decision_of_pydantic_ai_counts(decision: Any, ran: list[int], tmp_path: Path) -> None:
-    paid: list[int] = []
+def paying_agent(paid: list[int]) -> tuple[Callable[..., Any], Callable[[Engine], Agent[None, Any]]]:
+    """Return a function that notes what it pays, and what makes an agent of Pydantic AI with it."""
 
     async def pay(cents: int) -> str:
         """Pay."""
@@ -98,6 +96,17 @@ async def test_a_decision_of_pydantic_ai_counts(decision: Any, ran: list[int], t
     def agent(engine: Engine) -> Agent[None, Any]:
         model = scripted([Call("pay", {"cents": 1})], "done")
         return Agent(model, toolsets=[CallgateToolset([pay], engine)], output_type=[str, DeferredToolRequests])
+
+    return pay, agent
+
+
+@pytest.mark.parametrize(
+    ("decision", "ran"), [(ToolDenied("too dear"), []), (ToolApproved(override_args={"cents": 7}), [7]), (ToolApproved(), [1])]
+)
+async def test_a_decision_of_pydantic_ai_counts(decision: Any, ran: list[int], tmp_path: Path) -> None:
+    paid: list[int] = []
+
+    pay, agent = paying_agent(paid)
 
     async with engine_of(pay, tmp_path, asks=True) as engine:
         asked = await agent(engine).run("go")
@@ -118,14 +127,7 @@ async def test_a_decision_of_pydantic_ai_counts_if_the_rule_has_become_silent(
     paid: list[int] = []
     closed = True
 
-    async def pay(cents: int) -> str:
-        """Pay."""
-        paid.append(cents)
-        return f"paid {cents}"
-
-    def agent(engine: Engine) -> Agent[None, Any]:
-        model = scripted([Call("pay", {"cents": 1})], "done")
-        return Agent(model, toolsets=[CallgateToolset([pay], engine)], output_type=[str, DeferredToolRequests])
+    pay, agent = paying_agent(paid)
 
     def asks(call: object) -> bool:
         return closed

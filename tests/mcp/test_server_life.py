@@ -15,7 +15,7 @@ import pytest
 
 from callgate import Engine, Scope, ToolResult
 from callgate.errors import UsageError
-from callgate.mcp import mcp
+from callgate.mcp import McpServer, mcp
 from tests.engine_calls import call, result_of, said
 from tests.mcp.fakes import ANSWER, Fake
 from tests.runners.runner_requests import marked
@@ -223,3 +223,10 @@ async def test_closing_an_engine_ends_a_server_that_ignores_the_end_of_its_input
         (pid,) = fake.pids
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+async def test_a_program_that_is_given_with_its_arguments_in_one_text_is_told_apart_from_one_that_is_not_installed() -> None:
+    async with Engine(servers=[McpServer(name="shop", command=("python3 shop.py",))]) as engine:
+        await engine.start()
+        (status,) = engine.servers_status()
+    assert "give the program alone, and then its arguments" in status.problem

@@ -1,4 +1,4 @@
-"""The result of a call whose request the gateway ends before the tool has answered.
+"""The result of a call whose request the gateway ends, or whose task its client cancels, before the tool has answered.
 
 It ends requests when their session is closed, their principal is removed, or it stops. What had happened until then is on record: a call
 that may have taken effect is reported as `unknown`, never as a plain error.

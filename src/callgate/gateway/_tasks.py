@@ -56,7 +56,7 @@ class RunningTask:
         self.ended_ms: int | None = None
         """When the call has ended, if that is on record and the task is restored from it."""
         self.told_of_cancelled: Message = {}
-        """What a client is told of the call of a cancelled task."""
+        """The fields of a cancelled task that say whether its call may have taken effect."""
         self._ttl_ms = int(ttl_s * 1_000)
         self._finished = finished
 

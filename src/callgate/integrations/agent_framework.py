@@ -37,6 +37,7 @@ from callgate.integrations.framework_call import (
     check_scope,
     is_on_route,
     placed_scope,
+    record_decision,
     run_call,
     until_ended,
 )
@@ -140,7 +141,7 @@ class _CallgateMiddleware(FunctionMiddleware):
     async def _withdraw(self, approval_id: str, reason: str) -> None:
         """Record a human's no, also if the question was answered with yes in the journal and no call has used that."""
         with suppress(CallgateError):  # it is answered, used up or expired; or the run is held, which the call reports
-            await self._engine.deny(approval_id, by=HumanDecision(allow=False).by, reason=reason)
+            await record_decision(self._engine, approval_id, HumanDecision(allow=False, reason=reason))
 
     def _call(self, context: FunctionInvocationContext, call_next: Next) -> FrameworkCall:
         given = plain(context.arguments)

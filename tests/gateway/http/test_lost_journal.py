@@ -1,4 +1,4 @@
-"""`callgate serve` whose connection to PostgreSQL is lost: it says so and ends, so that whoever watches it can start it again."""
+"""`callgate serve` ends with exit code 1 when its connection to PostgreSQL is lost, so that a service manager can start it again."""
 
 from __future__ import annotations
 

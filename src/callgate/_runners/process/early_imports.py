@@ -11,7 +11,9 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 
+from callgate._runners.process.worker_connection import WorkerConnection
 from callgate._runners.process.worker_pool import WorkerPool
 from callgate._runners.process.worker_protocol import WorkerExit
 
@@ -48,15 +50,17 @@ class EarlyImports:
         end = asyncio.get_running_loop().call_later(_LONGEST_S, self._pool.end, connection)
         began = time.monotonic()
 
-        def ended(*, usable: bool) -> None:
-            end.cancel()
-            self._running.discard(target)
-            if usable:
-                self._pool.give_back(connection)
-            self._tell(target, time.monotonic() - began, timeout_s)
-
-        connection.listener = _Importing(ended)
+        connection.listener = _Importing(partial(self._ended, connection, target, timeout_s, began, end))
         connection.send(b"L", target.encode())
+
+    def _ended(
+        self, connection: WorkerConnection, target: str, timeout_s: float, began: float, end: asyncio.TimerHandle, usable: bool
+    ) -> None:
+        end.cancel()
+        self._running.discard(target)
+        if usable:
+            self._pool.give_back(connection)
+        self._tell(target, time.monotonic() - began, timeout_s)
 
     def _tell(self, target: str, took_s: float, timeout_s: float) -> None:
         """Tell the operator, once for each tool."""
@@ -76,19 +80,23 @@ class EarlyImports:
 
 
 class _Importing:
-    """Receives the frames of a worker that imports a tool. Implements `WorkerListener`."""
+    """Receives the frames of a worker that imports a tool. Implements `WorkerListener`.
 
-    def __init__(self, ended: Callable[..., None]) -> None:
-        self._ended: Callable[..., None] | None = ended
+    Args:
+        on_end: Called once at the end, with whether the worker can be used.
+    """
+
+    def __init__(self, on_end: Callable[[bool], None]) -> None:
+        self._on_end: Callable[[bool], None] | None = on_end
 
     def received(self, kind: bytes, body: bytes) -> None:
         if kind in (b"E", b"F"):
-            self._end(usable=True)
+            self._end(True)
 
     def lost(self, exit: WorkerExit | None) -> None:
-        self._end(usable=False)
+        self._end(False)
 
-    def _end(self, *, usable: bool) -> None:
-        ended, self._ended = self._ended, None
-        if ended is not None:
-            ended(usable=usable)
+    def _end(self, usable: bool) -> None:
+        on_end, self._on_end = self._on_end, None
+        if on_end is not None:
+            on_end(usable)

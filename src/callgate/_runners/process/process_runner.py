@@ -118,9 +118,9 @@ class ProcessRunner:
             body = encode(work.call)
         except Exception as error:
             return not_begun(error)  # the scope contains text that is not valid Unicode
-        since, is_imported = time.monotonic(), self._imports.runs(work.call.target)
+        since, is_importing = time.monotonic(), self._imports.runs(work.call.target)
         try:
-            connection: WorkerConnection | OSError | None = None if is_imported else self._pool.take()
+            connection: WorkerConnection | OSError | None = None if is_importing else self._pool.take()
         except OSError as error:
             connection = error
         if connection is None:
@@ -128,7 +128,7 @@ class ProcessRunner:
             connection = await self._next_free(waiting)
             if connection is None:
                 why = f"all {self._limits.workers} worker processes were busy"
-                if is_imported:
+                if is_importing:
                     why = f"a worker process was still importing {work.call.target.rpartition(':')[0]} for it"
                 return not_started(f"{why}: {waiting.overdue().error}")
             work = replace(work, timeout_s=max(0.0, work.timeout_s - (time.monotonic() - since)))
