@@ -39,6 +39,7 @@ __all__ = [
     "as_approval",
     "check_answer",
     "check_said",
+    "close_question",
     "edited_arguments",
     "load_question",
     "record_answer",
@@ -257,6 +258,22 @@ def record_answer(
     position = recorder.write(draft)
     approvals.answer(question, msgspec.structs.replace(answer, by=by, reason=reason), position)
     return position
+
+
+def close_question(recorder: Recorder, approvals: Approvals, call: ValidatedCall, why: str, *, cause: int) -> None:
+    """Close the open question about a call that ends or starts without an answer, and record it. There may be none.
+
+    Args:
+        cause: The position of the call's last event.
+    """
+    try:
+        encoded = canonical(call.arguments)
+    except Exception:  # a policy has made them something that is not JSON, about which nobody was asked
+        return
+    question = approvals.close(call, encoded)
+    if question is not None:
+        body = Reason(reason=why, details={"approval": question.approval_id})
+        recorder.write(Draft(kind="approval.closed", run=question.run, body=body, call=question.approval_id, parents=(cause,)))
 
 
 class Edited(Modified, frozen=True, kw_only=True):

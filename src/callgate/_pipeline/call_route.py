@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from callgate._abort_signals import FAILURES, AbortSignal
 from callgate._json import canonical, exceeds
 from callgate._pipeline.admission import Admission
+from callgate._pipeline.approval_answers import close_question
 from callgate._pipeline.call_hooks import hook_result
 from callgate._pipeline.call_locks import CallLocks, caller_of
 from callgate._pipeline.call_state import CallState
@@ -115,6 +116,7 @@ class CallRoute:
         self._clock = context.clock
         self._control = context.control
         self._host = context.host
+        self._approvals = context.approvals
         self._journal = context.journal
         self._limits = context.limits
         self._normaliser = context.normaliser
@@ -283,11 +285,23 @@ class CallRoute:
             done = await self._done_before(state, state.judged, asks)
             if done is None:
                 raise
+            self._close_question(state, state.judged, "an earlier call had the effect")
             return done
+        except CallFailed as error:
+            if not (isinstance(error, CallDenied) and error.approval):
+                self._close_question(state, state.judged, "the call was refused")
+            raise
+        if self._approvals.by_call:
+            self._close_question(state, approved.call, "the call was allowed without an answer")
         if state.doubtful:
             refuse_other_arguments(state, approved)
         state.approved(approved)
         return approved
+
+    def _close_question(self, state: CallState, call: ValidatedCall | None, why: str) -> None:
+        """Close the open question about a call, if there is one, because the call goes on without an answer."""
+        if call is not None and self._approvals.by_call:
+            close_question(self._recorder, self._approvals, call, why, cause=state.last)
 
     async def _result(self, state: CallState, plan: ToolPlan, approved: ApprovedCall) -> ToolResult:
         """Return the result of an approved call: cache, execute and check, hooks, normalise."""

@@ -13,9 +13,11 @@ from callgate.protocols import Journal
 
 __all__ = ["open_question", "question_with_answer"]
 
+_KINDS = ("call.suspended", "approval.answered", "approval.closed", "inbox.refused")
+
 
 def question_with_answer(journal: Journal, approval_id: str) -> Question | None:
-    """Return a question and its latest answer, also if a call has used the answer up; None if it was never asked.
+    """Return a question and its latest answer, also if a call has used the answer up; None if it was never asked, or is closed.
 
     Args:
         approval_id: The id of the question, or the uid of a call that was handed in again and waits for its answer.
@@ -27,7 +29,7 @@ def question_with_answer(journal: Journal, approval_id: str) -> Question | None:
     if approval_id_of(asked) != approval_id:
         return question_with_answer(journal, approval_id_of(asked))
     reading = RunReader(asked.run, remember=0)
-    reading.take(event for event in events if event.kind in ("call.suspended", "approval.answered", "inbox.refused"))
+    reading.take(event for event in events if event.kind in _KINDS)
     return reading.questions.get(approval_id)
 
 

@@ -50,10 +50,12 @@ async def answered_question(
             waited = approvals.find(waited.approval_id) or waited
             if waited.allowed is None and journal.shared:
                 stored = await off_loop(journal, partial(question_with_answer, journal, waited.approval_id))
-                waited = stored or waited
+                waited = stored or approvals.known(waited.approval_id)
             left_s = (waited.expires_at - clock.wall_ns()) / 1e9
             if until is not None:
                 left_s = min(left_s, until - clock.monotonic())
+            if waited.closed:
+                return approvals.known(waited.approval_id)
             if waited.allowed is not None or left_s <= 0:
                 break
             looks = 0 if await _happens(changed, left_s, clock, _LOOK_S if journal.shared else None) else looks + 1

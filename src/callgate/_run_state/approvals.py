@@ -62,6 +62,8 @@ class Question(Struct, kw_only=True):
     """Who gave other arguments that could not be used, and why; empty if nobody has."""
     answered_at: int = 0
     """The position of the answer's event, if the answer was given in this process."""
+    closed: bool = False
+    """Whether its call has ended or started without the answer."""
 
     def take(self, answer: Answer) -> None:
         """Set the answer."""
@@ -153,6 +155,8 @@ class Approvals:
         """The answered questions that are not used up, by the hash of their calls."""
         self._denied: dict[str, Question] = {}
         """The denied ones among them, by `Question.same_call`."""
+        self.by_call: dict[str, Question] = {}
+        """The latest question about each call that is not used up, by `Question.same_call`."""
         self._watches: dict[str, set[asyncio.Event]] = {}
         """Set when a question of the run is answered or dropped, by run."""
 
@@ -165,13 +169,14 @@ class Approvals:
                 return question
         expires_at = now + self._life_ns
         question = Question(approval_id=approval_id, run=run, binding=bound_to, same_call=same_call, expires_at=expires_at)
-        self._questions[approval_id] = question
+        self._questions[approval_id] = self.by_call[same_call] = question
         return question
 
     def restore(self, questions: Iterable[Question]) -> None:
         """Add the questions from a run's record."""
         for question in (one for one in questions if not one.told):
             kept = self._questions.setdefault(question.approval_id, question)
+            self.by_call[kept.same_call] = kept
             self._keep_answer(kept)
 
     def answer(self, question: Question, answer: Answer, position: int) -> None:
@@ -272,6 +277,18 @@ class Approvals:
         self.drop(question.approval_id)
         return question
 
+    def close(self, call: ValidatedCall, encoded: bytes) -> Question | None:
+        """Close the question about this call, answered or not, and return it; None if there is none.
+
+        The call ends or starts without the answer. A later answer to the question must not reach another, equal call.
+        """
+        question = self.by_call.get(same_call(call, encoded))
+        if question is None:
+            return None
+        question.closed = True
+        self.drop(question.approval_id)
+        return question
+
     def _answered(self, bound_to: str) -> Question | None:
         """Return the answer to a call: its own, or else that of an equal call of its conversation, unless its own question is open."""
         exact = self.answered.get(bound_to)
@@ -295,9 +312,11 @@ class Approvals:
     def drop(self, approval_id: str) -> None:
         """Remove a question, because it is used up, has expired, or could not be recorded and so was never asked."""
         question = self._questions.pop(approval_id, None)
-        if question is not None and self.answered.get(question.binding) is question:
+        if question is None:
+            return
+        if self.answered.get(question.binding) is question:
             del self.answered[question.binding]
-        if question is not None and self._denied.get(question.same_call) is question:
-            del self._denied[question.same_call]
-        if question is not None:
-            self._changed(question.run)
+        for by_call in (self._denied, self.by_call):
+            if by_call.get(question.same_call) is question:
+                del by_call[question.same_call]
+        self._changed(question.run)

@@ -184,6 +184,8 @@ class RunReader:
                     self._asked(event)
                 case "approval.answered":
                     self._answered(decode_reason(event.body))
+                case "approval.closed":
+                    self.questions.pop(event.call, None)
                 case "inbox.refused":
                     self._refused(decode_reason(event.body))
                 case "fact.settled":
