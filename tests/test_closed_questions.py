@@ -84,7 +84,9 @@ async def test_a_call_that_goes_on_without_an_answer_closes_its_question(
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["same process", "after a restart"])
-async def test_a_yes_that_was_not_needed_lets_no_equal_call_run(tmp_path: Path, tools: list[Tool], paid: list[int], elsewhere: bool) -> None:
+async def test_a_yes_that_was_not_needed_lets_no_equal_call_run(
+    tmp_path: Path, tools: list[Tool], paid: list[int], elsewhere: bool
+) -> None:
     policy, path = Changing(), tmp_path / "j.db"
     engine = Engine(tools, policies=[policy], journal=SqliteJournal(path))
     question = await asked(engine)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import sys
@@ -15,6 +16,7 @@ import pytest
 from callgate import Engine
 from callgate.gateway import Gateway, GatewayLimits, Principal
 from callgate.mcp import mcp
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.process
 
@@ -41,11 +43,11 @@ async def gateway(tmp_path: Path, era: str, *, max_sessions: int = 32, parked: i
         yield found
 
 
-async def ask(gateway: Gateway, name: str, *, as_: str = "name", **more: Any) -> Message:
+async def ask(gateway: Gateway, name: str, *, as_: str = "name", parallel: int = 64, **more: Any) -> Message:
     """Call the tool that asks the user, on behalf of a principal."""
     params = {"name": "ask", "arguments": {"as": as_}, "_meta": _META, **more}
     sent = {"jsonrpc": "2.0", "id": next(_NUMBERS), "method": "tools/call", "params": params}
-    response = await gateway.stateless(Principal(name=name)).request(sent, NoStream())
+    response = await gateway.stateless(Principal(name=name, parallel=parallel)).request(sent, NoStream())
     assert response is not None
     return response
 
@@ -63,9 +65,9 @@ async def answered(gateway: Gateway, name: str, asked: Message) -> Message:
     return result
 
 
-async def answer(gateway: Gateway, name: str, asked: Message, given: Message) -> Message:
+async def answer(gateway: Gateway, name: str, asked: Message, given: Message, *, as_: str = "name") -> Message:
     ((key, _),) = asked["inputRequests"].items()
-    return await ask(gateway, name, inputResponses={key: given}, requestState=asked["requestState"])
+    return await ask(gateway, name, as_=as_, inputResponses={key: given}, requestState=asked["requestState"])
 
 
 async def test_unanswered_questions_of_one_principal_leave_sessions_of_a_server_to_others(tmp_path: Path) -> None:
@@ -91,6 +93,16 @@ async def test_unanswered_questions_of_one_principal_leave_places_of_waiting_req
         assert "Ada" in str(await answered(served, "bob", (await ask(served, "bob"))["result"]))
         assert "Ada" in str(await answered(served, "alice", asked[0]))
         assert "inputRequests" in (await ask(served, "alice", as_="other"))["result"]
+
+
+@pytest.mark.parametrize("era", ["handshake", "stateless"])
+async def test_a_call_that_waits_for_its_client_leaves_its_place_to_the_other_calls_of_the_principal(tmp_path: Path, era: str) -> None:
+    async with gateway(tmp_path, era) as served, asyncio.timeout(PATIENCE_S):
+        asked = [(await ask(served, "alice", as_=f"name {number}", parallel=1))["result"] for number in range(3)]
+        for number, one in enumerate(asked):
+            given = {"action": "accept", "content": {"name": f"Ada {number}"}}
+            assert f"Ada {number}" in str(await answer(served, "alice", one, given, as_=f"name {number}"))
+        assert "inputRequests" in (await ask(served, "alice", as_="another", parallel=1))["result"]
 
 
 @pytest.mark.parametrize("era", ["handshake", "stateless"])

@@ -7,6 +7,7 @@ How a client is asked differs between the eras, so a call is given a function fo
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 from msgspec import Struct
@@ -168,6 +169,8 @@ class ClientCall:
         """Whether the client need not wait for the result."""
         self.call_id = ""
         """The id of the call, once it is submitted."""
+        self.while_asking: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+        """Entered while the client is asked, which may take long, so that what the call holds is lent to others."""
         self.waits_for = ""
         """What the call waits for that is neither its tool nor its client, as sentences; empty if nothing."""
         meta = params.get("_meta")
@@ -196,7 +199,8 @@ class ClientCall:
         if not self.client.can_answer(method):
             raise RpcError(METHOD_NOT_FOUND, f"The client of this call does not answer {method[:100]}.")
         self._check_is_declared(method, params)
-        return await self._ask(method, self._clean(params), name)
+        async with self.while_asking():
+            return await self._ask(method, self._clean(params), name)
 
     def _check_is_declared(self, method: str, params: Mapping[str, Any]) -> None:
         """Raise `RpcError` if a question has a form that the client has not declared.

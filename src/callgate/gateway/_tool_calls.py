@@ -255,14 +255,15 @@ class ToolCalls:
     async def _submitted(self, client_call: ClientCall, call: SubmittedCall) -> Message | Suspended:
         """Submit a call when its principal may make one more, and return its result, or its question to a human."""
         principal = client_call.client.principal
-        refusal = await self._limits.take(principal)
-        if refusal:
-            return error_result(refusal, {"status": "error", "failure": "not_started", "code": "too_many_calls"})
+        place = await self._limits.take(principal)
+        if isinstance(place, str):
+            return error_result(place, {"status": "error", "failure": "not_started", "code": "too_many_calls"})
+        client_call.while_asking = place.lent
         try:
             with on_behalf_of(client_call), self._output.sent_to(client_call, call.id, call.raw.name):
                 outcome = await self._engine.call(call.raw, call.scope)
         finally:
-            self._limits.give(principal)
+            self._limits.give(place)
         return outcome if isinstance(outcome, Suspended) else self._result(outcome, client_call, call)
 
     def _result(self, outcome: Outcome, client_call: ClientCall, call: SubmittedCall) -> Message:
