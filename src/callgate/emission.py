@@ -49,12 +49,19 @@ _MAPPING_BYTES = 16_384
 """The assumed size of arguments that are not text; their real size is not computed."""
 
 
+class Preparation(Protocol):
+    """The first half of the route."""
+
+    async def parse_large(self, state: CallState) -> None: ...
+    def prepare(self, state: CallState, refusal: CallFailed | None = None) -> ValidatedCall | Outcome: ...
+
+
 class Route(Protocol):
     """The engine's interface for an emission: admission to the run, and the two halves of the route."""
 
+    @property
+    def preparation(self) -> Preparation: ...
     def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int, unfinished: Unfinished | None) -> CallState: ...
-    async def parse_large(self, state: CallState) -> None: ...
-    def prepare(self, state: CallState, refusal: CallFailed | None = None) -> ValidatedCall | Outcome: ...
     async def complete(self, state: CallState, call: ValidatedCall) -> Outcome: ...
 
     @property
@@ -279,7 +286,7 @@ class Emission:
         for slot in self._slots:
             number, size_bytes = number + 1, size_bytes + slot.size_bytes
             if slot.is_new and has_large_arguments(slot.state.arguments):
-                await self._route.parse_large(slot.state)
+                await self._route.preparation.parse_large(slot.state)
             if slot.is_new:  # the message may have ended meanwhile
                 self._prepare(slot)
             if number >= _TOGETHER or size_bytes >= _TOGETHER_BYTES:
@@ -338,7 +345,7 @@ class Emission:
         return UsageError("This emission is over: it was sealed or discarded. Begin a new one for the next message.")
 
     def _prepare(self, slot: CallSlot) -> None:
-        prepared = self._route.prepare(slot.state, slot.refusal)
+        prepared = self._route.preparation.prepare(slot.state, slot.refusal)
         if not isinstance(prepared, ValidatedCall):
             slot.outcome = prepared
             return

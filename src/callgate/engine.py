@@ -433,12 +433,12 @@ class Engine:
 
         The call is neither recorded nor run.
         """
-        return self._parts.route.asked(raw, scope)
+        return self._parts.preparation.asked(raw, scope)
 
     @property
     def may_ask(self) -> bool:
         """Whether this engine has a policy, a judge or a tool that may ask a human about a call."""
-        return self._parts.route.may_ask
+        return self._parts.preparation.may_ask
 
     @property
     def changes_results(self) -> bool:
@@ -461,7 +461,7 @@ class Engine:
         if scope is not parts.latest_scope.opened:
             parts.admission.check_extra(scope)
             await self._open(scope)
-        return await parts.route.asks_human(raw, scope)
+        return await parts.preparation.asks_human(raw, scope)
 
     # Resources and prompts of servers
 
@@ -568,7 +568,7 @@ class Engine:
     async def _answer(self, approval_id: str, answer: Answer) -> None:
         self._parts.lifecycle.check_open()
         context, parts = self._parts.context, self._parts
-        coerce, approvals, recorder = parts.route.arguments.coerce, context.approvals, context.recorder
+        coerce, approvals, recorder = parts.preparation.settings.coerce, context.approvals, context.recorder
         position = await answer_approval(approval_id, answer, parts.open_runs, approvals, recorder, parts.tools, coerce=coerce)
         await context.recorder.durable(position)
 

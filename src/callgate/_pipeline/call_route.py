@@ -10,20 +10,19 @@ transports.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from functools import partial
 from typing import assert_never
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from callgate._abort_signals import FAILURES, AbortSignal
+from callgate._abort_signals import AbortSignal
 from callgate._json import canonical, exceeds
 from callgate._pipeline.admission import Admission
 from callgate._pipeline.approval_answers import close_question
 from callgate._pipeline.call_hooks import hook_result
 from callgate._pipeline.call_locks import CallLocks, caller_of
+from callgate._pipeline.call_preparation import CallPreparation
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.concurrency import footprint_of
 from callgate._pipeline.effect_claims import EffectClaims, EffectKnown
@@ -31,15 +30,13 @@ from callgate._pipeline.engine_lifecycle import Activity, Lifecycle
 from callgate._pipeline.engine_options import EngineContext
 from callgate._pipeline.engine_policies import EnginePolicies
 from callgate._pipeline.execute import Executor
-from callgate._pipeline.gate import call_to_ask_about, gate
+from callgate._pipeline.gate import gate
 from callgate._pipeline.outcomes import Outcomes, UnstartedCalls
-from callgate._pipeline.parse import check_name, has_large_arguments, parse, parsed_or_error
+from callgate._pipeline.parse import has_large_arguments
 from callgate._pipeline.recorded_effects import RecordedEffects
-from callgate._pipeline.resolve import resolve
 from callgate._pipeline.result_cache import Cache
 from callgate._pipeline.tool_plan import ToolPlan, ToolPlans
 from callgate._pipeline.unknown_outcomes import UnknownOutcomes, refuse_other_arguments
-from callgate._pipeline.validate import quoted_error, quoted_notes, validate
 from callgate._pipeline.wait_graph import WaitGraph
 from callgate._run_state.approvals import HUMAN_DENIED
 from callgate._run_state.event_bodies import Reason, arguments_hash
@@ -47,22 +44,10 @@ from callgate._run_state.idempotency import Known, call_key, earlier_result, kee
 from callgate._run_state.run_recovery import Unfinished
 from callgate._runners.offload_to_threads import LARGE_BYTES
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
-from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, CallNotStarted, ResultRejected
+from callgate.errors import ApprovalNeeded, CallDenied, CallFailed, CallNotStarted, ResultRejected
 from callgate.stage_types import ApprovedCall, Checked, ValidatedCall
-from callgate.tools import ToolRegistry
 
-__all__ = ["ArgumentSettings", "CallRoute", "RouteParts"]
-
-log = logging.getLogger("callgate")
-
-
-class ArgumentSettings(Struct, frozen=True, kw_only=True):
-    """How the arguments of calls are read."""
-
-    coerce: bool = True
-    """Whether to convert arguments of a wrong type if this loses nothing."""
-    repair: bool = False
-    """Whether to repair complete but malformed JSON arguments."""
+__all__ = ["CallRoute", "RouteParts"]
 
 
 class RouteParts(Struct, frozen=True, kw_only=True):
@@ -70,7 +55,7 @@ class RouteParts(Struct, frozen=True, kw_only=True):
 
     context: EngineContext
     admission: Admission
-    tools: ToolRegistry
+    preparation: CallPreparation
     plans: ToolPlans
     policies: EnginePolicies
     unknown: UnknownOutcomes
@@ -91,14 +76,12 @@ class CallRoute:
 
     Args:
         timeout_s: Seconds for a whole call, and for waiting for the same call that is already running.
-        arguments: How arguments are read. Only the repetition of a recorded run replaces it, where that run went on
-            with another engine.
     """
 
-    def __init__(self, parts: RouteParts, *, timeout_s: float, arguments: ArgumentSettings) -> None:
+    def __init__(self, parts: RouteParts, *, timeout_s: float) -> None:
         context = parts.context
         self._admission = parts.admission
-        self._tools = parts.tools
+        self.preparation = parts.preparation
         self._plans = parts.plans.by_identity
         self._policies = parts.policies
         self._unknown = parts.unknown
@@ -118,15 +101,12 @@ class CallRoute:
         self._host = context.host
         self._approvals = context.approvals
         self._journal = context.journal
-        self._limits = context.limits
         self._normaliser = context.normaliser
         self._offload = context.offload
-        self._redactor = context.redactor
         self._recorder = context.recorder
         self._shared = context.journal.shared
         self._survives = context.journal.strength != "memory"
         self._timeout_s = timeout_s
-        self.arguments = arguments
 
     def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int = 0, unfinished: Unfinished | None = None) -> CallState:
         """Create the state of a call in its run, or restore the state that it had before its run was interrupted."""
@@ -148,91 +128,9 @@ class CallRoute:
         """Take an admitted call through both halves."""
         arguments = state.arguments
         if (type(arguments) is not str or len(arguments) > LARGE_BYTES) and has_large_arguments(arguments):
-            await self.parse_large(state)
-        call = self.prepare(state)
+            await self.preparation.parse_large(state)
+        call = self.preparation.prepare(state)
         return await self.complete(state, call) if isinstance(call, ValidatedCall) else call
-
-    async def parse_large(self, state: CallState) -> None:
-        """Parse large arguments in a thread, and keep the result or the error for `prepare`."""
-        work = partial(parsed_or_error, state.raw, state.uid, self._limits, repair=self.arguments.repair)
-        state.parsed = await self._offload.run(work)
-
-    # The first half
-
-    def prepare(self, state: CallState, refusal: CallFailed | None = None) -> ValidatedCall | Outcome:
-        """Parse, resolve and validate a call. Has no effect other than recording events.
-
-        The name is checked first, then a pending stop, before anything else of the call is read.
-
-        Args:
-            refusal: The error with which the loop refuses the call, or None.
-        """
-        name = state.raw.name
-        try:
-            state.received()
-            if refusal is not None or state.stopped or self._control.stops:
-                check_name(state.raw)
-                state.check_stop(self._control)
-            if refusal is not None:
-                return self._outcomes.ended(state, refusal, name)
-            repair, arguments = self.arguments.repair, state.arguments
-            parsed = state.parsed or parse(state.raw, state.uid, self._limits, repair=repair, arguments=arguments)
-            state.parsed = None
-            if isinstance(parsed, BaseException):
-                raise parsed
-            for note in parsed.notes:
-                self._recorder.argument_log.warning("Tool call %s: %s", name, note.text)
-            if log.isEnabledFor(logging.INFO):
-                state.logs = True
-                reasoning = state.raw.reasoning
-                self._recorder.log.info("Tool call: %s%s%s", name, " - " if reasoning else "", reasoning)
-            resolved = resolve(parsed, self._tools, state.scope)
-            name = resolved.tool.name
-            call = validate(resolved, state.scope, coerce=self.arguments.coerce)
-            if call.notes and self._redactor is not None:
-                again = partial(self._valid, scope=state.scope)
-                call = replace(call, notes=quoted_notes(state.raw, call.notes, again, self._redactor))
-            return call
-        except FAILURES as error:
-            if isinstance(error, CallFailed) and self._redactor is not None:
-                again = partial(self._valid, scope=state.scope)
-                error = quoted_error(state.raw, error, again, self._redactor, self._limits.arguments_bytes)
-            return self._outcomes.ended(state, error, name)
-        except BaseException as error:
-            self._outcomes.left(state, error)
-            raise
-
-    def asked(self, raw: RawCall, scope: Scope) -> tuple[str, bytes] | None:
-        """Return the name of a call's tool, and its valid arguments as canonical JSON; None if the call is invalid.
-
-        The call is neither recorded nor run.
-        """
-        try:
-            call = self._valid(raw, scope)
-            return call.tool.name, canonical(call.arguments)
-        except (CallFailed, CallAborted):
-            return None
-
-    @property
-    def may_ask(self) -> bool:
-        """Whether there is a policy, a judge or a tool that may ask a human."""
-        return bool(self._policies.policies) or self._policies.judges.present or self._tools.may_ask
-
-    async def asks_human(self, raw: RawCall, scope: Scope) -> bool:
-        """Return whether a human has to decide about a valid call, and none has. The call is neither recorded nor run."""
-        try:
-            call = self._valid(raw, scope)
-        except (CallFailed, CallAborted):
-            return False
-        asked = await call_to_ask_about(call, self._policies)
-        return asked is not None and not await self._recorded_effects.answers(asked, AbortSignal())
-
-    def _valid(self, raw: RawCall, scope: Scope) -> ValidatedCall:
-        """Return the valid call as `prepare` does, without recording events."""
-        resolved = resolve(parse(raw, "", self._limits, repair=self.arguments.repair), self._tools, scope)
-        return validate(resolved, scope, coerce=self.arguments.coerce)
-
-    # The second half
 
     async def complete(self, state: CallState, call: ValidatedCall) -> Outcome:
         """Take a valid call to its outcome, running its tool at most once."""

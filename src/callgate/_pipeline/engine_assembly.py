@@ -15,7 +15,8 @@ from callgate._cache import JournalCache, MemoryCache
 from callgate._pipeline.admission import Admission, EngineRuns
 from callgate._pipeline.attempts import Attempts
 from callgate._pipeline.call_locks import CallLocks
-from callgate._pipeline.call_route import ArgumentSettings, CallRoute, RouteParts
+from callgate._pipeline.call_preparation import ArgumentSettings, CallPreparation
+from callgate._pipeline.call_route import CallRoute, RouteParts
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.concurrency import QueueStarter
 from callgate._pipeline.effect_claims import EffectClaims
@@ -89,6 +90,7 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
     unstarted: UnstartedCalls
     lifecycle: Lifecycle
     activity: Activity
+    preparation: CallPreparation
     route: CallRoute
     runs: EngineRuns
     queue_starter: QueueStarter
@@ -137,10 +139,12 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
         tools = context.tools
         tools.add_all(given.tools, catalogue.check)
         activity = Activity()
+        settings = ArgumentSettings(coerce=given.coerce, repair=given.repair)
+        preparation = CallPreparation(context, tools, policies, execution.recorded_effects, outcomes, settings)
         route_parts = RouteParts(
             context=context,
             admission=admission,
-            tools=tools,
+            preparation=preparation,
             plans=plans,
             policies=policies,
             unknown=unknown,
@@ -173,7 +177,8 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
             unstarted=unstarted,
             lifecycle=lifecycle,
             activity=activity,
-            route=CallRoute(route_parts, timeout_s=given.timeout_s, arguments=ArgumentSettings(coerce=given.coerce, repair=given.repair)),
+            preparation=preparation,
+            route=CallRoute(route_parts, timeout_s=given.timeout_s),
             runs=EngineRuns(context, admission, leases, outcomes, lifecycle, policies.judges, servers.start),
             queue_starter=QueueStarter(),
             timeout_s=given.timeout_s,

@@ -50,7 +50,7 @@ class Place:
 
     async def _returned(self) -> None:
         self._borrowers -= 1
-        if self._borrowers or self._is_over:
+        if self._borrowers:
             return
         await self._free.acquire()
         self._is_held = True

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import product
 
 from callgate._engine_limits import Limits
-from callgate._pipeline.call_route import ArgumentSettings
+from callgate._pipeline.call_preparation import ArgumentSettings
 from callgate._pipeline.parse import parse
 from callgate._pipeline.resolve import resolve
 from callgate._pipeline.validate import validate

@@ -126,7 +126,7 @@ class _Player:
 
     def _go_on_from(self, position: int) -> None:
         """Read arguments from now on as the engine did that worked on the run after this position of the record."""
-        self._engine._parts.route.arguments = self._recorded.at(position)
+        self._engine._parts.preparation.settings = self._recorded.at(position)
 
     async def played(self, options: dict[str, Any]) -> PlayedAgain:
         async with self._engine:
