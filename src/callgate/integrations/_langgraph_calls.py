@@ -24,8 +24,8 @@ from callgate.calls import Approval, Outcome, RawCall, Scope, Suspended, ToolRes
 from callgate.engine import Engine
 from callgate.errors import NotDone, UsageError
 from callgate.integrations._langchain_tools import describe, encode, is_async, is_sync, restore
-from callgate.integrations._langgraph_order import place_of
-from callgate.integrations._langgraph_questions import TaskAnswers, decision_in
+from callgate.integrations._langgraph_order import message_of, place_of
+from callgate.integrations._langgraph_questions import TaskAnswers
 from callgate.integrations.framework_call import (
     CallsEngine,
     Decide,
@@ -34,14 +34,15 @@ from callgate.integrations.framework_call import (
     HumanDecision,
     PausedByTool,
     check_scope,
+    no_because,
     record_decision,
     run_call,
     scope_of,
     until_ended,
     whole_value,
 )
-from callgate.integrations.open_questions import asked_calls, paused_or_asked, refusal_by
-from callgate.integrations.outdated_answers import read_journal
+from callgate.integrations.open_questions import last_question, paused_or_asked, refusal_by
+from callgate.integrations.outdated_answers import read_journal, recorded_call_id
 from callgate.integrations.wrapped_tools import WrappedTools
 
 __all__ = [
@@ -143,6 +144,8 @@ class GraphCalls:
         if request.tool is None:
             request, scope = self._meant(request, scope)
         call, decided = request.tool_call, self._engine.may_ask or bool(answers.taken) or answers.waiting
+        if message_of(request)[1].count(call["id"]) > 1:
+            decide, decided = _refuse_same_ids, False
         if request.tool is not None:
             self.tools.add_once(call["name"], request.tool, describe)
 
@@ -168,6 +171,11 @@ class GraphCalls:
         )
         if decided:
             await self._record_early(engine, request, scope, answers)
+        undecided = await self._undecided(engine, request, answers, scope) if decided else None
+        if undecided is not None:
+            if decide is not None:
+                decide(undecided, "")
+            return undecided
         result = await run_call(engine, made, decide)
         return result if isinstance(result, Suspended) else _output(engine, made, result, call)
 
@@ -179,26 +187,50 @@ class GraphCalls:
         """
         if not (answers.taken or answers.waiting):
             return
-        journal = self._engine.journal
+        journal, call_id = self._engine.journal, recorded_call_id(str(request.tool_call["id"]))
+        await answers.read_asked(journal, scope)
         paused, asked = await read_journal(journal, lambda: paused_or_asked(journal, scope))
-        answers.in_order = answers.in_order or request.tool_call["id"] in paused
+        answers.in_order = answers.in_order or call_id in paused
         given = answers.taken[0] if answers.taken else answers.next_one()
-        decision = decision_in(given, request, asked)
+        decision = answers.decision_about(request, given)
         if not isinstance(decision, HumanDecision):
             return
         with suppress(UsageError):  # the question is used up or has expired; or the run is held, which the call reports
-            approval_id, may_ask = asked[str(request.tool_call["id"])], self._engine.may_ask
+            approval_id, may_ask = asked[call_id], self._engine.may_ask
             answered = await engine.wait_for_answer(approval_id, timeout_s=0)
             asks_again = may_ask and (decision.arguments is None or self.tools.is_external(request.tool_call["name"]))
             if answered is None and not (decision.allow and asks_again):
                 await record_decision(engine, approval_id, decision)
-                answers.told.add(str(request.tool_call["id"]))
                 if not may_ask:
                     self._take(request, answers)
             elif answered is not None and answered.allowed and not decision.allow:
                 await engine.deny(answered.approval_id, by=decision.by, reason=decision.reason)
-                answers.told.add(str(request.tool_call["id"]))
                 self._take(request, answers)
+            elif answered is not None and answered.allowed and not self.tools.is_external(request.tool_call["name"]):
+                refusal = refusal_by(decision, answered.arguments or request.tool_call["args"])
+                if refusal is not None:  # the engine's own tool cannot be refused in `_dropped_decision`
+                    await engine.deny(answered.approval_id, by=decision.by, reason=str(refusal))
+                    self._take(request, answers)
+
+    async def _undecided(self, engine: CallsEngine, request: ToolCallRequest, answers: TaskAnswers, scope: Scope) -> Suspended | None:
+        """Return the question about a call if the graph was resumed with a decision about it that cannot be used; else None.
+
+        The call must not run then, although the engine may not ask any more, or was told a yes another way.
+        """
+        given = answers.taken[0] if answers.taken else answers.next_one()
+        if answers.in_order or given is None or not answers.is_asked(request.tool_call["id"]):
+            return None
+        if isinstance(answers.decision_about(request, given), HumanDecision):
+            return None
+        journal = self._engine.journal
+        question = await read_journal(journal, lambda: last_question(journal, scope, str(request.tool_call["id"])))
+        if question is None:
+            return None
+        with suppress(UsageError):
+            answered = await engine.wait_for_answer(question.approval_id, timeout_s=0)
+            if answered is not None and not answered.allowed:
+                return None
+        return question
 
     def _take(self, request: ToolCallRequest, answers: TaskAnswers) -> Any:
         """Take the decision with which the graph was resumed, so that no tool reads it, and return it."""
@@ -218,10 +250,9 @@ class GraphCalls:
         call = request.tool_call
         if not (answers.taken or answers.waiting):
             return None
-        asked = await asked_calls(self._engine.journal, scope)
-        if call["id"] not in asked:
+        if not answers.is_asked(call["id"]):
             return None
-        decision = decision_in(self._take(request, answers), request, asked)
+        decision = answers.decision_about(request, self._take(request, answers))
         if not isinstance(decision, HumanDecision):
             return None
         return refusal_by(decision, arguments)
@@ -253,6 +284,10 @@ class GraphCalls:
             message_id=scope.message_id or message,
             principal=scope.principal or str(configurable.get("langgraph_auth_user_id") or ""),
         )
+
+
+def _refuse_same_ids(suspended: Suspended, problem: str) -> HumanDecision:
+    return no_because("Several calls of the message have the same id, so that decisions about them cannot be told apart.")
 
 
 def _with_arguments(request: ToolCallRequest, arguments: dict[str, Any]) -> ToolCallRequest:

@@ -21,6 +21,7 @@ from callgate.integrations._langgraph_calls import GraphCalls
 from callgate.integrations._langgraph_order import MessageOrder, place_of
 from callgate.integrations._langgraph_questions import AskedCall, TaskAnswers
 from callgate.integrations.open_questions import paused_or_asked
+from callgate.integrations.outdated_answers import recorded_call_id
 
 __all__ = ["NodeExecution", "new_execution", "running"]
 
@@ -83,10 +84,11 @@ class NodeExecution:
         if len(self._requests) > 1:
             request = next(iter(self._requests.values()))
             paused, asked = paused_or_asked(self._engine.journal, self._calls.placed(request))
-            paused |= self._paused.keys()
-            involved = paused | asked.keys() | {one.call["id"] for one in self._waiting}
+            paused |= {recorded_call_id(one) for one in self._paused}
+            involved = paused | asked.keys() | {recorded_call_id(str(one.call["id"])) for one in self._waiting}
             if paused and len(involved) > 1:
-                calls = [one.tool_call for one in sorted(self._requests.values(), key=place_of) if one.tool_call["id"] in involved]
+                made = [one.tool_call for one in sorted(self._requests.values(), key=place_of)]
+                calls = [one for one in made if recorded_call_id(str(one["id"])) in involved]
                 raise UsageError(_MIXED % ", ".join(f"{one['name']} ({one['id']})" for one in calls))
         for pause in self._paused.values():
             raise pause

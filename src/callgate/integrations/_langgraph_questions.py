@@ -19,10 +19,10 @@ from callgate.calls import Scope, Suspended
 from callgate.integrations._langgraph_order import message_of, place_of
 from callgate.integrations.framework_call import CallsEngine, HumanDecision, answer, no_because
 from callgate.integrations.open_questions import last_asked
-from callgate.integrations.outdated_answers import read_journal, why_outdated
+from callgate.integrations.outdated_answers import read_journal, recorded_call_id, why_outdated
 from callgate.protocols import Journal
 
-__all__ = ["AskedCall", "TaskAnswers", "ask_about", "decision_in", "decision_of", "question_about"]
+__all__ = ["AskedCall", "TaskAnswers", "ask_about", "decision_of", "question_about"]
 
 log = logging.getLogger("callgate")
 _DECISIONS = ("approve", "edit", "reject")
@@ -52,8 +52,10 @@ class TaskAnswers:
         """How many answers were taken in this execution."""
         self.in_order = False
         """Whether the code of a tool has asked for answers, too, so that all are handed out in order."""
-        self.told: set[str] = set()
-        """The ids of the calls whose decision the engine was told in this execution, before it could ask for it."""
+        self.asked: frozenset[str] | None = None
+        """The recorded ids of the calls that the graph's last interrupt was about; None if they were not read, as without an answer."""
+        self.in_task: Collection[str] = ()
+        """The ids of all calls of the task; empty if it has one call only."""
         self.taken: list[Any] = []
         """The answer that was taken because the engine was told another way; empty if none was."""
 
@@ -61,6 +63,26 @@ class TaskAnswers:
     def waiting(self) -> bool:
         """Whether the task has answers, and this execution has taken none."""
         return not self._count and (bool(_older()) or _newest() is not None)
+
+    async def read_asked(self, journal: Journal, scope: Scope) -> None:
+        """Read what the last interrupt was about, before the engine is told any decision about it."""
+        if self.asked is None:
+            found = frozenset(await read_journal(journal, lambda: last_asked(journal, scope)))
+            self.asked = self.asked if self.asked is not None else found
+
+    def is_asked(self, call_id: object) -> bool:
+        """Return whether the last interrupt was about this call."""
+        return recorded_call_id(str(call_id)) in (self.asked or ())
+
+    def decision_about(self, request: ToolCallRequest, given: Any) -> HumanDecision | str | None:
+        """Return the decision about a call in what the graph was resumed with; None if it has none, or the call was not asked about."""
+        call = request.tool_call
+        if not self.is_asked(call["id"]):
+            return None
+        in_task = self.in_task or (call["id"],)
+        in_order = [one for one in message_of(request)[1] if one in in_task and self.is_asked(one)] or [call["id"]]
+        made = _decision_about(call["id"], given, in_order)
+        return None if made is None else decision_of(made, call)
 
     def next_one(self) -> Any:
         """Return the answer that counts for the next question, without taking it; None if there is none, or one was taken."""
@@ -130,31 +152,20 @@ def _decision_about(call_id: Any, given: Any, in_order: Sequence[Any]) -> Any:
         given: What the graph was resumed with: a decision, or `{"decisions": [...]}` about several calls.
         in_order: The ids of these calls.
     """
-    made = given.get("decisions") if isinstance(given, Mapping) else None
-    if not isinstance(made, list):
-        return given
-    by_id = {str(one.get("tool_call_id")): one for one in made if isinstance(one, Mapping)}
-    if str(call_id) in by_id:
-        return by_id[str(call_id)]
-    return made[in_order.index(call_id)] if call_id in in_order and len(in_order) == len(made) else None
-
-
-def decision_in(given: Any, request: ToolCallRequest, asked: Collection[str]) -> HumanDecision | str | None:
-    """Return the decision about a call in what the graph was resumed with; None if it has none, or no human was asked about the call.
-
-    Args:
-        asked: The ids of the calls of the message that a human was asked about.
-    """
-    call = request.tool_call
-    if call["id"] not in asked:
-        return None
-    in_order = [one for one in message_of(request)[1] if one in asked] or [call["id"]]
-    made = _decision_about(call["id"], given, in_order)
-    return None if made is None else decision_of(made, call)
+    listed = given.get("decisions") if isinstance(given, Mapping) else None
+    made = listed if isinstance(listed, list) else [given] * len(in_order)
+    named = [one for one in made if isinstance(one, Mapping) and one.get("tool_call_id") is not None]
+    if named:
+        own = [one for one in named if one["tool_call_id"] == call_id]
+        return own[0] if len(own) == 1 or (own and made is not listed) else None
+    return made[in_order.index(call_id)] if in_order.count(call_id) == 1 and len(in_order) == len(made) else None
 
 
 def decision_of(given: Any, call: Mapping[str, Any]) -> HumanDecision | str:
     """Return a human's decision, in the form of LangChain's human-in-the-loop middleware; if it has another form, why it cannot be used."""
+    named = given.get("tool_call_id") if isinstance(given, Mapping) else None
+    if named is not None and named != call["id"]:
+        return f"The decision was about the call {named!r:.200}, and this is the call {call['id']!r:.200}. Decide about this one."
     kind = given.get("type") if isinstance(given, Mapping) else None
     if kind == "approve":
         return HumanDecision(allow=True)
@@ -195,7 +206,7 @@ async def ask_about(engine: CallsEngine, calls: Iterable[AskedCall], answers: Ta
         asked = [question_about(one.call, one.suspended, problems[one.suspended.approval_id]) for one in waiting]
         configs = [{"action_name": one.call["name"], "allowed_decisions": list(_DECISIONS)} for one in waiting]
         given = answers.taken.pop() if answers.taken else answers.ask({"action_requests": asked, "review_configs": configs})
-        for one, decision in zip(waiting, await _decisions(engine.journal, given, waiting, answers.told), strict=True):
+        for one, decision in zip(waiting, _decisions(given, waiting, answers), strict=True):
             unusable = decision if isinstance(decision, str) else await _answer(engine, one, decision)
             problems[one.suspended.approval_id] = unusable
         waiting = [one for one in waiting if problems[one.suspended.approval_id]]
@@ -208,16 +219,16 @@ async def _answer(engine: CallsEngine, asked: AskedCall, decision: HumanDecision
     return await answer(engine, asked.suspended, no_because(outdated) if outdated else decision)
 
 
-async def _decisions(journal: Journal, given: Any, waiting: Sequence[AskedCall], told: Collection[str]) -> list[HumanDecision | str]:
+def _decisions(given: Any, waiting: Sequence[AskedCall], answers: TaskAnswers) -> list[HumanDecision | str]:
     """Return the decision for each call: by its `tool_call_id`, or by its place. A text is why there is none that can be used.
 
-    The decisions are about the calls that a human was asked about the last time. Some of them may have been answered another way since
-    then, and others may wait now.
+    The decisions are about the calls that the last interrupt was about. Some of them may have been answered another way since then, and
+    others may wait now. Answers that are handed out in order are about the one call that asks.
     """
     made = given.get("decisions") if isinstance(given, Mapping) else None
-    ids = [str(one.call["id"]) for one in waiting]
-    asked = await read_journal(journal, lambda: last_asked(journal, waiting[0].scope, ids, told)) if isinstance(made, list) else ()
-    found = [decision_in(given, one.request, asked) for one in waiting]
+    if answers.in_order:
+        answers.asked = frozenset(recorded_call_id(str(one.call["id"])) for one in waiting)
+    found = [answers.decision_about(one.request, given) for one in waiting]
     names = ", ".join(f"{one.call['name']} ({one.call['id']})" for one, decision in zip(waiting, found, strict=True) if decision is None)
     came = f"{len(made)} came" if isinstance(made, list) else f"the node was resumed with {given!r:.200}"
     problem = (

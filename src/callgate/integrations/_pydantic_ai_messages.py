@@ -12,6 +12,7 @@ from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext, T
 from pydantic_ai.messages import ModelRequest, ModelResponse, ToolCallPart, ToolReturnPart
 
 from callgate.errors import UsageError
+from callgate.integrations.outdated_answers import recorded_call_id
 
 __all__ = ["asks_itself", "denial", "denied_calls", "goes_on_with_record", "made_by", "place_of", "recorded_answers"]
 
@@ -93,4 +94,4 @@ def denied_calls(ctx: RunContext[Any]) -> list[ToolReturnPart]:
 
 def denial(denied: ToolReturnPart, name: str, call_id: str) -> str | None:
     """Return the reason why a call was denied; None if it is another one than `denied`."""
-    return str(denied.content) if (name, call_id) == (denied.tool_name, denied.tool_call_id) else None
+    return str(denied.content) if name == denied.tool_name and recorded_call_id(call_id) == recorded_call_id(denied.tool_call_id) else None

@@ -8,7 +8,6 @@ copies, and only the call it was made for can use it. Must not know any framewor
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
@@ -22,7 +21,7 @@ from callgate._runners.started_tasks import not_left_running
 from callgate.calls import Aborted, Answered, Approval, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
 from callgate.errors import NotDone, ResultNotSerializable, RunHeld, UsageError
 from callgate.integrations.abandonable_threads import in_abandonable_threads
-from callgate.integrations.outdated_answers import why_outdated
+from callgate.integrations.outdated_answers import recorded_call_id, why_outdated
 from callgate.protocols import BlobStore, Journal
 from callgate.tools import ToolContext
 
@@ -55,7 +54,6 @@ A_HUMAN = "a human"
 _ENGINE = "callgate"
 TOLD_BY = (A_HUMAN, _ENGINE)
 """Who has decided, for decisions that a wrapper has told the engine."""
-_MOST_ID = 200
 _raw_call = without_check(RawCall, RawCall(name=""))
 _call_of: ContextVar[FrameworkCall | None] = ContextVar("callgate framework call", default=None)
 
@@ -343,22 +341,15 @@ async def _outdated(engine: CallsEngine, call: FrameworkCall, asked: Suspended) 
 
 async def _outcome(engine: CallsEngine, call: FrameworkCall) -> Outcome:
     call.native = call.ended_by = call.failed_with = call.mistake = None
-    call.engine, call.sent_id = engine, _call_id(call.id)
+    if not call.id:
+        raise UsageError("The framework gave a tool call without an id, by which a repeated call is recognised. Give each call an id.")
+    call.engine, call.sent_id = engine, recorded_call_id(call.id)
     raw = _raw_call(name=call.name, arguments=call.arguments, id=call.sent_id, origin=call.framework.name)
     token = _call_of.set(call)
     try:
         return await engine.call(raw, call.scope)
     finally:
         _call_of.reset(token)
-
-
-def _call_id(given: str) -> str:
-    """Return a call id that the engine keeps unchanged."""
-    if not given:
-        raise UsageError("The framework gave a tool call without an id, by which a repeated call is recognised. Give each call an id.")
-    if given.isascii() and given.isprintable() and len(given) <= _MOST_ID:
-        return given
-    return hashlib.sha256(given.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _without_result(call: FrameworkCall, reason: str) -> ToolResult:

@@ -72,6 +72,9 @@ def _interrupting(request: ToolCallRequest, answers: TaskAnswers) -> Decide:
         return made
 
     def ask(suspended: Suspended, problem: str) -> HumanDecision | str:
-        return decision_of(answers.ask({"type": "tool_approval", **question_about(call, suspended, problem)}), call)
+        given = answers.ask({"type": "tool_approval", **question_about(call, suspended, problem)})
+        if not (answers.in_order or answers.is_asked(call["id"])):
+            return "The graph was resumed before anybody was asked about this call, so the answer was not used."
+        return decision_of(given, call)
 
     return decide

@@ -76,8 +76,10 @@ class CallgateToolNode(ToolNode):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         with new_execution(self._engine, self._calls) as execution:
+            calls = calls_of_input(input, self._messages_key)
+            execution.answers.in_task = [call["id"] for call in calls]
             while True:
-                execution.order = MessageOrder(calls_of_input(input, self._messages_key), self._only_reads)
+                execution.order = MessageOrder(calls, self._only_reads)
                 output = super().invoke(input, config, **kwargs)
                 if not execution.must_ask:
                     return output
@@ -86,6 +88,7 @@ class CallgateToolNode(ToolNode):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         with new_execution(self._engine, self._calls) as execution:
+            execution.answers.in_task = [call["id"] for call in calls_of_input(input, self._messages_key)]
             while True:
                 output = await super().ainvoke(input, config, **kwargs)
                 if not execution.must_ask:

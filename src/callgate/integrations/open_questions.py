@@ -7,7 +7,7 @@ that the human has given, so their wrappers ask whether the engine's question wa
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -17,15 +17,15 @@ from callgate.calls import Scope, Suspended
 from callgate.engine import Engine
 from callgate.errors import CallgateError, NotDone, UsageError
 from callgate.event_queries import EventQuery
-from callgate.events import Event
 from callgate.integrations.framework_call import A_HUMAN, TOLD_BY, FrameworkCall, HumanDecision, PausedByTool, record_decision
-from callgate.integrations.outdated_answers import read_journal, recorded_id
+from callgate.integrations.outdated_answers import read_journal, recorded_call_id, recorded_id
 from callgate.protocols import Journal
 
 __all__ = [
     "OpenQuestions",
     "asked_calls",
     "last_asked",
+    "last_question",
     "only_asked",
     "paused_or_asked",
     "record_edit",
@@ -37,7 +37,9 @@ __all__ = [
 _MOST = 1_000
 
 DenialOf = Callable[[str, str], str | None]
-"""Returns the reason with which a human has denied the call with this tool name and id, which may be empty; None if nobody has."""
+"""Returns the reason with which a human has denied the call with this tool name and id, which may be empty; None if nobody has.
+
+The id is the recorded one if another process has asked."""
 
 
 async def only_asked(arguments: dict[str, Any]) -> Any:
@@ -64,7 +66,7 @@ def refusing(reason: str) -> Callable[[dict[str, Any]], Awaitable[Any]]:
 
 async def record_edit(engine: Engine, call: FrameworkCall, edit: HumanDecision) -> None:
     """Answer the engine's question about a call with a human's edit, if nobody has answered it."""
-    approval_id = (await asked_calls(engine.journal, call.scope)).get(call.id)
+    approval_id = (await asked_calls(engine.journal, call.scope)).get(recorded_call_id(call.id))
     with suppress(UsageError):  # the question is used up or has expired; or the run is held, which the call reports
         if approval_id is not None and await engine.wait_for_answer(approval_id, timeout_s=0) is None:
             await record_decision(engine, approval_id, edit)
@@ -93,7 +95,7 @@ async def was_asked(engine: Engine, call: FrameworkCall) -> bool:
 
     def find() -> bool:
         asked = journal.find(EventQuery(run=scope.run, tool=call.name, kinds=("call.suspended",), newest_first=True, limit=_MOST))
-        return any(recorded_id(journal, event.call, scope) == call.id for event in asked)
+        return any(recorded_id(journal, event.call, scope) == recorded_call_id(call.id) for event in asked)
 
     return await read_journal(journal, find)
 
@@ -122,36 +124,39 @@ def paused_or_asked(journal: Journal, scope: Scope) -> tuple[set[str], dict[str,
     return paused, asked
 
 
-def last_asked(journal: Journal, scope: Scope, waiting: Collection[str], told_now: Collection[str]) -> set[str]:
-    """Return the ids of the calls of a message that a human was asked about through the framework the last time.
+def last_asked(journal: Journal, scope: Scope) -> set[str]:
+    """Return the recorded ids of the calls of a message that the framework's last interrupt asked a human about.
 
-    Each time, all calls that wait are on record as suspended.
-
-    Args:
-        waiting: The ids of the calls that wait now, which have been suspended once more since then.
-        told_now: The ids of the calls whose decision the engine was told since then. The others that it was told about through the
-            framework were decided before.
+    Each of them was suspended when it was last made, and the engine was not told a decision about it through the framework since. An
+    operator's answer does not count, because the interrupt is still open then.
     """
-    asked: dict[str, list[Event]] = {}
-    for event in journal.find(EventQuery(run=scope.run, kinds=("call.suspended",), newest_first=True, limit=_MOST)):
-        call_id = recorded_id(journal, event.call, scope)
-        if call_id is not None:
-            asked.setdefault(call_id, []).append(event)
-    for call_id in waiting:
-        del asked[call_id][0]
-    earlier = max((asked[call_id][1].position for call_id in waiting if len(asked[call_id]) > 1), default=0)
-    return {
-        call_id
-        for call_id, events in asked.items()
-        if events
-        and events[0].position > earlier
-        and (call_id in waiting or call_id in told_now or not _is_told(journal, approval_id_of(events[0])))
-    }
+    latest: dict[str, str] = {}
+    for event in journal.find(EventQuery(run=scope.run, kinds=("call.received",), newest_first=True, limit=_MOST)):
+        body = decode(event.body)
+        if body.get("scope", {}).get("message_id", "") == scope.message_id:
+            latest.setdefault(str(body["id"]), event.call)
+    return {call_id for call_id, uid in latest.items() if _waits(journal, uid)}
 
 
-def _is_told(journal: Journal, approval_id: str) -> bool:
-    """Return whether the engine was told a decision about a call through a framework, not by an operator."""
-    answers = journal.find(EventQuery(call=approval_id, kinds=("approval.answered",)))
+def last_question(journal: Journal, scope: Scope, call_id: str) -> Suspended | None:
+    """Return the latest question about a call of a message; None if there is none."""
+    query = EventQuery(run=scope.run, kinds=("call.suspended",), newest_first=True, limit=_MOST)
+    for event in journal.find(query):
+        if recorded_id(journal, event.call, scope) == recorded_call_id(call_id):
+            asked = decode_reason(event.body)
+            return Suspended(approval_id_of(event), int(str((asked.details or {}).get("expires_at", 0))), asked.reason, event.call)
+    return None
+
+
+def _waits(journal: Journal, uid: str) -> bool:
+    for event in journal.find(EventQuery(call=uid, kinds=("call.suspended",), newest_first=True, limit=1)):
+        return not _is_told(journal, approval_id_of(event), event.position)
+    return False
+
+
+def _is_told(journal: Journal, approval_id: str, after: int) -> bool:
+    """Return whether the engine was told a decision about a call through a framework, not by an operator, after this position."""
+    answers = journal.find(EventQuery(call=approval_id, kinds=("approval.answered",), after=after))
     return any(decode_reason(event.body).reason in TOLD_BY for event in answers)
 
 

@@ -48,6 +48,7 @@ from callgate.integrations.framework_call import (
     two_scopes,
 )
 from callgate.integrations.open_questions import OpenQuestions, only_asked
+from callgate.integrations.outdated_answers import recorded_call_id
 from callgate.integrations.wrapped_tools import WrappedTools
 from callgate.tools import ToolOptions
 
@@ -166,7 +167,7 @@ class _Route:
             return True
         call = self._call(context, call_id, arguments)
         try:
-            raw = RawCall(name=call.name, arguments=arguments, id=call_id, origin=call.framework.name)
+            raw = RawCall(name=call.name, arguments=arguments, id=recorded_call_id(call_id), origin=call.framework.name)
             asked = await run_call(self.engine, call) if await self.engine.asks_human(raw, call.scope) else None
         except CallgateError:
             return False  # the invocation reports it

@@ -7,6 +7,7 @@ engine's journal. The journal takes precedence: a yes counts only for the questi
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
@@ -18,10 +19,11 @@ from callgate.event_queries import EventQuery
 from callgate.events import Event
 from callgate.protocols import Journal
 
-__all__ = ["read_journal", "recorded_id", "why_outdated"]
+__all__ = ["read_journal", "recorded_call_id", "recorded_id", "why_outdated"]
 
 T = TypeVar("T")
 _MOST = 1_000
+_MOST_ID = 200
 _ANSWERS = ("approve", "edit", "deny")
 
 
@@ -41,6 +43,13 @@ async def why_outdated(journal: Journal, name: str, call_id: str, scope: Scope, 
 async def read_journal(journal: Journal, read: Callable[[], T]) -> T:
     """Return what `read` finds in the journal. A journal on a server is read in a thread, if there is an event loop to block."""
     return await in_thread(read) if journal.remote and _in_event_loop() else read()
+
+
+def recorded_call_id(given: str) -> str:
+    """Return a framework's id of a call as the engine records it: the id itself, or its hash if the engine would not keep it unchanged."""
+    if given.isascii() and given.isprintable() and len(given) <= _MOST_ID:
+        return given
+    return hashlib.sha256(given.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def recorded_id(journal: Journal, uid: str, scope: Scope) -> str | None:
@@ -72,7 +81,7 @@ def _why(journal: Journal, name: str, call_id: str, scope: Scope, asked: Suspend
 def _questions(journal: Journal, name: str, call_id: str, scope: Scope) -> Iterator[Event]:
     """Yield the events by which the engine has asked about a call, this time included."""
     query = EventQuery(run=scope.run, tool=name, kinds=("call.suspended",), newest_first=True, limit=_MOST)
-    return (event for event in journal.find(query) if recorded_id(journal, event.call, scope) == call_id)
+    return (event for event in journal.find(query) if recorded_id(journal, event.call, scope) == recorded_call_id(call_id))
 
 
 def _used(journal: Journal, run: str, name: str) -> set[str]:

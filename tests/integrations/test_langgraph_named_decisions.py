@@ -1,0 +1,189 @@
+"""A decision counts only for the call that it names, or that has its place in the interrupt that it answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Command, Send
+
+from callgate import Engine
+from callgate.integrations import import_tools
+from callgate.integrations.langchain import CallgateMiddleware
+from callgate.integrations.langgraph import CallgateToolNode
+from tests.integrations.langchain_agents import ScriptedChat, call, says, tool_messages
+
+THREAD: Any = {"configurable": {"thread_id": "t"}}
+YES: dict[str, Any] = {"type": "approve"}
+NO: dict[str, Any] = {"type": "reject", "message": "never"}
+LONG = "x" * 300
+"""An id that the engine records as its hash."""
+
+
+class Shop:
+    """A graph that refunds orders, each of which a human has to approve while `asks`."""
+
+    def __init__(self, kind: str, *calls: Any) -> None:
+        self.paid: list[int] = []
+        self.asks = True
+
+        @tool
+        def refund(cents: int) -> str:
+            """Refund."""
+            self.paid.append(cents)
+            return f"{cents} paid"
+
+        options: Any = {"refund": {"requires_approval": lambda arguments: self.asks}}
+        self.engine = Engine(import_tools([refund], options=options))
+        self._calls = calls
+        if kind == "agent":
+            model = ScriptedChat(steps=[says(*calls), says(text="done")])
+            self._graph: Any = create_agent(model, [refund], middleware=[CallgateMiddleware(self.engine)], checkpointer=InMemorySaver())
+            return
+        builder = StateGraph(MessagesState)
+        builder.add_node("tools", CallgateToolNode([refund], self.engine))
+        if kind == "send":
+            builder.add_conditional_edges(
+                START, lambda state: [Send("tools", [one]) for one in state["messages"][-1].tool_calls], ["tools"]
+            )
+        else:
+            builder.add_edge(START, "tools")
+        self._graph = builder.compile(checkpointer=InMemorySaver())
+        self._is_node = True
+
+    def start(self) -> Any:
+        first = [HumanMessage("go")] if not hasattr(self, "_is_node") else [AIMessage("", tool_calls=list(self._calls), id="m1")]
+        return self._run({"messages": first})
+
+    def resume(self, *decisions: Any) -> Any:
+        return self.resume_with({"decisions": list(decisions)})
+
+    def resume_with(self, value: Any) -> Any:
+        return self._run(Command(resume=value))
+
+    def approve_in_the_engine(self, asked: Any, call_id: str) -> None:
+        found = [one for each in asked["__interrupt__"] for one in each.value.get("action_requests", [each.value])]
+        self.engine.approve_sync(next(one["approval_id"] for one in found if one["tool_call_id"] == call_id), by="ada")
+
+    def _run(self, given: Any) -> Any:
+        return self._graph.invoke(given, THREAD)
+
+
+@pytest.fixture
+def made() -> Any:
+    shops: list[Shop] = []
+
+    def make(kind: str, *calls: Any) -> Shop:
+        shops.append(Shop(kind, *calls))
+        return shops[-1]
+
+    yield make
+    for shop in shops:
+        shop.engine.close_sync()
+
+
+def waiting(result: Any) -> list[str]:
+    return [one["tool_call_id"] for each in result.get("__interrupt__", ()) for one in each.value.get("action_requests", [each.value])]
+
+
+def named(decision: dict[str, Any], call_id: str) -> dict[str, Any]:
+    return {**decision, "tool_call_id": call_id}
+
+
+@pytest.mark.parametrize("kind", ["node", "send", "agent"])
+def test_a_decision_that_names_another_call_counts_for_none(made: Any, kind: str) -> None:
+    shop = made(kind, call("refund", "c1", cents=1))
+    shop.start()
+    given = named(YES, "zz")
+    assert waiting(shop.resume_with(given if kind == "agent" else {"decisions": [given]})) == ["c1"]
+    assert shop.paid == []
+
+
+@pytest.mark.parametrize(
+    ("decisions", "left"),
+    [
+        ([named(YES, "c2"), named(NO, "zz")], ["c1"]),
+        ([named(YES, "c2"), named(YES, "c2")], ["c1", "c2"]),
+        ([named(YES, "c2"), NO], ["c1"]),
+        ([named(NO, "c1"), named(YES, "c1")], ["c1", "c2"]),
+    ],
+)
+def test_a_call_without_one_decision_of_its_own_is_asked_about_again(made: Any, decisions: list[Any], left: list[str]) -> None:
+    shop = made("node", call("refund", "c1", cents=1), call("refund", "c2", cents=2))
+    shop.start()
+    assert waiting(shop.resume(*decisions)) == left
+    assert 1 not in shop.paid
+
+
+@pytest.mark.parametrize("otherwise", ["approved in the engine", "the rule is silent"])
+def test_a_no_by_place_is_about_the_calls_of_the_last_interrupt(made: Any, otherwise: str) -> None:
+    shop = made("node", call("refund", "c1", cents=1), call("refund", "c2", cents=2))
+    shop.start()
+    asked = shop.resume(named(YES, "c1"))
+    assert waiting(asked) == ["c2"]
+    if otherwise == "the rule is silent":
+        shop.asks = False
+    else:
+        shop.approve_in_the_engine(asked, "c2")
+    result = shop.resume(NO)
+    assert "never" in tool_messages(result)[1].content
+    assert shop.paid == [1]
+
+
+def test_a_call_in_a_task_of_its_own_is_decided_about_by_its_place(made: Any) -> None:
+    shop = made("send", call("refund", "c1", cents=1), call("refund", "c2", cents=2))
+    first, second = shop.start()["__interrupt__"]
+    shop.resume_with({first.id: {"decisions": [YES]}, second.id: {"decisions": [NO]}})
+    assert shop.paid == [1]
+
+
+@pytest.mark.parametrize("kind", ["node", "agent"])
+@pytest.mark.parametrize("otherwise", ["approved in the engine", "the rule is silent"])
+@pytest.mark.parametrize("unusable", [False, "no", {"type": "rejected"}, {"decisions": [{"type": "deny"}]}])
+def test_an_unusable_decision_lets_no_call_run_although_the_engine_would(made: Any, kind: str, otherwise: str, unusable: Any) -> None:
+    shop = made(kind, call("refund", "c1", cents=1))
+    asked = shop.start()
+    if otherwise == "the rule is silent":
+        shop.asks = False
+    else:
+        shop.approve_in_the_engine(asked, "c1")
+    assert waiting(shop.resume_with(unusable)) == ["c1"]
+    assert shop.paid == []
+    shop.resume_with(NO if kind == "agent" else {"decisions": [NO]})
+    assert shop.paid == []
+
+
+@pytest.mark.parametrize("kind", ["node", "agent"])
+@pytest.mark.parametrize("decision", [YES, NO], ids=["yes", "no"])
+@pytest.mark.parametrize("call_id", [LONG, "é"], ids=["long", "not ASCII"])
+def test_a_call_with_an_id_that_the_engine_records_as_its_hash_is_decided_about_as_any_other(
+    made: Any, kind: str, decision: Any, call_id: str
+) -> None:
+    shop = made(kind, call("refund", call_id, cents=1))
+    asked = shop.start()
+    assert waiting(asked) == [call_id]
+    shop.approve_in_the_engine(asked, call_id)
+    shop.resume_with(decision if kind == "agent" else {"decisions": [named(decision, call_id)]})
+    assert shop.paid == ([1] if decision is YES else [])
+
+
+@pytest.mark.parametrize("kind", ["node", "agent"])
+def test_calls_of_one_message_with_one_id_are_refused_instead_of_asked_about(made: Any, kind: str) -> None:
+    shop = made(kind, call("refund", "c1", cents=1), call("refund", "c1", cents=2))
+    result = shop.start()
+    assert waiting(result) == []
+    assert all("have the same id" in message.content for message in tool_messages(result))
+    assert shop.paid == []
+
+
+def test_an_agent_that_is_resumed_before_anybody_was_asked_asks(made: Any) -> None:
+    shop = made("agent", call("refund", "c1", cents=1))
+    shop._graph.interrupt_before_nodes = ["tools"]
+    shop.start()
+    assert waiting(shop.resume_with(YES)) == ["c1"]
+    assert shop.paid == []
