@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import httpx2
 import pytest
 
 from tests.cli.shell import command, environment
-from tests.gateway.http.gateway_process import call
+from tests.gateway.http.gateway_process import ACCEPT, call
 from tests.gateway.http.test_replicas import database, free_port
 from tests.waiting import COMMAND_S, PATIENCE_S, until
 
@@ -29,7 +30,7 @@ TOKEN, OPERATOR = "token-of-the-client-1", "token-of-the-operator"
 TOOLS = '''
 import time
 from pathlib import Path
-from callgate import tool
+from callgate import ToolContext, tool
 
 LEDGER = Path(__file__).with_name("ledger")
 
@@ -44,6 +45,13 @@ def act(what: str) -> str:
     noted(what)
     time.sleep(0.01)
     return "done"
+
+@tool(effect="once")
+def rest(seconds: float, ctx: ToolContext) -> str:
+    """Say it, and return after a while."""
+    ctx.progress("resting")
+    time.sleep(seconds)
+    return "rested"
 
 @tool(effect="once", requires_approval=True)
 def pay(what: str) -> str:
@@ -86,6 +94,33 @@ class Replica:
         if self._process is not None:
             self._process.kill()
             self._process.wait(COMMAND_S)
+
+    def freeze(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    async def request(self, method: str, params: dict[str, Any], session: str = "") -> httpx2.Response:
+        """Send a request of the handshake era."""
+        async with self._streamed(method, params, session) as response:
+            await response.aread()
+            return response
+
+    async def events_of(self, method: str, params: dict[str, Any], session: str) -> AsyncGenerator[dict[str, Any]]:
+        """Yield the messages of the event stream that answers a request of the handshake era."""
+        async with self._streamed(method, params, session) as response:
+            async for line in response.aiter_lines():
+                if line.startswith("data: "):
+                    yield json.loads(line.removeprefix("data: "))
+
+    @asynccontextmanager
+    async def _streamed(self, method: str, params: dict[str, Any], session: str) -> AsyncIterator[httpx2.Response]:
+        headers = {"Authorization": f"Bearer {TOKEN}", "Accept": ACCEPT} | ({"Mcp-Session-Id": session} if session else {})
+        message = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=PATIENCE_S, trust_env=False) as client,
+            client.stream("POST", f"{self.url}/mcp", json=message) as response,
+        ):
+            yield response
 
     async def call(self, name: str, arguments: dict[str, Any], token: str = TOKEN) -> dict[str, Any]:
         headers = {"Authorization": f"Bearer {token}", "Accept": "application/json, text/event-stream"}
@@ -149,3 +184,28 @@ async def test_a_call_that_waits_at_a_killed_replica_is_approved_and_runs_once_a
         assert (await other.call("pay", {"what": "rent"}))["content"][0]["text"] == "paid"
         assert (await other.call("pay", {"what": "rent"}))["_meta"]["callgate/outcome"]["status"] == "waiting"
     assert (tmp_path / "ledger").read_text(encoding="utf-8").split() == ["rent"]
+
+
+async def test_requests_to_a_frozen_replica_end_with_an_error_and_a_slow_call_of_a_living_one_does_not(
+    database: str, tmp_path: Path
+) -> None:
+    about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
+    async with replicas(tmp_path, database) as (one, other):
+        session = (await one.request("initialize", about)).headers["mcp-session-id"]
+        rested = await other.request("tools/call", {"name": "rest", "arguments": {"seconds": 12}}, session)
+        assert rested.json()["result"]["content"][0]["text"] == "rested"
+        with_progress = {"name": "rest", "arguments": {"seconds": 120}, "_meta": {"progressToken": "p"}}
+        events = other.events_of("tools/call", with_progress, session)
+        assert (await anext(events))["method"] == "notifications/progress"
+        one.freeze()
+        called, listed, begun = await asyncio.gather(
+            other.request("tools/call", {"name": "act", "arguments": {"what": "walk"}}, session),
+            other.request("tools/list", {}, session),
+            anext(events),
+        )
+        await events.aclose()
+    assert (called.status_code, listed.status_code) == (502, 502)
+    for told in (called.json(), begun):
+        assert "The call may have taken effect: its outcome is in the journal." in told["error"]["message"]
+    assert "This request has called no tool." in listed.json()["error"]["message"]
+    assert [told["id"] for told in (called.json(), listed.json(), begun)] == [7, 7, 7]

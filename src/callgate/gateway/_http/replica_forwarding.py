@@ -1,16 +1,21 @@
 """Pass a request on to the gateway that holds its session, or the request that it continues, and pass its response back.
 
 The other gateway authenticates the client again, so nothing is trusted between gateways but the sealed id. A request is passed on once.
+One that is silent is asked whether it is alive, see `replica_liveness.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any
 
+from callgate.gateway._http.replica_liveness import ReplicaLiveness
 from callgate.gateway._http.request_checks import Headers, RefusedRequest
-from callgate.gateway._http.streams import Receive, Send, wait_for_disconnect
-from callgate.mcp._messages import INTERNAL_ERROR
+from callgate.gateway._http.streams import Receive, Send, event_of, wait_for_disconnect
+from callgate.mcp._connection import Message
+from callgate.mcp._messages import INTERNAL_ERROR, RpcError, UnreadableMessage, error_answer, read_message
 from callgate.models._connection_closing import close_without_waiting
 
 __all__ = ["FORWARDED", "ReplicaForwarding"]
@@ -19,7 +24,7 @@ FORWARDED = b"x-callgate-forwarded"
 _OF_ONE_HOP = frozenset({b"host", b"content-length", b"connection", b"transfer-encoding", b"keep-alive", b"date", b"server"})
 _CONNECT_S = 5.0
 _LONGEST_S = 3_600.0
-"""Seconds of silence of the other gateway: its own limits of calls and streams end first."""
+"""Seconds of silence of another gateway that is alive: its own limits of calls and streams end first."""
 
 
 class ReplicaForwarding:
@@ -33,6 +38,7 @@ class ReplicaForwarding:
         limits = httpx2.Limits(max_connections=1_000, max_keepalive_connections=100)
         self._client: Any = httpx2.AsyncClient(timeout=httpx2.Timeout(_LONGEST_S, connect=_CONNECT_S), limits=limits, trust_env=False)
         close_without_waiting(self._client)
+        self._liveness = ReplicaLiveness()
 
     async def forward(
         self, address: str, method: str, headers: Headers, body: bytes, receive: Receive, send: Send, silence_s: float = _LONGEST_S
@@ -43,40 +49,92 @@ class ReplicaForwarding:
             silence_s: Seconds of silence after which the other gateway counts as unreachable.
 
         Raises:
-            RefusedRequest: The other gateway cannot be reached.
+            RefusedRequest: The other gateway cannot be reached, or is not alive any more.
         """
-        loop = asyncio.get_running_loop()
-        passing = loop.create_task(self._pass(address, method, headers, body, send, silence_s))
-        gone = loop.create_task(wait_for_disconnect(receive))
+        response = _ForwardedResponse(send)
         try:
-            await asyncio.wait((passing, gone), return_when=asyncio.FIRST_COMPLETED)
+            await self._pass_while_alive(address, self._pass(address, method, headers, body, response, silence_s), receive)
+        except (self._unreachable, _ReplicaSilent) as error:
+            refused = _refusal(_message_in(body))
+            if not response.started:
+                raise refused from error
+            await response.end(refused)
+
+    async def _pass_while_alive(self, address: str, passes: Coroutine[Any, Any, None], receive: Receive) -> None:
+        loop = asyncio.get_running_loop()
+        passing = loop.create_task(passes)
+        gone = loop.create_task(wait_for_disconnect(receive))
+        silent = loop.create_task(self._liveness.wait_until_silent(address))
+        try:
+            await asyncio.wait((passing, gone, silent), return_when=asyncio.FIRST_COMPLETED)
             if passing.done():
                 passing.result()
+            elif silent.done():
+                silent.result()
+                raise _ReplicaSilent
         finally:
-            for task in (passing, gone):
+            for task in (passing, gone, silent):
                 task.cancel()
 
-    async def _pass(self, address: str, method: str, headers: Headers, body: bytes, send: Send, silence_s: float) -> None:
+    async def _pass(self, address: str, method: str, headers: Headers, body: bytes, response: _ForwardedResponse, silence_s: float) -> None:
         sent = [(name, value) for name, value in headers.items() if name not in _OF_ONE_HOP] + [(FORWARDED, b"1")]
         timeout = self._timeout(silence_s, connect=_CONNECT_S)
         request = self._client.build_request(method, address, headers=sent, content=body, timeout=timeout)
+        received = await self._client.send(request, stream=True)
         try:
-            response = await self._client.send(request, stream=True)
-        except self._unreachable as error:
-            raise RefusedRequest(
-                502,
-                "The gateway that holds this session or request cannot be reached. If it ran a call, that may have happened: its outcome is"
-                " in the journal. Begin a new session, or make the request again without its state.",
-                INTERNAL_ERROR,
-            ) from error
-        try:
-            kept = [(name.lower(), value) for name, value in response.headers.raw if name.lower() not in _OF_ONE_HOP]
-            await send({"type": "http.response.start", "status": response.status_code, "headers": kept})
-            async for part in response.aiter_raw():
-                await send({"type": "http.response.body", "body": part, "more_body": True})
-            await send({"type": "http.response.body", "body": b""})
+            await response.send(received)
         finally:
-            await response.aclose()
+            await received.aclose()
 
     async def close(self) -> None:
+        await self._liveness.close()
         await self._client.aclose()
+
+
+class _ReplicaSilent(Exception):
+    """The other gateway is not alive."""
+
+
+class _ForwardedResponse:
+    """The response to the client."""
+
+    def __init__(self, send: Send) -> None:
+        self.started = False
+        self._send = send
+        self._has_events = False
+
+    async def send(self, received: Any) -> None:
+        """Send what another gateway answers."""
+        kept = [(name.lower(), value) for name, value in received.headers.raw if name.lower() not in _OF_ONE_HOP]
+        self._has_events = received.headers.get("content-type", "").startswith("text/event-stream")
+        self.started = True
+        await self._send({"type": "http.response.start", "status": received.status_code, "headers": kept})
+        async for part in received.aiter_raw():
+            await self._send({"type": "http.response.body", "body": part, "more_body": True})
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def end(self, refused: RefusedRequest) -> None:
+        """End a response that is not complete: an event stream with the error, whatever else by closing the connection."""
+        if self._has_events:
+            told = error_answer(refused.number, RpcError(refused.code, refused.message)) if refused.number is not None else None
+            last = b"" if told is None else b"\r\n\r\n" + event_of(told)
+            await self._send({"type": "http.response.body", "body": last})
+
+
+def _refusal(message: Message) -> RefusedRequest:
+    may_have_run = message.get("method", "") == "tools/call" or not message.keys().isdisjoint(("result", "error"))
+    ran = "The call may have taken effect: its outcome is in the journal." if may_have_run else "This request has called no tool."
+    refused = RefusedRequest(
+        502,
+        f"The gateway that holds this session or request cannot be reached. {ran}"
+        " Begin a new session, or make the request again without its state.",
+        INTERNAL_ERROR,
+    )
+    refused.number = message.get("id") if "method" in message else None
+    return refused
+
+
+def _message_in(body: bytes) -> Message:
+    with suppress(UnreadableMessage):
+        return read_message(body)
+    return {}

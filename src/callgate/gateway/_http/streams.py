@@ -11,7 +11,7 @@ from callgate.gateway._http_limits import HttpLimits
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import encoded
 
-__all__ = ["EventBuffer", "RawHeaders", "Receive", "Send", "send_body", "send_events", "wait_for_disconnect"]
+__all__ = ["EventBuffer", "RawHeaders", "Receive", "Send", "event_of", "send_body", "send_events", "wait_for_disconnect"]
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -42,7 +42,7 @@ class EventBuffer:
         self.closed = False
 
     def send(self, message: Message) -> bool:
-        event = _event(message)
+        event = event_of(message)
         full = len(self._events) >= self._limits.stream_messages or self._size_bytes + len(event) > self._limits.stream_bytes
         if self.closed or full:
             return False
@@ -52,7 +52,7 @@ class EventBuffer:
     def close(self, last: Message | None = None) -> None:
         """End the stream after a last message, which is accepted even if the buffer is full."""
         if not self.closed and last is not None:
-            self._append(_event(last))
+            self._append(event_of(last))
         self.closed = True
         self._changed.set()
 
@@ -107,5 +107,5 @@ async def wait_for_disconnect(receive: Receive) -> None:
         pass
 
 
-def _event(message: Message) -> bytes:
+def event_of(message: Message) -> bytes:
     return b"event: message\r\ndata: " + encoded(message) + b"\r\n\r\n"
