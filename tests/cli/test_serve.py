@@ -242,6 +242,22 @@ def test_the_check_fails_for_a_pattern_that_fits_no_tool_and_an_issuer_whose_key
     ]
 
 
+@pytest.mark.parametrize(
+    ("named", "words", "warnings"),
+    [("", (), 1), ('workspace = "."\n', (), 0), ("", ("--workspace", "."), 0)],
+    ids=["neither", "file", "option"],
+)
+def test_replicas_without_a_workspace_are_warned_that_it_has_to_be_the_same(
+    place: Path, named: str, words: tuple[str, ...], warnings: int
+) -> None:
+    """Shown before the journal is opened, which fails here."""
+    replicas = '[replicas]\nname = "a"\nurl = "http://10.0.0.3:8765"\nsecret_env = "GATE_SECRET"\n'
+    write_config(place, f'journal = "postgresql://127.0.0.1:1/d"\n{named}{replicas}')
+    done = shell(place, "serve", "--config", "gate.toml", "--http", "127.0.0.1:0", *words, GATE_SECRET="s" * 32)
+    assert done.code == 2, done.err
+    assert done.err.count("[replicas] is configured without `workspace`") == warnings
+
+
 # Tokens and wrong usage
 
 

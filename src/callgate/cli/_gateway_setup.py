@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,6 +36,8 @@ from callgate.undo import UndoStore
 
 __all__ = ["CONFIG", "OpenedGateway", "config_of", "open_gateway", "rules_of_gateway", "servers_to_start"]
 
+log = logging.getLogger("callgate")
+
 CONFIG: Final = "gate.toml"
 """The configuration file that is used if none is named."""
 _REMEMBERED_CALLS: Final = 200
@@ -66,6 +69,7 @@ def config_of(options: ServeOptions) -> GatewayConfig:
         servers=_together(config.servers, servers_of(options.mcp), options.mcp),
         journal=options.journal or config.journal,
         workspace=_workspace(options) if options.workspace else config.workspace,
+        names_workspace=config.names_workspace or bool(options.workspace),
         http=_http(config, options.http),
     )
     if not (config.tools or config.plugins or any(one.enabled for one in config.servers)):
@@ -83,6 +87,12 @@ def open_gateway(config: GatewayConfig) -> OpenedGateway:
     Raises:
         UsageError: A file cannot be used, or tools or rules are wrong.
     """
+    if config.replicas is not None and not config.names_workspace:
+        log.warning(
+            "[replicas] is configured without `workspace`, which is then the folder of the configuration (%s). Gateways whose workspaces"
+            " differ share neither tasks nor approved calls: write the same `workspace` for all of them",
+            displayed(Path(config.workspace)),
+        )
     rules = CurrentRules(*rules_of_gateway(config))
     record = CommandJournal.open(config.journal)
     tools = load_tools(config.tools, record.blobs, folder=config.folder)

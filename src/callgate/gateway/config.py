@@ -114,6 +114,8 @@ class GatewayConfig(NamedStruct, frozen=True, kw_only=True):
     secrets: tuple[str, ...] = ()
     """Values that must not be recorded or sent to a client."""
     workspace: str = "."
+    names_workspace: bool = True
+    """Whether the workspace was named; False: it is the folder of the file."""
     http: HttpConfig | None = None
     principals: tuple[KnownPrincipal, ...] = ()
     jwt: JwtConfig | None = None
