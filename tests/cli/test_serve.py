@@ -242,6 +242,21 @@ def test_the_check_fails_for_a_pattern_that_fits_no_tool_and_an_issuer_whose_key
     ]
 
 
+def test_a_key_with_an_undeclared_parameter_is_told_once_with_what_the_file_can_say(place: Path) -> None:
+    write_config(place, '[servers.shop.options.buy]\nkey = "buy:{nothing}"\n')
+    done = shell(place, "serve", "check")
+    assert done.code == 1
+    assert done.err.count("'nothing' is none of its parameters") == 1
+    assert "Name one of these. In Python, the key may also be a function" in done.err
+
+
+def test_a_required_server_that_cannot_start_is_told_with_what_the_file_can_say(place: Path) -> None:
+    (place / "gate.toml").write_text('[servers.dead]\ncommand = "no-such-program-here"\nrequired = true\n', encoding="utf-8")
+    done = shell(place, "serve", "check")
+    assert done.code == 1
+    assert "It is required, so nothing starts without it. Correct that, or set `required` to false." in done.err
+
+
 @pytest.mark.parametrize(
     ("named", "words", "warnings"),
     [("", (), 1), ('workspace = "."\n', (), 0), ("", ("--workspace", "."), 0)],

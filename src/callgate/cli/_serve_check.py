@@ -65,8 +65,9 @@ async def _checked(config: GatewayConfig, *, as_json: bool) -> int:
     tools = opened.engine.tools
     told = tuple(problem for row in rows for problem in row.problems)
     unavailable = [why for name, why in tools.unavailable.items() if name not in (row.name for row in rows if row.problems)]
+    withdrawn = [why for why in tools.withdrawn.values() if not any(problem.endswith(why) for problem in told)]
     useless = _useless(config, tools.names()) if all(row.state == "ready" for row in rows) else []
-    general = list(dict.fromkeys(map(at_terminal, (*filter(None, problems), *unavailable, *tools.withdrawn.values(), *useless))))
+    general = list(dict.fromkeys(map(at_terminal, (*filter(None, problems), *unavailable, *withdrawn, *useless))))
     if as_json:
         print_json({"name": config.name, "servers": rows, "tools": tools.names(), "problems": general})
     else:

@@ -9,15 +9,17 @@ import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from msgspec.structs import fields
 
 from callgate._server_processes.shown_command import shown_command, shown_word
+from callgate.calls import Category
 from callgate.errors import UsageError
 from callgate.gateway._toml_table import TomlTable
 from callgate.mcp import ConfiguredServer, McpServer
 from callgate.plugins import Plugin, plugin
+from callgate.tools.tool_declaration import CacheScope
 
 __all__ = ["read_plugins", "read_servers"]
 
@@ -48,6 +50,8 @@ def _server(name: str, table: TomlTable, accepted: Path | None) -> ConfiguredSer
         raise table.wrong("command", fact, "Write one of the two: the command that starts the server, or its address.")
     given: dict[str, Any] = {key: value for key, value in table.entries.items() if key not in _READ}
     given |= _network(table) if "url" in table else _process(table)
+    if "options" in table:
+        given["options"] = {tool: _tool_options(options) for tool, options in table.tables("options").items()}
     given["tools"] = table.texts("tools") if "tools" in table else None
     given["roots"] = tuple(one if one.startswith("file:") else table.file.path(one) for one in table.texts("roots"))
     try:
@@ -61,6 +65,33 @@ def _server(name: str, table: TomlTable, accepted: Path | None) -> ConfiguredSer
         target=shown_word(table.text("url")) if "url" in table else shown_command(_words(table, variables=False)),
         variables=tuple(server.headers if "url" in table else server.env),
     )
+
+
+def _tool_options(table: TomlTable) -> dict[str, Any]:
+    """Return the options of a tool. Unknown ones are returned as they are: `McpServer` refuses them."""
+    return {key: _tool_option(table, key) for key in table.entries}
+
+
+def _tool_option(table: TomlTable, key: str) -> object:
+    match key:
+        case "timeout_s" | "attempt_timeout_s" | "cache_ttl":
+            return table.seconds(key)
+        case "requires_approval" | "requires_actor" | "retryable" | "cacheable" | "coerce":
+            return table.flag(key, default=True)
+        case "key":
+            return table.text(key)
+        case "reads" | "writes" | "aliases" | "triggers":
+            return table.texts(key)
+        case "category":
+            return table.choice(key, get_args(Category))
+        case "cache_scope":
+            return table.choice(key, get_args(CacheScope))
+        case "parallel":
+            return table.count(key, 1, advice="Leave it out for no limit of its own.")
+        case "retry":
+            raise table.wrong(key, "cannot be written in a file", "Remove it; retryable = false turns retries off.")
+        case _:
+            return table.entries[key]
 
 
 def _network(table: TomlTable) -> dict[str, Any]:

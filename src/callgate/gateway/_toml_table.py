@@ -102,10 +102,10 @@ class TomlTable:
             raise self.wrong(key, f"is {_said(value)}; it must be true or false", f"Write {_key(key)} = {str(default).lower()}.")
         return value
 
-    def count(self, key: str, default: int) -> int:
+    def count(self, key: str, default: int, *, advice: str = "") -> int:
         value = self.entries.get(key, default)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise self.wrong(key, f"is {_said(value)}; it must be a whole number from 1", f"The default is {default}.")
+            raise self.wrong(key, f"is {_said(value)}; it must be a whole number from 1", advice or f"The default is {default}.")
         return value
 
     def seconds(self, key: str, *, zero: bool = False) -> float | None:

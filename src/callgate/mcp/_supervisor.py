@@ -97,7 +97,10 @@ class SupervisedServer:
         first.begin()
         await first.life.first_attempt()
         if first.life.problem and self._server.required:
-            raise UsageError(f"{first.life.full_problem}. The engine needs it, because it has required=True.", code="server_unavailable")
+            raise UsageError(
+                f"{first.life.full_problem}. It is required, so nothing starts without it. Correct that, or set `required` to false.",
+                code="server_unavailable",
+            )
 
     async def _list_clients(self) -> None:
         """Offer the tools that the server shows only in sessions of clients, if they are wanted."""

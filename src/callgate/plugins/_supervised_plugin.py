@@ -127,7 +127,10 @@ class SupervisedPlugin:
         self._begin()
         await self._life.first_attempt()
         if (not self._tools or self._waits.useless) and self._life.problem and self._config.required:
-            raise UsageError(f"{self._life.full_problem} The engine needs it, because it has required=True.", code="server_unavailable")
+            raise UsageError(
+                f"{self._life.full_problem} It is required, so nothing starts without it. Correct that, or set `required` to false.",
+                code="server_unavailable",
+            )
 
     def _begin(self) -> None:
         work = ServerWork(

@@ -211,6 +211,6 @@ def _check_field(name: str, pattern: str, schema: CompiledSchema, where: str) ->
         return
     known = [*sorted(schema.properties), *(f"scope.{field}" for field in _SCOPE_FIELDS)]
     raise UsageError(
-        f"{where} has key={pattern!r:.80}, and '{name}' is none of its parameters. Known are: {', '.join(known)[:400]}. For anything"
-        " else give a function of the arguments and the scope."
+        f"{where} has key={pattern!r:.80}, and '{name}' is none of its parameters. Known are: {', '.join(known)[:400]}. Name"
+        " one of these. In Python, the key may also be a function of the arguments and the scope."
     )
