@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -15,7 +16,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.cli.shell import command
+from tests.cli.shell import command, environment
 from tests.gateway.raw_client import Era, raw_client
 from tests.waiting import COMMAND_S
 
@@ -67,6 +68,15 @@ async def test_what_servers_may_have_is_announced_until_it_is_known_what_they_ha
     assert early == {"tools": flags, "resources": {"subscribe": True, **flags}, "prompts": flags, "completions": {}}
     assert late == {"tools": flags, "resources": {}}
     assert nothing == []
+
+
+def test_a_gateway_without_its_required_server_ends_with_2_also_if_its_client_has_gone(tmp_path: Path) -> None:
+    (tmp_path / "gate.toml").write_text('[servers.dead]\ncommand = "no-such-program-here"\nrequired = true\n', encoding="utf-8")
+    words = command(("serve", "--config", "gate.toml"))
+    done = subprocess.run(words, cwd=tmp_path, input="", capture_output=True, text=True, timeout=COMMAND_S, env=environment(), check=False)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "It is required, so nothing starts without it." in done.stderr.splitlines()[-1]
 
 
 async def test_a_client_that_closes_its_end_while_the_servers_start_gets_its_answers(config: Path) -> None:

@@ -232,6 +232,12 @@ def _renamed(tool: Tool, name: str) -> Tool:
     return other
 
 
+def _note_exception(ended: asyncio.Task[None]) -> None:
+    """Mark the exception of a task as seen: each `start` raises it, and there may be none any more."""
+    if not ended.cancelled():
+        ended.exception()
+
+
 class ToolServers:
     """The servers of one engine, and whether they have been started."""
 
@@ -253,6 +259,7 @@ class ToolServers:
             return
         if self._starting is None:
             self._starting = asyncio.get_running_loop().create_task(self._start(), context=Context(), name="callgate tool servers")
+            self._starting.add_done_callback(_note_exception)
         await asyncio.shield(self._starting)
 
     def __iter__(self) -> Iterator[ToolServer]:

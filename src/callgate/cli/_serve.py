@@ -33,6 +33,8 @@ __all__ = ["serve_clients"]
 
 _LOOK_S = 1.0
 """How often it is looked whether the journal still works."""
+_FAILED_START_S = 1.0
+"""Seconds in which a start that fails is still told after the client has gone."""
 _COLLECTED = (20_000, 20, 50)
 """The thresholds of the garbage collector's generations."""
 
@@ -91,6 +93,8 @@ async def _while_servers_start(serving: Coroutine[Any, Any, object], starting: C
     tasks = asyncio.create_task(serving), asyncio.create_task(starting)
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if tasks[0].done():
+            await asyncio.wait(tasks, timeout=_FAILED_START_S)
         if tasks[1].done():
             await tasks[1]
         await tasks[0]
