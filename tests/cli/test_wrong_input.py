@@ -111,6 +111,8 @@ WRONG: tuple[tuple[tuple[str, ...], str], ...] = (
     (("serve", "--http", "127.0.0.1:0", "--config", "none.toml"), "none.toml"),
     (("serve", "--http", "everywhere", "--tools", "builtin"), "everywhere"),
     (("serve", "check", "--config", "bad.toml"), "bad.toml"),
+    (("serve", "--config", "a", "--config=b"), "--config is given more than once. Give it once."),
+    (("log", "list", "--json", "--limit", "2", "--json"), "--json is given more than once. Give it once."),
     (("serve", "check", "--mcp", "good.json", "--rules", "none.toml"), "none.toml"),
     (("plugin", "list", "no-such-plugin"), "no-such-plugin"),
     (("checkpoint", "add", "a b"), "a b"),

@@ -10,7 +10,7 @@ import shlex
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Parameter, RepeatArgumentError
 
 import callgate
 from callgate.cli import _exit_codes as _exits
@@ -88,6 +88,9 @@ def _carry_out(words: list[str]) -> int:
     try:
         command, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
         return int(command(*bound.args, **bound.kwargs) or 0)
+    except RepeatArgumentError as error:
+        say(f"{error.token.keyword} is given more than once. Give it once.", "red")
+        return _exits.USAGE
     except CycloptsError as error:
         unused: list[str] = [*(getattr(error, "unused_tokens", None) or ())]
         options = [word for word in unused if word.startswith("-") and word != "--"]
