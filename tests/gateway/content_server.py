@@ -1,6 +1,7 @@
 """A server of the handshake era with one tool, one resource and one prompt, all named after it: `python content_server.py NAME`.
 
-A call of the tool changes every resource whose changes a client wants to be told.
+A call of the tool changes every resource whose changes a client wants to be told. A second argument, a JSON object, is what it says of a
+change in addition to the URI.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import sys
 from typing import Any
 
 NAME = sys.argv[1]
+MORE = json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
 
 
 def result_of(method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -43,7 +45,7 @@ for line in sys.stdin:
         if message["method"] == "resources/subscribe":
             wanted.append(message["params"]["uri"])
         for uri in wanted if message["method"] == "tools/call" else ():
-            told = {"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri}}
+            told = {"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri, **MORE}}
             sys.stdout.write(json.dumps(told) + "\n")
         result = result_of(message["method"], message.get("params") or {})
         sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}) + "\n")

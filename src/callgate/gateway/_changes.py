@@ -9,19 +9,30 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-__all__ = ["Change", "Changes", "ListKind"]
+from callgate.gateway._client_calls import PROTOCOL_PREFIX
+from callgate.gateway._redaction import ClientRedaction
+
+__all__ = ["SUBSCRIPTION_ID", "Change", "Changes", "ListKind"]
+
+SUBSCRIPTION_ID = f"{PROTOCOL_PREFIX}subscriptionId"
+"""The key in `_meta` by which the stateless era names the subscription that a notification belongs to."""
 
 ListKind = Literal["tools", "prompts", "resources"]
-Change = Callable[[str, str], None]
-"""Called with the method of a notification, and the URI of the resource if it is about one."""
+Change = Callable[[str, Mapping[str, Any]], None]
+"""Called with the method of a notification, and its params, which are empty for one about a list."""
 
 _COLLECT_S = 0.05
 
 
 class Changes:
-    """The listeners for changes of one gateway."""
+    """The listeners for changes of one gateway.
 
-    def __init__(self) -> None:
+    Args:
+        redaction: Removes secrets from what servers say of a resource.
+    """
+
+    def __init__(self, redaction: ClientRedaction) -> None:
+        self._redaction = redaction
         self._listeners: dict[object, tuple[Change, asyncio.Future[None] | None]] = {}
         self._changed: set[ListKind] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -50,7 +61,7 @@ class Changes:
         """Take a notice of a server. Those about tools come from the engine, which knows which of them it offers."""
         uri = params.get("uri")
         if method == "notifications/resources/updated" and isinstance(uri, str):
-            self._tell(method, uri)
+            self._tell(method, {**self._redaction.clean(_without_subscription(params)), "uri": uri})
         elif method == "notifications/prompts/list_changed":
             self.list_changed("prompts")
         elif method == "notifications/resources/list_changed":
@@ -72,8 +83,17 @@ class Changes:
         self._timer = None
         changed, self._changed = sorted(self._changed), set()
         for kind in changed:
-            self._tell(f"notifications/{kind}/list_changed", "")
+            self._tell(f"notifications/{kind}/list_changed", {})
 
-    def _tell(self, method: str, uri: str) -> None:
+    def _tell(self, method: str, params: Mapping[str, Any]) -> None:
         for change, _ in list(self._listeners.values()):
-            change(method, uri)
+            change(method, params)
+
+
+def _without_subscription(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the params of a server without the id of the gateway's subscription at the server."""
+    meta = params.get("_meta")
+    if not isinstance(meta, dict) or SUBSCRIPTION_ID not in meta:
+        return params
+    left = {key: value for key, value in meta.items() if key != SUBSCRIPTION_ID}
+    return {key: left if key == "_meta" else value for key, value in params.items() if key != "_meta" or left}

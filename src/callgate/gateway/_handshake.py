@@ -177,10 +177,10 @@ class HandshakeSession:
         finally:
             del self._asked[number]
 
-    def _changed(self, method: str, uri: str) -> None:
-        if self.events is None or not self.client.run or (uri and uri not in self._watched):
+    def _changed(self, method: str, params: Mapping[str, Any]) -> None:
+        if self.events is None or not self.client.run or (params and params["uri"] not in self._watched):
             return
-        self.events.send(notification(method, {"uri": uri} if uri else None))
+        self.events.send(notification(method, params or None))
 
 
 def _adapted(result: Message) -> Message:

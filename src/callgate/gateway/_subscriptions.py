@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from callgate.gateway._client_calls import PROTOCOL_PREFIX
+from callgate.gateway._changes import SUBSCRIPTION_ID
 from callgate.gateway._exchange import Exchange
 from callgate.gateway._front_parts import FrontParts
 from callgate.gateway._tasks import RunningTask
@@ -23,7 +23,6 @@ from callgate.mcp._messages import INVALID_PARAMS, RpcError, notification
 
 __all__ = ["Subscription", "listen", "read_subscription"]
 
-_SUBSCRIPTION = f"{PROTOCOL_PREFIX}subscriptionId"
 _LISTS = {f"{kind}ListChanged": f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")}
 _MOST_WATCHED = 1_000
 
@@ -40,7 +39,9 @@ class Subscription(Struct, frozen=True, kw_only=True, eq=False):
     task_ids: tuple[str, ...]
 
     def send(self, method: str, params: Mapping[str, Any]) -> bool:
-        return self.exchange.send(notification(method, {**params, "_meta": {_SUBSCRIPTION: self.number}}))
+        said = params.get("_meta")
+        meta = {**(said if isinstance(said, dict) else {}), SUBSCRIPTION_ID: self.number}
+        return self.exchange.send(notification(method, {**params, "_meta": meta}))
 
 
 def read_subscription(number: object, params: Mapping[str, Any], exchange: Exchange) -> Subscription:
@@ -77,9 +78,9 @@ async def listen(wanted: Subscription, parts: FrontParts, principal: Principal, 
         if not wanted.send(method, params):
             end()
 
-    def tell_change(method: str, uri: str) -> None:
-        if (uri in wanted.uris) if uri else (method in wanted.methods):
-            tell(method, {"uri": uri} if uri else {})
+    def tell_change(method: str, params: Mapping[str, Any]) -> None:
+        if (params["uri"] in wanted.uris) if params else (method in wanted.methods):
+            tell(method, params)
 
     def tell_task(task: RunningTask) -> None:
         tell("notifications/tasks", task.described())
@@ -100,7 +101,7 @@ async def listen(wanted: Subscription, parts: FrontParts, principal: Principal, 
         for task in tasks:
             task.watchers.discard(tell_task)
         await watched.close()
-    return {"_meta": {_SUBSCRIPTION: wanted.number}}
+    return {"_meta": {SUBSCRIPTION_ID: wanted.number}}
 
 
 def _agreed(wanted: Subscription, tasks: Sequence[RunningTask]) -> Message:

@@ -100,12 +100,12 @@ class Gateway:
         self.engine = engine
         self.name = name
         self.limits = limits
-        self._changes = Changes()
+        redaction = ClientRedaction(engine.redactor)
+        self._changes = Changes(redaction)
         states = RequestStates(secret)
         self.replicas = Replicas(replica_url, states)
         """Where the sessions and waiting requests of clients are."""
         self._parked = ParkedRequests(states, self.replicas.url, most=limits.parked_requests, wait_s=limits.answer_s)
-        redaction = ClientRedaction(engine.redactor)
         self._lists = ToolLists(engine.tools, redaction)
         results = ToolResults(engine.blobs, redaction, changed_by_hooks=engine.changes_results)
         records = TaskRecords(engine, workspace)
