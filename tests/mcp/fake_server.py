@@ -78,6 +78,7 @@ class FakeServer:
         if self.script.get("exit_at_start") is not None:
             sys.stderr.write("this server does not start\n")
             os._exit(self.script["exit_at_start"])
+        self.write(self.script.get("begins_with", "").encode())
         if self.script.get("no_read"):
             time.sleep(3_600)
         for line in sys.stdin.buffer:

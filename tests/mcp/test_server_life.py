@@ -43,6 +43,17 @@ async def test_a_call_of_a_server_that_is_killed_is_unknown_and_the_next_call_re
     assert [params["name"] for params in fake.calls()] == ["work", "echo"]
 
 
+@pytest.mark.parametrize("era", ["stateless", "handshake"])
+async def test_a_server_whose_output_begins_with_a_byte_order_mark_is_understood(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, era: str
+) -> None:
+    fake = Fake(tmp_path, ANSWER, era=era, begins_with="\ufeff")
+    async with Engine(servers=[fake.server()]) as engine:
+        assert (await said(engine, call("work"))).text == "done"
+    assert len(fake.pids) == 1
+    assert "is ignored" not in caplog.text
+
+
 async def test_a_reading_call_of_a_server_that_ends_is_sent_again(tmp_path: Path) -> None:
     fake = Fake(tmp_path, {"exit_after_first": True}, ANSWER)
     async with Engine(servers=[fake.server(effects={"work": "none"})]) as engine:

@@ -7,6 +7,7 @@ read before its end is reported. Knows no message: a receiver gets the lines.
 from __future__ import annotations
 
 import asyncio
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from typing import Protocol
 
@@ -219,12 +220,12 @@ class _Input(asyncio.BaseProtocol):
 
 
 class _Lines(asyncio.Protocol):
-    """Splits the server's output into lines, with bounded memory."""
+    """Splits the server's output into lines, with bounded memory, without a byte order mark at its start."""
 
     def __init__(self, process: LineProcess) -> None:
         self._process = process
         self._rest = bytearray()
-        self._closed = False
+        self._begun = self._closed = False
 
     def data_received(self, data: bytes) -> None:
         if self._closed:
@@ -237,13 +238,18 @@ class _Lines(asyncio.Protocol):
                 if len(whole) > MAX_LINE_BYTES:
                     self._overflow()
                     return
-                self._process.take_line(whole)
+                self._take(whole)
             else:
-                self._process.take_line(data[start:end])
+                self._take(data[start:end])
             start = end + 1
         self._rest += data[start:]
         if len(self._rest) > MAX_LINE_BYTES:
             self._overflow()
+
+    def _take(self, line: bytes | bytearray) -> None:
+        if not self._begun:
+            self._begun, line = True, line.removeprefix(BOM_UTF8)
+        self._process.take_line(line)
 
     def _overflow(self) -> None:
         self._closed = True
