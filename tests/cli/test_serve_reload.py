@@ -60,7 +60,7 @@ async def test_a_refused_reload_ends_no_server(place: Path) -> None:
         program = (place / "shop.py").read_text(encoding="utf-8")
         (place / "shop.py").unlink()
         changed = (LISTEN, server("shop", required=True, timeout_s=60), principal("alice"))
-        assert "The engine needs it" in await gateway.reload(*changed)
+        assert "It is required" in await gateway.reload(*changed)
         assert not (await client.call_tool("buy", {})).is_error
         (place / "shop.py").write_text(program, encoding="utf-8")
         changed = (LISTEN, server("shop", timeout_s=60), principal("alice"))
