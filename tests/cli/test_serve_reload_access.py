@@ -98,7 +98,7 @@ async def test_nobody_may_do_more_before_a_reload_is_done_and_nobody_less_after_
         assert (await names(bob), await names(carol)) == ({"look"}, {"buy"})
         (place / "go").touch()
         said = await reloading
-        assert "The engine needs it" in said
+        assert "It is required" in said
         assert "Principals who are not in the refused file are served again; their sessions, calls and tasks have ended." in said
         assert [await gateway.status(name) == 401 for name in ("alice", "dave")] == [False, True]
         assert (await names(bob), await names(carol)) == ({"look"}, {"look", "buy"})
