@@ -40,7 +40,7 @@ class Shop:
 
         options: Any = {"refund": {"requires_approval": lambda arguments: self.asks}}
         self.engine = Engine(import_tools([refund], options=options))
-        self._calls = calls
+        self._first: Any = HumanMessage("go") if kind == "agent" else AIMessage("", tool_calls=list(calls), id="m1")
         if kind == "agent":
             model = ScriptedChat(steps=[says(*calls), says(text="done")])
             self._graph: Any = create_agent(model, [refund], middleware=[CallgateMiddleware(self.engine)], checkpointer=InMemorySaver())
@@ -54,11 +54,9 @@ class Shop:
         else:
             builder.add_edge(START, "tools")
         self._graph = builder.compile(checkpointer=InMemorySaver())
-        self._is_node = True
 
     def start(self) -> Any:
-        first = [HumanMessage("go")] if not hasattr(self, "_is_node") else [AIMessage("", tool_calls=list(self._calls), id="m1")]
-        return self._run({"messages": first})
+        return self._run({"messages": [self._first]})
 
     def resume(self, *decisions: Any) -> Any:
         return self.resume_with({"decisions": list(decisions)})

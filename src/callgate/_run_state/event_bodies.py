@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from callgate._clock import Clock
 from callgate._json import canonical, exceeds, plain_bytes
 from callgate._secret_redaction import Redactor, cut_middle, cut_text, cut_utf8
-from callgate.calls import Note, RawCall, Scope, ToolResult
+from callgate.calls import Note, RawCall, Scope, Suspended, ToolResult
 from callgate.events import Event
 from callgate.protocols import Execution
 
@@ -42,6 +42,7 @@ __all__ = [
     "decode_received",
     "decode_result",
     "has_made_id",
+    "question_of",
     "utc_text",
     "valid_text",
     "verdict_of",
@@ -266,6 +267,13 @@ def approval_id_of(event: Event) -> str:
     """Return the id of the question for which an event suspended its call: that of an earlier call if this one was handed in again."""
     approval_id = (decode_reason(event.body).details or {}).get("approval")
     return approval_id if isinstance(approval_id, str) and approval_id else event.call
+
+
+def question_of(event: Event) -> Suspended:
+    """Return the question for which an event suspended its call."""
+    reason = decode_reason(event.body)
+    expires_at = (reason.details or {}).get("expires_at")
+    return Suspended(approval_id_of(event), expires_at if isinstance(expires_at, int) else 0, clean(reason.reason), event.call)
 
 
 def arguments_hash(encoded: bytes) -> str:

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from callgate._json import canonical, decode
-from callgate._run_state.event_bodies import clean, decode_reason, decode_result, verdict_of
+from callgate._run_state.event_bodies import decode_reason, decode_result, question_of, verdict_of
 from callgate.agent.message_calls import BROKEN_OFF
 from callgate.agent.run_recorder import PhaseAnsweredBody, RunBeganBody
 from callgate.agent.run_result import CommittedMessage, PendingCalls
-from callgate.calls import Suspended, Text, ToolResult
+from callgate.calls import Text, ToolResult
 from callgate.events import Event
 from callgate.messages import AssistantMessage, ToolCall
 
-__all__ = ["broken_off", "final_of", "interrupted", "pending_at", "question_of", "result_at"]
+__all__ = ["broken_off", "final_of", "interrupted", "pending_at", "result_at"]
 
 
 def interrupted(event: Event) -> str:
@@ -74,14 +74,6 @@ def pending_at(
         lost=tuple(place for place, index in enumerate(waiting) if index in body.lost),
         whole=whole,
     )
-
-
-def question_of(end: Event) -> Suspended:
-    """Return the question that a suspended call asks a human."""
-    reason = decode_reason(end.body)
-    details = reason.details or {}
-    expires_at = details.get("expires_at")
-    return Suspended(str(details.get("approval", "")), expires_at if isinstance(expires_at, int) else 0, clean(reason.reason), end.call)
 
 
 def final_of(event: Event) -> bytes | None:

@@ -13,13 +13,13 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct, field
 
-from callgate._run_state.event_bodies import decode_reason
+from callgate._run_state.event_bodies import decode_reason, question_of
 from callgate._run_state.run_recovery import Unfinished, unfinished_calls
 from callgate.agent.context_restarts import AddedContext
 from callgate.agent.exit_tools import ExitTools, as_signal
 from callgate.agent.history import History, committed
 from callgate.agent.loop_settings import Prices
-from callgate.agent.recorded_results import broken_off, final_of, interrupted, pending_at, question_of, result_at
+from callgate.agent.recorded_results import broken_off, final_of, interrupted, pending_at, result_at
 from callgate.agent.run_recorder import (
     BlobReader,
     PhaseAnsweredBody,
@@ -38,7 +38,7 @@ from callgate.loop_decision import REFUSED_BY_LOOP, REPEATED
 from callgate.messages import AssistantMessage, ToolCall, UserMessage
 from callgate.models.model_events import Usage
 
-__all__ = ["EventReader", "LoadedRun", "Round", "UncommittedMessage", "broken_off", "interrupted", "load_run", "question_of"]
+__all__ = ["EventReader", "LoadedRun", "Round", "UncommittedMessage", "broken_off", "interrupted", "load_run"]
 
 
 class EventReader(Protocol):

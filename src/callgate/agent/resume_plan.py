@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 
 from callgate._run_state.approvals import denied_by_human
-from callgate._run_state.event_bodies import decode_result
+from callgate._run_state.event_bodies import decode_result, question_of
 from callgate._run_state.run_recovery import Unfinished, why_unknown
 from callgate.agent.exit_tools import ExitTools
 from callgate.agent.loop_settings import Prices
 from callgate.agent.message_calls import UncommittedCall
-from callgate.agent.recorded_results import broken_off, interrupted, question_of
+from callgate.agent.recorded_results import broken_off, interrupted
 from callgate.agent.recorded_run import LoadedRun, Round, UncommittedMessage
 from callgate.agent.run_result import PendingCalls, Repeat, RunResult, Signal, Spent
 from callgate.agent.turn_state import TurnState

@@ -206,6 +206,8 @@ async def ask_about(engine: CallsEngine, calls: Iterable[AskedCall], answers: Ta
         asked = [question_about(one.call, one.suspended, problems[one.suspended.approval_id]) for one in waiting]
         configs = [{"action_name": one.call["name"], "allowed_decisions": list(_DECISIONS)} for one in waiting]
         given = answers.taken.pop() if answers.taken else answers.ask({"action_requests": asked, "review_configs": configs})
+        if answers.in_order:  # they are about the one call that asks
+            answers.asked = frozenset(recorded_call_id(str(one.call["id"])) for one in waiting)
         for one, decision in zip(waiting, _decisions(given, waiting, answers), strict=True):
             unusable = decision if isinstance(decision, str) else await _answer(engine, one, decision)
             problems[one.suspended.approval_id] = unusable
@@ -223,11 +225,9 @@ def _decisions(given: Any, waiting: Sequence[AskedCall], answers: TaskAnswers) -
     """Return the decision for each call: by its `tool_call_id`, or by its place. A text is why there is none that can be used.
 
     The decisions are about the calls that the last interrupt was about. Some of them may have been answered another way since then, and
-    others may wait now. Answers that are handed out in order are about the one call that asks.
+    others may wait now.
     """
     made = given.get("decisions") if isinstance(given, Mapping) else None
-    if answers.in_order:
-        answers.asked = frozenset(recorded_call_id(str(one.call["id"])) for one in waiting)
     found = [answers.decision_about(one.request, given) for one in waiting]
     names = ", ".join(f"{one.call['name']} ({one.call['id']})" for one, decision in zip(waiting, found, strict=True) if decision is None)
     came = f"{len(made)} came" if isinstance(made, list) else f"the node was resumed with {given!r:.200}"

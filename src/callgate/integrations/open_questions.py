@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from callgate._json import decode, json_text
-from callgate._run_state.event_bodies import approval_id_of, decode_reason
+from callgate._run_state.event_bodies import approval_id_of, decode_reason, question_of
 from callgate.calls import Scope, Suspended
 from callgate.engine import Engine
 from callgate.errors import CallgateError, NotDone, UsageError
@@ -23,7 +23,6 @@ from callgate.protocols import Journal
 
 __all__ = [
     "OpenQuestions",
-    "asked_calls",
     "last_asked",
     "last_question",
     "only_asked",
@@ -66,10 +65,11 @@ def refusing(reason: str) -> Callable[[dict[str, Any]], Awaitable[Any]]:
 
 async def record_edit(engine: Engine, call: FrameworkCall, edit: HumanDecision) -> None:
     """Answer the engine's question about a call with a human's edit, if nobody has answered it."""
-    approval_id = (await asked_calls(engine.journal, call.scope)).get(recorded_call_id(call.id))
+    journal = engine.journal
+    asked = await read_journal(journal, lambda: last_question(journal, call.scope, call.id))
     with suppress(UsageError):  # the question is used up or has expired; or the run is held, which the call reports
-        if approval_id is not None and await engine.wait_for_answer(approval_id, timeout_s=0) is None:
-            await record_decision(engine, approval_id, edit)
+        if asked is not None and await engine.wait_for_answer(asked.approval_id, timeout_s=0) is None:
+            await record_decision(engine, asked.approval_id, edit)
 
 
 def refusal_by(decision: HumanDecision, arguments: Mapping[str, Any]) -> NotDone | None:
@@ -98,14 +98,6 @@ async def was_asked(engine: Engine, call: FrameworkCall) -> bool:
         return any(recorded_id(journal, event.call, scope) == recorded_call_id(call.id) for event in asked)
 
     return await read_journal(journal, find)
-
-
-async def asked_calls(journal: Journal, scope: Scope) -> dict[str, str]:
-    """Return the latest question about each call of a message, asked in this process or in another one, answered or not.
-
-    The ids of the questions are under the ids of the calls.
-    """
-    return (await read_journal(journal, lambda: paused_or_asked(journal, scope)))[1]
 
 
 def paused_or_asked(journal: Journal, scope: Scope) -> tuple[set[str], dict[str, str]]:
@@ -143,8 +135,7 @@ def last_question(journal: Journal, scope: Scope, call_id: str) -> Suspended | N
     query = EventQuery(run=scope.run, kinds=("call.suspended",), newest_first=True, limit=_MOST)
     for event in journal.find(query):
         if recorded_id(journal, event.call, scope) == recorded_call_id(call_id):
-            asked = decode_reason(event.body)
-            return Suspended(approval_id_of(event), int(str((asked.details or {}).get("expires_at", 0))), asked.reason, event.call)
+            return question_of(event)
     return None
 
 
