@@ -58,6 +58,11 @@ async def test_no_field_of_a_result_contains_a_redacted_secret(given: Any) -> No
     await hidden(given)
 
 
+async def test_a_redacted_result_has_its_keys_in_their_order() -> None:
+    result = await hidden({"z": SECRET, "a": {"y": 1, "b": 2}})
+    assert repr(result.structured) == repr({"z": "[hidden]", "a": {"y": 1, "b": 2}})
+
+
 @pytest.mark.parametrize("shift", range(len(SECRET)))
 async def test_a_secret_is_redacted_before_an_error_text_is_cut(shift: int) -> None:
     result = await hidden(ValueError("x" * (2048 - len("login failed: ") - shift) + SECRET + "y" * 9000))

@@ -226,8 +226,9 @@ class Metadata(NamedStruct, frozen=True, kw_only=True, gc=False, omit_defaults=T
     server_fields: dict[str, object] | None = None
     """What an MCP server sent with the result that is nowhere else: `_meta`, and fields that MCP does not define. `structuredContent` is
     there as None if it is no object: its value is `structured`. `content` has the same for each item of the server's content, or None; an
-    item of an unknown type is there as a whole, and so are those of a failure whose text is not all in `error`. `error` is the error with
-    which the server has answered instead. Not shown to the model. At most as large as the content may be.
+    item of an unknown type is there as a whole, and so are those of a failure whose text is not all in `error`. If the server has sent no
+    `content`, it is None. `error` is the error with which the server has answered instead. Not shown to the model. At most as large as the
+    content may be.
     """
 
     @property

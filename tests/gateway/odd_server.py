@@ -59,6 +59,8 @@ RESULTS: dict[str, Any] = {
     "structured object": {"content": [TEXT], "structuredContent": {"z": 1, "a": [1, 2, {"k": None}]}},
     "structured list": {"content": [TEXT], "structuredContent": [3, 1, 2]},
     "structured text": {"content": [TEXT], "structuredContent": "text"},
+    "no content": {"structuredContent": {"b": 1, "a": 2}},
+    "no content and no value": {"vendor": 1},
     "structured number": {"content": [], "structuredContent": 12345678901234567890123},
     "structured false": {"content": [], "structuredContent": False},
     "structured null": {"content": [TEXT], "structuredContent": None},

@@ -45,6 +45,24 @@ async def test_results_and_errors_are_unchanged(front: Era, upstream: Era) -> No
     assert json.dumps(errors) == json.dumps(ERRORS)
 
 
+@pairs
+async def test_a_stored_result_has_the_values_of_the_first_one_with_the_order_of_their_keys(front: Era, upstream: Era) -> None:
+    keyed = {"options": {"odd": {"key": "odd:{a}"}}}
+    names = [name for name, result in RESULTS.items() if "isError" not in result]
+    async with raw_client(served(servers=[[sys.executable, _ODD, upstream]], options=keyed), front) as client:
+        first, stored = [
+            {name: _values(_without_hop((await client.call("odd", {"a": name}))["result"])) for name in names} for _ in range(2)
+        ]
+    assert [name for name in names if first[name] != stored[name]] == []
+
+
+def _values(result: Mapping[str, Any]) -> Any:
+    """Return the values of a result and of its items as JSON, without the note that it is a stored one."""
+    items = [item for item in result.get("content", []) if not item.get("text", "").startswith("Note: Nothing was run")]
+    beside = {key: json.dumps(value) for key, value in result.items() if key != "content"}
+    return "content" in result, [{key: json.dumps(value) for key, value in item.items()} for item in items], beside
+
+
 @pytest.mark.parametrize("front", ERAS)
 async def test_a_cursor_that_the_gateway_has_not_given_is_refused(front: Era) -> None:
     async with gateway(front, "stateless") as client:

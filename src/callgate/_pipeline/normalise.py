@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import is_own_failure
 from callgate._engine_limits import Limits
-from callgate._json import canonical, plain_bytes, utf8
+from callgate._json import plain_bytes, utf8
 from callgate._json.truncated_result import excerpt
 from callgate._option_checks import without_check
 from callgate._pipeline.result_parts import FittedParts, fitted_parts
@@ -296,7 +296,7 @@ class Normaliser:
             return _withheld(raw, uid, checked, error)
         result = build(redacted)
         try:
-            cleaned = _decode_result(self._redactor.redact(canonical(replace(result, content=without_data(result.content)))))
+            cleaned = _decode_result(self._redactor.redact(plain_bytes(replace(result, content=without_data(result.content)))))
             return replace(cleaned, id=raw.id, uid=uid, content=with_data(cleaned.content, result.content))
         except BaseException as error:
             if not is_own_failure(error):

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal
-from callgate._json import canonical
+from callgate._json import canonical, plain_bytes
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_options import EngineContext
 from callgate._pipeline.normalise import note_texts, shown_notes
@@ -187,7 +187,7 @@ class RecordedEffects:
             name = call.tool.name
             said = f"{name} took effect before, as {earlier.uid} with the same key ({key}). Its result was not kept. Nothing was run."
             return ToolResult(id=state.raw.id, uid=state.uid, name=name, status="ok", content=(Text(text=said),), metadata=metadata)
-        own = decode_result(canonical(earlier.result))  # a copy, because callers may change it
+        own = decode_result(plain_bytes(earlier.result))  # a copy, because callers may change it
         others = earlier.had_other_arguments(encoded)
         content, notes = own.content, own.metadata.notes
         if others or own.status != "ok" or not earlier.is_the_call(state):

@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal, settled
-from callgate._json import canonical
+from callgate._json import plain_bytes
 from callgate._run_state.event_bodies import arguments_hash, decode_result
 from callgate._run_state.recorder import off_loop
 from callgate._run_state.settlements import EARLIER, Settlement, happened_result, how_to_free, until_settled
@@ -374,7 +374,7 @@ async def earlier_result(known: Known, call: RepeatedCall, journal: Journal, tim
     if known.keeps_effect_key:
         notes = (*notes, Note(kind="replayed", text=how_to_free(known.uid)))
     metadata = replace(result.metadata, replayed=not joined, joined=joined, notes=notes)
-    own = decode_result(canonical(result))  # a copy, because callers may change it
+    own = decode_result(plain_bytes(result))  # a copy, because callers may change it
     return replace(own, id=call.raw.id, uid=call.uid, metadata=metadata), "joined" if joined else "replayed"
 
 

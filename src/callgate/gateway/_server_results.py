@@ -58,7 +58,8 @@ def recorded_success(result: ToolResult, whole: bytes | None) -> Message:
         content = _with_extras(content, extras)
     if value is None and whole is not None and result.metadata.mime == "application/json":
         value = decode(whole)
-    return {"content": content, **_structured(value, fields), **_unknown(fields)}
+    sent: Message = {} if extras is None and "content" in fields else {"content": content}
+    return {**sent, **_structured(value, fields), **_unknown(fields)}
 
 
 def _with_extras(items: Sequence[Message], extras: Sequence[Message | None]) -> list[Message]:

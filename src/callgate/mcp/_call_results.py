@@ -115,7 +115,7 @@ def _other_fields(result: Message, parts: Sequence[Part]) -> dict[str, object] |
         fields["structuredContent"] = None
     items = [_other_item_fields(item, part) for item, part in zip(result.get("content", []), parts, strict=True)]
     if any(items) or not items:
-        fields["content"] = items
+        fields["content"] = items if "content" in result else None
     return fields or None
 
 
