@@ -33,7 +33,7 @@ demo: $(VENV)/runs
 	@$(BIN)/callgate demo $(if $(DIR),--dir '$(DIR)')
 
 test: $(VENV)/ready
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python tools/run_tests.py $(WORKERS)
 
 test-all: test
 	$(BIN)/python tools/other_pythons.py

@@ -33,7 +33,9 @@ class LoopbackServer(ABC):
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._tasks.add(asyncio.ensure_future(self._serve(reader, writer)))
+        task = asyncio.ensure_future(self._serve(reader, writer))
+        task.add_done_callback(lambda _: writer.close())  # also if it is cancelled before it has begun
+        self._tasks.add(task)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -14,7 +14,8 @@ from tests.waiting import PATIENCE_S
 TOOL = Path(__file__).parents[1] / "tools/other_pythons.py"
 SAYS = 'if [ "$1" = -c ]; then echo "cpython 3 {minor} 3.{minor}.0"; exit 0; fi\n'
 MAKES = """
-/bin/mkdir -p "$4/bin"
+/bin/mkdir -p "$4/bin" "$4/cache/v/cache"
+echo '{"tests/test_a.py::test_b": true}' > "$4/cache/v/cache/lastfailed"
 printf '%s\\n' '#!/bin/sh' '[ "$2" = pip ] && exit {pip}' '[ "$4" = 0 ] && exit {again}' 'exit {suite}' > "$4/bin/python"
 /bin/chmod +x "$4/bin/python"
 """
@@ -69,7 +70,7 @@ def test_a_broken_shim_is_ignored_if_its_version_is_found_elsewhere(path: Path) 
     [
         (0, 0, 0, 0, "every test passed"),
         (0, 1, 1, 1, "failed: pytest ended with 1"),
-        (0, 1, 0, 0, "UNSTABLE: tests failed, and passed when they ran again alone"),
+        (0, 1, 0, 0, "UNSTABLE: failed, and passed alone: tests/test_a.py::test_b"),
         (0, 3, 0, 1, "failed: pytest ended with 3"),
         (1, 0, 0, 0, "left out, because its environment could not be made (exit code 1)"),
     ],

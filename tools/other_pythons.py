@@ -1,9 +1,8 @@
 """Run every test on each Python that callgate supports and this machine has, beside the one that runs this.
 
 Looks for `python3.N` on PATH and for the versions of pyenv. A command that does not start (a shim without its version) and a version that
-the dependencies cannot be installed for are named and left out. A test that fails runs once more, alone: what a version breaks fails again
-and fails the whole; what passes then is reported as unstable. The tests of `make test`, on the own Python, have no second try. The
-environments are kept in the present folder. `--list` only tells what would run.
+the dependencies cannot be installed for are named and left out. Tests run as in `run_tests.py`. The environments are kept in the present
+folder. `--list` only tells what would run.
 """
 
 import os
@@ -12,11 +11,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from run_tests import run_tests
+
 ROOT = Path(__file__).resolve().parents[1]
 OLDEST = (3, 11)
-START_S, INSTALL_S, SUITE_S = 30, 900, 1_500
-SOME_FAILED = 1
-"""How pytest exits when it ran to its end and tests failed."""
+START_S, INSTALL_S, SUITE_S = 30, 900, 3_600
 NAME = re.compile(r"python3\.(\d+)t?")
 ASK = "import sys; print(sys.implementation.name, *sys.version_info[:2], sys.version.split()[0])"
 
@@ -81,18 +80,7 @@ def tested(version: tuple[int, int], python: Path) -> str:
     print(f"== Python {major}.{minor} ({python})", flush=True)
     if (why := install(python, environment)) is not None:
         return f"left out, because its environment could not be made ({why})"
-    pytest = [environment / "bin/python", "-m", "pytest"]
-    try:
-        ended = subprocess.run([*pytest, "-n", "2"], cwd=ROOT, timeout=SUITE_S).returncode
-        if ended != SOME_FAILED:
-            return f"failed: pytest ended with {ended}" if ended else ""
-        print(f"== Python {major}.{minor}: the tests that failed, again, each alone", flush=True)
-        again = subprocess.run(
-            [*pytest, "-n", "0", "--last-failed", "--last-failed-no-failures", "none"], cwd=ROOT, timeout=SUITE_S
-        ).returncode
-    except subprocess.TimeoutExpired:
-        return f"failed: the suite did not end within {SUITE_S // 60} minutes"
-    return f"failed: pytest ended with {again}" if again else "UNSTABLE: tests failed, and passed when they ran again alone"
+    return run_tests(environment / "bin/python", "4", environment / "cache", timeout_s=SUITE_S)
 
 
 def install(python: Path, environment: Path) -> str | None:

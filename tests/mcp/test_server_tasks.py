@@ -106,6 +106,7 @@ async def pay(order: str) -> str:
 @tool(effect="none")
 async def look() -> str:
     """Wait, and look."""
+    Path("looking").touch()
     while not Path("go").exists():
         await asyncio.sleep(0.01)
     return "seen"
@@ -140,6 +141,7 @@ async def test_a_task_survives_the_death_of_its_server_on_the_network(tmp_path: 
         arguments = {} if tool == "look" else {"order": "A7"}
         running = asyncio.ensure_future(engine.call(call(tool, **arguments)))
         await until_task(port)
+        await until((tmp_path / ("looking" if tool == "look" else "paid")).exists)  # a task may begin before its tool does
         process.kill()
         await process.wait()
         (tmp_path / "go").touch()

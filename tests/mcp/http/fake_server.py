@@ -80,6 +80,9 @@ class Reply:
 
 Answer = Callable[[Sent, Reply], Awaitable[None]]
 
+_ACCEPT_STEPS = 10
+"""Steps of the event loop in which `_accept` is called for a connection that was accepted before the server was closed."""
+
 
 class FakeServer:
     """Calls `answer` for each request, at the same time for different connections.
@@ -111,8 +114,10 @@ class FakeServer:
         self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/mcp"
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, *error: object) -> None:
         self._server.close()
+        for _ in range(_ACCEPT_STEPS):
+            await asyncio.sleep(0)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -123,6 +128,7 @@ class FakeServer:
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.ensure_future(self._serve(reader, writer))
+        task.add_done_callback(lambda _: writer.close())  # also if it is cancelled before it has begun
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
