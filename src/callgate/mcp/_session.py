@@ -163,11 +163,14 @@ class Session:
         The first valid answer counts, because a server may need longer for its start than the question is waited for.
 
         Raises:
-            McpError: The server refuses both.
+            McpError: The server refuses both, or the one that its configuration wants.
         """
+        wanted = self._server.era
         loop = asyncio.get_running_loop()
-        asked = [] if known == "handshake" else [loop.create_task(self._discover())]
+        asked = [] if "handshake" in (known, wanted) else [loop.create_task(self._discover())]
         try:
+            if wanted == "stateless":
+                return await self._discovered(asked[0])
             if asked:
                 await asyncio.wait(asked, timeout=_PROBE_S)
                 if asked[0].done() and (agreement := asked[0].result()):
@@ -178,6 +181,14 @@ class Session:
             for one in asked:
                 one.cancel()
             await asyncio.gather(*asked, return_exceptions=True)
+
+    async def _discovered(self, asked: asyncio.Task[_Agreement | None]) -> _Agreement:
+        agreement = await asked
+        if agreement is None:
+            raise ProtocolError(
+                f"{self._named} does not speak {' or '.join(STATELESS_REVISIONS)}, and its `era` is set to stateless. Remove that."
+            )
+        return agreement
 
     async def _discover(self) -> _Agreement | None:
         """Return what a server of the stateless era agrees to; None if it is of the other era."""

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 from callgate._server_processes.server_life import State
 from callgate.errors import UsageError
 from callgate.mcp._call_results import executed, refused
+from callgate.mcp._client_era import ClientEra
 from callgate.mcp._client_sessions import ClientSessions
 from callgate.mcp._connection import ConnectionEvents, McpError, Message, NotSent, ServerConnection
 from callgate.mcp._http_connection import HttpConnection
@@ -93,6 +94,7 @@ class SupervisedServer:
         self._clients = ClientSessions(parts, self._list_clients)
         self._tools = ToolList(self._server, self, catalogue, self._clients.tools if self._server.client_tools else tuple)
         first = self._first = SupervisedSession(parts, ServerRequests(self._server, catalogue.log), self._tools)
+        self._client_era = ClientEra(parts, first)
         self._started = True
         first.begin()
         await first.life.first_attempt()
@@ -118,6 +120,7 @@ class SupervisedServer:
     async def close(self) -> None:
         self._closing = True
         if self._started:
+            await self._client_era.close()
             await self._clients.close()
             await self._first.close()
             if self._server.auth is not None:
@@ -146,7 +149,7 @@ class SupervisedServer:
     async def _place(self, supervised: SupervisedSession, used: ExitStack) -> Session:
         """Return the running session, with one of the server's places taken until the end of `used`."""
         while True:
-            session = await supervised.life.until_ready()
+            session = await self._ready(supervised)
             if self._places is None:
                 return session
             await self._places.acquire()
@@ -165,9 +168,22 @@ class SupervisedServer:
         """
         caller = Caller(client=calling_client())
         with await self._session_for(caller.client) as supervised:
-            session = await supervised.life.until_ready()
+            session = await self._ready(supervised)
             await self._settle(supervised, session)
             return await supervised.run(session, lambda on: work(on, caller))
+
+    async def _ready(self, supervised: SupervisedSession) -> Session:
+        """Return the running session.
+
+        Raises:
+            NotSent: It cannot be started.
+        """
+        try:
+            return await supervised.life.until_ready()
+        except NotSent:
+            if supervised is not self._first:
+                self._client_era.forget()
+            raise
 
     async def refresh_tools(self) -> None:
         """List the tools again if their list no longer holds, and wait for that in bounded time. Starts nothing."""
@@ -185,8 +201,10 @@ class SupervisedServer:
         Raises:
             McpError: The connection is lost.
         """
-        client, era = calling_client(), self._first.era if self._started else None
-        if client is None or era != "handshake":
+        client = calling_client()
+        if client is None or not self._started or self._first.era is None:
+            return
+        if (era := await self._client_era.of(client)) != "handshake":
             return
         with self._clients.all_used(client, era) as sessions:
             ready = [one.life.ready for one in sessions if one.life.ready is not None]
@@ -244,7 +262,7 @@ class SupervisedServer:
             return nullcontext(first)
         if first.era is None or first.life.state == "quarantined":
             await first.life.until_ready()
-        era = first.era or "stateless"
+        era = await self._client_era.of(client)
         if era == "handshake":
             own = bool(client.key or client.capabilities) or self._server.client_tools
         else:

@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 from urllib.parse import urlsplit
 
 from callgate._option_checks import NamedStruct
@@ -23,6 +23,7 @@ from callgate._terminal_text import one_line
 from callgate._unusable_paths import check_path, displayed, expanded
 from callgate.errors import UsageError
 from callgate.mcp._json_file import JsonObject, has_comments, parse_json, read_json_text, rewrite_json
+from callgate.mcp._revisions import Era
 from callgate.mcp._variables import Variables, read_env_file
 from callgate.mcp.accepted_tools import AcceptedTools
 from callgate.mcp.server_config import McpServer
@@ -50,9 +51,10 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,63}")
 _STDIO: Final = frozenset({"stdio", "local"})
 _HTTP: Final = frozenset({"http", "https", "remote", "streamablehttp"})
 _KNOWN: Final = frozenset(
-    {"args", "command", "cwd", "description", "disabled", "enabled", "env", "envFile", "environment", "headers", "includeTools"}
-    | {"isolation", "name", "source", "tools", "transport", "type", *_URL_KEYS}
+    {"args", "command", "cwd", "description", "disabled", "enabled", "env", "envFile", "environment", "era"}
+    | {"headers", "includeTools", "isolation", "name", "source", "tools", "transport", "type", *_URL_KEYS}
 )
+_CHOICES: Final = {"era": get_args(Era), "isolation": ("principal", "shared")}
 _APPROVALS: Final = frozenset({"alwaysAllow", "autoApprove", "trust"})
 _LEFT_OUT: Final = frozenset({"disabledTools", "excludeTools"})
 
@@ -252,7 +254,8 @@ class _EntryReader:
         if not url_key and "command" not in self._entry and self._text("source") != "extension":
             raise self._wrong("command", "is missing, and so is url", "Give a program to start, or the address of a server.")
         options = self._target(url_key, kind, enabled=enabled)
-        options |= {"tools": self._chosen_tools(), "accepted": accepted, "isolation": self._isolation(), "problem": self._problem()}
+        options |= {"tools": self._chosen_tools(), "accepted": accepted, "problem": self._problem()}
+        options |= {key: self._choice(key, *words) for key, words in _CHOICES.items()}
         try:
             server = McpServer(name=own_name, **options)
         except UsageError as error:
@@ -346,10 +349,10 @@ class _EntryReader:
                 return None if "*" in names else names
         return None
 
-    def _isolation(self) -> str | None:
-        given = self._text("isolation")
-        if given not in ("", "principal", "shared"):
-            raise self._wrong("isolation", f"is {one_line(given, 40)}", "Write principal or shared, or leave it out.")
+    def _choice(self, key: str, *words: str) -> str | None:
+        given = self._text(key)
+        if given not in ("", *words):
+            raise self._wrong(key, f"is {one_line(given, 40)}", f"Write {' or '.join(words)}, or leave it out.")
         return given or None
 
     def _text(self, key: str) -> str:

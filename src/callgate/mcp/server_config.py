@@ -22,6 +22,7 @@ from callgate.calls import Effect
 from callgate.errors import UsageError
 from callgate.mcp._http_headers import check_headers
 from callgate.mcp._oauth_addresses import is_private_connection
+from callgate.mcp._revisions import Era
 from callgate.mcp.oauth import OAuth
 
 __all__ = ["Answers", "ChecksDefinitions", "ChecksInstructions", "McpServer", "ServerOptions", "mcp"]
@@ -143,6 +144,10 @@ class McpServer(NamedStruct, frozen=True, kw_only=True, eq=False):
     """Which clients of a gateway share a session with this server. None: those that may share one and have the same capabilities, if the
     server has sessions; a server of the stateless era is shared by all. `principal`: only those that may share one, in both eras. `shared`:
     all, so that a server with sessions is offered nothing that only one client could answer. Without a gateway there is one session."""
+    era: Era | None = None
+    """How the server is spoken to if it speaks both revisions that begin with a handshake (up to 2025-11-25) and those without (since
+    2026-07-28): `handshake` or `stateless`. None: without handshakes, except on behalf of a gateway's client that has shaken hands and can
+    be asked, because many tools can only ask in a session with a handshake."""
     client_tools: bool = False
     """Whether the tools are listed that the server has only for clients that can be asked (elicitation, sampling, roots), and those that
     appear in the session of a client, for clients with its key. For a server behind a gateway: a call then runs in a session with what its
@@ -183,6 +188,7 @@ class ServerOptions(TypedDict, total=False):
     sampling: Answers | None
     roots: tuple[str | os.PathLike[str], ...]
     isolation: Literal["principal", "shared"] | None
+    era: Era | None
     client_tools: bool
     max_sessions: int
     session_idle_s: float
@@ -270,6 +276,7 @@ _KINDS: Mapping[str, Any] = {
     "parallel": Count | None,
     "required": bool,
     "isolation": Literal["principal", "shared"] | None,
+    "era": Era | None,
     "client_tools": bool,
     "max_sessions": Annotated[int, Meta(ge=1, le=1_000)],
     "session_idle_s": Seconds,

@@ -1,0 +1,104 @@
+"""A server that speaks both eras works behind the gateway as it works without one, for clients of each."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from callgate import Engine, RawCall
+from callgate.mcp import mcp
+from tests.app_thread import AppThread
+from tests.engine_calls import result_of
+from tests.gateway.dual_era_server import server
+from tests.gateway.raw_client import Era, RawClient, raw_client, served
+
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),  # sampling and roots, which old tools use
+]
+
+STDIO = [sys.executable, "-m", "tests.gateway.dual_era_server"]
+ALL: Mapping[str, Any] = {"elicitation": {"form": {}}, "sampling": {}, "roots": {}}
+RED = {"action": "accept", "content": {"colour": "red"}}
+HELLO = {"role": "assistant", "content": {"type": "text", "text": "hello"}, "model": "m"}
+FOLDERS = {"roots": [{"uri": "file:///work"}]}
+
+
+@pytest.fixture(params=["stdio", "http"])
+def target(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The command or the address of the server."""
+    if request.param == "stdio":
+        yield STDIO
+        return
+    with AppThread(server.streamable_http_app()) as thread:
+        yield f"http://127.0.0.1:{thread.port}/mcp"
+
+
+@asynccontextmanager
+async def client_of(target: Any, front: Era, capabilities: Mapping[str, Any] = ALL, **options: Any) -> AsyncIterator[RawClient]:
+    async with raw_client(served(servers=[target], options=options), front, capabilities) as client:
+        yield client
+
+
+async def said(client: RawClient, tool: str, answer: Mapping[str, Any] | None = None) -> str:
+    """Call a tool, answer what is asked, and return the text of the result or of the error."""
+    _, response = client.begin("tools/call", {"name": tool, "arguments": {}})
+    if answer is not None and client.era == "handshake":
+        asked = await client.next_message()
+        client.send({"jsonrpc": "2.0", "id": asked["id"], "result": answer})
+    message = await response
+    if answer is not None and "inputRequests" in message.get("result", {}):
+        result = message["result"]
+        given = {"inputResponses": dict.fromkeys(result["inputRequests"], answer), "requestState": result["requestState"]}
+        message = await client.request("tools/call", {"name": tool, "arguments": {}, **given})
+    text: str = message["error"]["message"] if "error" in message else message["result"]["content"][0]["text"]
+    return text
+
+
+@pytest.mark.parametrize(
+    ("tool", "answer", "expected"),
+    [("ask", RED, "red"), ("model", HELLO, "hello"), ("folders", FOLDERS, "file:///work"), ("resolve", RED, "red")],
+)
+async def test_a_client_that_has_shaken_hands_is_asked_by_requests(
+    target: Any, tool: str, answer: Mapping[str, Any], expected: str
+) -> None:
+    async with client_of(target, "handshake") as client:
+        assert await said(client, tool, answer) == expected
+
+
+@pytest.mark.parametrize("tool", ["resolve", "hand"])
+async def test_a_client_without_a_handshake_is_asked_within_the_result(target: Any, tool: str) -> None:
+    async with client_of(target, "stateless") as client:
+        assert await said(client, tool, RED) == "red"
+
+
+async def test_a_client_that_cannot_be_asked_has_no_process_of_its_own() -> None:
+    async with client_of(STDIO, "handshake", {}) as client:
+        without = await said(client, "process")
+        assert await said(client, "process") == without
+    async with client_of(STDIO, "handshake", {}, era="handshake") as client:
+        assert await said(client, "process")
+
+
+@pytest.mark.parametrize("front", ["handshake", "stateless"])
+async def test_with_the_era_handshake_every_client_is_asked(target: Any, front: Era) -> None:
+    async with client_of(target, front, era="handshake") as client:
+        assert await said(client, "ask", RED) == "red"
+
+
+async def test_with_the_era_stateless_no_session_is_begun(target: Any) -> None:
+    async with client_of(target, "handshake", era="stateless") as client:
+        assert await said(client, "hand", RED) == "red"
+        assert "no back-channel" in await said(client, "ask")
+
+
+async def test_the_host_is_asked_in_the_era_that_the_server_is_configured_for(target: Any) -> None:
+    async def accept(params: Mapping[str, Any]) -> Mapping[str, Any]:
+        return RED
+
+    async with Engine(servers=[mcp(target, elicitation=accept, era="handshake")]) as engine:
+        assert result_of(await engine.call(RawCall(name="ask", arguments={}))).text == "red"
