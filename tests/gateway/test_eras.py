@@ -82,6 +82,37 @@ async def test_a_server_asks_for_the_model_and_the_folders_of_the_client(front: 
     assert ([method for method, _ in asked], returned) == (["roots/list"], [roots])
 
 
+@pytest.mark.parametrize("upstream", ERAS)
+async def test_a_user_who_refuses_by_an_error_has_not_agreed_and_the_call_ends(upstream: Era, tmp_path: Path) -> None:
+    refusal = {"code": -1, "message": "the user said no"}
+    async with gateway("handshake", upstream, tmp_path) as client:
+        returned = await refused(client, "ask", refusal)
+        again = await refused(client, "ask", refusal)
+    assert (
+        json.loads(returned["content"][0]["text"])
+        == json.loads(again["content"][0]["text"])
+        == [{"action": "cancel"} if upstream == "stateless" else refusal]
+    )
+
+
+async def test_a_stateless_server_whose_client_refuses_the_model_is_not_told_to_go_on(tmp_path: Path) -> None:
+    async with gateway("handshake", "stateless", tmp_path) as client:
+        result = await refused(client, "model", {"code": -1, "message": "the user said no"})
+    assert result["isError"] is True
+    text = result["content"][0]["text"]
+    assert "asked for input (sampling/createMessage), which it did not get: the user said no" in text
+    assert "It was not told to go on, but may have done something before it asked" in text
+    assert (tmp_path / "log").read_text().count("call model") == 1
+
+
+async def refused(client: RawClient, tool: str, error: Mapping[str, Any]) -> Any:
+    """Call a tool and refuse with an error what the client is asked; return the result."""
+    _, response = client.begin("tools/call", {"name": tool, "arguments": {}})
+    asked = await client.next_message()
+    client.send({"jsonrpc": "2.0", "id": asked["id"], "error": error})
+    return (await response)["result"]
+
+
 _URL, _TOOLS = {"mode": "url"}, {"tools": [], "toolChoice": {"mode": "auto"}}
 _NOT_DECLARED = [
     ({"elicitation": {}}, "ask", _URL, "in the mode 'url', only in: form"),

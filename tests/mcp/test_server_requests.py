@@ -57,7 +57,8 @@ async def test_what_the_host_does_not_answer_is_not_offered_and_refused(tmp_path
     if era == "handshake":
         assert json.loads(result.text)["code"] == -32601
     else:
-        assert (result.status, result.code) == ("unknown", "protocol_error")
+        assert (result.status, result.code) == ("unknown", "input_refused")
+        assert "asked for input (elicitation/create), which it did not get" in result.text
 
 
 async def test_a_handler_that_fails_does_not_end_the_server(tmp_path: Path, era: str) -> None:
@@ -83,7 +84,7 @@ async def test_an_answer_that_no_server_can_understand_is_not_passed_on(tmp_path
     if era == "handshake":
         assert json.loads(result.text)["code"] == -32603
     else:
-        assert (result.status, result.code) == ("unknown", "protocol_error")
+        assert json.loads(result.text) == {"action": "cancel"}
     assert "maybe" not in fake.log.read_text(encoding="utf-8")
 
 

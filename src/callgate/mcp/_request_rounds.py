@@ -15,15 +15,25 @@ from typing import Any
 
 from callgate._secret_redaction import RedactedLog
 from callgate.mcp._connection import ConnectionLost, Message, NotSent, ProtocolError
-from callgate.mcp._messages import RpcError, result_of
+from callgate.mcp._messages import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError, result_of
 from callgate.mcp._running_requests import Caller
 from callgate.mcp._server_requests import AnswersServer, client_answer
 from callgate.mcp._server_tasks import TaskLinks, task_response
 
 __all__ = ["RequestRounds"]
 
+_CANNOT_BE_ASKED = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS})
 _MOST_ROUNDS = 10
 """How often a server may ask for input during one request."""
+
+
+class InputRefused(ProtocolError):
+    """A server has asked for input within the result of a request, which nobody has given, so it was not told to go on."""
+
+    code = "input_refused"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"{why.removesuffix('.')}. It was not told to go on, but may have done something before it asked.")
 
 
 class RequestRounds:
@@ -114,8 +124,10 @@ class RequestRounds:
     async def _answer(self, name: str, request: Message, caller: Caller) -> Mapping[str, Any]:
         """Return the answer to one of the requests for input.
 
+        Nobody who was asked and gave no answer has agreed, so a server that asked the user is told `cancel`.
+
         Raises:
-            ProtocolError: Nobody answers it.
+            InputRefused: It is not answered.
         """
         method, params = request.get("method"), request.get("params", {})
         try:
@@ -124,7 +136,9 @@ class RequestRounds:
                     return await self._requests.answer(method, params, None)
                 return await client_answer(caller.client, method, params, self._server, self._log, name)
         except RpcError as error:
-            raise ProtocolError(f"{self._named} asked for input that nobody here gives ({str(method)[:60]}): {error.message}") from error
+            if method == "elicitation/create" and error.code not in _CANNOT_BE_ASKED:
+                return {"action": "cancel"}
+            raise InputRefused(f"{self._named} asked for input ({str(method)[:60]}), which it did not get: {error.message}") from error
 
     def _task_links(self, caller: Caller) -> TaskLinks:
         about_task = Caller(client=caller.client)
