@@ -33,6 +33,8 @@ class RawClient:
         self.era = era
         self.closed = False
         """Whether the server has closed its output."""
+        self.about: Message = {}
+        """What the server has said about itself."""
         self.messages: asyncio.Queue[Message] = asyncio.Queue()
         self._capabilities = capabilities
         self._waiting: dict[object, asyncio.Future[Message]] = {}
@@ -111,7 +113,7 @@ async def raw_client(command: list[str], era: Era, capabilities: Mapping[str, An
     process = await asyncio.create_subprocess_exec(*command, cwd=root, stdin=PIPE, stdout=PIPE, limit=_LINE_BYTES)
     client = RawClient(process, era, capabilities or {})
     try:
-        await client.start()
+        client.about = await client.start()
         yield client
     finally:
         if process.returncode is None:

@@ -98,15 +98,14 @@ async def test_the_server_is_told_the_capabilities_of_the_client(tmp_path: Path,
 
 
 @ERAS
-async def test_a_refusal_of_the_client_ends_the_call_or_is_told_to_the_server(tmp_path: Path, era: str) -> None:
+async def test_a_refusal_of_the_client_is_told_to_the_server(tmp_path: Path, era: str) -> None:
     client = Client("alice", ELICITS)
     async with Engine(servers=[Fake(tmp_path, {"ask": QUESTION}, era=era).server()]) as engine:
         result = await for_client(client, engine)
     if era == "handshake":
         assert json.loads(result.text) == {"code": -1, "message": "the user is away"}
     else:
-        assert (result.status, result.code) == ("unknown", "protocol_error")
-        assert "the user is away" in result.text
+        assert json.loads(result.text) == {"action": "cancel"}
 
 
 @ERAS

@@ -16,8 +16,9 @@ from callgate.gateway._exchange import Exchange
 from callgate.gateway._redaction import ClientRedaction
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
+from callgate.mcp._extensions import TASKS, passed_extensions
 from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError, notification
-from callgate.mcp._revisions import TASKS, Era
+from callgate.mcp._revisions import Era
 
 __all__ = [
     "PROTOCOL_PREFIX",
@@ -41,7 +42,7 @@ PROTOCOL_PREFIX = "io.modelcontextprotocol/"
 """The keys of `_meta` that MCP defines for one hop begin with it, except `progressToken`."""
 
 _CAPABILITY_OF = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
-_PASSED_CAPABILITIES = frozenset(_CAPABILITY_OF.values())
+_ANSWERS = frozenset(_CAPABILITY_OF.values())
 _LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 
@@ -80,7 +81,7 @@ class Client(Struct, kw_only=True, eq=False):
     @property
     def answers_requests(self) -> bool:
         """Whether the client has declared that it answers any request."""
-        return not _PASSED_CAPABILITIES.isdisjoint(self.capabilities)
+        return not _ANSWERS.isdisjoint(self.capabilities)
 
     @property
     def takes_tasks(self) -> bool:
@@ -181,7 +182,9 @@ class ClientCall:
         """Whether the notifications of progress are numbered here, because the tool is of no MCP server."""
         self._reported = 0
         self.meta = {name: value for name, value in given.items() if name != "progressToken" and not name.startswith(PROTOCOL_PREFIX)}
-        self.capabilities = {name: value for name, value in client.capabilities.items() if name in _PASSED_CAPABILITIES}
+        self.capabilities = {name: value for name, value in client.capabilities.items() if name in _ANSWERS}
+        if extensions := passed_extensions(client.capabilities):
+            self.capabilities["extensions"] = extensions
         self.uid = ""
         """The engine's id of the call, as soon as it has a result."""
         self.response: Mapping[str, Any] | None = None

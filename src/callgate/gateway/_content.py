@@ -19,6 +19,7 @@ from callgate.gateway._redaction import ClientRedaction
 from callgate.gateway._startup import Startup
 from callgate.mcp import McpError, RequestRejected, ServerContent
 from callgate.mcp._connection import Message
+from callgate.mcp._extensions import PASSED_EXTENSIONS, passed_extensions
 from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 from callgate.mcp.calling_client import on_behalf_of
 from callgate.tools.prefixed_names import prefixed_name
@@ -41,6 +42,7 @@ _POSSIBLE: Mapping[str, Any] = {
     "resources": {"subscribe": True, "listChanged": True},
     "prompts": {"listChanged": True},
     "completions": {},
+    "extensions": {name: {} for name in PASSED_EXTENSIONS},
 }
 
 
@@ -74,6 +76,8 @@ class Content:
                 if isinstance(given, dict):
                     flags = {key: True for key, value in given.items() if value is True}
                     found[name] = {**found.get(name, {}), **flags}
+            if extensions := passed_extensions(server.capabilities):
+                found["extensions"] = {**extensions, **found.get("extensions", {})}
         return found
 
     async def answer(self, method: str, call: ClientCall, params: Mapping[str, Any]) -> Message:

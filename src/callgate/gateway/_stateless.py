@@ -25,8 +25,9 @@ from callgate.gateway._task_requests import TASK_METHODS, TaskRequests
 from callgate.gateway._tasks import NobodyListens
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
+from callgate.mcp._extensions import TASKS
 from callgate.mcp._messages import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
-from callgate.mcp._revisions import STATELESS_REVISIONS, TASKS, UNSUPPORTED_REVISION
+from callgate.mcp._revisions import STATELESS_REVISIONS, UNSUPPORTED_REVISION
 
 __all__ = ["StatelessFront"]
 
@@ -126,7 +127,7 @@ class StatelessFront:
         instructions = await self._parts.instructions(self._principal)
         capabilities = self._parts.methods.capabilities(self._principal)
         if self._parts.tasks.offered:
-            capabilities |= {"extensions": {TASKS: {}}}
+            capabilities["extensions"] = {**capabilities.get("extensions", {}), TASKS: {}}
         result: Message = {"supportedVersions": list(STATELESS_REVISIONS), "capabilities": capabilities}
         return result | ({"instructions": instructions} if instructions else {})
 

@@ -19,8 +19,8 @@ from callgate.gateway._task_records import CLIENT_CANCELLED
 from callgate.gateway._tasks import RunningTask, task_not_found
 from callgate.gateway._tool_results import OUTCOME_KEY
 from callgate.mcp._connection import Message
+from callgate.mcp._extensions import TASKS
 from callgate.mcp._messages import INTERNAL_ERROR, RpcError
-from callgate.mcp._revisions import TASKS
 
 __all__ = ["TASK_METHODS", "TaskRequests"]
 

@@ -41,7 +41,7 @@ class ClientEra:
     async def of(self, client: CallingClient) -> Era:
         """Return the era for the requests of a client of a server that has been started."""
         era = self._first.era or "stateless"
-        if era == "handshake" or self._parts.server.era is not None or client.own_session is None or not client.capabilities:
+        if era == "handshake" or self._parts.server.era is not None or not _can_be_asked(client):
             return era
         return "handshake" if await self._takes_handshakes() else era
 
@@ -86,3 +86,8 @@ class ClientEra:
         finally:
             await session.close()
         return True
+
+
+def _can_be_asked(client: CallingClient) -> bool:
+    """Return whether the client has shaken hands and answers any request of a server."""
+    return client.own_session is not None and not client.capabilities.keys() <= {"extensions"}

@@ -20,7 +20,6 @@ __all__ = [
     "LATEST_STATELESS",
     "LOG_LEVEL",
     "STATELESS_REVISIONS",
-    "TASKS",
     "UNSUPPORTED_REVISION",
     "Era",
     "discovered",
@@ -39,8 +38,6 @@ UNSUPPORTED_REVISION = -32022
 
 CLIENT_INFO: Mapping[str, str] = {"name": "callgate", "version": __version__}
 _PREFIX = "io.modelcontextprotocol/"
-TASKS = f"{_PREFIX}tasks"
-"""The extension by which a server may answer a call with a task."""
 LOG_LEVEL = f"{_PREFIX}logLevel"
 """The key of `_meta` by which a request of the stateless era asks for log messages."""
 

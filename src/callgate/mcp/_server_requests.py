@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from callgate._json import plain_bytes
 from callgate._secret_redaction import RedactedLog
+from callgate.mcp._extensions import PASSED_EXTENSIONS
 from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 from callgate.mcp.calling_client import CallingClient
 from callgate.mcp.server_config import Answers, McpServer
@@ -187,7 +188,7 @@ class ServerRequests:
     def capabilities(self) -> dict[str, Any]:
         """The capabilities to offer to the server."""
         if self._server.client_tools:
-            return {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+            return {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}, "extensions": PASSED_EXTENSIONS}
         found: dict[str, Any] = {}
         if self._server.elicitation is not None:
             found["elicitation"] = {"form": {}, "url": {}}

@@ -22,6 +22,7 @@ from callgate._secret_redaction import RedactedLog
 from callgate.mcp import _messages as messages
 from callgate.mcp._change_subscription import ChangeSubscription
 from callgate.mcp._connection import ConnectionEvents, ConnectionLost, McpError, Message, NotSent, ProtocolError, ServerConnection
+from callgate.mcp._extensions import TASKS
 from callgate.mcp._list_freshness import shortest_ttl_s
 from callgate.mcp._messages import RpcError
 from callgate.mcp._pages import all_items
@@ -33,7 +34,6 @@ from callgate.mcp._revisions import (
     LATEST_STATELESS,
     LOG_LEVEL,
     STATELESS_REVISIONS,
-    TASKS,
     UNSUPPORTED_REVISION,
     Era,
     discovered,
@@ -354,7 +354,7 @@ class Session:
         if self.era == "stateless":
             capabilities = self._requests.capabilities if client is None else client.capabilities
             if self._rounds.has_tasks:
-                capabilities = {**capabilities, "extensions": {TASKS: {}}}
+                capabilities = {**capabilities, "extensions": {**capabilities.get("extensions", {}), TASKS: {}}}
             meta |= request_meta(self.revision, capabilities)
             if client is not None and client.log_level:
                 meta[LOG_LEVEL] = client.log_level

@@ -25,7 +25,7 @@ class CallingClient(Protocol):
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """The client's capabilities as it declared them: `elicitation`, `sampling`, `roots`."""
+        """The client's capabilities as it declared them: `elicitation`, `sampling`, `roots`, and the `extensions` that pass a gateway."""
         ...
 
     @property
