@@ -98,5 +98,11 @@ def test_words_that_a_command_does_not_take_are_named_without_the_parsers_own_te
     assert (done.code, "The command takes no calls." in done.err, "Unused Tokens" in done.err) == (2, True, False)
 
 
+@pytest.mark.parametrize("more", [(), ("--json",), ("--journal", "x.db")])
+def test_an_option_without_its_value_is_told_so(tmp_path: Path, more: tuple[str, ...]) -> None:
+    done = shell(tmp_path, "log", "list", "--run", *more)
+    assert (done.code, "--run needs a value after it." in done.err, "takes no" in done.err) == (2, True, False)
+
+
 def test_an_option_that_a_command_does_not_have_is_named_alone(tmp_path: Path) -> None:
     assert "The command takes no --yes." in shell(tmp_path, "mcp", "add", "shop", "--yes", "--", "python", "shop.py").err

@@ -10,7 +10,7 @@ import shlex
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import App, CycloptsError, Parameter, RepeatArgumentError
+from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, RepeatArgumentError
 
 import callgate
 from callgate.cli import _exit_codes as _exits
@@ -92,15 +92,7 @@ def _carry_out(words: list[str]) -> int:
         say(f"{error.token.keyword} is given more than once. Give it once.", "red")
         return _exits.USAGE
     except CycloptsError as error:
-        unused: list[str] = [*(getattr(error, "unused_tokens", None) or ())]
-        options = [word for word in unused if word.startswith("-") and word != "--"]
-        say(f"The command takes no {shlex.join(options or unused)}." if unused else f"{error}".strip(), "red")
-        for journal in filter(_names_journal, unused):
-            say(f"A journal is named by an option. Did you mean --journal {shlex.quote(journal)}?")
-        if words[:2] == ["log", "list"] and len(unused) == 1 and not options:
-            say(f"A run is named by an option. Did you mean --run {shlex.quote(unused[0])}?")
-        say("`callgate --help` and `callgate COMMAND --help` list the commands and options.")
-        return _exits.USAGE
+        return _usage(words, error)
     except CallgateError as error:
         say(at_terminal(str(error)), "red")
         return _exits.USAGE
@@ -112,6 +104,23 @@ def _carry_out(words: list[str]) -> int:
         return _exits.USAGE
     except KeyboardInterrupt:
         return _exits.INTERRUPTED
+
+
+def _usage(words: list[str], error: CycloptsError) -> int:
+    """Say what is wrong with a command line that cannot be read."""
+    unused: list[str] = [*(getattr(error, "unused_tokens", None) or ())]
+    options = [word for word in unused if word.startswith("-") and word != "--"]
+    named = error.argument.names if isinstance(error, MissingArgumentError) and error.argument is not None else ()
+    if without := next((option for option in options if option in named), ""):
+        say(f"{without} needs a value after it.", "red")
+    else:
+        say(f"The command takes no {shlex.join(options or unused)}." if unused else f"{error}".strip(), "red")
+    for journal in filter(_names_journal, unused):
+        say(f"A journal is named by an option. Did you mean --journal {shlex.quote(journal)}?")
+    if words[:2] == ["log", "list"] and len(unused) == 1 and not options:
+        say(f"A run is named by an option. Did you mean --run {shlex.quote(unused[0])}?")
+    say("`callgate --help` and `callgate COMMAND --help` list the commands and options.")
+    return _exits.USAGE
 
 
 def _names_journal(word: str) -> bool:
