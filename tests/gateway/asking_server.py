@@ -18,7 +18,15 @@ import time
 from typing import Any
 
 ERA, LOG = sys.argv[1], sys.argv[2]
-TOOLS = ("ask", "ask_twice", "model", "folders", "work", "wait", "ask_later", "ask_twice_later", "work_later", "fail_later")
+TOOLS = (
+    "ask",
+    "ask_twice",
+    "model",
+    "folders",
+    "work",
+    "wait",
+    *(f"{name}_later" for name in ("ask", "ask_twice", "model", "work", "fail")),
+)
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 CACHED: dict[str, Any] = {"ttlMs": 0, "cacheScope": "private"} if ERA == "stateless" else {}
 waiting: dict[object, Any] = {}

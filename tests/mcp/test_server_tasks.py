@@ -18,6 +18,7 @@ import pytest
 from callgate import Engine, Scope
 from callgate.events import Progress
 from callgate.mcp import McpServer, mcp
+from tests.cli.shell import shell
 from tests.engine_calls import call, result_of, said
 from tests.waiting import COMMAND_S, until
 
@@ -26,10 +27,10 @@ pytestmark = pytest.mark.process
 _ASKING = str(Path(__file__).parents[1] / "gateway" / "asking_server.py")
 
 
-def server(folder: Path, **options: Any) -> McpServer:
-    """Return a gateway whose calls become tasks after a tenth of a second, in front of a server that asks."""
+def server(folder: Path, after_s: float = 0.1, **options: Any) -> McpServer:
+    """Return a gateway whose calls become tasks after a time, in front of a server that asks."""
     asking = [sys.executable, _ASKING, "stateless", str(folder / "log")]
-    given = {"folder": str(folder), "servers": [asking], "journal": str(folder / "journal.db")}
+    given = {"folder": str(folder), "servers": [asking], "journal": str(folder / "journal.db"), "after_s": after_s}
     return mcp([sys.executable, "-m", "tests.gateway.task_gateway", json.dumps(given)], name="shop", **options)
 
 
@@ -63,6 +64,19 @@ async def test_what_a_task_asks_is_answered_by_the_host(tmp_path: Path) -> None:
         (tmp_path / "log.go").touch()
         result = result_of(await running)
     assert [one["content"]["name"] for one in json.loads(result.text)] == ["Your name? (1)", "Your name? (2)"]
+
+
+async def test_a_task_that_gets_no_answer_to_its_question_is_cancelled(tmp_path: Path) -> None:
+    async def fail(params: Mapping[str, Any]) -> Mapping[str, Any]:
+        raise ValueError("there is no model")
+
+    async with Engine(servers=[server(tmp_path, after_s=0.001, sampling=fail)]) as engine:
+        running = asyncio.ensure_future(engine.call(call("model_later")))
+        await until(lambda: (tmp_path / "log").exists() and "model_later" in (tmp_path / "log").read_text(encoding="utf-8"))
+        (tmp_path / "log.go").touch()
+        result = result_of(await running)
+        assert (result.status, result.code) == ("unknown", "input_refused")
+        await until(lambda: "outcome_unknown" in shell(tmp_path, "log", "list", "--journal", "journal.db").out)
 
 
 async def test_what_a_task_waits_for_is_progress_of_the_call(tmp_path: Path) -> None:

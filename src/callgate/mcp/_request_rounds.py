@@ -17,7 +17,7 @@ from callgate._secret_redaction import RedactedLog
 from callgate.mcp._connection import ConnectionLost, Message, NotSent, ProtocolError
 from callgate.mcp._messages import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError, result_of
 from callgate.mcp._running_requests import Caller
-from callgate.mcp._server_requests import AnswersServer, client_answer
+from callgate.mcp._server_requests import AnswersServer, InputRefused, client_answer
 from callgate.mcp._server_tasks import TaskLinks, task_response
 
 __all__ = ["RequestRounds"]
@@ -25,15 +25,6 @@ __all__ = ["RequestRounds"]
 _CANNOT_BE_ASKED = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS})
 _MOST_ROUNDS = 10
 """How often a server may ask for input during one request."""
-
-
-class InputRefused(ProtocolError):
-    """A server has asked for input within the result of a request, which nobody has given, so it was not told to go on."""
-
-    code = "input_refused"
-
-    def __init__(self, why: str) -> None:
-        super().__init__(f"{why.removesuffix('.')}. It was not told to go on, but may have done something before it asked.")
 
 
 class RequestRounds:

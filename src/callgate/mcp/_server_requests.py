@@ -18,18 +18,28 @@ from msgspec import Struct
 
 from callgate._json import plain_bytes
 from callgate._secret_redaction import RedactedLog
+from callgate.mcp._connection import ProtocolError
 from callgate.mcp._extensions import PASSED_EXTENSIONS
 from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 from callgate.mcp.calling_client import CallingClient
 from callgate.mcp.server_config import Answers, McpServer
 
-__all__ = ["AnswersServer", "ClientRequests", "ServerRequests", "answer_fault", "client_answer"]
+__all__ = ["AnswersServer", "ClientRequests", "InputRefused", "ServerRequests", "answer_fault", "client_answer"]
 
 _MOST_AT_ONCE = 16
 """Requests of one server that may wait for an answer at the same time."""
 
 
 _CAPABILITY_OF: Mapping[str, str] = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
+
+
+class InputRefused(ProtocolError):
+    """A server has asked for input within the result of a request, which nobody has given, so it was not told to go on."""
+
+    code = "input_refused"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"{why.removesuffix('.')}. It was not told to go on, but may have done something before it asked.")
 
 
 class AnswersServer(Protocol):

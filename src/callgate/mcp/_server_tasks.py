@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from callgate.mcp._connection import ConnectionLost, McpError, Message, NotSent, ProtocolError
 from callgate.mcp._messages import RpcError, result_of
+from callgate.mcp._server_requests import InputRefused
 
 __all__ = ["TaskLinks", "task_response"]
 
@@ -43,13 +44,15 @@ class TaskLinks(Struct, frozen=True, kw_only=True, eq=False):
 
 
 async def task_response(created: Message, links: TaskLinks) -> Message:
-    """Return the response that ends a task, which has `result` or `error`. If this is cancelled, so is the task.
+    """Return the response that ends a task, which has `result` or `error`. If this is cancelled, or what the task asks for is refused, the
+    task is cancelled.
 
     Args:
         created: The result by which the server has told of the task.
 
     Raises:
         ConnectionLost: The server cannot be asked any longer.
+        InputRefused: The task has asked for input that nobody gives.
         ProtocolError: The server has cancelled or forgotten the task, or what it says of it cannot be read.
     """
     task_id = created.get("taskId")
@@ -58,7 +61,7 @@ async def task_response(created: Message, links: TaskLinks) -> Message:
     task = _Task(task_id, links)
     try:
         return await task.response(created)
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, InputRefused):
         links.in_background(task.cancel())
         raise
 

@@ -50,7 +50,9 @@ __all__ = ["Connect", "Session"]
 Connect = Callable[[McpServer, ConnectionEvents], ServerConnection]
 
 _PROBE_S = 5.0
-"""Seconds of silence after which a handshake of the older era is begun as well."""
+"""Seconds of silence after which a handshake of the older era is begun as well, with a process: it may ignore a method it does not know."""
+_NETWORK_PROBE_S = 15.0
+"""The same for a server on the network, which answers each request, if only with a refusal, but may have to be started for the first."""
 _ADOPTION_S = 0.1
 """Seconds that a server may take to adopt an answer that it has read: to look for the folders, for example. It does not say when it has."""
 _LISTS = ("tools", "prompts", "resources")
@@ -172,7 +174,7 @@ class Session:
             if wanted == "stateless":
                 return await self._discovered(asked[0])
             if asked:
-                await asyncio.wait(asked, timeout=_PROBE_S)
+                await asyncio.wait(asked, timeout=_NETWORK_PROBE_S if self._server.url else _PROBE_S)
                 if asked[0].done() and (agreement := asked[0].result()):
                     return agreement
             asked.append(loop.create_task(self._initialize()))
