@@ -20,21 +20,17 @@ from mcp_types import (
 )
 from pydantic import BaseModel
 
-server = MCPServer("dual", log_level="WARNING")
-
 
 class Colour(BaseModel):
     colour: str
 
 
-@server.tool()
 async def ask(ctx: Context) -> str:
     """Ask the user for a colour."""
     answer = await ctx.elicit("Which colour?", Colour)
     return getattr(answer, "data", Colour(colour=answer.action)).colour
 
 
-@server.tool()
 async def model(ctx: Context) -> str:
     """Ask the client's language model."""
     message = SamplingMessage(role="user", content=TextContent(type="text", text="hi"))
@@ -42,7 +38,6 @@ async def model(ctx: Context) -> str:
     return answer.content.text if isinstance(answer.content, TextContent) else "no text"
 
 
-@server.tool()
 async def folders(ctx: Context) -> str:
     """Return the client's folders."""
     return ", ".join(str(root.uri) for root in (await ctx.session.list_roots()).roots)
@@ -52,13 +47,11 @@ async def which_colour() -> Elicit[Colour]:
     return Elicit("Which colour?", Colour)
 
 
-@server.tool()
 async def resolve(colour: Annotated[Colour, Resolve(which_colour)]) -> str:
     """Ask the user for a colour, in the way of the client's era."""
     return colour.colour
 
 
-@server.tool()
 async def hand(ctx: Context) -> CallToolResult | InputRequiredResult:
     """Ask the user for a colour within the result."""
     answer = (ctx.input_responses or {}).get("colour")
@@ -69,11 +62,24 @@ async def hand(ctx: Context) -> CallToolResult | InputRequiredResult:
     return InputRequiredResult(input_requests={"colour": question}, request_state="asked")
 
 
-@server.tool()
 async def process() -> str:
     """Return the id of this process."""
     return str(os.getpid())
 
 
+async def grow(ctx: Context) -> str:
+    """Add a tool, and say so in the way of the stateless era."""
+    ctx.mcp_server.add_tool(ask, name="ask_later")
+    await ctx.notify_tools_changed()
+    return "added"
+
+
+def dual_server() -> MCPServer:
+    server = MCPServer("dual", log_level="WARNING")
+    for function in (ask, model, folders, resolve, hand, process, grow):
+        server.add_tool(function)
+    return server
+
+
 if __name__ == "__main__":
-    server.run("stdio")
+    dual_server().run("stdio")

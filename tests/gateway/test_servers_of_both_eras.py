@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from callgate import Engine, RawCall
 from callgate.mcp import mcp
 from tests.app_thread import AppThread
 from tests.engine_calls import result_of
-from tests.gateway.dual_era_server import server
+from tests.gateway.dual_era_server import dual_server
 from tests.gateway.raw_client import Era, RawClient, raw_client, served
 
 pytestmark = [
@@ -34,7 +35,7 @@ def target(request: pytest.FixtureRequest) -> Iterator[Any]:
     if request.param == "stdio":
         yield STDIO
         return
-    with AppThread(server.streamable_http_app()) as thread:
+    with AppThread(dual_server().streamable_http_app()) as thread:
         yield f"http://127.0.0.1:{thread.port}/mcp"
 
 
@@ -82,6 +83,31 @@ async def test_a_client_that_cannot_be_asked_has_no_process_of_its_own() -> None
         assert await said(client, "process") == without
     async with client_of(STDIO, "handshake", {}, era="handshake") as client:
         assert await said(client, "process")
+
+
+@pytest.mark.parametrize("fault", ["refuses", "ignores", "ends", "refuses_lists", "others"])
+async def test_a_server_that_cannot_be_used_after_a_handshake_is_used_without_one(fault: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    half = [sys.executable, str(Path(__file__).with_name("half_handshake_server.py")), fault, str(log)]
+    async with client_of(half, "handshake", start_timeout_s=3.0) as client:
+        assert [await said(client, "work") for _ in range(3)] == ["without"] * 3
+    assert log.read_text(encoding="utf-8").split().count("handshake") == 1
+
+
+async def test_a_tool_that_a_server_adds_later_can_be_called_in_the_session_of_a_client() -> None:
+    with AppThread(dual_server().streamable_http_app()) as thread:
+        async with client_of(f"http://127.0.0.1:{thread.port}/mcp", "handshake") as client:
+            assert await said(client, "ask", RED) == "red"
+            assert await said(client, "grow") == "added"
+            assert await until_listed(client, "ask_later")
+            assert await said(client, "ask_later", RED) == "red"
+
+
+async def until_listed(client: RawClient, tool: str) -> bool:
+    """Wait until a tool is listed."""
+    while tool not in [one["name"] for one in (await client.request("tools/list", {}))["result"]["tools"]]:
+        await client.next_message()
+    return True
 
 
 @pytest.mark.parametrize("front", ["handshake", "stateless"])

@@ -90,6 +90,8 @@ class ServerWork(Struct, frozen=True, kw_only=True, eq=False):
     """Returns the end of what the server wrote to its standard error, which only the operator is told."""
     on_problem: Callable[[str], None]
     """Called with why the server does not run."""
+    expects: Callable[[Exception], bool] = lambda _: False
+    """Returns whether what `serve` has raised is one of its usual ends, of which nobody need be warned."""
 
 
 class ServerLife(Generic[S]):
@@ -222,24 +224,29 @@ class ServerLife(Generic[S]):
         self.enter("start")
         try:
             while True:
+                expected = False
                 try:
                     problem = await work.serve()
                 except Exception as error:  # whatever it is, calls must not wait for a server that nobody starts
-                    problem = work.problem_of(error)
+                    problem, expected = work.problem_of(error), work.expects(error)
                 words = work.last_words()
                 await _ended(work)
-                await self._wait_for_next(problem, words, work)
+                self._note_end(problem, words, work, expected=expected)
+                await self._wait_for_next(work)
         finally:
             await _ended(work)
 
-    async def _wait_for_next(self, problem: str, words: str, work: ServerWork) -> None:
-        """Wait until the server is to be started again."""
-        ran, self.failures = self.state != "starting", self.failures + 1
-        happened = "has ended" if ran else "cannot be started"
+    def _note_end(self, problem: str, words: str, work: ServerWork, *, expected: bool) -> None:
+        """Keep and tell why the server does not run."""
+        happened = "cannot be started" if self.state == "starting" else "has ended"
         self.problem = problem if problem.startswith(self.label) else f"{self.label} {happened}: {problem}"
         self.full_problem = with_last_words(self.problem, words)
-        self._log.warning("%s", self.full_problem)
+        (self._log.info if expected else self._log.warning)("%s", self.full_problem)
         work.on_problem(self.problem)
+
+    async def _wait_for_next(self, work: ServerWork) -> None:
+        """Wait until the server is to be started again."""
+        ran, self.failures = self.state != "starting", self.failures + 1
         wait_s = self._policy.wait_s(self.failures, self._clock)
         self.wake.clear()
         if wait_s is not None:

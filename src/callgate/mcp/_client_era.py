@@ -2,90 +2,51 @@
 
 A server asks its client by requests of its own in the handshake era, and within the result of a call in the stateless one. Many servers
 that speak both have tools that can only do the first. So the calls of a client that has shaken hands, and can be asked, are sent in its own
-era: what works without a gateway works behind one. Knows no call.
+era: what works without a gateway works behind one. Such a client gets a session with a handshake; if the server refuses one, its calls are
+sent as all others are. Knows no session.
 """
 
 from __future__ import annotations
 
-import asyncio
-from contextvars import Context
+import math
 
-from callgate.mcp._connection import ConnectionLost, McpError, NotSent
+from callgate._clock import Clock
 from callgate.mcp._revisions import Era
-from callgate.mcp._server_requests import ServerRequests
-from callgate.mcp._session import Session
-from callgate.mcp._supervised_session import SessionParts, SupervisedSession
 from callgate.mcp.calling_client import CallingClient
+from callgate.mcp.server_config import McpServer
 
 __all__ = ["ClientEra"]
 
-_LONGEST_TRIAL_S = 10.0
-"""Seconds after which a server that leaves a handshake without an answer is taken for one that has none."""
+_REFUSED_S = 300.0
+"""Seconds after which a server on the network is tried again, because it may have been replaced."""
 
 
 class ClientEra:
-    """Finds out whether a server of the stateless era also takes handshakes: once for each start of the server, when a client needs it.
+    """Chooses the era for each client of one server, and remembers whether the server refuses handshakes."""
 
-    Args:
-        first: The session that has found out the era of the server.
-    """
+    def __init__(self, server: McpServer, clock: Clock) -> None:
+        self._chosen = server.era
+        self._forgotten_s = _REFUSED_S if server.url else math.inf
+        self._clock = clock
+        self._refused_start = 0
+        """The number of the server's start that refuses handshakes."""
+        self._refused_at = -math.inf
 
-    def __init__(self, parts: SessionParts, first: SupervisedSession) -> None:
-        self._parts = parts
-        self._first = first
-        self._trial: asyncio.Task[bool | None] | None = None
-        """Returns whether the server takes handshakes; None if it could not be asked."""
-        self._tried_at = 0
-        """The number of the start of the server that was tried."""
+    def of(self, client: CallingClient, era: Era, starts: int) -> Era:
+        """Return the era for the requests of a client.
 
-    async def of(self, client: CallingClient) -> Era:
-        """Return the era for the requests of a client of a server that has been started."""
-        era = self._first.era or "stateless"
-        if era == "handshake" or self._parts.server.era is not None or not _can_be_asked(client):
+        Args:
+            era: The era that the server was found to have.
+            starts: How often the server was started until now.
+        """
+        if era == "handshake" or self._chosen is not None or not _can_be_asked(client):
             return era
-        return "handshake" if await self._takes_handshakes() else era
+        refused = starts == self._refused_start and self._clock.monotonic() - self._refused_at < self._forgotten_s
+        return era if refused else "handshake"
 
-    def forget(self) -> None:
-        """Try again for the next client, because no session can be started in the era that was found out."""
-        self._tried_at = -1
-
-    async def close(self) -> None:
-        if self._trial is not None:
-            self._trial.cancel()
-            await asyncio.wait([self._trial])
-
-    async def _takes_handshakes(self) -> bool:
-        starts = self._first.life.starts
-        if self._trial is None or (self._trial.done() and self._tried_at != starts):
-            self._tried_at = starts
-            self._trial = asyncio.get_running_loop().create_task(self._try(), context=Context())
-        takes = await asyncio.shield(self._trial)
-        if takes is None:
-            self.forget()
-        return takes is True
-
-    async def _try(self) -> bool | None:
-        parts = self._parts
-        session = Session(
-            parts.server,
-            parts.connect,
-            ServerRequests(parts.server, parts.log),
-            parts.log,
-            on_notice=lambda *_: None,
-            on_late=lambda *_: None,
-        )
-        try:
-            async with asyncio.timeout(min(_LONGEST_TRIAL_S, parts.server.start_timeout_s)):
-                await session.start("handshake")
-        except NotSent as error:
-            return None if error.retryable else False
-        except ConnectionLost:
-            return None if parts.server.url else False  # a program that ends will end each time
-        except (McpError, TimeoutError):
-            return False
-        finally:
-            await session.close()
-        return True
+    def refused(self, starts: int) -> None:
+        """Note that the server has refused a handshake, or cannot be used after one."""
+        self._refused_start, self._refused_at = starts, self._clock.monotonic()
 
 
 def _can_be_asked(client: CallingClient) -> bool:

@@ -98,13 +98,16 @@ class ClientSessions:
         """Whether the server asks something during calls without saying for which, or probably does."""
 
     @contextmanager
-    def used(self, client: CallingClient, era: Era) -> Iterator[SupervisedSession]:
+    def used(self, client: CallingClient, era: Era, *, may_refuse: bool = False) -> Iterator[SupervisedSession]:
         """Keep the client's session open during the block; make it if there is none.
+
+        Args:
+            may_refuse: Whether it is not known that the server takes this era.
 
         Raises:
             NotSent: Too many sessions are in use, by all clients or by those with this key.
         """
-        with self._in_use(self._of(client, era), client) as supervised:
+        with self._in_use(self._of(client, era, may_refuse=may_refuse), client) as supervised:
             yield supervised
 
     @contextmanager
@@ -127,7 +130,8 @@ class ClientSessions:
         finally:
             one.users.remove(client)
             one.idle_since = self._parts.clock.monotonic()
-            if self._asks and one.abandoned and not one.users and self._sessions.get(one.key) is one:
+            useless = (self._asks and one.abandoned) or one.supervised.refuses
+            if useless and not one.users and self._sessions.get(one.key) is one:
                 self._retire(one.key)  # because it takes no call any more
 
     async def close(self) -> None:
@@ -142,7 +146,7 @@ class ClientSessions:
         """Return what each session lists: the key of its client, and the definitions by name."""
         return [(one.key[0], one.tools.definitions) for one in self._sessions.values()]
 
-    def _of(self, client: CallingClient, era: Era) -> _ClientSession:
+    def _of(self, client: CallingClient, era: Era, *, may_refuse: bool) -> _ClientSession:
         offered = _offered(client, era)
         for number in count():
             key = (*_shared_key(client, offered), number)
@@ -151,7 +155,7 @@ class ClientSessions:
                 break
         if found is None or not found.users:
             self._check_share(client)
-        one = found or self._made(key, offered, era)
+        one = found or self._made(key, offered, era, may_refuse=may_refuse)
         self._sessions.pop(key, None)
         self._sessions[key] = one
         return one
@@ -177,13 +181,13 @@ class ClientSessions:
     def _note_asking(self) -> None:
         self._asks = True
 
-    def _made(self, key: _Key, offered: Mapping[str, Any], era: Era) -> _ClientSession:
+    def _made(self, key: _Key, offered: Mapping[str, Any], era: Era, *, may_refuse: bool) -> _ClientSession:
         server = self._parts.server
         if len(self._sessions) >= server.max_sessions:
             self._make_room()
         requests = ClientRequests(server.name, offered, self._parts.log, on_asked=self._note_asking)
         tools = _ComparedTools(server.name, self._on_tools)
-        supervised = SupervisedSession(self._parts, requests, tools, era)
+        supervised = SupervisedSession(self._parts, requests, tools, era, may_refuse=may_refuse)
         supervised.begin()
         if self._sweeper is None or self._sweeper.done():
             self._sweeper = asyncio.get_running_loop().create_task(self._close_idle(), context=Context())

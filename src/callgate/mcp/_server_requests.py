@@ -26,7 +26,7 @@ from callgate.mcp.server_config import Answers, McpServer
 
 __all__ = ["AnswersServer", "ClientRequests", "InputRefused", "ServerRequests", "answer_fault", "client_answer"]
 
-_MOST_AT_ONCE = 16
+_MOST_AT_ONCE = 64
 """Requests of one server that may wait for an answer at the same time."""
 
 

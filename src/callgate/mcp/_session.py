@@ -209,7 +209,8 @@ class Session:
         try:
             result = await self._send("initialize", params)
         except RpcError as error:
-            raise ProtocolError(f"{self._named} refused to start a session: {error.message[:300]} ({error.code}).") from error
+            advice = " Its `era` is set to handshake. Remove that." if self._server.era == "handshake" else ""
+            raise ProtocolError(f"{self._named} refused to start a session: {error.message[:300]} ({error.code}).{advice}") from error
         revision = result.get("protocolVersion")
         if revision not in HANDSHAKE_REVISIONS:
             raise ProtocolError(

@@ -33,8 +33,8 @@ class StdioConnection:
         self._process = LineProcess(command, events.log, self)
         self.lost = self._process.lost
         self._waiting: dict[int, asyncio.Future[Message]] = {}
-        self._ended: dict[int, None] = {}
-        """Ids of requests that have ended, the latest last; an answer to one of them is late."""
+        self._ended: dict[int, bool] = {}
+        """The requests that have ended, the latest last, and whether an answer may still come, because they were cancelled."""
 
     @property
     def last_words(self) -> str:
@@ -51,17 +51,19 @@ class StdioConnection:
         number: int = message["id"]
         waiting: asyncio.Future[Message] = self._loop.create_future()
         self._waiting[number] = waiting
+        unanswered = False
         try:
             self._process.write(encoded(message))
             return await waiting
         except asyncio.CancelledError:
+            unanswered = True
             if message["method"] != "initialize":
                 cancelled = notification("notifications/cancelled", {"requestId": number, "reason": "the caller no longer waits"})
                 self._process.notify(encoded(cancelled))
             raise
         finally:
             del self._waiting[number]
-            self._ended[number] = None
+            self._ended[number] = unanswered
             if len(self._ended) > _ENDED_IDS:
                 del self._ended[next(iter(self._ended))]
 
@@ -113,15 +115,22 @@ class StdioConnection:
         number = answer_id(message)
         waiting = self._waiting.get(number) if number is not None else None
         if number is None or waiting is None or waiting.done():
-            self._events.on_noise(f"a message that no request waits for, with the id {message.get('id')!r:.40}")
-            if number is not None and (number in self._ended or waiting is not None):
-                self._events.on_late(number, message)
+            self._answered_late(number, message)
             return
         fault = response_fault(message)
         if fault:
             self._fail(waiting, ProtocolError(self._said(f"an answer that cannot be used: {fault}")))
         else:
             waiting.set_result(message)
+
+    def _answered_late(self, number: int | None, message: Message) -> None:
+        """Take an answer that no request waits for. To one request that was cancelled, it may come once."""
+        if number is None or not self._ended.get(number):
+            self._events.on_noise(f"a message that no request waits for, with the id {message.get('id')!r:.40}")
+        if number in self._ended:
+            self._ended[number] = False
+        if number is not None and (number in self._ended or number in self._waiting):
+            self._events.on_late(number, message)
 
     @staticmethod
     def _fail(waiting: asyncio.Future[Message], error: McpError) -> None:

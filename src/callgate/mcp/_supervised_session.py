@@ -21,7 +21,7 @@ from callgate._clock import Clock
 from callgate._secret_redaction import RedactedLog
 from callgate._server_processes.server_life import ServerLife, ServerWork
 from callgate.errors import UsageError
-from callgate.mcp._connection import LOOK_FIRST, McpError, Message, NotSent
+from callgate.mcp._connection import LOOK_FIRST, ConnectionLost, McpError, Message, NotSent, ProtocolError
 from callgate.mcp._list_freshness import ListFreshness
 from callgate.mcp._messages import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 from callgate.mcp._revisions import Era
@@ -48,6 +48,8 @@ _SETTLE_S = 0.05
 """How long notices about changed tools are collected before the tools are listed again."""
 _LIST_EVERY_S = 1.0
 """The least time between two of these lists."""
+_LOOK_AGAIN_S = 10.0
+"""The least time between two of these lists if a session is only found not to describe a tool as another does."""
 _LIST_WAIT_S = 2.0
 """How long somebody who wants the tools waits for a list that is not current."""
 _TOOLS_CHANGED = "notifications/tools/list_changed"
@@ -121,22 +123,28 @@ class SupervisedSession:
         requests: Answers the requests of the server.
         tools: Lists the tools at each start, and after each notice that they have changed.
         era: The era of the server; None if it is to be found out.
+        may_refuse: Whether it is not known that the server takes this era, so that `refuses` says it.
     """
 
-    def __init__(self, parts: SessionParts, requests: AnswersServer, tools: SessionTools, era: Era | None = None) -> None:
+    def __init__(
+        self, parts: SessionParts, requests: AnswersServer, tools: SessionTools, era: Era | None = None, *, may_refuse: bool = False
+    ) -> None:
         self.life = ServerLife[Session](f"The MCP server '{parts.server.name}'", _Backoff(parts.server))
         self.tools = tools
         self.subscribed: dict[str, int] = {}
         """How often changes of a resource are wanted, by its URI."""
         self.era = era
         """The era of the server; None until it is found out."""
+        self.refuses = False
+        """Whether the last start has failed in a way that shows that the server cannot be used in this era."""
+        self._may_refuse = may_refuse
         self.revision = ""
         """The revision that the server spoke last."""
         self._parts = parts
         self._requests = requests
         self._session: Session | None = None
         self._changed = False
-        self._listed_at = -_LIST_EVERY_S
+        self._listed_at = -_LOOK_AGAIN_S
         """When changed tools were listed last."""
         self._freshness = ListFreshness(parts.clock)
         self._listed = asyncio.Event()
@@ -158,6 +166,7 @@ class SupervisedSession:
             problem_of=self._start_problem,
             last_words=self._last_words,
             on_problem=self.tools.unavailable,
+            expects=self._is_refusal,
         )
         self.life.begin(work, self._parts.clock, self._parts.log)
 
@@ -181,6 +190,30 @@ class SupervisedSession:
             self._running -= 1
         self.life.failures = 0
         return result
+
+    def _is_refusal(self, error: Exception) -> bool:
+        """Return whether a start has failed because the server does not take the era, and note it."""
+        ends = isinstance(error, ConnectionLost) and not self._parts.server.url  # a program that ends will end each time
+        refused = isinstance(error, ProtocolError | TimeoutError) or (isinstance(error, NotSent) and not error.retryable)
+        self.refuses = self._may_refuse and self.life.state == "starting" and (ends or refused)
+        return self.refuses
+
+    async def offers(self, definition: Definition) -> bool:
+        """Return whether a tool is described in this session as it was when its call was judged.
+
+        If it is not, the tools are listed again, but not every time, because the server may describe it differently for good.
+        """
+        if not self._describes(definition) and self._parts.clock.monotonic() - self._listed_at >= _LOOK_AGAIN_S:
+            self._want_list()
+            await self.until_listed()
+        return self._describes(definition)
+
+    def _describes(self, definition: Definition) -> bool:
+        try:
+            self.tools.check(definition)
+        except NotSent:
+            return False
+        return True
 
     def list_if_stale(self) -> bool:
         """Have the tools listed again if their list no longer holds, and return whether that is so. Does not wait for it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from typing import Any, Literal, TypeVar
 
 from callgate._server_processes.server_life import State
@@ -19,6 +19,7 @@ from callgate.mcp._client_sessions import ClientSessions
 from callgate.mcp._connection import ConnectionEvents, McpError, Message, NotSent, ServerConnection
 from callgate.mcp._http_connection import HttpConnection
 from callgate.mcp._messages import RpcError
+from callgate.mcp._revisions import Era
 from callgate.mcp._running_requests import Caller
 from callgate.mcp._server_messages import OnNotice
 from callgate.mcp._server_requests import ServerRequests
@@ -34,6 +35,20 @@ from callgate.protocols import Execution, ServerStatus, ToolCatalogue
 __all__ = ["SupervisedServer", "connection_of"]
 
 T = TypeVar("T")
+
+_Running = tuple[SupervisedSession, Session]
+_Ready = Callable[[SupervisedSession, ExitStack], Awaitable[Session]]
+"""Waits until requests can be sent on a session; what that takes is given back at the end of the stack."""
+_Offers = Callable[[SupervisedSession], Awaitable[bool]]
+"""Returns whether a session has what a request is about."""
+
+
+async def _until_ready(supervised: SupervisedSession, _: ExitStack) -> Session:
+    return await supervised.life.until_ready()
+
+
+async def _always(_: SupervisedSession) -> bool:
+    return True
 
 
 def connection_of(server: McpServer, events: ConnectionEvents) -> ServerConnection:
@@ -94,7 +109,7 @@ class SupervisedServer:
         self._clients = ClientSessions(parts, self._list_clients)
         self._tools = ToolList(self._server, self, catalogue, self._clients.tools if self._server.client_tools else tuple)
         first = self._first = SupervisedSession(parts, ServerRequests(self._server, catalogue.log), self._tools)
-        self._client_era = ClientEra(parts, first)
+        self._client_era = ClientEra(self._server, catalogue.clock)
         self._started = True
         first.begin()
         await first.life.first_attempt()
@@ -120,7 +135,6 @@ class SupervisedServer:
     async def close(self) -> None:
         self._closing = True
         if self._started:
-            await self._client_era.close()
             await self._clients.close()
             await self._first.close()
             if self._server.auth is not None:
@@ -131,8 +145,7 @@ class SupervisedServer:
     async def call_tool(self, definition: Definition, arguments: Mapping[str, Any], caller: Caller) -> Message:
         with ExitStack() as used:
             try:
-                supervised = used.enter_context(await self._session_for(caller.client))
-                session = await self._place(supervised, used)
+                supervised, session = await self._ready_session(caller.client, used, self._place, lambda one: one.offers(definition))
                 await self._settle(supervised, session)
             except asyncio.CancelledError as error:  # the call's deadline or its kill
                 raise NotSent(f"The MCP server '{self.name}' was not ready for the call in time{self._reason()}.") from error
@@ -149,7 +162,7 @@ class SupervisedServer:
     async def _place(self, supervised: SupervisedSession, used: ExitStack) -> Session:
         """Return the running session, with one of the server's places taken until the end of `used`."""
         while True:
-            session = await self._ready(supervised)
+            session = await supervised.life.until_ready()
             if self._places is None:
                 return session
             await self._places.acquire()
@@ -167,23 +180,10 @@ class SupervisedServer:
             NotSent: The server cannot be started.
         """
         caller = Caller(client=calling_client())
-        with await self._session_for(caller.client) as supervised:
-            session = await self._ready(supervised)
+        with ExitStack() as used:
+            supervised, session = await self._ready_session(caller.client, used, _until_ready, _always)
             await self._settle(supervised, session)
             return await supervised.run(session, lambda on: work(on, caller))
-
-    async def _ready(self, supervised: SupervisedSession) -> Session:
-        """Return the running session.
-
-        Raises:
-            NotSent: It cannot be started.
-        """
-        try:
-            return await supervised.life.until_ready()
-        except NotSent:
-            if supervised is not self._first:
-                self._client_era.forget()
-            raise
 
     async def refresh_tools(self) -> None:
         """List the tools again if their list no longer holds, and wait for that in bounded time. Starts nothing."""
@@ -204,7 +204,8 @@ class SupervisedServer:
         client = calling_client()
         if client is None or not self._started or self._first.era is None:
             return
-        if (era := await self._client_era.of(client)) != "handshake":
+        era = self._client_era.of(client, self._first.era, self._first.life.starts)
+        if era != "handshake":
             return
         with self._clients.all_used(client, era) as sessions:
             ready = [one.life.ready for one in sessions if one.life.ready is not None]
@@ -251,23 +252,49 @@ class SupervisedServer:
             except Exception as error:  # a broken listener must not end the session
                 self._catalogue.log.error("MCP server %s: a listener of its changes has failed", self.name, error=error)
 
-    async def _session_for(self, client: CallingClient | None) -> AbstractContextManager[SupervisedSession]:
-        """Return the session for the requests of a client, to be kept open until they end.
+    async def _ready_session(self, client: CallingClient | None, used: ExitStack, ready: _Ready, offers: _Offers) -> _Running:
+        """Return the session for the requests of a client as `ready` has it, to be kept open until the end of `used`.
 
         Raises:
             NotSent: The server cannot be started, or its sessions are all in use.
         """
         first = self._first
         if client is None or self._server.isolation == "shared":
-            return nullcontext(first)
+            return first, await ready(first, used)
         if first.era is None or first.life.state == "quarantined":
             await first.life.until_ready()
-        era = await self._client_era.of(client)
+        found = first.era or "stateless"
+        era = self._client_era.of(client, found, first.life.starts)
+        if era != found and (chosen := await self._chosen_session(client, era, used, ready, offers)) is not None:
+            return chosen
+        supervised = used.enter_context(self._clients.used(client, found)) if self._has_own(client, found) else first
+        return supervised, await ready(supervised, used)
+
+    async def _chosen_session(self, client: CallingClient, era: Era, used: ExitStack, ready: _Ready, offers: _Offers) -> _Running | None:
+        """Return the session in an era that was chosen for the client; None if the server cannot be used in this era.
+
+        Raises:
+            NotSent: It can neither be used nor does it refuse, or its sessions are all in use.
+        """
+        with ExitStack() as tried:
+            supervised = tried.enter_context(self._clients.used(client, era, may_refuse=True))
+            try:
+                session = await ready(supervised, tried)
+            except NotSent:
+                if not supervised.refuses:
+                    raise
+                self._client_era.refused(self._first.life.starts)
+                return None
+            if not await offers(supervised):
+                return None
+            used.enter_context(tried.pop_all())
+            return supervised, session
+
+    def _has_own(self, client: CallingClient, era: Era) -> bool:
+        """Return whether a client has a session of its own."""
         if era == "handshake":
-            own = bool(client.key or client.capabilities) or self._server.client_tools
-        else:
-            own = bool(client.key) and self._server.isolation == "principal"
-        return self._clients.used(client, era) if own else nullcontext(first)
+            return bool(client.key or client.capabilities) or self._server.client_tools
+        return bool(client.key) and self._server.isolation == "principal"
 
     def _came_late(self, uid: str, message: Message) -> None:
         self._catalogue.late(uid, self._late_execution(message))
