@@ -1,7 +1,8 @@
 """Tool calls of LangGraph along the engine's route, for the middleware and the tool node.
 
 Decides which ids identify a call, so that a graph that resumes or retries a step gets stored results. The thread is the
-run and the conversation; the message that made the call, or else the graph's task, is the message.
+run and the conversation; the message that made the call, or else the graph's task, is the message. A call stays that of the user for
+whom it was made first, whoever resumes the graph.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from callgate.engine import Engine
 from callgate.errors import NotDone, UsageError
 from callgate.integrations._langchain_tools import describe, encode, is_async, is_sync, restore
 from callgate.integrations._langgraph_order import message_of, place_of
-from callgate.integrations._langgraph_questions import TaskAnswers
+from callgate.integrations._langgraph_questions import USER, TaskAnswers
 from callgate.integrations.framework_call import (
     CallsEngine,
     Decide,
@@ -42,7 +43,7 @@ from callgate.integrations.framework_call import (
     whole_value,
 )
 from callgate.integrations.open_questions import last_question, paused_or_asked, refusal_by
-from callgate.integrations.outdated_answers import read_journal, recorded_call_id
+from callgate.integrations.outdated_answers import read_journal, recorded_call_id, recorded_principal
 from callgate.integrations.wrapped_tools import WrappedTools
 
 __all__ = [
@@ -58,6 +59,8 @@ ScopeOf = Scope | Callable[[ToolCallRequest], Scope]
 """The scope of an agent's calls, or a function of the request that returns it. The run, the conversation and the message are added."""
 _LANGGRAPH = Framework(name="langgraph", encode=encode, pauses=(GraphBubbleUp,))
 Handler = Callable[[ToolCallRequest], Any]
+_RESUMING = "__pregel_resuming"
+"""The key that is set while a resumed graph makes steps again that had not ended. LangGraph has no public name for it."""
 _is_invalid_resume: Callable[[BaseException], bool] = getattr(graph_errors, "is_invalid_resume", lambda error: False)
 """Whether a human's answer to an interrupt had another form than it asked for; LangGraph 1.2 has this since one of its later versions."""
 
@@ -143,6 +146,7 @@ class GraphCalls:
         scope = self.placed(request)
         if request.tool is None:
             request, scope = self._meant(request, scope)
+        scope = await self._of_asker(request, scope)
         call, decided = request.tool_call, self._engine.may_ask or bool(answers.taken) or answers.waiting
         if message_of(request)[1].count(call["id"]) > 1:
             decide, decided = _refuse_same_ids, False
@@ -178,6 +182,14 @@ class GraphCalls:
             return undecided
         result = await run_call(engine, made, decide)
         return result if isinstance(result, Suspended) else _output(engine, made, result, call)
+
+    async def _of_asker(self, request: ToolCallRequest, scope: Scope) -> Scope:
+        """Return the scope of a call, with the principal for whom it was made first if the graph makes it again."""
+        if not _configurable(request).get(_RESUMING):
+            return scope
+        call, journal, redactor = request.tool_call, self._engine.journal, self._engine.redactor
+        raw = RawCall(name=call["name"], arguments=call["args"], id=recorded_call_id(call["id"] or ""))
+        return replace(scope, principal=await read_journal(journal, lambda: recorded_principal(journal, raw, scope, redactor)))
 
     async def _record_early(self, engine: CallsEngine, request: ToolCallRequest, scope: Scope, answers: TaskAnswers) -> None:
         """Record the decision with which the graph was resumed, if the engine may not ask for it again.
@@ -274,7 +286,7 @@ class GraphCalls:
         """Return the scope of a call, with what identifies its run and its message."""
         scope = scope_of(self._scope, request)
         info = request.runtime.execution_info
-        configurable = (request.runtime.config or {}).get("configurable", {})
+        configurable = _configurable(request)
         thread = str(configurable.get("thread_id") or "")
         message = place_of(request)[0] or (info.task_id if info is not None else "")
         return replace(
@@ -282,8 +294,12 @@ class GraphCalls:
             run=scope.run or thread,
             conversation=scope.conversation or thread or message,
             message_id=scope.message_id or message,
-            principal=scope.principal or str(configurable.get("langgraph_auth_user_id") or ""),
+            principal=scope.principal or str(configurable.get(USER) or ""),
         )
+
+
+def _configurable(request: ToolCallRequest) -> Mapping[str, Any]:
+    return (request.runtime.config or {}).get("configurable", {})
 
 
 def _refuse_same_ids(suspended: Suspended, problem: str) -> HumanDecision:

@@ -17,14 +17,16 @@ from msgspec import Struct
 
 from callgate.calls import Scope, Suspended
 from callgate.integrations._langgraph_order import message_of, place_of
-from callgate.integrations.framework_call import CallsEngine, HumanDecision, answer, no_because
+from callgate.integrations.framework_call import CallsEngine, HumanDecision, answer, human_named, no_because
 from callgate.integrations.open_questions import last_asked
 from callgate.integrations.outdated_answers import read_journal, recorded_call_id, why_outdated
 from callgate.protocols import Journal
 
-__all__ = ["AskedCall", "TaskAnswers", "ask_about", "decision_of", "question_about"]
+__all__ = ["USER", "AskedCall", "TaskAnswers", "ask_about", "decision_of", "question_about"]
 
 log = logging.getLogger("callgate")
+USER = "langgraph_auth_user_id"
+"""The key of the user for whom a server runs or resumes the graph."""
 _DECISIONS = ("approve", "edit", "reject")
 _SCRATCHPAD = "__pregel_scratchpad"
 """The key of what LangGraph keeps for a task, such as the answers to its interrupts. LangGraph has no public name for it."""
@@ -167,13 +169,14 @@ def decision_of(given: Any, call: Mapping[str, Any]) -> HumanDecision | str:
     if named is not None and named != call["id"]:
         return f"The decision was about the call {named!r:.200}, and this is the call {call['id']!r:.200}. Decide about this one."
     kind = given.get("type") if isinstance(given, Mapping) else None
+    by = human_named(str(get_config()["configurable"].get(USER) or ""))
     if kind == "approve":
-        return HumanDecision(allow=True)
+        return HumanDecision(allow=True, by=by)
     if kind == "reject":
-        return HumanDecision(allow=False, reason=str(given.get("message") or ""))
+        return HumanDecision(allow=False, by=by, reason=str(given.get("message") or ""))
     edited = given.get("edited_action") if kind == "edit" else None
     if isinstance(edited, Mapping) and isinstance(edited.get("args"), Mapping) and edited.get("name", call["name"]) == call["name"]:
-        return HumanDecision(allow=True, arguments=edited["args"])
+        return HumanDecision(allow=True, by=by, arguments=edited["args"])
     return (
         f"The decision about {call['name']} was {given!r:.200}, which cannot be used. Resume with {{'type': 'approve'}},"
         f" {{'type': 'reject', 'message': ...}} or {{'type': 'edit', 'edited_action': {{'name': '{call['name']}', 'args': {{...}}}}}}."

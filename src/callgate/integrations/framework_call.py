@@ -27,7 +27,6 @@ from callgate.tools import ToolContext
 
 __all__ = [
     "A_HUMAN",
-    "TOLD_BY",
     "CallsEngine",
     "Decide",
     "Framework",
@@ -36,7 +35,9 @@ __all__ = [
     "PausedByTool",
     "answer",
     "check_scope",
+    "human_named",
     "is_on_route",
+    "is_told_by_wrapper",
     "no_because",
     "placed_scope",
     "record_decision",
@@ -52,10 +53,18 @@ T = TypeVar("T")
 A_HUMAN = "a human"
 """Who has decided, if the framework does not say it."""
 _ENGINE = "callgate"
-TOLD_BY = (A_HUMAN, _ENGINE)
-"""Who has decided, for decisions that a wrapper has told the engine."""
 _raw_call = without_check(RawCall, RawCall(name=""))
 _call_of: ContextVar[FrameworkCall | None] = ContextVar("callgate framework call", default=None)
+
+
+def human_named(name: str) -> str:
+    """Return who has decided: a human, with the name or id by which the framework knows them, if it does."""
+    return f"{A_HUMAN} ({name})" if name else A_HUMAN
+
+
+def is_told_by_wrapper(by: str) -> bool:
+    """Return whether a wrapper has told the engine the decision of `by`, not an operator."""
+    return by in (A_HUMAN, _ENGINE) or by.startswith(f"{A_HUMAN} (")
 
 
 class CallsEngine(Protocol):

@@ -17,7 +17,14 @@ from callgate.calls import Scope, Suspended
 from callgate.engine import Engine
 from callgate.errors import CallgateError, NotDone, UsageError
 from callgate.event_queries import EventQuery
-from callgate.integrations.framework_call import A_HUMAN, TOLD_BY, FrameworkCall, HumanDecision, PausedByTool, record_decision
+from callgate.integrations.framework_call import (
+    A_HUMAN,
+    FrameworkCall,
+    HumanDecision,
+    PausedByTool,
+    is_told_by_wrapper,
+    record_decision,
+)
 from callgate.integrations.outdated_answers import read_journal, recorded_call_id, recorded_id
 from callgate.protocols import Journal
 
@@ -148,7 +155,7 @@ def _waits(journal: Journal, uid: str) -> bool:
 def _is_told(journal: Journal, approval_id: str, after: int) -> bool:
     """Return whether the engine was told a decision about a call through a framework, not by an operator, after this position."""
     answers = journal.find(EventQuery(call=approval_id, kinds=("approval.answered",), after=after))
-    return any(decode_reason(event.body).reason in TOLD_BY for event in answers)
+    return any(is_told_by_wrapper(decode_reason(event.body).reason) for event in answers)
 
 
 class OpenQuestions:

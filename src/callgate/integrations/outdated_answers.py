@@ -13,13 +13,14 @@ from typing import TypeVar
 
 from callgate._json import decode
 from callgate._run_in_thread import in_thread
-from callgate._run_state.event_bodies import approval_id_of, verdict_of
-from callgate.calls import Scope, Suspended
+from callgate._run_state.event_bodies import Received, ReceivedCall, ScopeFacts, approval_id_of, decode_received, verdict_of
+from callgate._secret_redaction import Redactor
+from callgate.calls import RawCall, Scope, Suspended
 from callgate.event_queries import EventQuery
 from callgate.events import Event
 from callgate.protocols import Journal
 
-__all__ = ["read_journal", "recorded_call_id", "recorded_id", "why_outdated"]
+__all__ = ["read_journal", "recorded_call_id", "recorded_id", "recorded_principal", "why_outdated"]
 
 T = TypeVar("T")
 _MOST = 1_000
@@ -59,6 +60,26 @@ def recorded_id(journal: Journal, uid: str, scope: Scope) -> str | None:
         if body.get("scope", {}).get("message_id", "") == scope.message_id:
             return str(body["id"])
     return None
+
+
+def recorded_principal(journal: Journal, call: RawCall, scope: Scope, redactor: Redactor | None) -> str:
+    """Return for whom a call was made before; the principal of `scope` if it was not, or with other arguments."""
+    body = ReceivedCall(call, call.arguments, ScopeFacts(scope, redactor), "", redactor).encode()
+    now = decode_received(body if redactor is None else redactor.redact(body))
+    for event in journal.find(EventQuery(run=scope.run, kinds=("call.received",), newest_first=True, limit=_MOST)):
+        earlier = decode_received(event.body)
+        if _without_principal(earlier) == _without_principal(now):
+            return scope.principal if _principal(earlier) == _principal(now) else _principal(earlier)
+    return scope.principal
+
+
+def _without_principal(call: Received) -> tuple[object, ...]:
+    message = (call.scope or {}).get("message_id", "")
+    return message, call.id, call.name, call.arguments, call.arguments_bytes, call.arguments_sha256
+
+
+def _principal(call: Received) -> str:
+    return str((call.scope or {}).get("principal", ""))
 
 
 def _why(journal: Journal, name: str, call_id: str, scope: Scope, asked: Suspended) -> str:
