@@ -17,6 +17,7 @@ from callgate.calls import Scope, Suspended
 from callgate.engine import Engine
 from callgate.errors import CallgateError, NotDone, UsageError
 from callgate.event_queries import EventQuery
+from callgate.events import Event
 from callgate.integrations.framework_call import (
     A_HUMAN,
     FrameworkCall,
@@ -25,7 +26,7 @@ from callgate.integrations.framework_call import (
     is_told_by_wrapper,
     record_decision,
 )
-from callgate.integrations.outdated_answers import read_journal, recorded_call_id, recorded_id
+from callgate.integrations.outdated_answers import questions_about, read_journal, received_call, recorded_call_id, recorded_id
 from callgate.protocols import Journal
 
 __all__ = [
@@ -96,13 +97,23 @@ def refusal_by(decision: HumanDecision, arguments: Mapping[str, Any]) -> NotDone
     )
 
 
-async def was_asked(engine: Engine, call: FrameworkCall) -> bool:
-    """Return whether the engine has asked a human about a call, in this process or in another one, answered or not."""
+async def was_asked(engine: Engine, call: FrameworkCall, arguments: Mapping[str, object] | None = None) -> bool:
+    """Return whether the engine has asked a human about a call, in this process or in another one, answered or not.
+
+    Args:
+        arguments: The arguments as the model made them: a question about them counts also if the host has made the call's message anew.
+    """
     journal, scope = engine.journal, call.scope
 
     def find() -> bool:
-        asked = journal.find(EventQuery(run=scope.run, tool=call.name, kinds=("call.suspended",), newest_first=True, limit=_MOST))
-        return any(recorded_id(journal, event.call, scope) == recorded_call_id(call.id) for event in asked)
+        questions = questions_about(journal, call.name, call.id, scope.run)
+        return any(is_about(question) for question in questions)
+
+    def is_about(question: Event) -> bool:
+        if recorded_id(journal, question.call, scope) is not None:
+            return True
+        asked = received_call(journal, question.call)
+        return arguments is not None and asked is not None and asked.arguments == json_text(arguments)
 
     return await read_journal(journal, find)
 

@@ -13,19 +13,33 @@ from typing import TypeVar
 
 from callgate._json import decode
 from callgate._run_in_thread import in_thread
-from callgate._run_state.event_bodies import Received, ReceivedCall, ScopeFacts, approval_id_of, decode_received, verdict_of
+from callgate._run_state.approvals import older_binding
+from callgate._run_state.event_bodies import (
+    Received,
+    ReceivedCall,
+    ScopeFacts,
+    approval_id_of,
+    decode_reason,
+    decode_received,
+    question_of,
+    verdict_of,
+)
 from callgate._secret_redaction import Redactor
 from callgate.calls import RawCall, Scope, Suspended
 from callgate.event_queries import EventQuery
 from callgate.events import Event
 from callgate.protocols import Journal
 
-__all__ = ["read_journal", "recorded_call_id", "recorded_id", "recorded_principal", "why_outdated"]
+__all__ = ["questions_about", "read_journal", "received_call", "recorded_call_id", "recorded_id", "recorded_principal", "why_outdated"]
 
 T = TypeVar("T")
 _MOST = 1_000
 _MOST_ID = 200
 _ANSWERS = ("approve", "edit", "deny")
+_EARLIER = (
+    "The answer was to an earlier question about this call, which has expired, was answered already, or was about an older tool, other"
+    " arguments or another user."
+)
 
 
 async def why_outdated(journal: Journal, name: str, call_id: str, scope: Scope, asked: Suspended) -> str:
@@ -55,11 +69,23 @@ def recorded_call_id(given: str) -> str:
 
 def recorded_id(journal: Journal, uid: str, scope: Scope) -> str | None:
     """Return the id of a recorded call; None if it was made in another message."""
-    for event in journal.find(EventQuery(call=uid, kinds=("call.received",), limit=1)):
-        body = decode(event.body)
-        if body.get("scope", {}).get("message_id", "") == scope.message_id:
-            return str(body["id"])
-    return None
+    call = received_call(journal, uid)
+    return call.id if call is not None and _message(call) == scope.message_id else None
+
+
+def received_call(journal: Journal, uid: str) -> Received | None:
+    """Return a call as the engine received it; None if that is not recorded."""
+    received = journal.find(EventQuery(call=uid, kinds=("call.received",), limit=1))
+    return next((decode_received(event.body) for event in received), None)
+
+
+def questions_about(journal: Journal, name: str, call_id: str, run: str) -> Iterator[Event]:
+    """Yield the events by which the engine has asked about calls with this id, in whatever message, this time included."""
+    query = EventQuery(run=run, tool=name, kinds=("call.suspended",), newest_first=True, limit=_MOST)
+    for event in journal.find(query):
+        call = received_call(journal, event.call)
+        if call is not None and call.id == recorded_call_id(call_id):
+            yield event
 
 
 def recorded_principal(journal: Journal, call: RawCall, scope: Scope, redactor: Redactor | None) -> str:
@@ -74,8 +100,11 @@ def recorded_principal(journal: Journal, call: RawCall, scope: Scope, redactor: 
 
 
 def _without_principal(call: Received) -> tuple[object, ...]:
-    message = (call.scope or {}).get("message_id", "")
-    return message, call.id, call.name, call.arguments, call.arguments_bytes, call.arguments_sha256
+    return _message(call), call.id, call.name, call.arguments, call.arguments_bytes, call.arguments_sha256
+
+
+def _message(call: Received) -> str:
+    return str((call.scope or {}).get("message_id", ""))
 
 
 def _principal(call: Received) -> str:
@@ -83,14 +112,14 @@ def _principal(call: Received) -> str:
 
 
 def _why(journal: Journal, name: str, call_id: str, scope: Scope, asked: Suspended) -> str:
-    earlier = [event for event in _questions(journal, name, call_id, scope) if event.call != asked.uid]
-    if not earlier:
-        return ""  # the framework has asked a question of its own
+    questions = [event for event in questions_about(journal, name, call_id, scope.run) if event.call != asked.uid]
+    earlier = [event for event in questions if recorded_id(journal, event.call, scope) is not None]
     if asked.uid == asked.approval_id:
         used = _used(journal, scope.run, name)
-        if all(approval_id_of(event) in used for event in earlier):
-            return ""
-        return "The answer was to an earlier question about this call, which has expired, was answered already, or was about an older tool."
+        unused = [event for event in questions if approval_id_of(event) not in used]
+        if any(event in earlier for event in unused) or _has_other_arguments(journal, asked, unused):
+            return _EARLIER
+        return ""  # the framework has asked a question of its own
     same = [event for event in earlier if approval_id_of(event) == asked.approval_id]
     refused = _refused(journal, scope.run, {event.position for event in same})
     if refused is None or any(event.position > refused.position for event in same):
@@ -99,10 +128,24 @@ def _why(journal: Journal, name: str, call_id: str, scope: Scope, asked: Suspend
     return f"The answer of {body['details'].get('by') or 'somebody'} could not be used, so no other one was taken. {body['reason']}"
 
 
-def _questions(journal: Journal, name: str, call_id: str, scope: Scope) -> Iterator[Event]:
-    """Yield the events by which the engine has asked about a call, this time included."""
-    query = EventQuery(run=scope.run, tool=name, kinds=("call.suspended",), newest_first=True, limit=_MOST)
-    return (event for event in journal.find(query) if recorded_id(journal, event.call, scope) == recorded_call_id(call_id))
+def _has_other_arguments(journal: Journal, asked: Suspended, questions: list[Event]) -> bool:
+    """Return whether there are questions that nobody has denied, but no open one about a call with the tool and the arguments of this one.
+
+    The host may have made the message of the call anew, which then has another id.
+    """
+    (now,) = journal.find(EventQuery(call=asked.uid, kinds=("call.suspended",), limit=1))
+    others = [event for event in questions if not _is_denied(journal, event)]
+    same = [event for event in others if _bound_to(event) == _bound_to(now) and question_of(event).expires_at > now.at_ns]
+    return bool(others) and not same
+
+
+def _is_denied(journal: Journal, question: Event) -> bool:
+    query = EventQuery(call=approval_id_of(question), kinds=("approval.answered",), newest_first=True, limit=1)
+    return any(decode_reason(event.body).status == "refused" for event in journal.find(query))
+
+
+def _bound_to(question: Event) -> str:
+    return older_binding(str((decode_reason(question.body).details or {}).get("binding", "")))
 
 
 def _used(journal: Journal, run: str, name: str) -> set[str]:

@@ -156,7 +156,7 @@ class CallgateToolset(WrapperToolset[Any]):
         if made is None:
             return call.arguments
         asked = plain(tool.args_validator.validate_python(made.args_as_dict(), context=ctx.validation_context))
-        return asked if asked != call.arguments and await was_asked(self.engine, call) else call.arguments
+        return asked if asked != call.arguments and await was_asked(self.engine, call, asked) else call.arguments
 
     async def _record_denials(self, ctx: RunContext[Any]) -> None:
         """Answer the engine's questions about the calls that a human has denied: Pydantic AI tells the model, and does not make them."""
