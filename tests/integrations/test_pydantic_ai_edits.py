@@ -114,3 +114,35 @@ async def test_an_answered_question_about_an_earlier_call_with_the_same_id_does_
         result = await paid.resume(asked.all_messages())
     assert result.output == "done"
     assert paid.made == made
+
+
+@pytest.mark.parametrize("kind", [FRAMEWORK, ENGINE])
+async def test_an_edit_after_a_yes_in_the_engine_is_refused_with_a_reason(kind: str) -> None:
+    async with payments(kind) as paid:
+        asked = await paid.agent.run("go")
+        await paid.engine.approve(asked.output.metadata["c1"]["approval_id"], by="ann")
+        result = await paid.resume(asked.all_messages(), ToolApproved(override_args={"cents": 7}))
+        assert paid.made == []
+        told = told_in(result.all_messages())["c1"]
+        assert told.is_error
+        assert "a human has given it other arguments, but the engine did not ask for them" in told.text
+        assert '{\\"cents\\":7}' in told.text or '{"cents":7}' in told.text
+
+
+@pytest.mark.parametrize("kind", [FRAMEWORK, ENGINE])
+async def test_an_edit_that_was_made_in_the_engine_too_runs(kind: str) -> None:
+    async with payments(kind) as paid:
+        asked = await paid.agent.run("go")
+        await paid.engine.approve(asked.output.metadata["c1"]["approval_id"], by="ann", arguments={"cents": 7})
+        await paid.resume(asked.all_messages(), ToolApproved(override_args={"cents": 7}))
+    assert paid.made == [7]
+
+
+@pytest.mark.parametrize("kind", [FRAMEWORK, ENGINE])
+async def test_an_edit_after_a_no_in_the_engine_runs_nothing(kind: str) -> None:
+    async with payments(kind) as paid:
+        asked = await paid.agent.run("go")
+        await paid.engine.deny(asked.output.metadata["c1"]["approval_id"], by="ann", reason="fraud")
+        result = await paid.resume(asked.all_messages(), ToolApproved(override_args={"cents": 7}))
+    assert "ann said no: fraud" in told_in(result.all_messages())["c1"].text
+    assert paid.made == []

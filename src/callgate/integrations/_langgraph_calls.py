@@ -42,7 +42,7 @@ from callgate.integrations.framework_call import (
     until_ended,
     whole_value,
 )
-from callgate.integrations.open_questions import last_question, paused_or_asked, refusal_by
+from callgate.integrations.open_questions import last_question, paused_or_asked, refusal_by, withdraw_yes
 from callgate.integrations.outdated_answers import read_journal, recorded_call_id, recorded_principal
 from callgate.integrations.wrapped_tools import WrappedTools
 
@@ -218,11 +218,13 @@ class GraphCalls:
             elif answered is not None and answered.allowed and not decision.allow:
                 await engine.deny(answered.approval_id, by=decision.by, reason=decision.reason)
                 self._take(request, answers)
-            elif answered is not None and answered.allowed and not self.tools.is_external(request.tool_call["name"]):
-                refusal = refusal_by(decision, answered.arguments or request.tool_call["args"])
-                if refusal is not None:  # the engine's own tool cannot be refused in `_dropped_decision`
-                    await engine.deny(answered.approval_id, by=decision.by, reason=str(refusal))
-                    self._take(request, answers)
+            elif (
+                answered is not None
+                and answered.allowed
+                and not self.tools.is_external(request.tool_call["name"])
+                and await withdraw_yes(engine, answered, decision, request.tool_call["args"])
+            ):
+                self._take(request, answers)
 
     async def _undecided(self, engine: CallsEngine, request: ToolCallRequest, answers: TaskAnswers, scope: Scope) -> Suspended | None:
         """Return the question about a call if the graph was resumed with a decision about it that cannot be used; else None.

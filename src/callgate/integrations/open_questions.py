@@ -13,13 +13,14 @@ from typing import Any
 
 from callgate._json import decode, json_text
 from callgate._run_state.event_bodies import approval_id_of, decode_reason, question_of
-from callgate.calls import Scope, Suspended
+from callgate.calls import Approval, Scope, Suspended
 from callgate.engine import Engine
 from callgate.errors import CallgateError, NotDone, UsageError
 from callgate.event_queries import EventQuery
 from callgate.events import Event
 from callgate.integrations.framework_call import (
     A_HUMAN,
+    CallsEngine,
     FrameworkCall,
     HumanDecision,
     PausedByTool,
@@ -39,6 +40,7 @@ __all__ = [
     "refusal_by",
     "refusing",
     "was_asked",
+    "withdraw_yes",
 ]
 
 _MOST = 1_000
@@ -71,16 +73,40 @@ def refusing(reason: str) -> Callable[[dict[str, Any]], Awaitable[Any]]:
     return refuse
 
 
-async def record_edit(engine: Engine, call: FrameworkCall, edit: HumanDecision) -> None:
-    """Answer the engine's question about a call with a human's edit, if nobody has answered it."""
+async def record_edit(engine: Engine, call: FrameworkCall, edit: HumanDecision, *, is_external: bool) -> None:
+    """Answer the engine's question about a call with a human's edit. If somebody has approved the call before, the edit is refused.
+
+    Args:
+        is_external: Whether the framework's own code runs for calls of the tool. Then that refuses the edit, see `refusal_by`.
+    """
     journal = engine.journal
     asked = await read_journal(journal, lambda: last_question(journal, call.scope, call.id))
+    if asked is None:
+        return
     with suppress(UsageError):  # the question is used up or has expired; or the run is held, which the call reports
-        if asked is not None and await engine.wait_for_answer(asked.approval_id, timeout_s=0) is None:
+        answered = await engine.wait_for_answer(asked.approval_id, timeout_s=0)
+        if answered is None:
             await record_decision(engine, asked.approval_id, edit)
+        elif answered.allowed and not is_external:
+            await withdraw_yes(engine, answered, edit, call.arguments)
 
 
-def refusal_by(decision: HumanDecision, arguments: Mapping[str, Any]) -> NotDone | None:
+async def withdraw_yes(engine: CallsEngine, answered: Approval, decision: HumanDecision, arguments: Mapping[str, object] | str) -> bool:
+    """Withdraw a yes to a call of the engine's own tool if a human's decision is not about what would run. Return whether it was.
+
+    Nothing else can refuse the decision: the engine's own code runs for the call.
+
+    Args:
+        arguments: The call's own.
+    """
+    refusal = refusal_by(decision, answered.arguments or arguments)
+    if refusal is None:
+        return False
+    await engine.deny(answered.approval_id, by=decision.by, reason=str(refusal))
+    return True
+
+
+def refusal_by(decision: HumanDecision, arguments: Mapping[str, object] | str) -> NotDone | None:
     """Return why a call must not run that a human has decided about, and that the engine does not ask about any more; None if it may.
 
     Args:
@@ -88,7 +114,7 @@ def refusal_by(decision: HumanDecision, arguments: Mapping[str, Any]) -> NotDone
     """
     if not decision.allow:
         return _denied(decision.reason)
-    if decision.arguments is None or dict(decision.arguments) == dict(arguments):
+    if decision.arguments is None or dict(decision.arguments) == arguments:
         return None
     return NotDone(
         "a human has given it other arguments, but the engine did not ask for them: it was approved another way before, or no rule asks"

@@ -144,7 +144,7 @@ class CallgateToolset(WrapperToolset[Any]):
         if ctx.tool_call_approved:
             call.arguments = await self._asked(call, ctx, tool)
             if call.arguments != given:
-                await record_edit(self.engine, call, edit)
+                await record_edit(self.engine, call, edit, is_external=self._tools.is_external(name))
         result = await run_call(self.engine, call, decide if ctx.tool_call_approved and not recorded else None)
         if not isinstance(result, Suspended):
             return output_of(self.engine, call, result)
