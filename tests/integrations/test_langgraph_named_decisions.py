@@ -186,3 +186,55 @@ def test_an_agent_that_is_resumed_before_anybody_was_asked_asks(made: Any) -> No
     shop.start()
     assert waiting(shop.resume_with(YES)) == ["c1"]
     assert shop.paid == []
+
+
+FORM = "Resume with {'decisions': [...]}, with one for each call of this interrupt, in their order or each with its tool_call_id."
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            {"decisions": [named(YES, "c1")]},
+            {"c2": "No decision names refund (c2); those that came name c1.", "c3": "names refund (c3); those that came name c1."},
+        ),
+        ({"decisions": [named(YES, "c1"), named(YES, "zz")]}, {"c2": "those that came name c1, zz.", "c3": "those that came name c1, zz."}),
+        (
+            {"decisions": [named(YES, "c1"), NO, NO]},
+            {"c2": "those that came name c1. Beside them, those without a tool_call_id count for no call.", "c3": "Beside them"},
+        ),
+        (
+            {"decisions": [named(YES, "c1"), named(NO, "c1"), named(YES, "c2")]},
+            {"c1": "More than one decision names refund (c1), so none of them counts.", "c3": "those that came name c1, c1, c2."},
+        ),
+        ({"decisions": [YES, YES]}, dict.fromkeys(("c1", "c2", "c3"), "(needed: 3, came: 2), so none is about refund (c")),
+        ({"decisions": []}, dict.fromkeys(("c1", "c2", "c3"), "(needed: 3, came: 0), so none is about refund (c")),
+        (named(YES, "c1"), {"c2": "those that came name c1.", "c3": "those that came name c1."}),
+        ({"decisions": [YES, {"type": "hm"}, YES]}, {"c2": "The decision about refund was {'type': 'hm'}, which cannot be used."}),
+        (
+            {"decisions": [named({"type": "hm"}, "c1"), named(YES, "c2")]},
+            {"c1": "which cannot be used.", "c3": "No decision names refund (c3); those that came name c1, c2."},
+        ),
+    ],
+)
+def test_each_call_that_is_asked_about_again_says_why_no_decision_counted_for_it(made: Any, given: Any, told: dict[str, str]) -> None:
+    shop = made("node", *(call("refund", f"c{cents}", cents=cents) for cents in (1, 2, 3)))
+    shop.start()
+    again = shop.resume_with(given)
+    descriptions = {one["tool_call_id"]: one["description"] for each in again["__interrupt__"] for one in each.value["action_requests"]}
+    assert descriptions.keys() == told.keys()
+    for call_id, description in descriptions.items():
+        assert told[call_id] in description
+        assert FORM in description
+    shop.resume(*[NO] * len(told))  # in the form that the descriptions name
+    assert shop.paid == [cents for cents in (1, 2, 3) if f"c{cents}" not in told]
+
+
+def test_a_node_that_is_resumed_before_anybody_was_asked_says_so(made: Any) -> None:
+    shop = made("node", call("refund", "c1", cents=1))
+    shop._graph.interrupt_before_nodes = ["tools"]
+    shop.start()
+    (asked,) = shop.resume(YES)["__interrupt__"][0].value["action_requests"]
+    assert "Nobody was asked about refund (c1) before, so no decision can be about it." in asked["description"]
+    shop.resume(YES)
+    assert shop.paid == [1]

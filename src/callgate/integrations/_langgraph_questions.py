@@ -27,6 +27,7 @@ __all__ = ["USER", "AskedCall", "TaskAnswers", "ask_about", "decision_of", "ques
 log = logging.getLogger("callgate")
 USER = "langgraph_auth_user_id"
 """The key of the user for whom a server runs or resumes the graph."""
+_FORM = "Resume with {'decisions': [...]}, with one for each call of this interrupt, in their order or each with its tool_call_id."
 _DECISIONS = ("approve", "edit", "reject")
 _SCRATCHPAD = "__pregel_scratchpad"
 """The key of what LangGraph keeps for a task, such as the answers to its interrupts. LangGraph has no public name for it."""
@@ -81,10 +82,22 @@ class TaskAnswers:
         call = request.tool_call
         if not self.is_asked(call["id"]):
             return None
-        in_task = self.in_task or (call["id"],)
-        in_order = [one for one in message_of(request)[1] if one in in_task and self.is_asked(one)] or [call["id"]]
-        made = _decision_about(call["id"], given, in_order)
+        made = _decision_about(call["id"], given, self._asked_beside(request))
         return None if made is None else decision_of(made, call)
+
+    def why_undecided(self, request: ToolCallRequest, given: Any) -> str:
+        """Return why `decision_about` has found no decision about a call."""
+        call = request.tool_call
+        name = f"{call['name']} ({call['id']!s:.200})"
+        if not self.is_asked(call["id"]):
+            return f"Nobody was asked about {name} before, so no decision can be about it."
+        return _why_undecided(name, call["id"], given, self._asked_beside(request))
+
+    def _asked_beside(self, request: ToolCallRequest) -> list[Any]:
+        """Return the ids of the calls of the task that the last interrupt was about, in their order, with that of this call."""
+        call_id = request.tool_call["id"]
+        in_task = self.in_task or (call_id,)
+        return [one for one in message_of(request)[1] if one in in_task and self.is_asked(one)] or [call_id]
 
     def next_one(self) -> Any:
         """Return the answer that counts for the next question, without taking it; None if there is none, or one was taken."""
@@ -156,11 +169,31 @@ def _decision_about(call_id: Any, given: Any, in_order: Sequence[Any]) -> Any:
     """
     listed = given.get("decisions") if isinstance(given, Mapping) else None
     made = listed if isinstance(listed, list) else [given] * len(in_order)
-    named = [one for one in made if isinstance(one, Mapping) and one.get("tool_call_id") is not None]
+    named = _named(made)
     if named:
         own = [one for one in named if one["tool_call_id"] == call_id]
         return own[0] if len(own) == 1 or (own and made is not listed) else None
     return made[in_order.index(call_id)] if in_order.count(call_id) == 1 and len(in_order) == len(made) else None
+
+
+def _named(made: Sequence[Any]) -> list[Mapping[str, Any]]:
+    return [one for one in made if isinstance(one, Mapping) and one.get("tool_call_id") is not None]
+
+
+def _why_undecided(name: str, call_id: Any, given: Any, in_order: Sequence[Any]) -> str:
+    """Return why `_decision_about` has found nothing about a call."""
+    listed = given.get("decisions") if isinstance(given, Mapping) else None
+    made = listed if isinstance(listed, list) else [given]
+    about = [one["tool_call_id"] for one in _named(made)]
+    if call_id in about:
+        return f"More than one decision names {name}, so none of them counts."
+    if not about:
+        return (
+            "Decisions without a tool_call_id count only if there is one for each call that was asked about"
+            f" (needed: {len(in_order)}, came: {len(made)}), so none is about {name}."
+        )
+    beside = "" if len(about) == len(made) else " Beside them, those without a tool_call_id count for no call."
+    return f"No decision names {name}; those that came name {', '.join(map(str, about)):.500}.{beside}"
 
 
 def decision_of(given: Any, call: Mapping[str, Any]) -> HumanDecision | str:
@@ -178,7 +211,7 @@ def decision_of(given: Any, call: Mapping[str, Any]) -> HumanDecision | str:
     if isinstance(edited, Mapping) and isinstance(edited.get("args"), Mapping) and edited.get("name", call["name"]) == call["name"]:
         return HumanDecision(allow=True, by=by, arguments=edited["args"])
     return (
-        f"The decision about {call['name']} was {given!r:.200}, which cannot be used. Resume with {{'type': 'approve'}},"
+        f"The decision about {call['name']} was {given!r:.200}, which cannot be used. Give {{'type': 'approve'}},"
         f" {{'type': 'reject', 'message': ...}} or {{'type': 'edit', 'edited_action': {{'name': '{call['name']}', 'args': {{...}}}}}}."
     )
 
@@ -211,7 +244,8 @@ async def ask_about(engine: CallsEngine, calls: Iterable[AskedCall], answers: Ta
         given = answers.taken.pop() if answers.taken else answers.ask({"action_requests": asked, "review_configs": configs})
         if answers.in_order:  # they are about the one call that asks
             answers.asked = frozenset(recorded_call_id(str(one.call["id"])) for one in waiting)
-        for one, decision in zip(waiting, _decisions(given, waiting, answers), strict=True):
+        decisions = [_decided(one, given, answers) for one in waiting]
+        for one, decision in zip(waiting, decisions, strict=True):
             unusable = decision if isinstance(decision, str) else await _answer(engine, one, decision)
             problems[one.suspended.approval_id] = unusable
         waiting = [one for one in waiting if problems[one.suspended.approval_id]]
@@ -224,18 +258,14 @@ async def _answer(engine: CallsEngine, asked: AskedCall, decision: HumanDecision
     return await answer(engine, asked.suspended, no_because(outdated) if outdated else decision)
 
 
-def _decisions(given: Any, waiting: Sequence[AskedCall], answers: TaskAnswers) -> list[HumanDecision | str]:
-    """Return the decision for each call: by its `tool_call_id`, or by its place. A text is why there is none that can be used.
+def _decided(asked: AskedCall, given: Any, answers: TaskAnswers) -> HumanDecision | str:
+    """Return the decision about a call: by its `tool_call_id`, or by its place. A text is why there is none that can be used.
 
     The decisions are about the calls that the last interrupt was about. Some of them may have been answered another way since then, and
     others may wait now.
     """
-    made = given.get("decisions") if isinstance(given, Mapping) else None
-    found = [answers.decision_about(one.request, given) for one in waiting]
-    names = ", ".join(f"{one.call['name']} ({one.call['id']})" for one, decision in zip(waiting, found, strict=True) if decision is None)
-    came = f"{len(made)} came" if isinstance(made, list) else f"the node was resumed with {given!r:.200}"
-    problem = (
-        f"A decision is needed about each of {names}, and {came}. Resume with {{'decisions': [...]}}, with one for each of them, in"
-        " this order or each with its tool_call_id."
-    )
-    return [problem if decision is None else decision for decision in found]
+    found = answers.decision_about(asked.request, given)
+    if isinstance(found, HumanDecision):
+        return found
+    problem = answers.why_undecided(asked.request, given) if found is None else found
+    return f"{problem} {_FORM}"
