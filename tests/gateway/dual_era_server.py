@@ -9,10 +9,12 @@ import os
 from typing import Annotated
 
 from mcp.server.mcpserver import Context, Elicit, MCPServer, Resolve
+from mcp.shared.exceptions import UrlElicitationRequiredError
 from mcp_types import (
     CallToolResult,
     ElicitRequest,
     ElicitRequestFormParams,
+    ElicitRequestURLParams,
     ElicitResult,
     InputRequiredResult,
     SamplingMessage,
@@ -41,6 +43,24 @@ async def model(ctx: Context) -> str:
 async def folders(ctx: Context) -> str:
     """Return the client's folders."""
     return ", ".join(str(root.uri) for root in (await ctx.session.list_roots()).roots)
+
+
+async def open_page(ctx: Context) -> str:
+    """Send the user to an address."""
+    return (await ctx.elicit_url("Pay here.", "https://shop.example/pay", "payment-1")).action
+
+
+async def refuse_until_paid() -> str:
+    """Refuse until the user has been at an address."""
+    asked = ElicitRequestURLParams(message="Pay here.", url="https://shop.example/pay", elicitation_id="payment-2")
+    raise UrlElicitationRequiredError([asked])
+
+
+async def user_has_paid(ctx: Context) -> str:
+    """Say that the user is done at these addresses."""
+    for number in range(4):
+        await ctx.session.send_elicit_complete(f"payment-{number}")
+    return "paid"
 
 
 async def which_colour() -> Elicit[Colour]:
@@ -76,7 +96,7 @@ async def grow(ctx: Context) -> str:
 
 def dual_server() -> MCPServer:
     server = MCPServer("dual", log_level="WARNING")
-    for function in (ask, model, folders, resolve, hand, process, grow):
+    for function in (ask, model, folders, open_page, refuse_until_paid, user_has_paid, resolve, hand, process, grow):
         server.add_tool(function)
     return server
 

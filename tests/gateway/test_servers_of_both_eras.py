@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -69,6 +70,20 @@ async def test_a_client_that_has_shaken_hands_is_asked_by_requests(
 ) -> None:
     async with client_of(target, "handshake") as client:
         assert await said(client, tool, answer) == expected
+
+
+async def test_a_client_is_told_when_its_user_is_done_at_an_address_that_it_was_asked_to_open(target: Any) -> None:
+    async with client_of(target, "handshake", {"elicitation": {"url": {}}}) as client:
+        assert await said(client, "open_page", {"action": "accept"}) == "accept"
+        assert "payment-2" in json.dumps(await client.call("refuse_until_paid", {}))
+        assert await said(client, "user_has_paid") == "paid"
+        told = [await client.next_message() for _ in range(2)]
+        await client.request("ping", {})
+    assert client.messages.empty()
+    assert [(one["method"], one["params"]["elicitationId"]) for one in told] == [
+        ("notifications/elicitation/complete", "payment-1"),
+        ("notifications/elicitation/complete", "payment-2"),
+    ]
 
 
 @pytest.mark.parametrize("tool", ["resolve", "hand"])

@@ -1,6 +1,7 @@
 """Tell the clients of a gateway what has changed: the lists of tools, prompts and resources, and single resources.
 
-Changes of a list that come close together are told once. Knows no era of the protocol.
+They are also told that a user is done at the address of a question. Changes of a list that come close together are told once. Knows no era
+of the protocol.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any, Literal
 
 from callgate.gateway._client_calls import PROTOCOL_PREFIX
 from callgate.gateway._redaction import ClientRedaction
+from callgate.mcp._server_messages import ELICITATION_COMPLETE
 
 __all__ = ["SUBSCRIPTION_ID", "Change", "Changes", "ListKind"]
 
@@ -62,6 +64,8 @@ class Changes:
         uri = params.get("uri")
         if method == "notifications/resources/updated" and isinstance(uri, str):
             self._tell(method, {**self._redaction.clean(_without_subscription(params)), "uri": uri})
+        elif method == ELICITATION_COMPLETE and isinstance(params.get("elicitationId"), str):
+            self._tell(method, self._redaction.clean(params))
         elif method == "notifications/prompts/list_changed":
             self.list_changed("prompts")
         elif method == "notifications/resources/list_changed":

@@ -19,6 +19,7 @@ from callgate.gateway._client_messages import INVALID_REQUEST
 from callgate.gateway._exchange import Exchange
 from callgate.gateway._front_parts import FrontParts, object_of, params_of
 from callgate.gateway._request_tasks import RequestTasks
+from callgate.gateway._url_questions import UrlQuestions
 from callgate.gateway._watched_resources import WatchedResources
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
@@ -52,6 +53,7 @@ class HandshakeSession:
         self._asked: dict[object, asyncio.Future[Mapping[str, Any]]] = {}
         self._ids = count(1)
         self._watched = WatchedResources(parts.content, principal)
+        self._url_questions = UrlQuestions()
         self._stop_listening = parts.changes.listen(self._changed)
 
     # Front
@@ -102,7 +104,11 @@ class HandshakeSession:
             raise RpcError(INVALID_REQUEST, "The session has not been initialized. Send initialize first.")
         call = self._call(params, exchange, message["id"])
         self._running.note_call(message["id"], call)
-        return _adapted(await self._parts.methods.answer(method, call, params))
+        try:
+            return _adapted(await self._parts.methods.answer(method, call, params))
+        except RpcError as error:
+            self._url_questions.note_error(error)
+            raise
 
     async def _result_of_ended(self, call: ClientCall) -> Message | None:
         result = await self._parts.result_of_ended(call)
@@ -158,6 +164,8 @@ class HandshakeSession:
         Raises:
             RpcError: The client answers with an error, not in time, or cannot be reached.
         """
+        if method == "elicitation/create":
+            self._url_questions.note(params)
         number = f"callgate-{next(self._ids)}"
         waiting: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         self._asked[number] = waiting
@@ -178,7 +186,9 @@ class HandshakeSession:
             del self._asked[number]
 
     def _changed(self, method: str, params: Mapping[str, Any]) -> None:
-        if self.events is None or not self.client.run or (params and params["uri"] not in self._watched):
+        if self.events is None or not self.client.run:
+            return
+        if params and params.get("uri") not in self._watched and params.get("elicitationId") not in self._url_questions:
             return
         self.events.send(notification(method, params or None))
 

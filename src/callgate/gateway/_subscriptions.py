@@ -79,7 +79,7 @@ async def listen(wanted: Subscription, parts: FrontParts, principal: Principal, 
             end()
 
     def tell_change(method: str, params: Mapping[str, Any]) -> None:
-        if (params["uri"] in wanted.uris) if params else (method in wanted.methods):
+        if (params.get("uri") in wanted.uris) if params else (method in wanted.methods):
             tell(method, params)
 
     def tell_task(task: RunningTask) -> None:

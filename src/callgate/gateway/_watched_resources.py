@@ -27,7 +27,7 @@ class WatchedResources:
 
         content.watched.add(self)
 
-    def __contains__(self, uri: str) -> bool:
+    def __contains__(self, uri: object) -> bool:
         return uri in self._servers
 
     async def add(self, uri: str) -> None:

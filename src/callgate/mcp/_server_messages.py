@@ -24,12 +24,15 @@ from callgate.mcp._question_origins import QuestionOrigins
 from callgate.mcp._running_requests import RunningRequest, RunningRequests
 from callgate.mcp._server_requests import AnswersServer
 
-__all__ = ["NOTICES", "OnNotice", "ServerMessages"]
+__all__ = ["ELICITATION_COMPLETE", "NOTICES", "OnNotice", "ServerMessages"]
 
+ELICITATION_COMPLETE = "notifications/elicitation/complete"
+"""Tells that the user is done at the address of a question."""
 NOTICES = frozenset(
-    {f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts")} | {"notifications/resources/updated"}
+    {f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts")}
+    | {"notifications/resources/updated", ELICITATION_COMPLETE}
 )
-"""The methods of the notices of changes."""
+"""The methods of the notices that belong to no request."""
 OnNotice = Callable[[str, Mapping[str, Any]], None]
 """Called with the method of a notice and its params. Returns at once."""
 
