@@ -1,7 +1,8 @@
 """A server over stdio that speaks both eras, but not whole: `python half_handshake_server.py FAULT LOG`. It needs the standard library.
 
-FAULT is what is wrong with the handshake era: `refuses` the handshake, `ignores` it, `ends` at it, `refuses_lists` of tools after it, or
-has `others`, tools that are described differently. `LOG` gets a line for each start, handshake and call.
+FAULT is what is wrong with the handshake era: `refuses` the handshake, `ignores` it, `ends` at it, `fails` at each, is `busy` at the first,
+`refuses_lists` of tools after it, or has `others`, tools that are described differently. `LOG` gets a line for each start, handshake and
+call.
 """
 
 from __future__ import annotations
@@ -19,6 +20,11 @@ def log(text: str) -> None:
         file.write(text + "\n")
 
 
+def handshakes() -> int:
+    with open(LOG, encoding="utf-8") as file:
+        return file.read().split().count("handshake")
+
+
 def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     global shaken
     refusal = {"error": {"code": -32603, "message": "not here"}}
@@ -31,9 +37,13 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
                 sys.exit(3)
             if FAULT == "ignores":
                 return None
+            if FAULT == "refuses":
+                return {"error": {"code": -32601, "message": "Method not found"}}
+            if FAULT == "fails" or (FAULT == "busy" and handshakes() == 1):
+                return refusal
             shaken = True
             about = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "half", "version": "1"}}
-            return refusal if FAULT == "refuses" else {"result": about}
+            return {"result": about}
         case "tools/list" if shaken and FAULT == "refuses_lists":
             return refusal
         case "tools/list":

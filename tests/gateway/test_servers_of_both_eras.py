@@ -100,13 +100,34 @@ async def test_a_client_that_cannot_be_asked_has_no_process_of_its_own() -> None
         assert await said(client, "process")
 
 
-@pytest.mark.parametrize("fault", ["refuses", "ignores", "ends", "refuses_lists", "others"])
-async def test_a_server_that_cannot_be_used_after_a_handshake_is_used_without_one(fault: str, tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    half = [sys.executable, str(Path(__file__).with_name("half_handshake_server.py")), fault, str(log)]
-    async with client_of(half, "handshake", start_timeout_s=3.0) as client:
+@pytest.mark.parametrize(
+    ("fault", "tried"), [("refuses", 1), ("ignores", 1), ("ends", 1), ("refuses_lists", 1), ("others", 1), ("fails", 3)]
+)
+async def test_a_server_that_cannot_be_used_after_a_handshake_is_used_without_one(fault: str, tried: int, tmp_path: Path) -> None:
+    async with client_of(half(fault, tmp_path), "handshake", start_timeout_s=3.0) as client:
         assert [await said(client, "work") for _ in range(3)] == ["without"] * 3
-    assert log.read_text(encoding="utf-8").split().count("handshake") == 1
+    assert handshakes(tmp_path) == tried
+
+
+async def test_a_server_that_is_busy_at_first_is_asked_for_a_handshake_again(tmp_path: Path) -> None:
+    async with client_of(half("busy", tmp_path), "handshake") as client:
+        assert [await said(client, "work") for _ in range(2)] == ["after a handshake"] * 2
+    assert handshakes(tmp_path) == 2
+
+
+async def test_calls_that_do_not_wait_for_an_answer_to_a_handshake_find_out_that_there_is_none(tmp_path: Path) -> None:
+    async with client_of(half("ignores", tmp_path), "handshake", start_timeout_s=3.0, timeout_s=1.0) as client:
+        while "without" not in await said(client, "work"):
+            assert handshakes(tmp_path) == 1
+
+
+def half(fault: str, folder: Path) -> list[str]:
+    """Return the command of a server that speaks the handshake era with a fault."""
+    return [sys.executable, str(Path(__file__).with_name("half_handshake_server.py")), fault, str(folder / "log")]
+
+
+def handshakes(folder: Path) -> int:
+    return (folder / "log").read_text(encoding="utf-8").split().count("handshake")
 
 
 async def test_a_tool_that_a_server_adds_later_can_be_called_in_the_session_of_a_client() -> None:

@@ -40,10 +40,19 @@ def test_a_client_that_has_shaken_hands_and_can_be_asked_is_served_after_a_hands
 def test_a_refusal_holds_until_the_server_may_be_another_one(server: McpServer, later: str) -> None:
     clock, client = ManualClock(), of_session(ASKED)
     choice = ClientEra(server, clock)
-    choice.refused(1)
+    choice.refused(1, lasting=True)
     assert choice.of(client, "stateless", 1) == "stateless"
     assert choice.of(client, "stateless", 2) == "handshake"
     clock.advance(299)
     assert choice.of(client, "stateless", 1) == "stateless"
     clock.advance(1)
     assert choice.of(client, "stateless", 1) == later
+
+
+def test_a_failure_holds_for_half_a_minute() -> None:
+    clock, client = ManualClock(), of_session(ASKED)
+    choice = ClientEra(mcp("server"), clock)
+    choice.refused(1, lasting=False)
+    assert choice.of(client, "stateless", 1) == "stateless"
+    clock.advance(30)
+    assert choice.of(client, "stateless", 1) == "handshake"

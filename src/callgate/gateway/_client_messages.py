@@ -14,12 +14,11 @@ from typing import Any
 
 from callgate._server_processes.json_lines import answered_ids
 from callgate.mcp._connection import Message
-from callgate.mcp._messages import RpcError, UnreadableMessage, encoded, error_answer, read_message
+from callgate.mcp._messages import INVALID_REQUEST, RpcError, UnreadableMessage, encoded, error_answer, read_message
 
 __all__ = ["INVALID_REQUEST", "PARSE_ERROR", "RefusedMessage", "kind_of", "read_client_message", "refusal", "request_id"]
 
 PARSE_ERROR = -32700
-INVALID_REQUEST = -32600
 _HALF_PAIR = "a text in it has half of a surrogate pair, which is no character"
 _REQUEST_KEYS = frozenset({b'"method"'})
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -18,7 +18,9 @@ from callgate.mcp.server_config import McpServer
 __all__ = ["ClientEra"]
 
 _REFUSED_S = 300.0
-"""Seconds after which a server on the network is tried again, because it may have been replaced."""
+"""Seconds after which a server on the network that takes no handshake is tried again, because it may have been replaced."""
+_FAILED_S = 30.0
+"""Seconds after which a server is tried again whose sessions could not be started for another reason."""
 
 
 class ClientEra:
@@ -26,11 +28,11 @@ class ClientEra:
 
     def __init__(self, server: McpServer, clock: Clock) -> None:
         self._chosen = server.era
-        self._forgotten_s = _REFUSED_S if server.url else math.inf
+        self._refused_s = _REFUSED_S if server.url else math.inf
         self._clock = clock
         self._refused_start = 0
         """The number of the server's start that refuses handshakes."""
-        self._refused_at = -math.inf
+        self._refused_until = -math.inf
 
     def of(self, client: CallingClient, era: Era, starts: int) -> Era:
         """Return the era for the requests of a client.
@@ -41,12 +43,17 @@ class ClientEra:
         """
         if era == "handshake" or self._chosen is not None or not _can_be_asked(client):
             return era
-        refused = starts == self._refused_start and self._clock.monotonic() - self._refused_at < self._forgotten_s
+        refused = starts == self._refused_start and self._clock.monotonic() < self._refused_until
         return era if refused else "handshake"
 
-    def refused(self, starts: int) -> None:
-        """Note that the server has refused a handshake, or cannot be used after one."""
-        self._refused_start, self._refused_at = starts, self._clock.monotonic()
+    def refused(self, starts: int, *, lasting: bool) -> None:
+        """Note that no session with a handshake can be started.
+
+        Args:
+            lasting: Whether the server has shown that it takes no handshake, or cannot be used after one.
+        """
+        self._refused_start = starts
+        self._refused_until = self._clock.monotonic() + (self._refused_s if lasting else _FAILED_S)
 
 
 def _can_be_asked(client: CallingClient) -> bool:

@@ -45,7 +45,7 @@ from callgate.mcp._server_messages import OnNotice, ServerMessages
 from callgate.mcp._server_requests import AnswersServer
 from callgate.mcp.server_config import McpServer
 
-__all__ = ["Connect", "Session"]
+__all__ = ["Connect", "EraRefused", "Session"]
 
 Connect = Callable[[McpServer, ConnectionEvents], ServerConnection]
 
@@ -57,8 +57,15 @@ _ADOPTION_S = 0.1
 """Seconds that a server may take to adopt an answer that it has read: to look for the folders, for example. It does not say when it has."""
 _LISTS = ("tools", "prompts", "resources")
 _NOBODY = Caller()
+_REFUSALS = frozenset({messages.METHOD_NOT_FOUND, messages.INVALID_PARAMS, messages.INVALID_REQUEST, UNSUPPORTED_REVISION})
+"""Errors by which a server says that it takes no handshake, or not this one. Others may pass."""
+_REFUSING_STATUSES = frozenset({400, 404, 405, 406, 415, 422, 501})
 _END_S = 3.0
 """How long the end of a process is waited for after a request has failed."""
+
+
+class EraRefused(ProtocolError):
+    """The server does not take a handshake, or has no revision that this client speaks."""
 
 
 class _Agreement(Struct, frozen=True, kw_only=True):
@@ -210,10 +217,15 @@ class Session:
             result = await self._send("initialize", params)
         except RpcError as error:
             advice = " Its `era` is set to handshake. Remove that." if self._server.era == "handshake" else ""
-            raise ProtocolError(f"{self._named} refused to start a session: {error.message[:300]} ({error.code}).{advice}") from error
+            kind = EraRefused if error.code in _REFUSALS else ProtocolError
+            raise kind(f"{self._named} refused to start a session: {error.message[:300]} ({error.code}).{advice}") from error
+        except NotSent as error:
+            if (error.details or {}).get("http_status") in _REFUSING_STATUSES:
+                raise EraRefused(f"{self._named} refused to start a session: {error}") from error
+            raise
         revision = result.get("protocolVersion")
         if revision not in HANDSHAKE_REVISIONS:
-            raise ProtocolError(
+            raise EraRefused(
                 f"{self._named} speaks revision {revision!r:.40} of MCP; this client speaks {', '.join(HANDSHAKE_REVISIONS)} and"
                 f" {', '.join(STATELESS_REVISIONS)}. Update one of them."
             )

@@ -27,7 +27,7 @@ from callgate.mcp._messages import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 from callgate.mcp._revisions import Era
 from callgate.mcp._server_messages import OnNotice
 from callgate.mcp._server_requests import AnswersServer
-from callgate.mcp._session import Connect, Session
+from callgate.mcp._session import Connect, EraRefused, Session
 from callgate.mcp._tool_changes import Definition
 from callgate.mcp.server_config import McpServer
 
@@ -37,6 +37,8 @@ T = TypeVar("T")
 
 _FIRST_WAIT_S = 0.1
 _LONGEST_WAIT_S = 10.0
+_TRIES = 3
+"""Failures in a row after which the era of a session that may be refused is given up."""
 _MOST_FAILURES = 5
 """Failures in a row after which a server is quarantined."""
 _QUARANTINE_S = 60.0
@@ -114,6 +116,8 @@ class SessionParts(Struct, frozen=True, kw_only=True, eq=False):
     """Called with notices of changes, except of tools."""
     on_late: Callable[[str, Message], None]
     """Called with the uid of a call that has ended, and the answer that came after that."""
+    on_refused: Callable[[bool], None]
+    """Called when a session that may be refused cannot be started: with True if it is refused, with False if it has failed too often."""
 
 
 class SupervisedSession:
@@ -136,8 +140,10 @@ class SupervisedSession:
         self.era = era
         """The era of the server; None until it is found out."""
         self.refuses = False
-        """Whether the last start has failed in a way that shows that the server cannot be used in this era."""
+        """Whether the server cannot be used in this era."""
         self._may_refuse = may_refuse
+        self._negotiated = False
+        """Whether the server has agreed on a revision in the current start."""
         self.revision = ""
         """The revision that the server spoke last."""
         self._parts = parts
@@ -192,11 +198,16 @@ class SupervisedSession:
         return result
 
     def _is_refusal(self, error: Exception) -> bool:
-        """Return whether a start has failed because the server does not take the era, and note it."""
+        """Return whether a start has failed because the server does not take the era, and note that, or that it has failed too often."""
+        if not self._may_refuse or self.life.state != "starting":
+            return False
         ends = isinstance(error, ConnectionLost) and not self._parts.server.url  # a program that ends will end each time
-        refused = isinstance(error, ProtocolError | TimeoutError) or (isinstance(error, NotSent) and not error.retryable)
-        self.refuses = self._may_refuse and self.life.state == "starting" and (ends or refused)
-        return self.refuses
+        lists_nothing = isinstance(error, ProtocolError) and self._negotiated
+        refused = ends or lists_nothing or isinstance(error, EraRefused | TimeoutError)
+        if refused or self.life.failures + 1 >= _TRIES:
+            self.refuses = True
+            self._parts.on_refused(refused)
+        return refused
 
     async def offers(self, definition: Definition) -> bool:
         """Return whether a tool is described in this session as it was when its call was judged.
@@ -254,7 +265,9 @@ class SupervisedSession:
         session.connection.lost.add_done_callback(lambda _: self.life.stop_sending())
         try:
             async with asyncio.timeout(parts.server.start_timeout_s):
+                self._negotiated = False
                 await session.start(self.era)
+                self._negotiated = True
                 await self._list(session)
         except McpError as error:
             if error.code != "cannot_start":

@@ -105,11 +105,12 @@ class SupervisedServer:
             log=catalogue.log,
             on_notice=self._noticed,
             on_late=self._came_late,
+            on_refused=lambda lasting: self._client_era.refused(self._first.life.starts, lasting=lasting),
         )
+        self._client_era = ClientEra(self._server, catalogue.clock)
         self._clients = ClientSessions(parts, self._list_clients)
         self._tools = ToolList(self._server, self, catalogue, self._clients.tools if self._server.client_tools else tuple)
         first = self._first = SupervisedSession(parts, ServerRequests(self._server, catalogue.log), self._tools)
-        self._client_era = ClientEra(self._server, catalogue.clock)
         self._started = True
         first.begin()
         await first.life.first_attempt()
@@ -283,7 +284,6 @@ class SupervisedServer:
             except NotSent:
                 if not supervised.refuses:
                     raise
-                self._client_era.refused(self._first.life.starts)
                 return None
             if not await offers(supervised):
                 return None
