@@ -63,8 +63,8 @@ async def test_what_servers_may_have_is_announced_until_it_is_known_what_they_ha
         late = (await client.request("server/discover", {}))["result"]["capabilities"]
         nothing = (await client.request("prompts/list", {}))["result"]["prompts"]
     flags = {"listChanged": True}
-    for capabilities in (early, late):
-        assert capabilities.pop("extensions") == {"io.modelcontextprotocol/tasks": {}}
+    assert set(early.pop("extensions")) == {f"io.modelcontextprotocol/{name}" for name in ("tasks", "ui", "skills")}
+    assert late.pop("extensions") == {"io.modelcontextprotocol/tasks": {}}
     assert early == {"tools": flags, "resources": {"subscribe": True, **flags}, "prompts": flags, "completions": {}}
     assert late == {"tools": flags, "resources": {}}
     assert nothing == []
