@@ -50,16 +50,15 @@ __all__ = ["Connect", "EraRefused", "Session"]
 Connect = Callable[[McpServer, ConnectionEvents], ServerConnection]
 
 _PROBE_S = 5.0
-"""Seconds of silence after which a handshake of the older era is begun as well, with a process: it may ignore a method it does not know."""
+"""Seconds of silence after which a handshake of the older era is begun as well. A process may ignore a method that it does not know."""
 _NETWORK_PROBE_S = 15.0
-"""The same for a server on the network, which answers each request, if only with a refusal, but may have to be started for the first."""
+"""The same for a server on the network, which answers each request, but may have to be started for the first."""
 _ADOPTION_S = 0.1
 """Seconds that a server may take to adopt an answer that it has read: to look for the folders, for example. It does not say when it has."""
 _LISTS = ("tools", "prompts", "resources")
 _NOBODY = Caller()
 _REFUSALS = frozenset({messages.METHOD_NOT_FOUND, messages.INVALID_PARAMS, messages.INVALID_REQUEST, UNSUPPORTED_REVISION})
 """Errors by which a server says that it takes no handshake, or not this one. Others may pass."""
-_REFUSING_STATUSES = frozenset({400, 404, 405, 406, 415, 422, 501})
 _END_S = 3.0
 """How long the end of a process is waited for after a request has failed."""
 
@@ -219,10 +218,6 @@ class Session:
             advice = " Its `era` is set to handshake. Remove that." if self._server.era == "handshake" else ""
             kind = EraRefused if error.code in _REFUSALS else ProtocolError
             raise kind(f"{self._named} refused to start a session: {error.message[:300]} ({error.code}).{advice}") from error
-        except NotSent as error:
-            if (error.details or {}).get("http_status") in _REFUSING_STATUSES:
-                raise EraRefused(f"{self._named} refused to start a session: {error}") from error
-            raise
         revision = result.get("protocolVersion")
         if revision not in HANDSHAKE_REVISIONS:
             raise EraRefused(

@@ -39,6 +39,8 @@ _FIRST_WAIT_S = 0.1
 _LONGEST_WAIT_S = 10.0
 _TRIES = 3
 """Failures in a row after which the era of a session that may be refused is given up."""
+_REFUSING_STATUSES = frozenset({400, 404, 405, 406, 415, 422, 501})
+"""Statuses of HTTP by which a server says that it takes no handshake. Others may pass."""
 _MOST_FAILURES = 5
 """Failures in a row after which a server is quarantined."""
 _QUARANTINE_S = 60.0
@@ -202,8 +204,9 @@ class SupervisedSession:
         if not self._may_refuse or self.life.state != "starting":
             return False
         ends = isinstance(error, ConnectionLost) and not self._parts.server.url  # a program that ends will end each time
-        lists_nothing = isinstance(error, ProtocolError) and self._negotiated
-        refused = ends or lists_nothing or isinstance(error, EraRefused | TimeoutError)
+        status = (error.details or {}).get("http_status") if isinstance(error, McpError) else None
+        lists_nothing = isinstance(error, ProtocolError) and status is None and self._negotiated
+        refused = ends or lists_nothing or isinstance(error, EraRefused | TimeoutError) or status in _REFUSING_STATUSES
         if refused or self.life.failures + 1 >= _TRIES:
             self.refuses = True
             self._parts.on_refused(refused)
