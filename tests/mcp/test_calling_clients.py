@@ -267,3 +267,22 @@ class TestSessions:
         (reply,) = [message for message in fake.seen() if message.get("id") == "late"]
         assert "error" in reply
         assert client.asked == []
+
+
+async def test_the_65th_question_at_a_time_is_refused(tmp_path: Path) -> None:
+    answered = asyncio.Event()
+
+    async def reply(method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        await answered.wait()
+        return {"action": "decline"}
+
+    client = Client("alice", ELICITS, replies=reply, own_session=object())
+    fake = Fake(tmp_path, {"ask": QUESTION}, era="handshake")
+    async with Engine(servers=[fake.server(effects={"work": "none"})]) as engine:
+        calls = [asyncio.ensure_future(for_client(client, engine, n=n)) for n in range(65)]
+        (refused,) = (await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED))[0]
+        assert len(client.asked) == 64
+        answered.set()
+        results = [json.loads((await one).text) for one in calls if one is not refused]
+    assert "64 requests of this server wait already" in (await refused).text
+    assert results == [{"action": "decline"}] * 64

@@ -126,6 +126,19 @@ async def test_a_kill_cancels_the_call_in_the_server(tmp_path: Path) -> None:
         await until(lambda: [note["params"]["requestId"] for note in fake.seen("notifications/cancelled")] == [sent["id"]])
 
 
+@pytest.mark.parametrize("answers", [1, 2])
+async def test_an_answer_to_a_cancelled_call_is_expected_once(tmp_path: Path, caplog: pytest.LogCaptureFixture, answers: int) -> None:
+    fake = Fake(tmp_path, {"until_cancelled": True}, *[ANSWER] * answers)
+    async with Engine(servers=[fake.server()]) as engine:
+        calling = asyncio.ensure_future(engine.call(call("work"), Scope(conversation="c")))
+        await until(fake.calls)
+        engine.control.kill("c")
+        await calling
+        await until(lambda: kinds(engine).count("call.late") == answers)
+    warned = [record.getMessage() for record in caplog.records if "no request waits for" in record.getMessage()]
+    assert len(warned) == answers - 1
+
+
 async def test_policies_hooks_and_the_record_apply_to_a_tool_of_a_server(tmp_path: Path) -> None:
     seen: list[str] = []
 
