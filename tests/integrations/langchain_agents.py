@@ -10,7 +10,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-__all__ = ["ScriptedChat", "call", "says", "tool_messages"]
+__all__ = ["ScriptedChat", "call", "says", "tool_messages", "waiting"]
 
 Step = AIMessage | Callable[[list[BaseMessage]], AIMessage]
 
@@ -45,3 +45,8 @@ def says(*calls: ToolCall, text: str = "") -> AIMessage:
 
 def tool_messages(result: Any) -> list[ToolMessage]:
     return [one for one in result["messages"] if isinstance(one, ToolMessage)]
+
+
+def waiting(result: Any) -> list[str]:
+    """Return the ids of the calls that the interrupts of a graph are about."""
+    return [one["tool_call_id"] for each in result.get("__interrupt__", ()) for one in each.value.get("action_requests", [each.value])]

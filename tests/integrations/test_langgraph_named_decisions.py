@@ -16,7 +16,7 @@ from callgate import Engine
 from callgate.integrations import import_tools
 from callgate.integrations.langchain import CallgateMiddleware
 from callgate.integrations.langgraph import CallgateToolNode
-from tests.integrations.langchain_agents import ScriptedChat, call, says, tool_messages
+from tests.integrations.langchain_agents import ScriptedChat, call, says, tool_messages, waiting
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 YES: dict[str, Any] = {"type": "approve"}
@@ -83,10 +83,6 @@ def made() -> Any:
     yield make
     for shop in shops:
         shop.engine.close_sync()
-
-
-def waiting(result: Any) -> list[str]:
-    return [one["tool_call_id"] for each in result.get("__interrupt__", ()) for one in each.value.get("action_requests", [each.value])]
 
 
 def named(decision: dict[str, Any], call_id: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A call stays that of the user for whom it was made, whoever resumes the graph."""
+"""A call keeps its principal when another user resumes the graph."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from callgate.event_queries import EventQuery
 from callgate.integrations import import_tools
 from callgate.integrations.langchain import CallgateMiddleware
 from callgate.integrations.langgraph import CallgateToolNode
-from tests.integrations.langchain_agents import ScriptedChat, call, says, tool_messages
+from tests.integrations.langchain_agents import ScriptedChat, call, says, tool_messages, waiting
 
 YES: dict[str, Any] = {"type": "approve"}
 NO: dict[str, Any] = {"type": "reject", "message": "never"}
@@ -92,10 +92,6 @@ def made() -> Iterator[Any]:
     yield make
     for shop in shops:
         shop.engine.close_sync()
-
-
-def waiting(result: Any) -> list[str]:
-    return [one["tool_call_id"] for each in result.get("__interrupt__", ()) for one in each.value.get("action_requests", [each.value])]
 
 
 @pytest.mark.parametrize("kind", ["node", "agent"])

@@ -54,9 +54,9 @@ class ConnectionLost(ToolServerError):
 
 
 class ProtocolError(ToolServerError):
-    """The request was sent, and what the server answered is no valid answer. It may have taken effect.
+    """The request was sent, and the server's answer is no result that can be used. The request may have taken effect.
 
-    Its code is `protocol_error`, `output_too_large` or `too_deep`.
+    Its code is `protocol_error`, `output_too_large`, `too_deep`, or that of a subclass.
     """
 
     code = "protocol_error"

@@ -90,8 +90,8 @@ class ServerWork(Struct, frozen=True, kw_only=True, eq=False):
     """Returns the end of what the server wrote to its standard error, which only the operator is told."""
     on_problem: Callable[[str], None]
     """Called with why the server does not run."""
-    expects: Callable[[Exception], bool] = lambda _: False
-    """Returns whether what `serve` has raised is one of its usual ends, of which nobody need be warned."""
+    is_expected: Callable[[Exception], bool] = lambda _: False
+    """Returns whether what `serve` has raised is logged as information instead of a warning."""
 
 
 class ServerLife(Generic[S]):
@@ -228,7 +228,7 @@ class ServerLife(Generic[S]):
                 try:
                     problem = await work.serve()
                 except Exception as error:  # whatever it is, calls must not wait for a server that nobody starts
-                    problem, expected = work.problem_of(error), work.expects(error)
+                    problem, expected = work.problem_of(error), work.is_expected(error)
                 words = work.last_words()
                 await _ended(work)
                 self._note_end(problem, words, work, expected=expected)

@@ -1,7 +1,7 @@
 """Tell the clients of a gateway what has changed: the lists of tools, prompts and resources, and single resources.
 
-They are also told that a user is done at the address of a question. Changes of a list that come close together are told once. Knows no era
-of the protocol.
+They are also told that an elicitation in URL mode is complete. Changes of a list that come close together are told once. Knows no era of
+the protocol.
 """
 
 from __future__ import annotations

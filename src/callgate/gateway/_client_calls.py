@@ -19,6 +19,7 @@ from callgate.mcp._connection import Message
 from callgate.mcp._extensions import TASKS, passed_extensions
 from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError, notification
 from callgate.mcp._revisions import Era
+from callgate.mcp.calling_client import CAPABILITY_OF
 
 __all__ = [
     "PROTOCOL_PREFIX",
@@ -41,8 +42,8 @@ AskLater = Callable[["CallInQuestion", Mapping[str, Any]], Message]
 PROTOCOL_PREFIX = "io.modelcontextprotocol/"
 """The keys of `_meta` that MCP defines for one hop begin with it, except `progressToken`."""
 
-_CAPABILITY_OF = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
-_ANSWERS = frozenset(_CAPABILITY_OF.values())
+_ANSWERING = frozenset(CAPABILITY_OF.values())
+"""The capabilities of clients that answer requests of servers."""
 _LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 
@@ -63,7 +64,7 @@ class Client(Struct, kw_only=True, eq=False):
 
     def can_answer(self, method: str) -> bool:
         """Return whether the client has declared that it answers this request."""
-        return isinstance(self.capabilities.get(_CAPABILITY_OF.get(method, "")), dict)
+        return isinstance(self.capabilities.get(CAPABILITY_OF.get(method, "")), dict)
 
     @property
     def elicitation_modes(self) -> tuple[str, ...]:
@@ -81,7 +82,7 @@ class Client(Struct, kw_only=True, eq=False):
     @property
     def answers_requests(self) -> bool:
         """Whether the client has declared that it answers any request."""
-        return not _ANSWERS.isdisjoint(self.capabilities)
+        return not _ANSWERING.isdisjoint(self.capabilities)
 
     @property
     def takes_tasks(self) -> bool:
@@ -182,7 +183,7 @@ class ClientCall:
         """Whether the notifications of progress are numbered here, because the tool is of no MCP server."""
         self._reported = 0
         self.meta = {name: value for name, value in given.items() if name != "progressToken" and not name.startswith(PROTOCOL_PREFIX)}
-        self.capabilities = {name: value for name, value in client.capabilities.items() if name in _ANSWERS}
+        self.capabilities = {name: value for name, value in client.capabilities.items() if name in _ANSWERING}
         if extensions := passed_extensions(client.capabilities):
             self.capabilities["extensions"] = extensions
         self.uid = ""

@@ -16,7 +16,7 @@ from callgate._server_processes.json_lines import answered_ids
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INVALID_REQUEST, RpcError, UnreadableMessage, encoded, error_answer, read_message
 
-__all__ = ["INVALID_REQUEST", "PARSE_ERROR", "RefusedMessage", "kind_of", "read_client_message", "refusal", "request_id"]
+__all__ = ["PARSE_ERROR", "RefusedMessage", "kind_of", "read_client_message", "refusal", "request_id"]
 
 PARSE_ERROR = -32700
 _HALF_PAIR = "a text in it has half of a surrogate pair, which is no character"

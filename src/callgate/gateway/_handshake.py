@@ -15,15 +15,14 @@ from itertools import count
 from typing import Any
 
 from callgate.gateway._client_calls import PROTOCOL_PREFIX, Client, ClientCall, result_of
-from callgate.gateway._client_messages import INVALID_REQUEST
 from callgate.gateway._exchange import Exchange
 from callgate.gateway._front_parts import FrontParts, object_of, params_of
 from callgate.gateway._request_tasks import RequestTasks
-from callgate.gateway._url_questions import UrlQuestions
+from callgate.gateway._url_elicitations import UrlElicitations
 from callgate.gateway._watched_resources import WatchedResources
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
-from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, RpcError, notification
+from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RpcError, notification
 from callgate.mcp._messages import request as rpc_request
 from callgate.mcp._revisions import HANDSHAKE_REVISIONS, LATEST_HANDSHAKE
 
@@ -53,7 +52,7 @@ class HandshakeSession:
         self._asked: dict[object, asyncio.Future[Mapping[str, Any]]] = {}
         self._ids = count(1)
         self._watched = WatchedResources(parts.content, principal)
-        self._url_questions = UrlQuestions()
+        self._url_elicitations = UrlElicitations()
         self._stop_listening = parts.changes.listen(self._changed)
 
     # Front
@@ -107,7 +106,7 @@ class HandshakeSession:
         try:
             return _adapted(await self._parts.methods.answer(method, call, params))
         except RpcError as error:
-            self._url_questions.note_error(error)
+            self._url_elicitations.note_error(error)
             raise
 
     async def _result_of_ended(self, call: ClientCall) -> Message | None:
@@ -165,7 +164,7 @@ class HandshakeSession:
             RpcError: The client answers with an error, not in time, or cannot be reached.
         """
         if method == "elicitation/create":
-            self._url_questions.note(params)
+            self._url_elicitations.note(params)
         number = f"callgate-{next(self._ids)}"
         waiting: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         self._asked[number] = waiting
@@ -188,7 +187,7 @@ class HandshakeSession:
     def _changed(self, method: str, params: Mapping[str, Any]) -> None:
         if self.events is None or not self.client.run:
             return
-        if params and params.get("uri") not in self._watched and params.get("elicitationId") not in self._url_questions:
+        if params and params.get("uri") not in self._watched and params.get("elicitationId") not in self._url_elicitations:
             return
         self.events.send(notification(method, params or None))
 

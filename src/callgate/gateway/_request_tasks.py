@@ -9,9 +9,8 @@ from typing import Any
 
 from callgate.errors import CallgateError
 from callgate.gateway._client_calls import ClientCall
-from callgate.gateway._client_messages import INVALID_REQUEST
 from callgate.mcp._connection import Message
-from callgate.mcp._messages import INTERNAL_ERROR, RpcError, answer, error_answer
+from callgate.mcp._messages import INTERNAL_ERROR, INVALID_REQUEST, RpcError, answer, error_answer
 
 __all__ = ["RequestTasks", "told_error"]
 

@@ -13,13 +13,13 @@ from typing import Any, BinaryIO, Literal
 
 from callgate._server_processes.line_process import MAX_LINE_BYTES
 from callgate._server_processes.protocol_streams import protocol_streams
-from callgate.gateway._client_messages import INVALID_REQUEST, RefusedMessage, kind_of, read_client_message, refusal, request_id
+from callgate.gateway._client_messages import RefusedMessage, kind_of, read_client_message, refusal, request_id
 from callgate.gateway._exchange import Front
 from callgate.gateway._input_lines import LongLine, next_line
 from callgate.gateway.gateway import Gateway
 from callgate.gateway.principals import LOCAL, Principal
 from callgate.mcp._connection import Message
-from callgate.mcp._messages import RpcError, encoded, error_answer
+from callgate.mcp._messages import INVALID_REQUEST, RpcError, encoded, error_answer
 
 __all__ = ["serve_stdio"]
 

@@ -1,8 +1,8 @@
 """Tool calls of LangGraph along the engine's route, for the middleware and the tool node.
 
 Decides which ids identify a call, so that a graph that resumes or retries a step gets stored results. The thread is the
-run and the conversation; the message that made the call, or else the graph's task, is the message. A call stays that of the user for
-whom it was made first, whoever resumes the graph.
+run and the conversation; the message that made the call, or else the graph's task, is the message. A call
+keeps its principal when another user resumes the graph.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class GraphCalls:
         scope = self.placed(request)
         if request.tool is None:
             request, scope = self._meant(request, scope)
-        scope = await self._of_asker(request, scope)
+        scope = await self._with_recorded_principal(request, scope)
         call, decided = request.tool_call, self._engine.may_ask or bool(answers.taken) or answers.waiting
         if message_of(request)[1].count(call["id"]) > 1:
             decide, decided = _refuse_same_ids, False
@@ -183,8 +183,8 @@ class GraphCalls:
         result = await run_call(engine, made, decide)
         return result if isinstance(result, Suspended) else _output(engine, made, result, call)
 
-    async def _of_asker(self, request: ToolCallRequest, scope: Scope) -> Scope:
-        """Return the scope of a call, with the principal for whom it was made first if the graph makes it again."""
+    async def _with_recorded_principal(self, request: ToolCallRequest, scope: Scope) -> Scope:
+        """Return the scope of a call, with the principal that the journal has for it if a resumed graph makes the call again."""
         if not _configurable(request).get(_RESUMING):
             return scope
         call, journal, redactor = request.tool_call, self._engine.journal, self._engine.redactor

@@ -89,7 +89,7 @@ def questions_about(journal: Journal, name: str, call_id: str, run: str) -> Iter
 
 
 def recorded_principal(journal: Journal, call: RawCall, scope: Scope, redactor: Redactor | None) -> str:
-    """Return for whom a call was made before; the principal of `scope` if it was not, or with other arguments."""
+    """Return the principal with which the same call was recorded; that of `scope` if it was not recorded or had other arguments."""
     body = ReceivedCall(call, call.arguments, ScopeFacts(scope, redactor), "", redactor).encode()
     now = decode_received(body if redactor is None else redactor.redact(body))
     for event in journal.find(EventQuery(run=scope.run, kinds=("call.received",), newest_first=True, limit=_MOST)):

@@ -1,9 +1,8 @@
-"""The era in which a server that speaks both is spoken to on behalf of one client.
+"""Choose the era of MCP in which the requests of one client are sent to a server that supports both.
 
-A server asks its client by requests of its own in the handshake era, and within the result of a call in the stateless one. Many servers
-that speak both have tools that can only do the first. So the calls of a client that has shaken hands, and can be asked, are sent in its own
-era: what works without a gateway works behind one. Such a client gets a session with a handshake; if the server refuses one, its calls are
-sent as all others are. Knows no session.
+In the handshake era, a server asks its client by requests of its own; in the stateless era, within the result of a call. Tools often
+support only the first. So a client that has begun with a handshake, and answers requests, gets a session of the handshake era. If the
+server refuses that, the client's requests are sent in the stateless era, like those of all other clients. Knows no session.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import math
 
 from callgate._clock import Clock
 from callgate.mcp._revisions import Era
-from callgate.mcp.calling_client import CallingClient
+from callgate.mcp.calling_client import CAPABILITY_OF, CallingClient
 from callgate.mcp.server_config import McpServer
 
 __all__ = ["ClientEra"]
@@ -58,4 +57,4 @@ class ClientEra:
 
 def _can_be_asked(client: CallingClient) -> bool:
     """Return whether the client has shaken hands and answers any request of a server."""
-    return client.own_session is not None and not client.capabilities.keys() <= {"extensions"}
+    return client.own_session is not None and not client.capabilities.keys().isdisjoint(CAPABILITY_OF.values())

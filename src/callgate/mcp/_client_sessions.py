@@ -102,7 +102,7 @@ class ClientSessions:
         """Keep the client's session open during the block; make it if there is none.
 
         Args:
-            may_refuse: Whether it is not known that the server takes this era.
+            may_refuse: See `SupervisedSession`.
 
         Raises:
             NotSent: Too many sessions are in use, by all clients or by those with this key.

@@ -18,6 +18,7 @@ from callgate.mcp._connection import Message
 __all__ = [
     "INTERNAL_ERROR",
     "INVALID_PARAMS",
+    "INVALID_REQUEST",
     "MAX_MESSAGE_BYTES",
     "METHOD_NOT_FOUND",
     "RpcError",

@@ -27,12 +27,12 @@ from callgate.mcp._server_requests import AnswersServer
 __all__ = ["ELICITATION_COMPLETE", "NOTICES", "OnNotice", "ServerMessages"]
 
 ELICITATION_COMPLETE = "notifications/elicitation/complete"
-"""Tells that the user is done at the address of a question."""
+"""The notification that an elicitation in URL mode is complete."""
 NOTICES = frozenset(
     {f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts")}
     | {"notifications/resources/updated", ELICITATION_COMPLETE}
 )
-"""The methods of the notices that belong to no request."""
+"""The notifications that belong to no request and are passed to listeners."""
 OnNotice = Callable[[str, Mapping[str, Any]], None]
 """Called with the method of a notice and its params. Returns at once."""
 

@@ -21,7 +21,7 @@ from callgate._secret_redaction import RedactedLog
 from callgate.mcp._connection import ProtocolError
 from callgate.mcp._extensions import PASSED_EXTENSIONS
 from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
-from callgate.mcp.calling_client import CallingClient
+from callgate.mcp.calling_client import CAPABILITY_OF, CallingClient
 from callgate.mcp.server_config import Answers, McpServer
 
 __all__ = ["AnswersServer", "ClientRequests", "InputRefused", "ServerRequests", "answer_fault", "client_answer"]
@@ -30,11 +30,8 @@ _MOST_AT_ONCE = 64
 """Requests of one server that may wait for an answer at the same time."""
 
 
-_CAPABILITY_OF: Mapping[str, str] = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
-
-
 class InputRefused(ProtocolError):
-    """A server has asked for input within the result of a request, which nobody has given, so it was not told to go on."""
+    """The server has asked for input within the result of a request, and gets none. The request is not continued."""
 
     code = "input_refused"
 
@@ -111,7 +108,7 @@ class ClientRequests:
     async def answer(self, method: object, params: object, client: CallingClient | None) -> Mapping[str, Any]:
         if method == "ping":
             return {}
-        if _CAPABILITY_OF.get(str(method)) not in self.capabilities:
+        if CAPABILITY_OF.get(str(method)) not in self.capabilities:
             raise RpcError(METHOD_NOT_FOUND, f"This client does not answer {str(method)[:100]}.")
         if client is None and not self._waiting:
             raise RpcError(METHOD_NOT_FOUND, f"This client answers {method} only while it waits for a call.")

@@ -58,13 +58,13 @@ _ADOPTION_S = 0.1
 _LISTS = ("tools", "prompts", "resources")
 _NOBODY = Caller()
 _REFUSALS = frozenset({messages.METHOD_NOT_FOUND, messages.INVALID_PARAMS, messages.INVALID_REQUEST, UNSUPPORTED_REVISION})
-"""Errors by which a server says that it takes no handshake, or not this one. Others may pass."""
+"""Error codes of a server that does not support the handshake. Others may be temporary."""
 _END_S = 3.0
 """How long the end of a process is waited for after a request has failed."""
 
 
 class EraRefused(ProtocolError):
-    """The server does not take a handshake, or has no revision that this client speaks."""
+    """The server does not support the handshake era, or none of the revisions that callgate supports."""
 
 
 class _Agreement(Struct, frozen=True, kw_only=True):
@@ -178,7 +178,7 @@ class Session:
         asked = [] if "handshake" in (known, wanted) else [loop.create_task(self._discover())]
         try:
             if wanted == "stateless":
-                return await self._discovered(asked[0])
+                return await self._only_stateless(asked[0])
             if asked:
                 await asyncio.wait(asked, timeout=_NETWORK_PROBE_S if self._server.url else _PROBE_S)
                 if asked[0].done() and (agreement := asked[0].result()):
@@ -190,7 +190,7 @@ class Session:
                 one.cancel()
             await asyncio.gather(*asked, return_exceptions=True)
 
-    async def _discovered(self, asked: asyncio.Task[_Agreement | None]) -> _Agreement:
+    async def _only_stateless(self, asked: asyncio.Task[_Agreement | None]) -> _Agreement:
         agreement = await asked
         if agreement is None:
             raise ProtocolError(

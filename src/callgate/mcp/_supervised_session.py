@@ -38,9 +38,9 @@ T = TypeVar("T")
 _FIRST_WAIT_S = 0.1
 _LONGEST_WAIT_S = 10.0
 _TRIES = 3
-"""Failures in a row after which the era of a session that may be refused is given up."""
+"""Failed starts in a row after which a session with `may_refuse` sets `refuses`, whatever the errors were."""
 _REFUSING_STATUSES = frozenset({400, 404, 405, 406, 415, 422, 501})
-"""Statuses of HTTP by which a server says that it takes no handshake. Others may pass."""
+"""HTTP statuses of a server that does not support the era. Others may be temporary."""
 _MOST_FAILURES = 5
 """Failures in a row after which a server is quarantined."""
 _QUARANTINE_S = 60.0
@@ -53,7 +53,7 @@ _SETTLE_S = 0.05
 _LIST_EVERY_S = 1.0
 """The least time between two of these lists."""
 _LOOK_AGAIN_S = 10.0
-"""The least time between two of these lists if a session is only found not to describe a tool as another does."""
+"""The least time between two lists that are asked for because a tool is described differently than in another session."""
 _LIST_WAIT_S = 2.0
 """How long somebody who wants the tools waits for a list that is not current."""
 _TOOLS_CHANGED = "notifications/tools/list_changed"
@@ -119,7 +119,7 @@ class SessionParts(Struct, frozen=True, kw_only=True, eq=False):
     on_late: Callable[[str, Message], None]
     """Called with the uid of a call that has ended, and the answer that came after that."""
     on_refused: Callable[[bool], None]
-    """Called when a session that may be refused cannot be started: with True if it is refused, with False if it has failed too often."""
+    """Called when `SupervisedSession.refuses` is set, with whether the server has refused the era; False: its starts have failed."""
 
 
 class SupervisedSession:
@@ -129,7 +129,7 @@ class SupervisedSession:
         requests: Answers the requests of the server.
         tools: Lists the tools at each start, and after each notice that they have changed.
         era: The era of the server; None if it is to be found out.
-        may_refuse: Whether it is not known that the server takes this era, so that `refuses` says it.
+        may_refuse: Whether the server may refuse this era; then `refuses` is set.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class SupervisedSession:
         self.era = era
         """The era of the server; None until it is found out."""
         self.refuses = False
-        """Whether the server cannot be used in this era."""
+        """Whether the server has refused this era, or could not be started in it several times."""
         self._may_refuse = may_refuse
         self._negotiated = False
         """Whether the server has agreed on a revision in the current start."""
@@ -174,7 +174,7 @@ class SupervisedSession:
             problem_of=self._start_problem,
             last_words=self._last_words,
             on_problem=self.tools.unavailable,
-            expects=self._is_refusal,
+            is_expected=lambda error: self._may_refuse and self._is_refusal(error),
         )
         self.life.begin(work, self._parts.clock, self._parts.log)
 
@@ -199,23 +199,23 @@ class SupervisedSession:
         self.life.failures = 0
         return result
 
+    def _note_failed_start(self, error: Exception) -> None:
+        refused = self._is_refusal(error)
+        if self._may_refuse and (refused or self.life.failures + 1 >= _TRIES):
+            self.refuses = True
+            self._parts.on_refused(refused)
+
     def _is_refusal(self, error: Exception) -> bool:
-        """Return whether a start has failed because the server does not take the era, and note that, or that it has failed too often."""
-        if not self._may_refuse or self.life.state != "starting":
-            return False
+        """Return whether the error of a start shows that the server does not support the era."""
         ends = isinstance(error, ConnectionLost) and not self._parts.server.url  # a program that ends will end each time
         status = (error.details or {}).get("http_status") if isinstance(error, McpError) else None
         lists_nothing = isinstance(error, ProtocolError) and status is None and self._negotiated
-        refused = ends or lists_nothing or isinstance(error, EraRefused | TimeoutError) or status in _REFUSING_STATUSES
-        if refused or self.life.failures + 1 >= _TRIES:
-            self.refuses = True
-            self._parts.on_refused(refused)
-        return refused
+        return ends or lists_nothing or isinstance(error, EraRefused | TimeoutError) or status in _REFUSING_STATUSES
 
     async def offers(self, definition: Definition) -> bool:
         """Return whether a tool is described in this session as it was when its call was judged.
 
-        If it is not, the tools are listed again, but not every time, because the server may describe it differently for good.
+        If it is not, the tools are listed again, at most every 10 s.
         """
         if not self._describes(definition) and self._parts.clock.monotonic() - self._listed_at >= _LOOK_AGAIN_S:
             self._want_list()
@@ -272,8 +272,9 @@ class SupervisedSession:
                 await session.start(self.era)
                 self._negotiated = True
                 await self._list(session)
-        except McpError as error:
-            if error.code != "cannot_start":
+        except (McpError, TimeoutError) as error:
+            self._note_failed_start(error)
+            if isinstance(error, McpError) and error.code != "cannot_start":
                 await session.wait_for_end()
             raise
         self.era, self.revision = session.era, session.revision

@@ -36,20 +36,6 @@ __all__ = ["SupervisedServer", "connection_of"]
 
 T = TypeVar("T")
 
-_Running = tuple[SupervisedSession, Session]
-_Ready = Callable[[SupervisedSession, ExitStack], Awaitable[Session]]
-"""Waits until requests can be sent on a session; what that takes is given back at the end of the stack."""
-_Offers = Callable[[SupervisedSession], Awaitable[bool]]
-"""Returns whether a session has what a request is about."""
-
-
-async def _until_ready(supervised: SupervisedSession, _: ExitStack) -> Session:
-    return await supervised.life.until_ready()
-
-
-async def _always(_: SupervisedSession) -> bool:
-    return True
-
 
 def connection_of(server: McpServer, events: ConnectionEvents) -> ServerConnection:
     """Return a new connection to a server, of the kind that its configuration needs."""
@@ -146,7 +132,7 @@ class SupervisedServer:
     async def call_tool(self, definition: Definition, arguments: Mapping[str, Any], caller: Caller) -> Message:
         with ExitStack() as used:
             try:
-                supervised, session = await self._ready_session(caller.client, used, self._place, lambda one: one.offers(definition))
+                supervised, session = await self._session_for(caller.client, used, definition)
                 await self._settle(supervised, session)
             except asyncio.CancelledError as error:  # the call's deadline or its kill
                 raise NotSent(f"The MCP server '{self.name}' was not ready for the call in time{self._reason()}.") from error
@@ -182,7 +168,7 @@ class SupervisedServer:
         """
         caller = Caller(client=calling_client())
         with ExitStack() as used:
-            supervised, session = await self._ready_session(caller.client, used, _until_ready, _always)
+            supervised, session = await self._session_for(caller.client, used)
             await self._settle(supervised, session)
             return await supervised.run(session, lambda on: work(on, caller))
 
@@ -253,42 +239,53 @@ class SupervisedServer:
             except Exception as error:  # a broken listener must not end the session
                 self._catalogue.log.error("MCP server %s: a listener of its changes has failed", self.name, error=error)
 
-    async def _ready_session(self, client: CallingClient | None, used: ExitStack, ready: _Ready, offers: _Offers) -> _Running:
-        """Return the session for the requests of a client as `ready` has it, to be kept open until the end of `used`.
+    async def _session_for(
+        self, client: CallingClient | None, used: ExitStack, definition: Definition | None = None
+    ) -> tuple[SupervisedSession, Session]:
+        """Return the running session for a request of a client. It is kept open until the end of `used`.
+
+        Args:
+            definition: The tool that is called; None if the request is no call.
 
         Raises:
             NotSent: The server cannot be started, or its sessions are all in use.
         """
         first = self._first
         if client is None or self._server.isolation == "shared":
-            return first, await ready(first, used)
+            return first, await self._running(first, used, definition)
         if first.era is None or first.life.state == "quarantined":
             await first.life.until_ready()
         found = first.era or "stateless"
         era = self._client_era.of(client, found, first.life.starts)
-        if era != found and (chosen := await self._chosen_session(client, era, used, ready, offers)) is not None:
+        if era != found and (chosen := await self._session_in(era, client, used, definition)) is not None:
             return chosen
         supervised = used.enter_context(self._clients.used(client, found)) if self._has_own(client, found) else first
-        return supervised, await ready(supervised, used)
+        return supervised, await self._running(supervised, used, definition)
 
-    async def _chosen_session(self, client: CallingClient, era: Era, used: ExitStack, ready: _Ready, offers: _Offers) -> _Running | None:
-        """Return the session in an era that was chosen for the client; None if the server cannot be used in this era.
+    async def _session_in(
+        self, era: Era, client: CallingClient, used: ExitStack, definition: Definition | None
+    ) -> tuple[SupervisedSession, Session] | None:
+        """Return a client's session in an era that the server may refuse; None if it does, or describes the tool differently there.
 
         Raises:
-            NotSent: It can neither be used nor does it refuse, or its sessions are all in use.
+            NotSent: The session cannot be started for another reason, or all are in use.
         """
         with ExitStack() as tried:
             supervised = tried.enter_context(self._clients.used(client, era, may_refuse=True))
             try:
-                session = await ready(supervised, tried)
+                session = await self._running(supervised, tried, definition)
             except NotSent:
                 if not supervised.refuses:
                     raise
                 return None
-            if not await offers(supervised):
+            if definition is not None and not await supervised.offers(definition):
                 return None
             used.enter_context(tried.pop_all())
             return supervised, session
+
+    async def _running(self, supervised: SupervisedSession, used: ExitStack, definition: Definition | None) -> Session:
+        """Return the session as soon as it runs; for a call, with one of the server's places."""
+        return await supervised.life.until_ready() if definition is None else await self._place(supervised, used)
 
     def _has_own(self, client: CallingClient, era: Era) -> bool:
         """Return whether a client has a session of its own."""

@@ -12,7 +12,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-__all__ = ["CallingClient", "calling_client", "on_behalf_of"]
+__all__ = ["CAPABILITY_OF", "CallingClient", "calling_client", "on_behalf_of"]
+
+
+CAPABILITY_OF: Mapping[str, str] = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
+"""The capability by which a client declares that it answers a request of a server, by the method of the request."""
 
 
 class CallingClient(Protocol):

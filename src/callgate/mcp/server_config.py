@@ -145,13 +145,12 @@ class McpServer(NamedStruct, frozen=True, kw_only=True, eq=False):
     server has sessions; a server of the stateless era is shared by all. `principal`: only those that may share one, in both eras. `shared`:
     all, so that a server with sessions is offered nothing that only one client could answer. Without a gateway there is one session."""
     era: Era | None = None
-    """How the server is spoken to if it speaks both revisions that begin with a handshake (up to 2025-11-25) and those without (since
-    2026-07-28): `handshake` or `stateless`. None: without handshakes, except on behalf of a gateway's client that has shaken hands and can
-    be asked, because many tools can only ask in a session with a handshake."""
+    """The era to use with a server that supports both: `handshake` (revisions up to 2025-11-25) or `stateless` (since 2026-07-28). None:
+    `stateless`, except for the clients of a gateway that use a handshake themselves and answer requests of servers."""
     client_tools: bool = False
-    """Whether the tools are listed that the server has only for clients that can be asked (elicitation, sampling, roots), and those that
-    appear in the session of a client, for clients with its key. For a server behind a gateway: a call then runs in a session with what its
-    own client can do, and is not sent if that one lacks the tool."""
+    """Whether the tools are listed that the server has only for clients that can be asked (elicitation, sampling, roots) or show apps, and
+    those that appear in the session of a client, for clients with its key. For a server behind a gateway: a call then runs in a session
+    with what its own client can do, and is not sent if that one lacks the tool."""
     max_sessions: int = 32
     """The most sessions of single clients that are open at a time, 1 to 1,000."""
     session_idle_s: float = 600.0

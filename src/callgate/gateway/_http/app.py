@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMappi
 from typing import Any, Protocol
 
 from callgate.errors import UsageError
-from callgate.gateway._client_messages import INVALID_REQUEST, RefusedMessage, kind_of, read_client_message, request_id
+from callgate.gateway._client_messages import RefusedMessage, kind_of, read_client_message, request_id
 from callgate.gateway._exchange import Exchange, Front, SessionFront
 from callgate.gateway._http.listening_streams import ListeningStreams
 from callgate.gateway._http.open_requests import OpenRequests
@@ -31,7 +31,7 @@ from callgate.gateway._token_expiry import ended_at_expiry
 from callgate.gateway.principals import EVERY, Principal
 from callgate.gateway.tokens import Authenticator
 from callgate.mcp._connection import Message
-from callgate.mcp._messages import INTERNAL_ERROR, RpcError, encoded, error_answer
+from callgate.mcp._messages import INTERNAL_ERROR, INVALID_REQUEST, RpcError, encoded, error_answer
 
 __all__ = ["Fronts", "HttpApp"]
 
