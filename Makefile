@@ -1,6 +1,6 @@
 # make demo    the main job, shown and proven
 # make test    every test
-# make test-all  the same, then on every other Python from 3.11 on that this machine has
+# make test-all  the same, then on every other Python from 3.11 on that this machine has: MINUTES=6 for a sample of them on each
 # make check   style, types, layers
 # make bench   the measurements
 # make faults  runs killed at every moment and at any, and resumed; any history of calls and runs
@@ -15,6 +15,7 @@ SAMPLE ?= 100
 SEED   ?= 1
 # Half of what the tests do is to wait for processes, so two workers for each of two cores are the fastest.
 WORKERS ?= 4
+MINUTES ?=
 
 .PHONY: demo test test-all check bench faults mutants clean
 
@@ -36,7 +37,7 @@ test: $(VENV)/ready
 	$(BIN)/python tools/run_tests.py $(WORKERS)
 
 test-all: test
-	$(BIN)/python tools/other_pythons.py
+	$(BIN)/python tools/other_pythons.py $(if $(MINUTES),--minutes $(MINUTES))
 
 check: $(VENV)/ready
 	$(BIN)/ruff check .

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 
@@ -43,6 +45,24 @@ def pytest_asyncio_loop_factories(item: pytest.Function) -> Mapping[str, Callabl
     if item.path.name in ON_EVERY_LOOP and MOVES_THE_CLOCK.isdisjoint(item.function.__code__.co_names):
         loops["uvloop"] = uvloop.new_event_loop
     return loops
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--minutes", type=float, default=math.inf, help="skip the tests that have not begun after so many minutes")
+
+
+OUT_OF_TIME = pytest.StashKey[float]()
+"""When no test begins any more, on the monotonic clock."""
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    session.config.stash[OUT_OF_TIME] = time.monotonic() + 60 * session.config.getoption("minutes")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if time.monotonic() > item.config.stash[OUT_OF_TIME]:
+        pytest.skip(f"it had not begun when the {item.config.getoption('minutes'):g} minutes of this run were over")
 
 
 COLLECTED = pytest.StashKey[list[str]]()

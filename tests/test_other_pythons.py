@@ -85,3 +85,12 @@ def test_a_failing_suite_fails_the_command_but_a_failed_installation_does_not(
     assert f"Python 3.{OTHER}: {says}." in told.stdout
     others = [line for line in told.stdout.splitlines() if line.startswith("Python 3.") and f"3.{OTHER}:" not in line]
     assert (told.returncode, others) == (code, [])
+
+
+def test_a_sample_is_told_to_be_one(path: Path) -> None:
+    """The interpreter that ran the tests was given the time that the sample has."""
+    ends = '"$([ "$8" = --minutes=6 ] && echo 0 || echo 3)"'
+    command(path, OTHER, SAYS + MAKES.replace("{pip}", "0").replace("{suite}", ends).replace("{again}", "0"))
+    told = run(path, "--minutes", "6")
+    assert f"Python 3.{OTHER}: every test that began within 6 minutes passed." in told.stdout
+    assert told.returncode == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -9,9 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import COMMAND_S
+
 pytestmark = pytest.mark.process
 
-PROGRAM = Path(__file__).parents[1] / "tools/run_tests.py"
+ROOT = Path(__file__).parents[1]
+ENVIRONMENT = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin"}
+"""Without the other plugins, which take most of the time in which pytest starts."""
 PASSES = "def test_a(): pass\n"
 FAILS = "def test_a(): assert False\n"
 PASSES_ALONE = """
@@ -42,9 +48,29 @@ SIX_PASS_ALONE = f"import pytest\n{PASSES_ALONE}".replace(
 def test_a_broken_test_fails_the_whole_and_an_unstable_one_is_told(tmp_path: Path, tests: str, code: int, said: str) -> None:
     for name in ("tools", "tests"):
         (tmp_path / name).mkdir()
-    shutil.copy(PROGRAM, tmp_path / "tools")
+    shutil.copy(ROOT / "tools/run_tests.py", tmp_path / "tools")
     (tmp_path / "tests/test_one.py").write_text(tests, encoding="utf-8")
-    done = subprocess.run([sys.executable, "tools/run_tests.py", "2"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    command = [sys.executable, "tools/run_tests.py", "2"]
+    done = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=COMMAND_S)
     assert done.returncode == code, done
     assert said in done.stdout
     assert said or "UNSTABLE" not in done.stdout
+
+
+@pytest.mark.parametrize(("minutes", "did"), [("0", "skipped"), ("60", "passed")])
+def test_what_has_not_begun_when_the_minutes_are_over_is_skipped(tmp_path: Path, minutes: str, did: str) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-n",
+        "2",
+        "-o",
+        f"cache_dir={tmp_path}",
+        f"--minutes={minutes}",
+        "tests/test_tracked_files.py",
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=COMMAND_S)
+    assert done.returncode == 0, done
+    assert re.search(rf"=+ \d+ {did} in ", done.stdout), done.stdout
+    assert ("when the 0 minutes of this run were over" in done.stdout) == (did == "skipped")

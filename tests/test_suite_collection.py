@@ -29,4 +29,5 @@ def test_another_process_collects_the_same_tests_in_the_same_order(request: pyte
     """Neither the order of a set nor the address of an object affects the name or position of a test."""
     ours = request.config.stash[COLLECTED]
     theirs = collected(dict.fromkeys(test.partition("::")[0] for test in ours), "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2")
-    assert [test for test in theirs if test in set(ours)] == ours
+    own = set(ours)
+    assert [test for test in theirs if test in own] == ours

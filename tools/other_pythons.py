@@ -2,9 +2,11 @@
 
 Looks for `python3.N` on PATH and for the versions of pyenv. A command that does not start (a shim without its version) and a version that
 the dependencies cannot be installed for are named and left out. Tests run as in `run_tests.py`. The environments are kept in the present
-folder. `--list` only tells what would run.
+folder. `--list` only tells what would run. `--minutes N` runs on each Python as many tests as can begin in that time: a random sample, which
+differs from run to run.
 """
 
+import argparse
 import os
 import re
 import subprocess
@@ -21,17 +23,22 @@ ASK = "import sys; print(sys.implementation.name, *sys.version_info[:2], sys.ver
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description="Run every test on each other Python.")
+    parser.add_argument("--list", action="store_true", help="only tell what would run")
+    parser.add_argument("--minutes", type=float, help="for each Python; whatever has not begun then is not run")
+    options = parser.parse_args()
     found, without = pythons(candidates())
     own = sys.version_info[:2]
     others = {version: python for version, python in sorted(found.items()) if version != own}
     print(f"This is Python {'.'.join(map(str, own))}; beside it there are: {named(others) or 'none'}.")
     for python, why in without:
         print(f"Left out: {python} ({why}).")
-    if "--list" in sys.argv:
+    if options.list:
         return 0
-    ended = {version: tested(version, python) for version, python in others.items()}
+    passed = "every test passed" if options.minutes is None else f"every test that began within {options.minutes:g} minutes passed"
+    ended = {version: tested(version, python, options.minutes) for version, python in others.items()}
     for (major, minor), end in ended.items():
-        print(f"Python {major}.{minor}: {end or 'every test passed'}.")
+        print(f"Python {major}.{minor}: {end or passed}.")
     return any(end.startswith("failed") for end in ended.values())
 
 
@@ -73,14 +80,15 @@ def named(found: dict[tuple[int, int], Path]) -> str:
     return ", ".join(f"{major}.{minor} ({python})" for (major, minor), python in found.items())
 
 
-def tested(version: tuple[int, int], python: Path) -> str:
-    """How the suite ended on this Python, in words; empty where every test passed."""
+def tested(version: tuple[int, int], python: Path, minutes: float | None) -> str:
+    """How the suite ended on this Python, in words; empty where no test failed."""
     major, minor = version
     environment = Path.cwd() / f".venv-{major}.{minor}"
     print(f"== Python {major}.{minor} ({python})", flush=True)
     if (why := install(python, environment)) is not None:
         return f"left out, because its environment could not be made ({why})"
-    return run_tests(environment / "bin/python", "4", environment / "cache", timeout_s=SUITE_S)
+    options = () if minutes is None else (f"--minutes={minutes:g}",)
+    return run_tests(environment / "bin/python", "4", environment / "cache", *options, timeout_s=SUITE_S)
 
 
 def install(python: Path, environment: Path) -> str | None:

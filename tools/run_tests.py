@@ -23,15 +23,20 @@ def main() -> int:
     return end.startswith("failed")
 
 
-def run_tests(python: Path, workers: str, cache: Path, *, timeout_s: float | None = None) -> str:
-    """How the suite ended on this Python, in words; empty where every test passed. `cache` is the folder in which pytest notes failures."""
+def run_tests(python: Path, workers: str, cache: Path, *options: str, timeout_s: float | None = None) -> str:
+    """How the suite ended on this Python, in words; empty where no test failed.
+
+    Args:
+        cache: The folder in which pytest notes failures.
+        options: Of pytest, for the first run.
+    """
 
     def pytest(number: str, *more: str) -> int:
         command = [python, "-m", "pytest", "-n", number, "-o", f"cache_dir={cache}", *more]
         return subprocess.run(command, cwd=ROOT, timeout=timeout_s).returncode
 
     try:
-        ended = pytest(workers, "--cache-clear")
+        ended = pytest(workers, "--cache-clear", *options)
         if not ended:
             return ""
         if ended != SOME_FAILED or not 1 <= len(failed := last_failed(cache)) <= MOST_AGAIN:
