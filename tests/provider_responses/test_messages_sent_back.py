@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from callgate import Engine, tool
@@ -66,3 +68,61 @@ async def test_an_id_of_a_server_with_anthropics_api_comes_back_as_the_server_ma
         reply = await engine.respond({**claude(), "content": [call], "stop_reason": "tool_use"})
     assert reply.messages[0]["content"] == [call]
     assert reply.results[0]["content"][0]["tool_use_id"] == "functions.look:0"
+
+
+@pytest.mark.parametrize("way", ["respond", "watch"])
+async def test_a_refusal_comes_back_as_a_refusal(way: str) -> None:
+    whole = completion()
+    whole["choices"][0] |= {"finish_reason": "stop", "message": {"role": "assistant", "content": None, "refusal": "I can't do that."}}
+    pieces: list[dict[str, Any]] = [{"role": "assistant", "content": "", "refusal": None}, {"refusal": "I can't"}, {"refusal": " do that."}]
+    async with Engine([look]) as engine:
+        reply = await (engine.respond(whole) if way == "respond" else engine.watch(chunks_of(whole, pieces)).reply())
+    assert reply.messages == [{"role": "assistant", "content": None, "refusal": "I can't do that."}]
+    assert (reply.text, reply.done) == ("I can't do that.", True)
+
+
+@pytest.mark.parametrize("way", ["respond", "watch"])
+async def test_a_spoken_answer_comes_back_as_the_audio_that_the_provider_keeps(way: str) -> None:
+    whole = completion()
+    audio = {"id": "audio_1", "data": "UklGRg==", "expires_at": 1_900_000_000, "transcript": "Three lamps."}
+    whole["choices"][0] |= {"finish_reason": "stop", "message": {"role": "assistant", "content": None, "audio": audio}}
+    pieces = [{"audio": {"id": "audio_1"}}, {"audio": {"transcript": "Three"}}, {"audio": {"transcript": " lamps."}}]
+    async with Engine([look]) as engine:
+        reply = await (engine.respond(whole) if way == "respond" else engine.watch(chunks_of(whole, pieces)).reply())
+    assert reply.messages == [{"role": "assistant", "content": None, "audio": {"id": "audio_1"}}]
+    assert reply.text == "Three lamps."
+
+
+SOURCE = {"type": "url_citation", "start_index": 0, "end_index": 5, "url": "https://x.test", "title": "X"}
+CONTENTS = {
+    "a citation": [{"type": "output_text", "text": "There are 3.", "annotations": [SOURCE]}],
+    "two texts": [{"type": "output_text", "text": text, "annotations": []} for text in ("There", " are 3.")],
+    "a refusal": [{"type": "refusal", "refusal": "There are 3."}],
+}
+
+
+@pytest.mark.parametrize("way", ["respond", "watch"])
+@pytest.mark.parametrize("content", CONTENTS.values(), ids=list(CONTENTS))
+async def test_the_content_of_a_message_of_the_responses_api_comes_back_as_it_was(way: str, content: list[dict[str, Any]]) -> None:
+    message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": content}
+    call = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": "{}", "status": "completed"}
+    whole = {"id": "resp_1", "object": "response", "model": "gpt-5", "status": "completed", "output": [message, call]}
+    chunks = [
+        {"type": "response.created", "response": {**whole, "status": "in_progress", "output": []}},
+        {"type": "response.output_item.added", "output_index": 0, "item": {**message, "status": "in_progress", "content": []}},
+        {"type": "response.output_item.done", "output_index": 0, "item": message},
+        {"type": "response.output_item.done", "output_index": 1, "item": call},
+        {"type": "response.completed", "response": whole},
+    ]
+    async with Engine([look]) as engine:
+        reply = await (engine.respond(whole) if way == "respond" else engine.watch(chunks).reply())
+    assert reply.messages[0] == message
+    assert [item["type"] for item in reply.messages] == ["message", "function_call", "function_call_output"]
+    assert reply.text == "There are 3."
+
+
+def chunks_of(whole: dict[str, Any], deltas: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The chunks of a completion's stream."""
+    head = {"id": whole["id"], "object": "chat.completion.chunk", "model": whole["model"]}
+    ends = [{**head, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}]
+    return [{**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas] + ends

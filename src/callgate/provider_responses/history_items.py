@@ -49,7 +49,7 @@ def history_items(response: ProviderResponse, results: Sequence[ToolResult | Non
     wire, api = codec(response.provider.api), response.provider
     conversation: list[Message] = [_QUESTION, message, *answers]
     request = ModelRequest(model=response.model, messages=conversation)
-    items = wire.encode_history(request, names, {**api.quirks, "citations": True, "own_ids": True})[1:]
+    items = wire.encode_history(request, names, {**api.quirks, "as_received": True, "own_ids": True})[1:]
     if response.takes_bytes:
         items = cast("list[_Item]", with_bytes(items))
     first = next((place for place, item in enumerate(items) if _is_result(item)), len(items))

@@ -1,6 +1,6 @@
 """Encode a conversation as a request of the messages API: alternating turns of user and assistant, results first in their turn.
 
-Quirks: `max_tokens` (the API requires one), `version_in_body` (Vertex and Bedrock name no model in the body), `citations` (send citations
+Quirks: `max_tokens` (the API requires one), `version_in_body` (Vertex and Bedrock name no model in the body), `as_received` (send citations
 back, because the conversation still has their sources), `own_ids` (the server has made the ids of all calls, and takes them back whatever
 characters they have). Codecs of other hosts with the same format call `messages_body` with their own
 `api`.
@@ -120,7 +120,7 @@ def encode_history(request: ModelRequest, names: WireNames, quirks: Mapping[str,
                 blocks += _encode_parts(images_of_failed_results(message))
             case AssistantMessage():
                 role, blocks = "assistant", _encode_answer(message, names, quirks, api, None if at == last else answered_ids)
-                if quirks.get("citations") and message.api == api:
+                if quirks.get("as_received") and message.api == api:
                     _add_citations(blocks, message)
                 toolsets |= _toolset_fields(message, api)
         if not turns and (role == "assistant" or not blocks):

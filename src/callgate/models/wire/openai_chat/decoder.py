@@ -42,6 +42,9 @@ class OpenAIChatDecoder(Decoder):
         self._choice_index: object = None
         self._is_streamed = False
         self._provider_fields = ProviderFields()
+        self._audio_id = ""
+        self._field: object = None
+        """The field beside the content that the last text came from."""
 
     def read_frame(self, event: str, value: Mapping[str, object]) -> None:
         choices = value.get("choices")
@@ -122,9 +125,10 @@ class OpenAIChatDecoder(Decoder):
 
     def _read_side_fields(self, delta: Mapping[str, object]) -> None:
         """Read other fields than the content: reasoning, refusals, audio transcripts."""
-        for text in (delta.get("refusal"), as_object(delta.get("audio")).get("transcript")):
-            if isinstance(text, str):
-                self.message.append_text(text)
+        audio = as_object(delta.get("audio"))
+        self._audio_id = as_text(audio.get("id")) or self._audio_id
+        self._append_field({"field": "refusal"}, delta.get("refusal"))
+        self._append_field({"field": "audio", "id": self._audio_id}, audio.get("transcript"))
         for key in _REASONING_KEYS:
             reasoning = delta.get(key)
             if isinstance(reasoning, str) and reasoning:
@@ -133,6 +137,15 @@ class OpenAIChatDecoder(Decoder):
         is_first = not self._provider_fields.fields
         if self._provider_fields.add(delta) and is_first:
             self.message.append_reasoning(opaque={"echo": self._provider_fields.fields, "server": self.message.server})
+
+    def _append_field(self, mark: dict[str, object], text: object) -> None:
+        """Append the text of a field beside the content, after a part that names the field. Only this API gets that part back."""
+        if not isinstance(text, str) or not text:
+            return
+        if self._field != mark["field"]:
+            self._field = mark["field"]
+            self.message.append_reasoning(opaque=mark, new_part=True)
+        self.message.append_text(text)
 
     def _read_content_parts(self, content: object) -> None:
         for text in content if isinstance(content, list) else ():

@@ -2,7 +2,7 @@
 
 Quirks of servers: `max_tokens_key`, `stream_usage`, `system_role`, `reasoning_key`, `id_chars`, `plain_audio` (audio is Base64 without its
 format), `custom_tools` (off if the server does not know free-text tools), `answers_results` (the assistant must speak between results and
-the user; detected for Mistral's models by name).
+the user; detected for Mistral's models by name), `as_received` (a refusal and a spoken answer go back in their own fields).
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+
+from msgspec.structs import replace
 
 from callgate.content_parts import Audio, Image, Part, Resource, Text, part_text
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
@@ -30,6 +32,8 @@ _MISTRAL_MODEL = re.compile(r"[sx]tral")
 _AUDIO_FORMATS = {"audio/mpeg": "mp3", "audio/x-wav": "wav", "audio/wave": "wav"}
 """Format names that differ from the MIME subtype."""
 _AUDIO = frozenset({"mp3", "wav"})
+_BESIDE_CONTENT = frozenset({"tool_calls", "refusal", "audio"})
+"""The fields with which an answer may have no content."""
 _ASSISTANT_BRIDGE = "I have the results."
 
 
@@ -137,11 +141,13 @@ def _insert_bridges(items: Sequence[dict[str, object]]) -> list[dict[str, object
 
 def _is_empty(item: Mapping[str, object]) -> bool:
     """Whether servers refuse this message for being empty. Empty messages of a user or a tool are kept."""
-    return item["role"] not in ("user", "tool") and not item["content"] and "tool_calls" not in item
+    return item["role"] not in ("user", "tool") and not item["content"] and _BESIDE_CONTENT.isdisjoint(item)
 
 
 def _encode_answer(message: AssistantMessage, names: WireNames, quirks: Mapping[str, object]) -> dict[str, object]:
-    item: dict[str, object] = {"role": "assistant", "content": _answer_content(message, quirks)}
+    message, fields = _fields_apart(message) if quirks.get("as_received") and message.api == _API else (message, {})
+    content = _answer_content(message, quirks)
+    item: dict[str, object] = {"role": "assistant", "content": (content or None) if fields else content, **fields}
     if message.calls:
         item["tool_calls"] = [_encode_call(call, names, quirks) for call in message.calls]
     key = quirks.get("reasoning_key")
@@ -150,6 +156,21 @@ def _encode_answer(message: AssistantMessage, names: WireNames, quirks: Mapping[
     if isinstance(key, str) and reasoning:
         item[key] = reasoning
     return item | _provider_fields(reasoning_parts, quirks)
+
+
+def _fields_apart(message: AssistantMessage) -> tuple[AssistantMessage, dict[str, object]]:
+    """Return the message without the texts of other fields than its content, a refusal or a spoken answer, and these fields."""
+    parts, fields = list[Text | Reasoning | ToolCall | Native](), dict[str, object]()
+    mark: Mapping[str, object] = {}
+    for part in message.parts:
+        if isinstance(part, Text) and mark.get("field") == "refusal":
+            fields["refusal"] = part.text
+        elif isinstance(part, Text) and mark.get("id"):
+            fields["audio"] = {"id": mark["id"]}
+        else:
+            parts.append(part)
+        mark = part.opaque if isinstance(part, Reasoning) and part.opaque and "field" in part.opaque else {}
+    return replace(message, parts=tuple(parts)), fields
 
 
 def _answer_content(message: AssistantMessage, quirks: Mapping[str, object]) -> object:

@@ -7,7 +7,7 @@ provider performed itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from callgate.models.model_events import FinishReason, Usage
 from callgate.models.wire.base_decoder import Decoder
@@ -20,6 +20,8 @@ __all__ = ["OpenAIResponsesDecoder"]
 
 _FINISH_REASONS: Mapping[str, FinishReason] = {"max_output_tokens": "length", "max_tokens": "length", "content_filter": "content_filter"}
 _END_EVENTS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done"})
+_PART_FIELDS = {"output_text": ("type", "text", "annotations"), "refusal": ("type", "refusal")}
+"""The fields that are sent back of each part of a message's content, by its type."""
 _CUT_STATUSES = frozenset({"incomplete", "failed"})
 """Statuses of an incomplete item. `in_progress` is not one: some servers never change it, and the response's status decides."""
 _ERROR_EVENTS = frozenset({"error", "response.error"})
@@ -93,16 +95,16 @@ class OpenAIResponsesDecoder(Decoder):
             )
             open_item.call.opaque |= _provider_fields(item)
         elif open_item.kind == "reasoning":
-            self.message.append_reasoning(opaque={"item": open_item.reasoning_item}, new_part=True)
+            self.message.append_reasoning(opaque={"item": open_item.kept}, new_part=True)
         elif open_item.kind == "message":
-            self._add_message_mark(item)
+            self._add_message_mark(item, open_item)
         return open_item
 
-    def _add_message_mark(self, item: Mapping[str, object]) -> None:
+    def _add_message_mark(self, item: Mapping[str, object], open_item: OutputItem) -> None:
         """Keep a message's own id and phase as a part before its text. Only this API gets that part back."""
-        mark = {key: item[key] for key in ("id", "phase") if item.get(key)}
-        if mark:
-            self.message.append_reasoning(opaque={"message": mark}, new_part=True)
+        open_item.kept |= {key: item[key] for key in ("id", "phase") if item.get(key)}
+        if open_item.kept:
+            self.message.append_reasoning(opaque={"message": open_item.kept}, new_part=True)
 
     def _on_item_done(self, item: Mapping[str, object], index: object) -> None:
         if not self._items.is_repeated(item, index, done=True):
@@ -116,8 +118,10 @@ class OpenAIResponsesDecoder(Decoder):
             text = "".join(as_text(part.get("text") or part.get("refusal")) for part in as_objects(item.get("content")))
             if text.startswith(open_item.reported_text):
                 self.message.append_text(text[len(open_item.reported_text) :])
+            if parts := _parts_to_keep(as_objects(item.get("content"))):
+                open_item.kept["content"] = parts
         elif open_item.kind == "reasoning":
-            open_item.reasoning_item |= item
+            open_item.kept |= item
             for key in () if open_item.reported else ("summary", "content"):
                 for position, part in enumerate(as_objects(item.get(key))):
                     self._report_text(open_item, (key, position), as_text(part.get("text")))
@@ -221,6 +225,15 @@ def _provider_fields(item: Mapping[str, object]) -> dict[str, object]:
     caller = as_object(item.get("caller"))
     fields = {key: item[key] for key in ("id", "namespace") if item.get(key)}
     return fields if caller.get("type", "direct") == "direct" else fields | {"caller": caller}
+
+
+def _parts_to_keep(parts: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
+    """Return the parts of a message's content as the API takes them back; empty if they are known from the text of the message."""
+    if len(parts) < 2 and not any(part.get("annotations") or part.get("type") == "refusal" for part in parts):
+        return []
+    if any(part.get("type") not in _PART_FIELDS for part in parts):
+        return []
+    return [{key: part[key] for key in _PART_FIELDS[as_text(part["type"])] if key in part} for part in parts]
 
 
 def _parse_usage(usage: Mapping[str, object]) -> Usage:

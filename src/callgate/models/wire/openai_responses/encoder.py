@@ -3,7 +3,8 @@
 Items that this API sent are sent back one by one. A reasoning item precedes the item that it led to; if that item is
 not sent back, the reasoning item is left out too, because the API refuses it alone. Quirks: `store` (whether the server
 keeps responses; without it, only encrypted reasoning is sent back), `encrypted_reasoning` (request it), `result_parts`
-(results may hold images), `strict`, `host_calls` (keep the calls that the host answers after this history).
+(results may hold images), `strict`, `host_calls` (keep the calls that the host answers after this history), `as_received` (send citations,
+refusals and single texts of a message back as they were).
 """
 
 from __future__ import annotations
@@ -141,7 +142,8 @@ def _encode_answer(message: AssistantMessage, names: WireNames, quirks: Mapping[
         item: _Item | None = None
         match message.parts[position]:
             case Text(text=text):
-                item = _encode_text(text, _message_mark(message, position) if same_api else {}, with_ids=with_ids) if text else None
+                mark = _message_mark(message, position) if same_api else {}
+                item = _encode_text(text, mark, quirks, with_ids=with_ids) if text else None
             case ToolCall() as call:
                 item = _encode_call(call, names, ("id", *_CALL_FIELDS) if with_ids else _CALL_FIELDS if same_api else ())
             case Native() as native if same_api:
@@ -158,18 +160,20 @@ def _encode_answer(message: AssistantMessage, names: WireNames, quirks: Mapping[
 
 
 def _message_mark(message: AssistantMessage, position: int) -> Mapping[str, object]:
-    """Return the message's own id and phase, which are stored in the part before its text."""
+    """Return the message's own id and phase, and perhaps its content, which are stored in the part before its text."""
     before = message.parts[position - 1] if position else None
     mark = before.opaque.get("message") if isinstance(before, Reasoning) and before.opaque else None
     return mark if isinstance(mark, dict) else {}
 
 
-def _encode_text(text: str, mark: Mapping[str, object], *, with_ids: bool) -> _Item:
+def _encode_text(text: str, mark: Mapping[str, object], quirks: Mapping[str, object], *, with_ids: bool) -> _Item:
     item: _Item = {"type": "message", "role": "assistant"}
     if mark.get("phase"):
         item["phase"] = mark["phase"]
     if with_ids and mark.get("id"):
-        return item | {"id": mark["id"], "status": "completed", "content": [{"type": "output_text", "text": text, "annotations": []}]}
+        content = mark.get("content") if quirks.get("as_received") else None
+        content = content or [{"type": "output_text", "text": text, "annotations": []}]
+        return item | {"id": mark["id"], "status": "completed", "content": content}
     return item | {"content": text}
 
 

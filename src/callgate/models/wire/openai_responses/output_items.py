@@ -68,10 +68,10 @@ class OutputItem:
         "index",
         "initial",
         "initial_arguments",
+        "kept",
         "kind",
         "name",
         "position",
-        "reasoning_item",
         "reported",
     )
 
@@ -88,8 +88,8 @@ class OutputItem:
         self.call: OpenCall | None = None
         self.initial_arguments: object = item.get("input") if self.kind == "custom_tool_call" else item.get("arguments")
         """The arguments that the call began with. Arguments that arrive later replace them."""
-        self.reasoning_item: dict[str, object] = {}
-        """A reasoning item to send back; filled when it is done."""
+        self.kept: dict[str, object] = {}
+        """What is sent back of reasoning, or of a message in addition to its text; filled when the item is done."""
         self.reported: dict[object, ReportedText] = {}
         """The reported pieces of each of its texts."""
         self.done = False
