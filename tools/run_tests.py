@@ -1,4 +1,4 @@
-"""Run every test: `run_tests.py WORKERS`. A few tests that fail run once more, each alone.
+"""Run every test: `run_tests.py WORKERS [OPTIONS of pytest]`. A few tests that fail run once more, each alone.
 
 Many tests start processes, and a machine that is slow and busy can keep one of them waiting longer than any user would see. What is broken
 fails again, and fails the whole; what passes then is reported as unstable, so that somebody mends it. If many fail, there is no second try.
@@ -17,7 +17,7 @@ MOST_AGAIN = 5
 
 
 def main() -> int:
-    end = run_tests(Path(sys.executable), sys.argv[1], ROOT / ".pytest_cache")
+    end = run_tests(Path(sys.executable), sys.argv[1], ROOT / ".pytest_cache", *sys.argv[2:])
     if end:
         print(f"The tests: {end}")
     return end.startswith("failed")
