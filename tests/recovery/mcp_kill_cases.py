@@ -60,7 +60,7 @@ def faults_of(outcome: Mapping[str, Any]) -> list[str]:
 
 
 def _of_kill(outcome: Mapping[str, Any]) -> Iterator[str]:
-    ended_before = outcome["cell"]["step"] == "answered" and not outcome["killed"]  # both may end while the server is about to kill
+    ended_before = outcome["cell"]["step"] == "answered" and not outcome["engine_killed"]  # while the server was about to kill
     as_meant = outcome["killed"] and outcome["engine_killed"] == ("engine" in outcome["cell"]["victims"])
     if not (as_meant or ended_before):
         yield "not what had to be killed was killed"
