@@ -1,6 +1,7 @@
 """A gateway with tools that a human has to approve: `python -m tests.gateway.approval_gateway '{"ledger": "file"}'`.
 
-`pay` writes a line to the ledger each time it runs. A policy rounds its `amount` up to a multiple of ten, and a rule asks.
+`pay` writes a line to the ledger each time it runs. A policy rounds its `amount` up to a multiple of ten, and a rule asks. `hunter2`
+is a secret.
 """
 
 from __future__ import annotations
@@ -49,10 +50,17 @@ class RoundUp:
         return Allow(rule="tens")
 
 
+class NoPasswords:
+    """Removes the secret from what is recorded and shown."""
+
+    def redact(self, body: bytes) -> bytes:
+        return body.replace(b"hunter2", b"[redacted]")
+
+
 async def main() -> None:
     journal = SqliteJournal(_GIVEN["journal"]) if "journal" in _GIVEN else None
     limits = Limits(approval_s=_GIVEN.get("approval_s", 3_600.0))
-    engine = Engine([pay, look], policies=[RoundUp(), Rules.parse(_RULES)], journal=journal, limits=limits)
+    engine = Engine([pay, look], policies=[RoundUp(), Rules.parse(_RULES)], journal=journal, limits=limits, redactor=NoPasswords())
     principal = Principal(**{"name": "ada", **_GIVEN.get("principal", {})})
     secret = b"a secret of the tests, 32 bytes.." if "journal" in _GIVEN else None
     async with Gateway(engine, secret=secret) as gateway:

@@ -48,6 +48,23 @@ async def test_a_call_that_waits_when_the_gateway_is_killed_runs_once_when_it_is
     assert paid(tmp_path) == ["10"]
 
 
+@pytest.mark.parametrize("note", ["rent " * 20_000, "my password is hunter2"], ids=["large", "secret"])
+@pytest.mark.parametrize("restarted", [True, False], ids=["after a restart", "by another gateway"])
+async def test_a_call_is_found_whose_arguments_are_not_whole_in_the_journal(note: str, restarted: bool, tmp_path: Path) -> None:
+    journal = str(tmp_path / "journal.db")
+    async with gateway(tmp_path, "handshake", {}) as one:
+        first = approval(await one.call("pay", {"amount": 3, "note": note}))
+        if restarted:
+            one.process.kill()
+            await one.process.wait()
+        await callgate("approve", first, "--journal", journal, "--by", "bob")
+        async with gateway(tmp_path, "stateless", {}) as other:
+            assert approval(await other.call("pay", {"amount": 3, "note": note + "!"})) != first
+            assert text(await other.call("pay", {"amount": 3, "note": note})) == "paid 10"
+            assert approval(await other.call("pay", {"amount": 3, "note": note})) != first
+    assert paid(tmp_path) == ["10"]
+
+
 @eras
 async def test_an_open_form_of_a_killed_gateway_is_shown_again_for_the_same_question(era: Era, tmp_path: Path) -> None:
     async with gateway(tmp_path, era) as client:

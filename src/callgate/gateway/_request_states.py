@@ -11,6 +11,7 @@ Source: MCP 2026-07-28, Multi Round-Trip Requests.
 from __future__ import annotations
 
 import hashlib
+import hmac
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
@@ -31,6 +32,9 @@ __all__ = ["ApprovalState", "ParkedState", "RequestStates", "TaskState", "reques
 
 _CONTINUATION = frozenset({"inputResponses", "requestState", "_meta"})
 """The params that differ when a request is continued."""
+
+
+_DIGEST_BYTES = 8
 
 
 class ParkedState(Struct, frozen=True, tag="parked"):
@@ -83,6 +87,10 @@ class RequestStates:
         from cryptography.fernet import Fernet
 
         return Fernet(urlsafe_b64encode(hashlib.sha256(b"callgate request state" + self._secret).digest()))
+
+    def digest(self, data: bytes) -> str:
+        """Return 16 hexadecimal digits that identify the data, and say nothing of it to whoever does not have the secret."""
+        return hmac.digest(b"callgate digest" + self._secret, data, "sha256")[:_DIGEST_BYTES].hex()
 
     def sealed(self, state: _State) -> str:
         return self.sealed_bytes(plain_bytes(msgspec.to_builtins(state)))

@@ -1,13 +1,13 @@
 """The calls of clients that are suspended until a human has approved them, so that the same call made again is found.
 
 MCP gives a call no identity that survives its request. A suspended call is found by its principal, its tool and its arguments as the
-client sent them. Calls that another process submitted, or this gateway before it was restarted, are read from the journal. The engine
-knows whether a question is still open. Knows no client and no result.
+client sent them. Calls that another process submitted, or this gateway before it was restarted, are read from the journal. The journal has
+large arguments not whole, and some with parts redacted, so a digest of all three, made with the gateway's secret, is part of the call's id.
+The engine knows whether a question is still open. Knows no client and no result.
 """
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -27,6 +27,7 @@ from callgate.errors import RunHeld, UsageError
 from callgate.event_queries import EventQuery
 from callgate.events import Event
 from callgate.gateway._client_calls import CallInQuestion, RecordedCall
+from callgate.gateway._request_states import RequestStates
 
 __all__ = ["SubmittedCall", "SuspendedCalls", "recorded_call"]
 
@@ -38,6 +39,8 @@ _READ_EVERY_S = 1.0
 _READ_AGAIN = 1_000
 """How many positions are read again, because events that are not written yet may still change their positions."""
 _ORIGIN = "mcp"
+_RANDOM_CHARS = 16
+"""The length of the random beginning of a call's id. The digest follows, except in older journals."""
 
 
 class SubmittedCall(Struct, frozen=True):
@@ -60,7 +63,8 @@ class _Pending(Struct, frozen=True):
     approval: str
     told: bool
     """Whether the client knows of no other way to continue the call than to make it again."""
-    identity: bytes
+    identities: frozenset[str]
+    """The digests by which it is found."""
 
     @property
     def principal(self) -> str:
@@ -71,15 +75,17 @@ class SuspendedCalls:
     """The suspended calls of one gateway's clients, and those of its journal.
 
     Args:
+        states: Has the gateway's secret.
         workspace: The workspace of all calls; empty: none.
     """
 
-    def __init__(self, engine: Engine, workspace: str = "") -> None:
+    def __init__(self, engine: Engine, states: RequestStates, workspace: str = "") -> None:
         self._engine = engine
+        self._states = states
         self._workspace = workspace
         self._pending: OrderedDict[str, _Pending] = OrderedDict()
         """By the id of the call."""
-        self._by_identity: dict[bytes, list[str]] = {}
+        self._by_identity: dict[str, list[str]] = {}
         self._by_principal: dict[str, set[str]] = {}
         self._in_work: set[str] = set()
         """The ids of the calls of requests that are being answered."""
@@ -95,9 +101,8 @@ class SuspendedCalls:
 
     def new(self, principal: str, run: str, tool: str, arguments: dict[str, Any]) -> SubmittedCall:
         """Return a new call. Its conversation is its own, so that calls of one client run side by side."""
-        call_id = secrets.token_hex(8)
-        raw = RawCall(name=tool, arguments=arguments, id=call_id, origin=_ORIGIN)
-        return SubmittedCall(raw, Scope(run=run, conversation=call_id, principal=principal, workspace=self._workspace))
+        call_id = secrets.token_hex(_RANDOM_CHARS // 2) + self._identity(principal, tool, arguments)
+        return self.again(RecordedCall(call_id, run), principal, tool, arguments)
 
     def again(self, recorded: RecordedCall, principal: str, tool: str, arguments: dict[str, Any]) -> SubmittedCall:
         """Return a call that was submitted before."""
@@ -113,21 +118,21 @@ class SuspendedCalls:
         finally:
             self._in_work.discard(call.id)
 
-    async def find(self, principal: str, tool: str, arguments: Mapping[str, Any]) -> SubmittedCall | None:
+    async def find(self, principal: str, tool: str, arguments: dict[str, Any]) -> SubmittedCall | None:
         """Return the suspended call that a client makes again; None if there is none whose question is open or answered.
 
         Raises:
             RunHeld: It is answered, and another process works on its run.
         """
         await self._read_new()
-        for call_id in tuple(self._by_identity.get(_identity(principal, tool, arguments), ())):
+        for call_id in tuple(self._by_identity.get(self._identity(principal, tool, arguments), ())):
             pending = self._pending.get(call_id)
             if pending is None or call_id in self._in_work:
                 continue
             with self.in_work(pending.call):
                 usable = await self._usable(pending)
             if usable:
-                return pending.call
+                return self.again(RecordedCall(call_id, pending.call.scope.run), principal, tool, arguments)
         return None
 
     def named(self, question: CallInQuestion, principal: str, tool: str, arguments: dict[str, Any]) -> SubmittedCall | None:
@@ -148,10 +153,11 @@ class SuspendedCalls:
         """Forget a call, because it is answered."""
         pending = self._pending.pop(call_id, None)
         if pending is not None:
-            alike = self._by_identity[pending.identity]
-            alike.remove(call_id)
-            if not alike:
-                del self._by_identity[pending.identity]
+            for identity in pending.identities:
+                alike = self._by_identity[identity]
+                alike.remove(call_id)
+                if not alike:
+                    del self._by_identity[identity]
             own = self._by_principal[pending.principal]
             own.remove(call_id)
             if not own:
@@ -180,14 +186,22 @@ class SuspendedCalls:
 
     def _add(self, call: SubmittedCall, approval: str, *, told: bool) -> None:
         self.forget(call.id)
-        arguments = call.raw.arguments
-        assert isinstance(arguments, Mapping)
-        identity = _identity(call.scope.principal, call.raw.name, arguments)
-        self._pending[call.id] = _Pending(call, approval, told, identity)
-        self._by_identity.setdefault(identity, []).append(call.id)
+        identities = self._identities(call)
+        self._pending[call.id] = _Pending(call, approval, told, identities)
+        for identity in identities:
+            self._by_identity.setdefault(identity, []).append(call.id)
         self._by_principal.setdefault(call.scope.principal, set()).add(call.id)
         if len(self._pending) > _MOST_PENDING:
             self.forget(next(iter(self._pending)))
+
+    def _identity(self, principal: str, tool: str, arguments: Mapping[str, Any]) -> str:
+        return self._states.digest(canonical([principal, tool, arguments]))
+
+    def _identities(self, call: SubmittedCall) -> frozenset[str]:
+        """Return the digest in the call's id, if it has one, and that of the arguments as they are recorded, if they are whole."""
+        arguments = call.raw.arguments
+        recorded = self._identity(call.scope.principal, call.raw.name, arguments) if call.whole and isinstance(arguments, Mapping) else ""
+        return frozenset({call.id[_RANDOM_CHARS:], recorded} - {""})
 
     def _see(self, uid: str) -> None:
         self._seen[uid] = None
@@ -246,7 +260,7 @@ class SuspendedCalls:
             uids = tuple(event.call for event in asked[first : first + _READ_TOGETHER])
             for event in journal.find(EventQuery(calls=uids, kinds=("call.received",))):
                 call = recorded_call(event, self._workspace)
-                calls[event.call] = call if call is not None and call.whole else None
+                calls[event.call] = call if call is not None and self._identities(call) else None
         return [(event, calls.get(event.call)) for event in reversed(asked)]
 
 
@@ -272,7 +286,3 @@ def _object_in(text: str) -> dict[str, Any] | None:
     except msgspec.DecodeError:
         return None
     return found if isinstance(found, dict) else None
-
-
-def _identity(principal: str, tool: str, arguments: Mapping[str, Any]) -> bytes:
-    return hashlib.sha256(canonical([principal, tool, arguments])).digest()

@@ -21,7 +21,7 @@ from callgate.gateway._client_calls import CallInQuestion, ClientCall, Continued
 from callgate.gateway._ended_requests import ended_result
 from callgate.gateway._live_output import LiveOutput
 from callgate.gateway._principal_limits import PrincipalLimits
-from callgate.gateway._request_states import state_refused
+from callgate.gateway._request_states import RequestStates, state_refused
 from callgate.gateway._result_outcomes import outcome_of
 from callgate.gateway._suspended_calls import SubmittedCall, SuspendedCalls
 from callgate.gateway._task_records import CLIENT_CANCELLED, TaskEnd, TaskRecords
@@ -46,17 +46,18 @@ class ToolCalls:
     """Makes the calls of one gateway.
 
     Args:
+        states: Has the gateway's secret.
         records: Has the calls of tasks that this process does not have.
         workspace: The workspace of all calls; empty: none.
     """
 
-    def __init__(self, engine: Engine, results: ToolResults, records: TaskRecords, workspace: str = "") -> None:
+    def __init__(self, engine: Engine, states: RequestStates, results: ToolResults, records: TaskRecords, workspace: str = "") -> None:
         self._engine = engine
         self._results = results
         self._records = records
         self._output = LiveOutput(engine)
         self._limits = PrincipalLimits()
-        self._pending = SuspendedCalls(engine, workspace)
+        self._pending = SuspendedCalls(engine, states, workspace)
         self._user = UserApproval(engine)
 
     @property

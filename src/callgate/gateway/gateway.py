@@ -109,7 +109,7 @@ class Gateway:
         self._lists = ToolLists(engine.tools, redaction)
         results = ToolResults(engine.blobs, redaction, changed_by_hooks=engine.changes_results)
         records = TaskRecords(engine, workspace)
-        calls = ToolCalls(engine, results, records, workspace)
+        calls = ToolCalls(engine, states, results, records, workspace)
         self._tasks = Tasks(
             states,
             engine.clock,
