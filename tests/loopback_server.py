@@ -31,10 +31,11 @@ class LoopbackServer(ABC):
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # the transports are closed by then
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.ensure_future(self._serve(reader, writer))
-        task.add_done_callback(lambda _: writer.close())  # also if it is cancelled before it has begun
+        task.add_done_callback(lambda _: writer.transport.abort())  # if it was cancelled, without waiting for the client to read
         self._tasks.add(task)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

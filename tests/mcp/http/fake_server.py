@@ -121,6 +121,7 @@ class FakeServer:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # the transports are closed by then
 
     async def all_closed(self) -> None:
         """Wait until no connection is open."""
@@ -128,7 +129,7 @@ class FakeServer:
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.ensure_future(self._serve(reader, writer))
-        task.add_done_callback(lambda _: writer.close())  # also if it is cancelled before it has begun
+        task.add_done_callback(lambda _: writer.transport.abort())  # if it was cancelled, without waiting for the client to read
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
