@@ -15,6 +15,7 @@ import atexit
 import logging
 import os
 import threading
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -102,9 +103,9 @@ class CommitQueue:
         """Whether a task waits for the pending events."""
         self._asleep = False
         """Whether the thread must be woken for a first event."""
-        self._process = os.getpid()
         self._thread = threading.Thread(target=self._write_forever, name="callgate-journal", daemon=True)
         self._start()
+        _opened.add(self)
 
     def _start(self) -> None:
         """Start the writing thread.
@@ -266,10 +267,17 @@ class CommitQueue:
             self._guard.notify_all()
 
     def _end_at_exit(self) -> None:
-        """Write the pending events if the program ends without a close. A forked process has no writing thread and does nothing."""
-        if self._process == os.getpid():
-            self._ask_to_end()
-            self._thread.join(_END_S)
+        """Write the pending events if the program ends without a close."""
+        self._ask_to_end()
+        self._thread.join(_END_S)
+
+    def fail_in_forked_process(self) -> None:
+        """Refuse all work: a fork copies neither the writing thread nor the right to use the store's connection."""
+        self._guard = threading.Condition()  # the thread may have held the old one
+        self.failure = UsageError(
+            f"The journal {self._where} was opened before this process was forked, and cannot be used in it. Make the journal and its"
+            " engine in each process, after the fork."
+        )
 
     def _refuse_if_broken(self) -> None:
         if self.failure is not None:
@@ -392,3 +400,15 @@ class CommitQueue:
             waiters = self._waiters.take_all(error) + self._wanted.take_all(error)
             self._guard.notify_all()
         tell(waiters)
+
+
+_opened: weakref.WeakSet[CommitQueue] = weakref.WeakSet()
+
+
+def _fail_in_forked_process() -> None:
+    for queue in list(_opened):
+        queue.fail_in_forked_process()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_fail_in_forked_process)

@@ -73,6 +73,9 @@ class AwaitedCalls:
             self.all_ended.set()
 
 
+FORKED = "This engine was made before this process was forked, and cannot work in it. Make a new one here, and its journal."
+
+
 class Lifecycle:
     """The states of an engine: open, then closing, then closed. They never go back.
 
@@ -102,6 +105,7 @@ class Lifecycle:
         """Whether running calls are being ended, so that nothing further of them may begin."""
         self.loop: asyncio.AbstractEventLoop | None = None
         self._binding = threading.Lock()
+        self._process = os.getpid()
         self._journal = journal
         self._watcher = watcher
         self._outcomes = outcomes
@@ -117,7 +121,7 @@ class Lifecycle:
 
         Raises:
             UsageError: The engine belongs to another event loop, is closed, or is used at the top level of a module that a worker process
-                imports.
+                imports; or it has a shared journal, and this process was forked since.
         """
         loop = get_running_loop()
         if self.loop is not loop:
@@ -126,6 +130,8 @@ class Lifecycle:
         self.check_unclosed()
 
     def _bind(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._journal.shared and self._process != os.getpid():
+            raise UsageError(FORKED)
         with self._binding:  # two threads may use a new engine at once, each with a loop of its own
             if self.loop is not None:
                 raise UsageError(
@@ -250,7 +256,7 @@ class LoopThread:
         """
         if self._process != os.getpid():
             work.close()
-            raise UsageError("This engine was made before this process was forked, and cannot work in it. Make a new one here.")
+            raise UsageError(FORKED)
         with self._lock:
             if self._closed:
                 work.close()
