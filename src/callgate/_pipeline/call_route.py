@@ -15,6 +15,7 @@ from functools import partial
 from typing import assert_never
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal
 from callgate._json import canonical, exceeds
@@ -174,8 +175,8 @@ class CallRoute:
         if not plan.reads_only or state.raw.idempotency_key is not None or state.doubtful or state.first is not None:
             if (earlier := await self._earlier(state, call)) is not None:
                 return earlier
-        elif state.run_state.denials and (denied := _denied_before(state, call)) is not None:
-            return await self._replayed(state, denied)
+        elif state.run_state.keeps_reads and (read := state.run_state.find(call, *_identity(state, call))) is not None:
+            return await self._replayed(state, read)
         try:
             gated = gate(call, plan.hooks.before, self._policies, state.key, state)
             approved = gated if isinstance(gated, ApprovedCall) else await self._host.unless_killed(gated, state.kill, "gate")
@@ -193,6 +194,8 @@ class CallRoute:
             self._close_question(state, approved.call, "the call was allowed without an answer")
         if state.doubtful:
             refuse_other_arguments(state, approved)
+        if approved.approval and state.known is None and state.identical is None:
+            approved = _kept_read(state, call, approved)
         state.approved(approved)
         return approved
 
@@ -374,6 +377,9 @@ def _identity(state: CallState, call: ValidatedCall) -> tuple[str, str]:
     return call_key(call, asked, state.occurrence), asked
 
 
-def _denied_before(state: CallState, call: ValidatedCall) -> Known | None:
-    """Return the same call, if a human has denied it before."""
-    return state.run_state.denied(call, *_identity(state, call))
+def _kept_read(state: CallState, call: ValidatedCall, approved: ApprovedCall) -> ApprovedCall:
+    """Remember a read that a human has allowed, so that it gets its result, and nobody is asked, when it is handed in again."""
+    state.key, state.asked_hash = _identity(state, call)
+    state.known = state.run_state.take_on(call, state.key, state.asked_hash)
+    state.run_state.keeps_reads = True
+    return replace(approved, key=state.key)

@@ -4,7 +4,7 @@ There is one `RunState` per run: its call counter, its calls with a key and thei
 `run_recovery` restores it from the run's events, so that a new engine on an old journal knows the calls of the previous engine; the route
 updates it while calls run, and `unknown_outcomes` settles unknown outcomes. A call is recognised by the caller's own key (scoped to
 principal and tool) or, if it has effects, by the model's id within its iteration together with its tool and arguments. The same read may
-always run again. A call that is handed in again gets the result of the first one. That may be the denial of a human, also for a read.
+always run again, unless a human was asked about it. A call that is handed in again gets the result of the first one, or a human's denial.
 """
 
 from __future__ import annotations
@@ -177,8 +177,8 @@ class RunState:
         """The statements of operators about calls, by uid, until the call itself is resumed."""
         self.known: dict[str, Known] = {}
         """The calls with a key, by key."""
-        self.denials = False
-        """Whether a human has denied one of the calls."""
+        self.keeps_reads = False
+        """Whether a human has allowed or denied a read, so that `known` has reads, too."""
         self._held: deque[Known] = deque()
         self._remember = remember
         self.under_way = 0
@@ -238,12 +238,7 @@ class RunState:
     def deny(self, known: Known, denial: ToolResult) -> None:
         """Remember that a human has denied a call, so that it gets the same denial when it is handed in again."""
         known.result = denial
-        self.denials = known.denied = True
-
-    def denied(self, call: ValidatedCall, key: str, asked_hash: str) -> Known | None:
-        """Return the call that was handed in before with this key, if a human has denied it; otherwise None."""
-        known = self.known.get(key)
-        return self.find(call, key, asked_hash) if known is not None and known.denied else None
+        self.keeps_reads = known.denied = True
 
     def _let_go(self) -> None:
         """Keep only the latest results in memory. The calls themselves are never forgotten; older results are read from the journal."""

@@ -205,6 +205,7 @@ class RunReader:
             dangerous[started.tick] = dangerous.get(started.tick, 0) + 1
         self._open[uid] = started
         self._state.known[started.key] = Known(tool=started.tool, arguments=started.asked_hash, uid=uid)
+        self._state.keeps_reads |= started.effect == "none" and bool(started.asked_hash)
 
     def _restore_denial(self, uid: str, verdict: Verdict, result: ToolResult) -> None:
         known = Known(tool=verdict.tool, arguments=verdict.asked_hash, uid=uid)
