@@ -39,6 +39,7 @@ _WHERE = {
     "ProcessLimits": "_runners.process",
     "RawCall": "calls",
     "Resource": "content_parts",
+    "ResponseReply": "response_calls",
     "Restarted": "calls",
     "RetryPolicy": "tools",
     "Retryable": "errors",
@@ -86,6 +87,7 @@ __all__ = [
     "ProcessLimits",
     "RawCall",
     "Resource",
+    "ResponseReply",
     "Restarted",
     "RetryPolicy",
     "Retryable",
@@ -137,6 +139,7 @@ if TYPE_CHECKING:
     from callgate.memory import Memory
     from callgate.policy import Allow, Ask, Deny, Modify, Rules
     from callgate.protocols import Policy
+    from callgate.response_calls import ResponseReply
     from callgate.tools import RetryPolicy, Tool, ToolContext, ValidationResult, Verified, tool
 
 
