@@ -229,7 +229,7 @@ def _advice(tool: BoundTool, ran: Ran, *, in_doubt: bool) -> str:
         return _advice_on_failure(tool, ran)
     if execution.status == "not_started" or not ran.may_have_happened:
         return "Nothing happened; it may be sent again."
-    return "Nothing was changed. Ask for less, or give it more time."
+    return "Nothing was changed. Ask for less, or go on without it."
 
 
 def _advice_on_failure(tool: BoundTool, ran: Ran) -> str:
