@@ -104,23 +104,29 @@ class ChangeCapture:
         with self.mutex, Workspace(self._workspace, sync=False) as workspace:
             if self.objects.made():
                 self._pending, self._pruned, self.snapshots.known = PendingChanges(self.objects), -1, {}
-            self.recover()
-            roots = EVERYTHING if keys is None else tuple(dict.fromkeys(_real(workspace, keys)))
-            if roots == EVERYTHING:
-                self._trust()
-            head = self.objects.head()
-            with self.objects.batch() as fresh:
-                before = self._look(workspace, roots)
-            change = Change(id=secrets.token_hex(8), call=call, at_ns=time.time_ns())
-            note = self._note(change, roots, {path: one.state for path, one in before.seen.items()}, before.unseen, fresh, head=head)
-            if self.snapshots.read - self._remembered > _WORTH:
-                self._remembered = self.snapshots.read
-                save_seen(self.objects, self.snapshots.known)
-            opened = CallCapture(change=change, roots=roots, before=before, note=note, head=head, overlapping=list(self._open))
-            for other in self._open:
-                other.overlapping.append(opened)
-            self._open.append(opened)
-            return opened
+            with self.objects.locked():  # so that nobody prunes what no record names yet
+                return self._begun(workspace, call, keys)
+
+    def _begun(self, workspace: Workspace, call: ChangeSource, keys: Iterable[str] | None) -> CallCapture:
+        self.recover()
+        roots = EVERYTHING if keys is None else tuple(dict.fromkeys(_real(workspace, keys)))
+        if roots == EVERYTHING:
+            self._trust()
+        elif self._pruned != self.objects.pruned:
+            self.snapshots.known = {}
+        head = self.objects.head()
+        with self.objects.batch() as fresh:
+            before = self._look(workspace, roots)
+        change = Change(id=secrets.token_hex(8), call=call, at_ns=time.time_ns())
+        note = self._note(change, roots, {path: one.state for path, one in before.seen.items()}, before.unseen, fresh, head=head)
+        if self.snapshots.read - self._remembered > _WORTH:
+            self._remembered = self.snapshots.read
+            save_seen(self.objects, self.snapshots.known)
+        opened = CallCapture(change=change, roots=roots, before=before, note=note, head=head, overlapping=list(self._open))
+        for other in self._open:
+            other.overlapping.append(opened)
+        self._open.append(opened)
+        return opened
 
     def _trust(self) -> None:
         """Load the saved snapshot on first use, and again after any process has pruned stored content."""

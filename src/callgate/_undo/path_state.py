@@ -33,6 +33,8 @@ The signature of a folder has only the numbers up to the owner and group. Signat
 same path and are never stored in a commit.
 """
 _TRIES = 3
+_REPLACED = (errno.ENOENT, errno.ELOOP, errno.EINVAL)
+"""The errors of opening or reading what was removed or replaced since it was observed."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -168,7 +170,9 @@ def _state(folder: int, name: str, found: os.stat_result, keep: Keep, limit: int
         noted = _attributes_of_folder(folder, name)
         return State(kind="directory", mode=stat.S_IMODE(found.st_mode), uid=found.st_uid, gid=found.st_gid, attributes=noted)
     if stat.S_ISLNK(found.st_mode):
-        target = os.fsencode(os.readlink(name, dir_fd=folder))
+        target = _target(folder, name)
+        if target is None:
+            return None
         return State(kind="link", blob=keep(target), size=len(target), mtime_ns=found.st_mtime_ns, uid=found.st_uid, gid=found.st_gid)
     if not stat.S_ISREG(found.st_mode):
         return _plain(found, "special", why="special")
@@ -210,9 +214,24 @@ def _attributes_of_folder(folder: int, name: str) -> dict[str, bytes]:
         os.close(fd)
 
 
+def _target(folder: int, name: str) -> bytes | None:
+    """Return the target of a link; None if there is no such link any more."""
+    try:
+        return os.fsencode(os.readlink(name, dir_fd=folder))
+    except OSError as error:
+        if error.errno in _REPLACED:
+            return None
+        raise
+
+
 def _read(folder: int, name: str, found: os.stat_result) -> tuple[bytes, dict[str, bytes]] | None:
     """Return the whole content and the attributes; None if the file changed meanwhile."""
-    fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=folder)
+    except OSError as error:
+        if error.errno in _REPLACED:
+            return None
+        raise
     with os.fdopen(fd, "rb") as file:
         before = os.fstat(fd)
         if signature(before) != signature(found):
