@@ -145,6 +145,20 @@ async def test_the_circuit_of_a_plugin_that_fails_again_and_again_stays_open_unt
             assert (await said(engine, call("work", fixed=True))).data == "done"
 
 
+@pytest.mark.usefixtures("quick")
+async def test_a_plugin_whose_manifest_is_put_back_as_it_was_is_started_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    fake = FakeFolder(tmp_path, ANSWER)
+    manifest, earlier = fake.folder / "callgate-plugin.toml", tmp_path / "earlier.toml"
+    with caplog.at_level(logging.WARNING, "callgate"):
+        async with Engine(servers=[fake.plugin()]) as engine:
+            assert (await said(engine, call("work"))).data == "done"
+            manifest.rename(earlier)
+            fake.write_manifest("", head="oops = 1\n")
+            await until(lambda: caplog.text.count("this is not known: 'oops'") == 5)
+            earlier.replace(manifest)
+            assert (await said(engine, call("echo", n=1))).data == {"n": 1}
+
+
 async def test_a_silent_plugin_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_LOOK_S", "_PING_S", "_PONG_S"):
         monkeypatch.setattr(f"callgate.plugins._supervised_plugin.{name}", 0.05)

@@ -210,6 +210,7 @@ class SupervisedPlugin:
 
     async def _start_session(self) -> PluginSession:
         self._waits.useless = False
+        self._fingerprint = ""  # if the manifest cannot be read now, any that can be counts as changed
         manifest, mark = await in_thread(self._read)
         self._manifest, self._fingerprint = manifest, mark
         self._stuck, self._described = False, None
