@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from hashlib import sha256
@@ -11,7 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import jwt
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from tests.cli.served_gateway import LISTEN, RULE, SLOW, ServedGateway, names, principal, server, serving, text_of
 from tests.waiting import COMMAND_S
@@ -171,3 +175,26 @@ async def test_the_token_that_was_made_at_the_start_ends_when_principals_are_con
         await gateway.reload(LISTEN, server("shop"), principal("alice"))
         assert await gateway.status("alice") != 401
         assert await gateway.status(token=made) == 401
+
+
+async def test_the_key_of_an_issuer_is_read_again_and_tokens_of_the_one_before_are_refused(place: Path) -> None:
+    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
+    claims = {"iss": "https://id.example", "aud": "gate", "sub": "ann", "exp": time.time() + 600}
+    first, second = (jwt.encode(claims, key, algorithm="ES256") for key in keys)
+    given = '[jwt]\nissuer = "https://id.example"\naudience = "gate"\nkey_file = "key.pem"\nalgorithms = "ES256"\n'
+
+    def publish(key: ec.EllipticCurvePrivateKey) -> None:
+        pem = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        (place / "key.pem").write_bytes(b"# Schl\xfcssel\n" + pem)
+
+    publish(keys[0])
+    async with serving(place, LISTEN, given, server("shop")) as gateway:
+        assert [await gateway.status(token=token) for token in (first, second)] == [400, 401]
+        publish(keys[1])
+        assert "was reloaded" in await gateway.reload(LISTEN, given, server("shop"))
+        assert [await gateway.status(token=token) for token in (first, second)] == [401, 400]
+        (place / "key.pem").write_text("-----BEGIN PUBLIC KEY-----\n-----END PUBLIC KEY-----\n")
+        refused = await gateway.reload(LISTEN, given, server("shop"))
+        assert "was not reloaded" in refused
+        assert f"[jwt] key_file {place / 'key.pem'} must be a public key as PEM" in refused
+        assert await gateway.status(token=second) == 400

@@ -25,7 +25,7 @@ from callgate.cli._gateway_setup import OpenedGateway, config_of, open_gateway
 from callgate.cli._journal_location import MEMORY
 from callgate.cli._mcp_look import ServerLook, look_at_all
 from callgate.cli._plugin_look import PluginLook, look_at_plugin
-from callgate.cli._serve_http import issued_tokens
+from callgate.cli._serve_http import checked_issuer
 from callgate.errors import UsageError
 from callgate.gateway._operator_tools import OPERATOR_TOOLS
 from callgate.gateway.config import GatewayConfig, JwtConfig
@@ -86,7 +86,7 @@ async def _start_problem(opened: OpenedGateway) -> str:
 
 async def _key_problem(jwt: JwtConfig | None) -> str:
     """Return why the tokens of the issuer cannot be checked, or an empty text."""
-    problem = await issued_tokens(jwt).key_problem() if jwt is not None else ""
+    problem = await checked_issuer(jwt).key_problem() if jwt is not None else ""
     return f"[jwt]: the keys of {one_line(jwt.issuer, 200)} cannot be fetched: {problem}." if jwt is not None and problem else ""
 
 

@@ -6,10 +6,11 @@ import shlex
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from callgate._unusable_paths import read_regular_file
+from callgate._unusable_paths import displayed, read_regular_file
 from callgate.cli._console import say
 from callgate.cli._serve_reload import ConfiguredAccess
 from callgate.cli._serve_token import new_token
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from callgate.gateway._http.resource_server import ResourceServer
     from callgate.gateway.jwt_tokens import JwtTokens
 
-__all__ = ["Access", "issued_tokens", "listening", "say_how_to_connect"]
+__all__ = ["Access", "checked_issuer", "listening", "say_how_to_connect"]
 
 _NEEDED = ("h11", "uvicorn")
 
@@ -38,19 +39,21 @@ class Access:
         """The token that was made because nobody is configured; empty if somebody is."""
         self.app: HttpApp | None = None
         """What serves the clients; None while nobody is served."""
-        known = _authenticator(config)
+        key = _public_key(config.jwt)
+        known = _authenticator(config, key)
         if known is None:
             self.token = new_token()
             known = StaticTokens({self.token: LOCAL})
         self.authenticator = CurrentTokens(known)
-        self._counting = [ConfiguredAccess(config=config, known=known)]
+        self._counting = [ConfiguredAccess(config=config, known=known, key=key)]
 
     def read(self, config: GatewayConfig) -> ConfiguredAccess:
-        own = _authenticator(config)
-        known = next((one.known for one in self._counting if _same_access(one.config, config)), own)
+        key = _public_key(config.jwt)
+        own = _authenticator(config, key)
+        known = next((one.known for one in self._counting if one.key == key and _same_access(one.config, config)), own)
         if known is None or (own is None and any(one.config.principals for one in self._counting)):
             raise UsageError("No principal is left, so that nobody could use the gateway. Leave one, or restart the gateway.")
-        return ConfiguredAccess(config=config, known=known)
+        return ConfiguredAccess(config=config, known=known, key=key)
 
     async def use(self, in_use: ConfiguredAccess, *others: ConfiguredAccess) -> None:
         counting, before = [in_use, *others], self._counting
@@ -68,29 +71,45 @@ def _same_access(one: GatewayConfig, other: GatewayConfig) -> bool:
     return (one.principals, one.jwt) == (other.principals, other.jwt)
 
 
-def _authenticator(config: GatewayConfig) -> Authenticator | None:
+def _public_key(config: JwtConfig | None) -> str:
+    """Return the issuer's public key; empty if its keys are fetched."""
+    return read_regular_file(config.key_file).decode("utf-8", "replace") if config is not None and config.key_file else ""
+
+
+def _authenticator(config: GatewayConfig, key: str) -> Authenticator | None:
     """Return who may use the gateway; None if nobody is configured."""
     if config.http is not None and config.http.anonymous:
         return Anonymous(LOCAL)
     digests = {digest: one.principal for one in config.principals for digest in one.token_sha256}
-    issued = [issued_tokens(config.jwt, [one.principal for one in config.principals])] if config.jwt is not None else []
+    issued = [_issued_tokens(config.jwt, key, [one.principal for one in config.principals])] if config.jwt is not None else []
     return AnyTokens(StaticTokens({}, digests=digests), *issued) if digests or issued else None
 
 
-def issued_tokens(config: JwtConfig, principals: Sequence[Principal] = ()) -> JwtTokens:
-    """Return what checks the tokens of the configured issuer."""
+def checked_issuer(config: JwtConfig) -> JwtTokens:
+    """Return what checks the tokens of the configured issuer, for nobody in particular.
+
+    Raises:
+        UsageError: The key cannot be used.
+    """
+    return _issued_tokens(config, _public_key(config))
+
+
+def _issued_tokens(config: JwtConfig, key: str, principals: Sequence[Principal] = ()) -> JwtTokens:
     from callgate.gateway.jwt_tokens import JwtTokens
 
-    return JwtTokens(
-        issuer=config.issuer,
-        audience=config.audience,
-        jwks_url=config.jwks_url,
-        key=read_regular_file(config.key_file).decode("utf-8") if config.key_file else "",
-        algorithms=config.algorithms,
-        leeway_s=config.leeway_s,
-        principal_claim=config.principal_claim,
-        principals=principals,
-    )
+    try:
+        return JwtTokens(
+            issuer=config.issuer,
+            audience=config.audience,
+            jwks_url=config.jwks_url,
+            key=key,
+            algorithms=config.algorithms,
+            leeway_s=config.leeway_s,
+            principal_claim=config.principal_claim,
+            principals=principals,
+        )
+    except UsageError as error:
+        raise UsageError(str(error).replace("JwtTokens(key=...)", f"[jwt] key_file {displayed(Path(config.key_file))}")) from error
 
 
 @asynccontextmanager

@@ -43,6 +43,8 @@ class ConfiguredAccess(Struct, frozen=True, kw_only=True):
 
     config: GatewayConfig
     known: Authenticator
+    key: str = ""
+    """The issuer's public key, which its file may get anew; empty if the keys are fetched."""
 
 
 class ChangingAccess(Protocol):

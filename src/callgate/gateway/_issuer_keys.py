@@ -22,6 +22,9 @@ from callgate.mcp._oauth_metadata import authorization_server_addresses
 
 if TYPE_CHECKING:
     from jwt import PyJWK
+    from jwt.algorithms import AllowedPublicKeys
+
+    VerificationKey = PyJWK | AllowedPublicKeys
 
 __all__ = ["IssuerKeys"]
 
@@ -46,11 +49,11 @@ class IssuerKeys:
     def __init__(self, issuer: str, jwks_url: str, refetch_s: float) -> None:
         self._issuer, self._jwks_url, self._refetch_s = issuer, jwks_url, refetch_s
         self._allowed = AllowedAddresses(jwks_url or issuer, step=_STEP)
-        self._keys: dict[str, PyJWK] = {}
+        self._keys: dict[str, VerificationKey] = {}
         self._fetched_at = self._tried_at = float("-inf")
         self._fetching: asyncio.Task[None] | None = None
 
-    async def get(self, kid: object) -> PyJWK | None:
+    async def get(self, kid: object) -> VerificationKey | None:
         """Return a key; None if the issuer has none of that name, or more than one for a token without a `kid`.
 
         Raises:
@@ -68,7 +71,7 @@ class IssuerKeys:
             raise IssuerUnavailable(f"No keys of {self._issuer} could be fetched.")
         return self._named(kid)
 
-    def _named(self, kid: object) -> PyJWK | None:
+    def _named(self, kid: object) -> VerificationKey | None:
         only = next(iter(self._keys.values())) if len(self._keys) == 1 else None
         if kid is None:
             return only
@@ -112,20 +115,33 @@ def _jwks_url(metadata: Mapping[str, Any], issuer: str) -> str:
     return checked_address(metadata.get("jwks_uri"), "jwks_uri of its metadata")
 
 
-def _signing_keys(found: Mapping[str, Any]) -> dict[str, PyJWK]:
+def _signing_keys(found: Mapping[str, Any]) -> dict[str, VerificationKey]:
     """Return the keys of a set that signatures can be checked with.
 
     Raises:
         Untrusted: There is none.
     """
-    from jwt import PyJWKSet, PyJWTError
-
-    try:
-        keys = PyJWKSet.from_dict(dict(found)).keys
-    except (PyJWTError, ValueError, TypeError, AttributeError) as error:
-        raise Untrusted(f"what was found is no set of keys ({type(error).__name__})") from error
-    signing = [key for key in keys if key.public_key_use in ("sig", None)]
-    usable = {str(key.key_id or _NO_KID): key for key in signing if key.key_id or len(signing) == 1}
+    given = found.get("keys")
+    if not isinstance(given, list):
+        raise Untrusted("what was found is no set of keys")
+    signing = [(one.get("kid"), key) for one in given if isinstance(one, dict) and (key := _signing_key(one)) is not None]
+    usable = {str(kid or _NO_KID): key for kid, key in signing if kid or len(signing) == 1}
     if not usable:
         raise Untrusted("what was found has no key for signatures, or several without a kid")
     return usable
+
+
+def _signing_key(data: Mapping[str, Any]) -> VerificationKey | None:
+    """Return a key that signatures can be checked with; None if this is none.
+
+    With `alg`, it allows that algorithm only; without, which RFC 7517 allows, all that fit its kind.
+    """
+    from jwt import PyJWK, PyJWTError
+
+    if data.get("use") not in ("sig", None) or data.get("kty") == "oct":
+        return None
+    try:
+        key = PyJWK(dict(data))
+    except (PyJWTError, ValueError, TypeError, AttributeError):
+        return None
+    return key if data.get("alg") else key.key

@@ -21,6 +21,8 @@ __all__ = ["JwtTokens"]
 
 _LOG = logging.getLogger("callgate.gateway")
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+_NO_ALGORITHM = "none of them"
+"""Stands for no algorithm, because PyJWT takes an empty list for a mistake."""
 _REQUIRED = ("exp", "iss", "aud")
 _SCOPE_CLAIMS = ("scope", "scp")
 """Where issuers write the scopes of a token: as one text (RFC 9068), or as a list."""
@@ -30,7 +32,7 @@ _FAULTS = {
     "ImmatureSignatureError": "it is not valid yet",
     "InvalidAudienceError": "it is for another audience",
     "InvalidIssuerError": "it is of another issuer",
-    "InvalidAlgorithmError": "its algorithm is not allowed",
+    "InvalidAlgorithmError": "its algorithm is not allowed, or does not fit the issuer's key",
     "InvalidSignatureError": "its signature is wrong",
     "InvalidKeyError": "its algorithm does not fit the issuer's key",
     "MissingRequiredClaimError": f"one of the claims {', '.join(_REQUIRED)} is missing",
@@ -78,7 +80,7 @@ class JwtTokens:
         self._issuer, self._leeway_s = issuer, leeway_s
         self._audience = audience if isinstance(audience, str) else list(audience)
         self._algorithms = list(algorithms)
-        self._key = _public_key(key) if key else None
+        self._key = _public_key(key, self._algorithms) if key else None
         self._keys = None if key else _keys(issuer, jwks_url, refetch_s)
         self._principal_claim = principal_claim
         self._known = {one.name: one for one in principals}
@@ -95,7 +97,7 @@ class JwtTokens:
             claims = jwt.decode(
                 token,
                 key,
-                algorithms=self._algorithms,
+                algorithms=_fitting(key, self._algorithms) or [_NO_ALGORITHM],
                 issuer=self._issuer,
                 audience=self._audience,
                 leeway=self._leeway_s,
@@ -142,14 +144,36 @@ def _log_refusal(why: str) -> None:
     _LOG.warning("A token was refused: %s.", why)
 
 
-def _public_key(pem: str) -> Any:
+def _public_key(pem: str, algorithms: Sequence[str]) -> Any:
     _import_jwt()
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
     try:
-        return load_pem_public_key(pem.encode())
-    except ValueError:
+        key = load_pem_public_key(pem.encode())
+    except (ValueError, UnsupportedAlgorithm):
         raise UsageError("JwtTokens(key=...) must be a public key as PEM, which begins with '-----BEGIN PUBLIC KEY-----'.") from None
+    if not _fitting(key, algorithms):
+        kinds = ", ".join(_fitting(key, _ALGORITHMS)) or "no algorithm that can be allowed"
+        raise UsageError(
+            f"JwtTokens(key=...) is a key for {kinds}, and the allowed algorithms are {', '.join(algorithms)}. Allow one that fits the key."
+        )
+    return key
+
+
+def _fitting(key: Any, algorithms: Sequence[str]) -> list[str]:
+    """Return the algorithms whose signatures a key can check; all for a `PyJWK`, which allows only its own."""
+    jwt = _import_jwt()
+    return [one for one in algorithms if isinstance(key, jwt.PyJWK) or _fits(key, one)]
+
+
+def _fits(key: Any, algorithm: str) -> bool:
+    jwt = _import_jwt()
+    try:
+        jwt.get_algorithm_by_name(algorithm).prepare_key(key)
+    except (jwt.PyJWTError, TypeError):
+        return False
+    return True
 
 
 def _import_jwt() -> Any:
