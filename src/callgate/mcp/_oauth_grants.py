@@ -52,7 +52,7 @@ class AccessToken(Struct, frozen=True, kw_only=True):
     access: str
     refresh: str
     expires: float
-    """Time of `time.monotonic` from which the token is renewed before it is used."""
+    """Time of `time.monotonic` from which the token is renewed before it is used; infinite if nothing renews it, until it is refused."""
 
     def __repr__(self) -> str:
         return "<token>"
@@ -149,7 +149,7 @@ async def request_token(http: OAuthHttp, grant: Grant, form: Mapping[str, str]) 
         raise Untrusted(f"the authorization server {grant.server.issuer!r} answered with what is no bearer token")
     if not isinstance(refresh, str) or not _TOKEN.fullmatch(refresh):
         refresh = ""
-    seconds = min(max(lasts, 0), _LONGEST_S) - _EXPIRES_EARLY_S if isinstance(lasts, (int, float)) else float("inf")
+    seconds = min(max(lasts, 0), _LONGEST_S) - _EXPIRES_EARLY_S if refresh and isinstance(lasts, (int, float)) else float("inf")
     return AccessToken(access=access, refresh=refresh, expires=time.monotonic() + seconds)
 
 

@@ -39,6 +39,8 @@ _OFFLINE = "offline_access"
 _MOST_SCOPE_REQUESTS = 8
 """How often a server may ask for more scopes, so that it cannot keep the user busy."""
 _KEPT_SECRETS = 8
+_LAST_RENEWAL_S = 2.0
+"""How long a renewal may still take when the connection is closed."""
 
 
 class OAuth:
@@ -104,6 +106,8 @@ class OAuth:
         self._lock = asyncio.Lock()
         self._login: asyncio.Task[None] | None = None
         """Gets a token. It outlives the request that began it, so that a page stays open while the server is started again."""
+        self._renewal: asyncio.Task[None] | None = None
+        """Renews an expired token. It outlives the request that began it: a refresh token may be used up as soon as it was sent."""
         self._page_is_open = False
 
     def bind(self, url: str) -> None:
@@ -129,9 +133,13 @@ class OAuth:
     async def close(self) -> None:
         """Close the page that is open; keep the token."""
         login, self._login = self._login, None
-        if login is not None:
-            login.cancel()
-            await asyncio.wait({login})
+        renewal, self._renewal = self._renewal, None
+        if renewal is not None:
+            await asyncio.wait({renewal}, timeout=_LAST_RENEWAL_S)
+        for task in (login, renewal):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait({task})
 
     async def access_token(self, label: str) -> str:
         """Return the token to send, renewed if it has expired; empty if there is none.
@@ -143,12 +151,10 @@ class OAuth:
             NotSent: The token has expired, and the authorization server cannot be asked.
         """
         if self._has_expired():
-            async with self._lock:
-                if self._has_expired():
-                    try:
-                        await self._renew()
-                    except Untrusted as error:
-                        raise _not_sent(label, f"its token has expired and cannot be renewed: {error}", error) from error
+            if self._renewal is None or self._renewal.done():
+                self._renewal = asyncio.get_running_loop().create_task(self._renew_expired(), context=Context())
+                self._renewal.add_done_callback(lambda renewal: renewal.cancelled() or renewal.exception())  # perhaps nobody waits
+            await _ended(self._renewal, label, "its token has expired and cannot be renewed: ")
         return self._token.access if self._token is not None else ""
 
     def refused(self, status: int, header: str, used: str) -> Challenge | None:
@@ -182,15 +188,7 @@ class OAuth:
             return
         if self._login is None or self._login.done():
             self._login = asyncio.get_running_loop().create_task(self._get_token(challenge, used), context=Context())
-        login = self._login
-        await asyncio.wait({login})
-        if login.cancelled():
-            raise NotSent(f"{label} cannot be asked any more: the connection is closed.")
-        error = login.exception()
-        if isinstance(error, Untrusted):
-            raise _not_sent(label, f"its authorization has failed, because {error}", error) from error
-        if error is not None:
-            raise error
+        await _ended(self._login, label, "its authorization has failed, because ")
 
     async def _get_token(self, challenge: Challenge, used: str) -> None:
         async with self._lock:
@@ -264,6 +262,11 @@ class OAuth:
             self._clients[server.issuer] = await register(http, server, self._client_name, self._redirect_uri, scopes)
         return self._clients[server.issuer]
 
+    async def _renew_expired(self) -> None:
+        async with self._lock:
+            if self._has_expired():
+                await self._renew()
+
     async def _renew(self) -> bool:
         """Replace the token without asking the user; forget it if that cannot be done.
 
@@ -294,6 +297,22 @@ def _scopes(challenge: Challenge, resource: ProtectedResource, server: Authoriza
     """Return the scopes to ask for: those of the challenge, else all of the server's; and the one for tokens that can be renewed."""
     wanted = challenge.scopes or resource.scopes
     return (*wanted, _OFFLINE) if wanted and _OFFLINE in server.scopes and _OFFLINE not in wanted else wanted
+
+
+async def _ended(task: asyncio.Task[None], label: str, why: str) -> None:
+    """Wait for a task that goes on if this request is cancelled.
+
+    Raises:
+        NotSent: It has failed, or was cancelled because the connection is closed.
+    """
+    await asyncio.wait({task})
+    if task.cancelled():
+        raise NotSent(f"{label} cannot be asked any more: the connection is closed.")
+    error = task.exception()
+    if isinstance(error, Untrusted):
+        raise _not_sent(label, f"{why}{error}", error) from error
+    if error is not None:
+        raise error
 
 
 def _not_sent(label: str, why: str, error: Untrusted) -> NotSent:

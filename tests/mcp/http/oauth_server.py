@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
+import threading
 from typing import Any, Self
 
 from mcp.server.auth.provider import (
@@ -19,6 +21,7 @@ from pydantic import AnyHttpUrl
 
 from tests.app_thread import AppThread
 from tests.oauth_provider import OAuthProvider
+from tests.waiting import PATIENCE_S
 
 __all__ = ["OAuthServer"]
 
@@ -29,16 +32,22 @@ class OAuthServer(OAuthProvider):
     Args:
         lasts_s: How many seconds the server says that its tokens last. It accepts them for ever.
         refuses: Whether it accepts no token, and repeats the one that it was sent.
-        renews: Whether the authorization server renews tokens.
+        renews: Whether the authorization server renews tokens, each refresh token once.
+        refreshes: Whether it issues refresh tokens.
     """
 
-    def __init__(self, *, lasts_s: int = 3_600, refuses: bool = False, renews: bool = True) -> None:
+    def __init__(self, *, lasts_s: int = 3_600, refuses: bool = False, renews: bool = True, refreshes: bool = True) -> None:
         super().__init__()
         self.renewals = 0
         """How often a token was renewed, or was not."""
         self.is_down = False
         """Whether the authorization server answers 503 to every request for a token."""
+        self.renewing, self.may_renew = threading.Event(), threading.Event()
+        """Set when a renewal has begun, and when renewals may end."""
+        self.may_renew.set()
         self._renews = renews
+        self._refreshes = refreshes
+        self._used = set[str]()
         self._lasts_s = lasts_s
         self._refuses = refuses
         self._tokens: dict[str, AccessToken] = {}
@@ -96,8 +105,11 @@ class OAuthServer(OAuthProvider):
         self, client: OAuthClientInformationFull, refresh_token: RefreshToken, scopes: list[str]
     ) -> OAuthToken:
         self.renewals += 1
-        if not self._renews:
+        if not self._renews or refresh_token.token in self._used:
             raise TokenError("invalid_grant")
+        self._used.add(refresh_token.token)
+        self.renewing.set()
+        await asyncio.to_thread(self.may_renew.wait, PATIENCE_S)
         return self._issue(str(client.client_id))
 
     async def load_access_token(self, token: str) -> AccessToken | None:
@@ -109,4 +121,5 @@ class OAuthServer(OAuthProvider):
     def _issue(self, client_id: str) -> OAuthToken:
         access = f"access-{secrets.token_hex(16)}"
         self._tokens[access] = AccessToken(token=access, client_id=client_id, scopes=[], resource=self.url)
-        return OAuthToken(access_token=access, expires_in=self._lasts_s, refresh_token=f"refresh-{secrets.token_hex(16)}")
+        refresh = f"refresh-{secrets.token_hex(16)}" if self._refreshes else None
+        return OAuthToken(access_token=access, expires_in=self._lasts_s, refresh_token=refresh)

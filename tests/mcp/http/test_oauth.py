@@ -57,6 +57,29 @@ async def test_a_token_that_expires_is_renewed_without_the_user() -> None:
     assert server.renewals > 0
 
 
+async def test_a_token_that_nothing_renews_is_sent_until_the_server_refuses_it() -> None:
+    with OAuthServer(lasts_s=10, refreshes=False) as server:
+        async with Engine(servers=[guarded(server)]) as engine:
+            assert (await said(engine, call("look"))).text == "seen"
+    assert len(server.asked) == 1
+
+
+async def test_a_call_that_is_cancelled_does_not_lose_the_token_that_is_just_renewed() -> None:
+    """The authorization server takes each refresh token once, so that a lost answer would cost the user's authorization."""
+    with OAuthServer(lasts_s=1) as server:
+        async with Engine(servers=[guarded(server)]) as engine:
+            assert (await said(engine, call("look"))).text == "seen"
+            server.renewing.clear()
+            server.may_renew.clear()
+            calling = asyncio.create_task(said(engine, call("look", times=2)))
+            assert await asyncio.to_thread(server.renewing.wait, PATIENCE_S)
+            calling.cancel()
+            await asyncio.wait({calling})
+            server.may_renew.set()
+            assert (await said(engine, call("look", times=3))).text == "seen"
+    assert len(server.asked) == 1
+
+
 async def test_a_user_is_asked_once_more_when_the_server_accepts_a_token_no_longer() -> None:
     """However many calls find that out at the same time."""
     with OAuthServer(renews=False) as server:
