@@ -31,6 +31,21 @@ def test_a_new_plugin_passes_its_check_and_answers_a_call(tmp_path: Path, more: 
     ]
 
 
+@needs_node
+@pytest.mark.parametrize(
+    ("body", "code", "told"),
+    [("{ name.trim(); }", 0, "null"), ('{ throw "no stamp"; }', 3, "no stamp"), ("{ throw null; }", 3, "null"), ("{ throw {}; }", 3, "object")],
+)
+def test_a_new_tool_in_javascript_may_return_nothing_and_throw_anything(tmp_path: Path, body: str, code: int, told: str) -> None:
+    command(tmp_path, "new", "hello", "--js")
+    for name, old, new in (("main.js", "`Hello, ${name}!`", body), ("callgate-plugin.toml", 'effect = "none"', 'effect = "once"')):
+        path = tmp_path / "hello" / name
+        path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    done = command(tmp_path, "check", "./hello", "--tool", "greet", "--arguments", ADA)
+    assert done.code == code
+    assert told in done.out
+
+
 @pytest.mark.parametrize("name", ["", "../out", "a b", "-x"])
 def test_a_name_that_cannot_be_used_makes_nothing(tmp_path: Path, name: str) -> None:
     assert command(tmp_path, "new", "--", name).code == 2

@@ -196,3 +196,16 @@ async def test_a_gateway_ends_with_its_terminal(place: Path) -> None:
     assert "was reloaded" in await gateway.reload(LISTEN, server("shop"))
     os.close(ours)
     assert await asyncio.wait_for(process.wait(), COMMAND_S) == 0
+
+
+async def test_a_server_with_the_name_of_a_plugin_is_refused_as_at_the_start(place: Path) -> None:
+    shell(place, "plugin", "new", "hello")
+    plugin = '[plugins.hello]\npath = "hello"\n'
+    async with serving(place, LISTEN, plugin, principal("alice")) as gateway, gateway.client() as client:
+        said = await gateway.reload(LISTEN, server("hello"), plugin, principal("alice"))
+        assert "was not reloaded" in said
+        assert "An MCP server and a plugin have the same name, 'hello'. Rename one of them" in said
+        assert await names(client) == {"greet"}
+    refused = shell(place, "serve", "--http")
+    assert refused.code == 2
+    assert "the same name, 'hello'" in refused.err

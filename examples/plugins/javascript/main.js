@@ -26,9 +26,11 @@ async function answer({ id, tool, arguments: given }) {
   running.set(id, call);
   try {
     if (!Object.hasOwn(tools, tool)) throw Object.assign(new Error(`there is no tool ${tool}`), { notDone: true });
-    send({ kind: "result", id, value: await tools[tool](given, call) });
+    const value = await tools[tool](given, call);
+    send({ kind: "result", id, value: value ?? null }); // a result needs a value, also if the tool returns nothing
   } catch (error) {
-    send({ kind: "error", id, message: error.message, code: error.code ?? error.name, not_done: error.notDone ?? false });
+    const code = error?.code ?? error?.name;
+    send({ kind: "error", id, message: String(error?.message ?? error), code, not_done: error?.notDone ?? false });
   } finally {
     running.delete(id);
   }

@@ -77,6 +77,7 @@ def config_of(options: ServeOptions) -> GatewayConfig:
             f"There is nothing to serve{f' in {displayed(path)}' if path else ''}. Give MCP servers with --mcp, Python tools with --tools,"
             f" or a configuration file such as {CONFIG} with --config."
         )
+    _refuse_same_names(config)
     refuse_open(config, path or "--http")
     return config
 
@@ -152,6 +153,13 @@ def _together(configured: Sequence[ConfiguredServer], named: Sequence[McpServer]
             raise UsageError(f"--mcp gives a server named '{server.name}', and the configuration has one too. Rename one of them there.")
     shown = [shown_server(word) for word in words] if len(words) == len(named) else [""] * len(named)
     return (*configured, *(ConfiguredServer(name=one.name, server=one, target=shown[index]) for index, one in enumerate(named)))
+
+
+def _refuse_same_names(config: GatewayConfig) -> None:
+    names = [one.name for one in servers_to_start(config)]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"An MCP server and a plugin have the same name, '{twice}'. Rename one of them, or disable the server.")
 
 
 def _workspace(options: ServeOptions) -> str:

@@ -82,9 +82,10 @@ const handlers = {{
   hello: () => send({{ kind: "ready", name: "{name}", version: "0.1" }}),
   call: async ({{ id, tool, arguments: given }}) => {{
     try {{
-      send({{ kind: "result", id, value: await tools[tool](given) }});
+      const value = await tools[tool](given);
+      send({{ kind: "result", id, value: value ?? null }}); // a result needs a value, also if the tool returns nothing
     }} catch (error) {{
-      send({{ kind: "error", id, message: error.message, code: error.name }});
+      send({{ kind: "error", id, message: String(error?.message ?? error), code: error?.name }});
     }}
   }},
   ping: () => send({{ kind: "pong" }}),
