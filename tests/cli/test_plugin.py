@@ -34,7 +34,7 @@ def test_a_new_plugin_passes_its_check_and_answers_a_call(tmp_path: Path, more: 
 @needs_node
 @pytest.mark.parametrize(
     ("body", "code", "told"),
-    [("{ name.trim(); }", 0, "null"), ('{ throw "no stamp"; }', 3, "no stamp"), ("{ throw null; }", 3, "null"), ("{ throw {}; }", 3, "object")],
+    [("{ name.trim(); }", 0, "null"), ('{ throw "no stamp"; }', 3, "no stamp"), ("{ throw null; }", 3, "null")],
 )
 def test_a_new_tool_in_javascript_may_return_nothing_and_throw_anything(tmp_path: Path, body: str, code: int, told: str) -> None:
     command(tmp_path, "new", "hello", "--js")

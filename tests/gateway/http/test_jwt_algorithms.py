@@ -25,7 +25,8 @@ async def issuer() -> Any:
 
 def published(**more: Any) -> dict[str, Any]:
     """Return the public half of `RSA_KEY` as an issuer publishes it."""
-    return json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(RSA_KEY.public_key())) | {"kid": "one", "use": "sig"} | more
+    key: dict[str, Any] = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(RSA_KEY.public_key()))
+    return key | {"kid": "one", "use": "sig"} | more
 
 
 def pem(key: Any) -> str:
