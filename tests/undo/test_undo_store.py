@@ -248,6 +248,18 @@ def test_undo_refuses_content_of_a_damaged_pack(store: Store) -> None:
     assert facts(store.root) == left
 
 
+@pytest.mark.parametrize("torn", [b"", b"\0" * 41, b"0123456789abcdef"], ids=["empty", "zeros", "half"])
+def test_a_branch_that_a_power_cut_has_torn_loses_no_change(store: Store, torn: bytes) -> None:
+    found = facts(store.root)
+    for number in (3, 5):
+        store.call((store.root / f"{number}" / f"{number}.txt").unlink)
+    Path(store.undo_history.folder, "refs/heads/main").write_bytes(torn)
+    later = store.opened()
+    assert [change.call.uid for change in later.changes()] == ["r/0/1", "r/0/2"]
+    later.undo("r")
+    assert facts(store.root) == found
+
+
 def test_a_truncated_pending_change_is_discarded(store: Store) -> None:
     """A power loss while the pending change is written means that the call had not started, and must not block the store."""
     uid = store.call(lambda: (store.root / "1/1.txt").write_text("x"))

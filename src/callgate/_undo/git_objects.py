@@ -28,6 +28,7 @@ Node = tuple[int, str]
 Tree = Mapping[str, Node]
 
 BRANCH = "refs/heads/main"
+_NAME_CHARS = 40
 PRUNED = "pruned"
 HEADS = "callgate.heads"
 HELD = "refs/callgate/held"
@@ -256,8 +257,12 @@ class Objects:
     # The branch
 
     def head(self) -> str:
-        """Return the newest commit's name; empty if there is no commit."""
-        return read_ref(self.folder, BRANCH)
+        """Return the newest commit's name; empty if there is no commit.
+
+        If a power cut has left the branch without a name, it is the newest commit that the branch has pointed to.
+        """
+        found = read_ref(self.folder, BRANCH)
+        return found if _is_name(found) else next(filter(_is_name, reversed(self.heads())), "")
 
     def floor(self) -> str:
         """Return the oldest commit that is kept (git's `shallow`).
@@ -276,7 +281,7 @@ class Objects:
         `history` needs them to continue after a damaged commit.
         """
         try:
-            with open(os.path.join(self.folder, HEADS), encoding="ascii") as file:
+            with open(os.path.join(self.folder, HEADS), encoding="ascii", errors="replace") as file:
                 return file.read().split()
         except FileNotFoundError:
             return []
@@ -308,6 +313,10 @@ class Objects:
     def path(self, name: str) -> str:
         """Return the path at which an object is stored if it is a single file."""
         return f"{self.folder}/objects/{name[:2]}/{name[2:]}"
+
+
+def _is_name(text: str) -> bool:
+    return len(text) == _NAME_CHARS and not text.strip("0123456789abcdef")
 
 
 def _named(draft: str, path: str) -> None:
