@@ -2,8 +2,8 @@
 
 Looks for `python3.N` on PATH and for the versions of pyenv. A command that does not start (a shim without its version) and a version that
 the dependencies cannot be installed for are named and left out. Tests run as in `run_tests.py`. The environments are kept in the present
-folder. `--list` only tells what would run. `--minutes N` runs on each Python as many tests as can begin in that time: a random sample, which
-differs from run to run.
+folder. `--list` only tells what would run. `--minutes N` runs on each Python as many tests as can begin in that time: a random sample,
+another one each time.
 """
 
 import argparse
