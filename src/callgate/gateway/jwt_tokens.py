@@ -23,6 +23,8 @@ _LOG = logging.getLogger("callgate.gateway")
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 _NO_ALGORITHM = "none of them"
 """Stands for no algorithm, because PyJWT takes an empty list for a mistake."""
+_LATEST = 2**53
+"""The latest end of a token, in seconds since 1970; a later one, which a float may not hold, counts as this."""
 _REQUIRED = ("exp", "iss", "aud")
 _SCOPE_CLAIMS = ("scope", "scp")
 """Where issuers write the scopes of a token: as one text (RFC 9068), or as a list."""
@@ -118,7 +120,7 @@ class JwtTokens:
             _log_refusal(f"its claim {self._principal_claim} is no name of at most {_LONGEST_NAME} characters")
             return None
         known = self._known.get(name) or Principal(name=name)
-        return replace(known, scopes=_scopes(claims), expires_at=float(claims["exp"]) + self._leeway_s)
+        return replace(known, scopes=_scopes(claims), expires_at=float(min(int(claims["exp"]), _LATEST)) + self._leeway_s)
 
 
 def _scopes(claims: Mapping[str, Any]) -> tuple[str, ...]:

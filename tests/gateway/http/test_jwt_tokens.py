@@ -93,6 +93,7 @@ async def test_a_signed_token_names_its_principal(issuer: Issuer) -> None:
     checked = tokens(issuer, principals=[alice, Principal(name="olga", role="operator")])
     end = float(int(time.time()) + 600)
     assert await checked.principal_of(signed(exp=end)) == replace(alice, expires_at=end + 30)
+    assert (await checked.principal_of(signed(exp=10**400))) == replace(alice, expires_at=2**53 + 30)
     assert await checked.principal_of(signed(sub="somebody", exp=end)) == Principal(name="somebody", scopes=(), expires_at=end + 30)
     olga = await checked.principal_of(signed(sub="olga"))
     assert olga is not None
