@@ -38,7 +38,7 @@ async def waits(ctx: ToolContext) -> str:
 @tool
 def watches(ctx: ToolContext) -> str:
     """Watch the signal in a thread."""
-    ctx.progress("begun")
+    ctx.progress("read the file \\udc80")
     while not ctx.signal.aborted:
         time.sleep(0.01)
     pathlib.Path("cancelled").write_text("thread")

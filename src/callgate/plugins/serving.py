@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from callgate._abort_signals import AbortSignal
+from callgate._json.malformed_text import without_surrogates
 from callgate._run_in_thread import in_thread
 from callgate._runners.exception_results import failed
 from callgate._runners.return_values import read
@@ -159,7 +160,7 @@ class _Server:
         return [_described(tool) for tool in self._tools.values()]
 
     def _progress(self, number: int, text: str, stream: str) -> None:
-        self._send({"kind": "progress", "id": number, "text": text, "stream": stream})
+        self._send({"kind": "progress", "id": number, "text": without_surrogates(text), "stream": stream})
 
     def _send(self, message: Mapping[str, object]) -> None:
         """Write one message; also called from threads."""
