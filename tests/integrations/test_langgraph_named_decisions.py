@@ -205,6 +205,10 @@ FORM = "Resume with {'decisions': [...]}, with one for each call of this interru
         ),
         ({"decisions": [YES, YES]}, dict.fromkeys(("c1", "c2", "c3"), "(needed: 3, came: 2), so none is about refund (c")),
         ({"decisions": []}, dict.fromkeys(("c1", "c2", "c3"), "(needed: 3, came: 0), so none is about refund (c")),
+        (YES, dict.fromkeys(("c1", "c2", "c3"), "(needed: 3, came: 1), so none is about refund (c")),
+        ([YES, YES, YES], dict.fromkeys(("c1", "c2", "c3"), "The decision about refund was [{'type': 'approve'}, {'type': 'approve'}")),
+        (True, dict.fromkeys(("c1", "c2", "c3"), "The decision about refund was True, which cannot be used.")),
+        ("approve", dict.fromkeys(("c1", "c2", "c3"), "The decision about refund was 'approve', which cannot be used.")),
         (named(YES, "c1"), {"c2": "those that came name c1.", "c3": "those that came name c1."}),
         ({"decisions": [YES, {"type": "hm"}, YES]}, {"c2": "The decision about refund was {'type': 'hm'}, which cannot be used."}),
         (
@@ -234,3 +238,63 @@ def test_a_node_that_is_resumed_before_anybody_was_asked_says_so(made: Any) -> N
     assert "Nobody was asked about refund (c1) before, so no decision can be about it." in asked["description"]
     shop.resume(YES)
     assert shop.paid == [1]
+
+
+EDIT: dict[str, Any] = {"type": "edit", "edited_action": {"name": "refund", "args": {"cents": 9}}}
+
+
+@pytest.mark.parametrize("decision", [YES, NO, EDIT], ids=["approve", "reject", "edit"])
+@pytest.mark.parametrize("by_interrupt", [False, True], ids=["bare", "by the interrupt's id"])
+def test_one_decision_without_a_name_counts_for_none_of_several_calls(made: Any, decision: Any, by_interrupt: bool) -> None:
+    shop = made("node", call("refund", "c1", cents=1), call("refund", "c2", cents=2))
+    asked = shop.start()
+    again = shop.resume_with({asked["__interrupt__"][0].id: decision} if by_interrupt else decision)
+    assert waiting(again) == ["c1", "c2"]
+    assert all("(needed: 2, came: 1)" in one["description"] for one in again["__interrupt__"][0].value["action_requests"])
+    assert shop.paid == []
+    shop.resume(YES, YES)
+    assert shop.paid == [1, 2]
+
+
+@pytest.mark.parametrize("otherwise", ["approved in the engine", "the rule is silent"])
+def test_one_decision_without_a_name_lets_none_of_several_calls_run_that_the_engine_would(made: Any, otherwise: str) -> None:
+    shop = made("node", call("refund", "c1", cents=1), call("refund", "c2", cents=2))
+    asked = shop.start()
+    if otherwise == "the rule is silent":
+        shop.asks = False
+    else:
+        shop.approve_in_the_engine(asked, "c1")
+    assert waiting(shop.resume_with(YES)) == ["c1", "c2"]
+    assert shop.paid == []
+
+
+@pytest.mark.parametrize(("decision", "paid"), [(YES, [1]), (NO, []), (EDIT, [9])], ids=["approve", "reject", "edit"])
+@pytest.mark.parametrize("left", [False, True], ids=["the only call", "the only call that is left"])
+def test_one_decision_without_a_name_counts_for_the_one_call_that_was_asked_about(made: Any, decision: Any, paid: list[int], left: bool) -> None:
+    shop = made("node", call("refund", "c1", cents=1), *([call("refund", "c2", cents=2)] if left else []))
+    shop.start()
+    if left:
+        shop.resume(named(NO, "c2"))
+    assert waiting(shop.resume_with(decision)) == []
+    assert shop.paid == paid
+
+
+@pytest.mark.parametrize("kind", ["send", "agent"])
+def test_one_decision_for_several_interrupts_is_refused_and_counts_for_none(made: Any, kind: str) -> None:
+    shop = made(kind, call("refund", "c1", cents=1), call("refund", "c2", cents=2))
+    asked = shop.start()["__interrupt__"]
+    assert len(asked) == 2
+    with pytest.raises(RuntimeError, match="interrupt id"):
+        shop.resume_with(YES)
+    assert shop.paid == []
+    shop.resume_with({one.id: YES for one in asked})
+    assert sorted(shop.paid) == [1, 2]
+
+
+@pytest.mark.parametrize("kind", ["node", "agent"])
+@pytest.mark.parametrize("listed", [[NO], {"type": "reject"}, []], ids=["list", "dict", "empty"])
+def test_a_decision_beside_a_list_of_decisions_is_not_a_yes(made: Any, kind: str, listed: Any) -> None:
+    shop = made(kind, call("refund", "c1", cents=1))
+    shop.start()
+    shop.resume_with({**YES, "decisions": listed})
+    assert shop.paid == []

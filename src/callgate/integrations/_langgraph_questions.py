@@ -161,19 +161,26 @@ def question_about(call: Mapping[str, Any], suspended: Suspended, problem: str) 
 
 
 def _decision_about(call_id: Any, given: Any, in_order: Sequence[Any]) -> Any:
-    """Return what a human has decided about a call; the whole value if it is about one call only.
+    """Return what a human has decided about a call; None if no decision is about it.
 
     Args:
-        given: What the graph was resumed with: a decision, or `{"decisions": [...]}` about several calls.
-        in_order: The ids of these calls.
+        given: What the graph was resumed with: `{"decisions": [...]}`, or one decision. What has another form is returned as it is.
+        in_order: The ids of the calls that the human was asked about.
     """
-    listed = given.get("decisions") if isinstance(given, Mapping) else None
-    made = listed if isinstance(listed, list) else [given] * len(in_order)
+    if not isinstance(given, Mapping):
+        return given
+    made = _made(given)
     named = _named(made)
     if named:
         own = [one for one in named if one["tool_call_id"] == call_id]
-        return own[0] if len(own) == 1 or (own and made is not listed) else None
+        return own[0] if len(own) == 1 else None
     return made[in_order.index(call_id)] if in_order.count(call_id) == 1 and len(in_order) == len(made) else None
+
+
+def _made(given: Any) -> list[Any]:
+    """Return the decisions with which the graph was resumed. One that is not in a list is one decision, however many calls were asked about."""
+    listed = given.get("decisions") if isinstance(given, Mapping) else None
+    return listed if isinstance(listed, list) else [given]
 
 
 def _named(made: Sequence[Any]) -> list[Mapping[str, Any]]:
@@ -182,8 +189,7 @@ def _named(made: Sequence[Any]) -> list[Mapping[str, Any]]:
 
 def _why_undecided(name: str, call_id: Any, given: Any, in_order: Sequence[Any]) -> str:
     """Return why `_decision_about` has found nothing about a call."""
-    listed = given.get("decisions") if isinstance(given, Mapping) else None
-    made = listed if isinstance(listed, list) else [given]
+    made = _made(given)
     about = [one["tool_call_id"] for one in _named(made)]
     if call_id in about:
         return f"More than one decision names {name}, so none of them counts."
@@ -201,7 +207,7 @@ def decision_of(given: Any, call: Mapping[str, Any]) -> HumanDecision | str:
     named = given.get("tool_call_id") if isinstance(given, Mapping) else None
     if named is not None and named != call["id"]:
         return f"The decision was about the call {named!r:.200}, and this is the call {call['id']!r:.200}. Decide about this one."
-    kind = given.get("type") if isinstance(given, Mapping) else None
+    kind = given.get("type") if isinstance(given, Mapping) and "decisions" not in given else None
     by = human_named(str(get_config()["configurable"].get(USER) or ""))
     if kind == "approve":
         return HumanDecision(allow=True, by=by)

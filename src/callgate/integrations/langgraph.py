@@ -38,7 +38,7 @@ class CallgateToolNode(ToolNode):
     Works as `ToolNode`, and as `CallgateMiddleware` does for each call. All calls of a message run in one task of the
     graph, so all that a human has to decide about are asked in one interrupt, whose value has `action_requests` and
     `review_configs`; resume with `{"decisions": [...]}`, in their order or each with
-    its `tool_call_id`.
+    its `tool_call_id`. A decision alone counts only if one call was asked about.
 
     Args:
         tools: The tools, as for `ToolNode`.
