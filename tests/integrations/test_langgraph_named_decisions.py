@@ -270,7 +270,7 @@ def test_one_decision_without_a_name_lets_none_of_several_calls_run_that_the_eng
 
 @pytest.mark.parametrize(("decision", "paid"), [(YES, [1]), (NO, []), (EDIT, [9])], ids=["approve", "reject", "edit"])
 @pytest.mark.parametrize("left", [False, True], ids=["the only call", "the only call that is left"])
-def test_one_decision_without_a_name_counts_for_the_one_call_that_was_asked_about(made: Any, decision: Any, paid: list[int], left: bool) -> None:
+def test_one_decision_without_a_name_counts_for_the_one_call_asked_about(made: Any, decision: Any, paid: list[int], left: bool) -> None:
     shop = made("node", call("refund", "c1", cents=1), *([call("refund", "c2", cents=2)] if left else []))
     shop.start()
     if left:

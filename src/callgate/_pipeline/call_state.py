@@ -184,7 +184,8 @@ class CallState(Struct, kw_only=True, eq=False):
         """Record that the gate continues with other arguments."""
         self.judged = change.call
         name = change.call.tool.name
-        self.verdict("modify", name, rule=change.rule, reason=change.reason, hook=change.hook, approval=change.approval)
+        key = self.key if change.approval and self.asked_hash else ""
+        self.verdict("modify", name, rule=change.rule, reason=change.reason, hook=change.hook, approval=change.approval, key=key)
 
     @property
     def judged_arguments(self) -> bytes:

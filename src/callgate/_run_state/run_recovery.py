@@ -145,6 +145,8 @@ class RunReader:
         """
         self._denied: dict[str, Verdict] = {}
         """Calls that a human has denied and whose denial has not been returned yet, by uid."""
+        self._edited: dict[str, Verdict] = {}
+        """Calls with effects whose arguments a human has changed and that have neither started nor ended yet, by uid."""
         self.questions: dict[str, Question] = {}
         """The questions of this run whose answers no call has used up, by approval."""
         self.resumed: set[str] = set()
@@ -156,8 +158,8 @@ class RunReader:
             state.position = event.position
             if b'"approval"' in event.body and (verdict := verdict_of(event)) is not None and verdict.approval:
                 self._approved[event.call] = verdict.approval
-                if verdict.verdict == "deny" and verdict.key:
-                    self._denied[event.call] = verdict
+                if verdict.key:
+                    (self._denied if verdict.verdict == "deny" else self._edited)[event.call] = verdict
             if self._approved and event.call in self._approved and _uses(event):
                 self.questions.pop(self._approved.pop(event.call), None)
             match event.kind:
@@ -180,6 +182,8 @@ class RunReader:
                     state.known[key] = known
                 case "call.completed" if event.call in self._denied:
                     self._restore_denial(event.call, self._denied.pop(event.call), decode_result(event.body))
+                case "call.completed" if event.call in self._edited:
+                    self._restore_answered_edit(event.call, self._edited.pop(event.call), decode_result(event.body))
                 case "call.suspended":
                     self._asked(event)
                 case "approval.answered":
@@ -200,6 +204,7 @@ class RunReader:
 
     def _begun(self, uid: str, started: Started) -> None:
         self._settled_open.discard(uid)
+        self._edited.pop(uid, None)
         if started.tick and uid not in self._open:
             dangerous = self._state.dangerous
             dangerous[started.tick] = dangerous.get(started.tick, 0) + 1
@@ -211,6 +216,14 @@ class RunReader:
         known = Known(tool=verdict.tool, arguments=verdict.asked_hash, uid=uid)
         self._state.known[verdict.key] = known
         self._state.deny(known, result)
+
+    def _restore_answered_edit(self, uid: str, verdict: Verdict, result: ToolResult) -> None:
+        """Note a call that never started, because the arguments that a human gave it are those of a call that had its effect before.
+
+        Its own arguments are not: without the note, a human would be asked about them again when the call is handed in again.
+        """
+        if result.status == "ok":
+            self._state.known[verdict.key] = Known(tool=verdict.tool, arguments=verdict.asked_hash, uid=uid, result=result)
 
     def _asked(self, event: Event) -> None:
         details = decode_reason(event.body).details or {}

@@ -178,7 +178,7 @@ def _decision_about(call_id: Any, given: Any, in_order: Sequence[Any]) -> Any:
 
 
 def _made(given: Any) -> list[Any]:
-    """Return the decisions with which the graph was resumed. One that is not in a list is one decision, however many calls were asked about."""
+    """Return the decisions with which the graph was resumed. One alone is one, however many calls were asked about."""
     listed = given.get("decisions") if isinstance(given, Mapping) else None
     return listed if isinstance(listed, list) else [given]
 
