@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from openai import AsyncOpenAI
+from openai.types.responses import ResponseCompletedEvent, ResponseIncompleteEvent
 
 from callgate import AbortController, tool
 from callgate.agent import Agent
@@ -38,7 +40,7 @@ from tests.models.decoding import calls_of, finished, shape, text_of
 from tests.models.http_requests import REQUEST, ask, at
 from tests.waiting import until
 
-SPOKEN = sorted({"openai.chat", "anthropic.messages", "ollama.chat"} & set(known_apis()))
+SPOKEN = sorted({"openai.chat", "openai.responses", "anthropic.messages", "ollama.chat"} & set(known_apis()))
 FULL: list[Item] = [Thought("Hm. "), "Let me look. ", Call("search", {"q": "books"}, id="a"), Usage(input_tokens=7, output_tokens=3)]
 
 
@@ -178,6 +180,26 @@ async def test_a_script_gives_the_same_message_over_a_socket(api: str, stream: b
     assert [call[first:3] for call in calls_of(events)] == [call[first:3] for call in calls_of(played)]
     assert (text_of(events), finished(events).reason, finished(events).usage) == (text_of(played), "tool_calls", finished(played).usage)
     assert [part.text for part in finished(events).message.parts[:1]] == ["Hm. "]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize(("end", "status"), [([], "completed"), ([End("length")], "incomplete")])
+async def test_a_script_is_read_by_the_official_client_of_the_responses_api(stream: bool, end: list[Item], status: str) -> None:
+    async with ScriptedServer([[*FULL, Beat(), *end]], api="openai.responses") as server:
+        client = AsyncOpenAI(base_url=server.url, api_key="k")
+        if stream:
+            events = [event async for event in await client.responses.create(model="m", input="Hi", stream=True)]
+            ended = events[-1]
+            assert isinstance(ended, ResponseCompletedEvent | ResponseIncompleteEvent)
+            response = ended.response
+        else:
+            response = await client.responses.create(model="m", input="Hi")
+        await client.close()
+    assert response.status == status
+    assert [item.type for item in response.output] == ["reasoning", "message", "function_call"]
+    assert response.output_text == "Let me look. "
+    assert response.usage is not None
+    assert (response.usage.input_tokens, response.usage.output_tokens) == (7, 3)
 
 
 @pytest.mark.parametrize("api", SPOKEN)

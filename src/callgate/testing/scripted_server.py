@@ -64,7 +64,7 @@ class ScriptedServer:
     Args:
         turns: The answers in the order of the requests, or one function that returns the answer to each request. A
             request after the last turn is refused with status 500.
-        api: The API: `openai.chat`, `anthropic.messages` or `ollama.chat`.
+        api: The API: `openai.chat`, `openai.responses`, `anthropic.messages` or `ollama.chat`.
         pace: Awaited before each piece of a body, with the request and the piece's number.
         clock: The clock for pauses in seconds.
     """
@@ -94,7 +94,7 @@ class ScriptedServer:
 
     @property
     def url(self) -> str:
-        """The base URL of the API; it ends in `/v1` for `openai.chat`."""
+        """The base URL of the API; it ends in `/v1`, except for `ollama.chat`."""
         return f"http://127.0.0.1:{self._port}" + ("" if self._api == "ollama.chat" else "/v1")
 
     async def __aenter__(self) -> ScriptedServer:
