@@ -220,6 +220,11 @@ def test_schemas_offers_the_named_tools_or_those_that_deliberate_mode_allows() -
         engine.schemas("anthropic", ["stok"])
     with pytest.raises(UsageError, match="Did you mean 'anthropic'"):
         engine.schemas("antropic")
+    for written in ("openai_responses", "OpenAI Responses", "openai.response"):
+        with pytest.raises(UsageError, match="Did you mean 'openai-responses'"):
+            engine.schemas(written)
+    with pytest.raises(UsageError, match=r"Did you mean 'bedrock\.invoke'"):
+        engine.schemas("bedrock_invoke")
     with pytest.raises(UsageError, match="must be a name"):
         engine.schemas(None)  # type: ignore[arg-type]
 

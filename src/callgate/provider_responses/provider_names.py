@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -13,6 +13,7 @@ from callgate.models.wire import known_apis
 __all__ = ["ProviderApi", "provider_api", "shown_api"]
 
 _USUAL = ("openai", "openai-responses", "anthropic", "gemini", "bedrock", "mistral", "cohere", "ollama")
+_SEPARATORS = str.maketrans("._ ", "---")
 
 
 class ProviderApi(Struct, frozen=True, kw_only=True):
@@ -46,6 +47,15 @@ def provider_api(provider: str) -> ProviderApi:
     if found is not None:
         return ProviderApi(api=found.api, quirks=found.quirks)
     known = [*_USUAL, *(name for name in PROVIDERS if name not in _USUAL), *known_apis()]
-    near = difflib.get_close_matches(provider[:80].lower(), known, n=1, cutoff=0.6)
-    meant = f" Did you mean '{near[0]}'?" if near else ""
-    raise UsageError(f"No provider is called '{provider[:80]}'.{meant} Known are: {', '.join(known)}.")
+    raise UsageError(f"No provider is called '{provider[:80]}'.{_meant(provider, known)} Known are: {', '.join(known)}.")
+
+
+def _meant(provider: str, known: Sequence[str]) -> str:
+    """Return the question whether the most similar name is meant; empty if none is similar. Of equally similar names, the first counts."""
+    names = {_comparable(name): name for name in reversed(known)}
+    near = difflib.get_close_matches(_comparable(provider[:80]), names, n=1, cutoff=0.6)
+    return f" Did you mean '{names[near[0]]}'?" if near else ""
+
+
+def _comparable(name: str) -> str:
+    return name.lower().translate(_SEPARATORS)
