@@ -146,11 +146,17 @@ def test_a_call_is_approved_with_other_arguments_from_the_command_line(folder: P
     assert 'carol approved it with {\\"cents\\":5,\\"order\\":\\"A7\\"}' in done.out
 
 
-def test_a_denied_call_made_again_from_the_command_line_gets_the_denial(folder: Path) -> None:
-    question = asked(folder, "A7", "--run", "case")
-    assert "it gets the denial, once" in shell(folder, "deny", question, "--reason", "wrong order", "--by", "carol").err
-    done = shell(folder, "call", "refund", "order=A7", "cents=12", *CRM, "--policy", "rules.toml", "--run", "case", "--json")
+@pytest.mark.parametrize(("key", "again"), [((), 4), (("--key", "k"), 1)], ids=["without a key", "with a key"])
+def test_a_denied_call_made_again_from_the_command_line_gets_the_denial_as_the_command_says(
+    folder: Path, key: tuple[str, ...], again: int
+) -> None:
+    question = asked(folder, "A7", "--run", "case", *key)
+    told = " ".join(shell(folder, "deny", question, "--reason", "wrong order", "--by", "carol").err.split())
+    assert "Made again in that run with the same id or key, it gets the denial each time; without them, an equal call gets it once." in told
+    call = ("call", "refund", "order=A7", "cents=12", *CRM, "--policy", "rules.toml", "--run", "case", *key, "--json")
+    done = shell(folder, *call)
     assert (done.code, done.json["code"], "carol said no: wrong order" in done.json["error"]) == (1, "human_denied", True)
+    assert shell(folder, *call).code == again
     assert paid(folder) == []
 
 
