@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from pydantic_ai import Agent, DeferredToolRequests
+from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 from pydantic_ai.tools import Tool
 
 from callgate import Ask, Engine, UsageError
@@ -31,6 +32,17 @@ def refund(order: str) -> str:
     """Refund an order."""
     _ran.append(order)
     return f"{order} refunded"
+
+
+def look() -> str:
+    """Look."""
+    _ran.append("look")
+    return "seen"
+
+
+def _stored(result: Any) -> list[ModelMessage]:
+    """Return the messages of a run as another process reads them."""
+    return ModelMessagesTypeAdapter.validate_json(result.all_messages_json())
 
 
 def _agent(engine: Engine) -> Agent[None, Any]:
@@ -71,7 +83,7 @@ async def test_a_call_that_pydantic_ai_asks_about_is_answered_beside_one_that_th
 
 @pytest.mark.parametrize("given", ["c0_0", 7, [7]], ids=["a text", "no list", "a list of numbers"])
 def test_what_is_no_list_of_call_ids_is_refused_with_what_to_give(given: Any) -> None:
-    with pytest.raises(UsageError, match=r"give result\.output, or a list of tool call ids \(not approval ids\)"):
+    with pytest.raises(UsageError, match=r"give result\.output, the run's messages, or a list of tool call ids \(not approval ids\)"):
         recorded_answers(given)
 
 
@@ -80,3 +92,31 @@ async def test_a_result_instead_of_its_output_is_refused_with_what_to_give() -> 
         result: Any = await _agent(engine).run("go")
     with pytest.raises(UsageError, match=r"of the type AgentRunResult; give result\.output"):
         recorded_answers(result)
+
+
+@pytest.mark.parametrize("answered", [("c2",), ("c1",), ("c1", "c2"), ()], ids=["the second", "the first", "both", "none"])
+async def test_a_run_goes_on_from_its_stored_messages_until_no_call_of_it_waits(answered: tuple[str, ...]) -> None:
+    """The messages have calls that were executed and calls that wait, first beside each other, then after one of them was answered."""
+    calls = [Call("look", {}, id="c0"), Call("refund", {"order": "A7"}, id="c1"), Call("refund", {"order": "B8"}, id="c2")]
+    async with _engine() as engine:
+
+        def agent() -> Agent[None, Any]:
+            tools = [Tool(refund), Tool(look)]
+            capability = CallgateCapability(engine)
+            return Agent(scripted(calls, "done"), tools=tools, capabilities=[capability], output_type=[str, DeferredToolRequests])
+
+        first = await agent().run("go")
+        for one in answered:
+            await engine.approve(first.output.metadata[one]["approval_id"], by="ann")
+        stored = _stored(first)
+        second = await agent().run(message_history=stored, deferred_tool_results=recorded_answers(stored))
+        assert _ran == ["look", *({"c1": "A7", "c2": "B8"}[one] for one in answered)]
+        if len(answered) < 2:
+            for call in second.output.approvals:
+                await engine.deny(second.output.metadata[call.tool_call_id]["approval_id"], by="bob")
+            stored = _stored(second)
+            second = await agent().run(message_history=stored, deferred_tool_results=recorded_answers(stored))
+    assert second.output == "done"
+    assert len(_ran) == 1 + len(answered)
+    with pytest.raises(UsageError, match="no call in these messages waits for an answer"):
+        recorded_answers(second.all_messages())

@@ -5,11 +5,11 @@ Must not know of engines.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext, ToolApproved, ToolDenied
-from pydantic_ai.messages import ModelRequest, ModelResponse, ToolCallPart, ToolReturnPart
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, RetryPromptPart, ToolCallPart, ToolReturnPart
 
 from callgate.errors import UsageError
 from callgate.integrations.outdated_answers import recorded_call_id
@@ -22,7 +22,8 @@ _OWN = "As in recorded_answers(result.output, {'%s': True})."
 
 
 def recorded_answers(
-    requests: DeferredToolRequests | Iterable[str], own: Mapping[str, bool | ToolApproved | ToolDenied] | None = None
+    requests: DeferredToolRequests | Iterable[str | ModelMessage],
+    own: Mapping[str, bool | ToolApproved | ToolDenied] | None = None,
 ) -> DeferredToolResults:
     """Return results with which a run goes on with the answers that the engine's journal has.
 
@@ -30,11 +31,13 @@ def recorded_answers(
     answered is deferred again.
 
     Args:
-        requests: What the run has ended with, or the ids of its calls that wait for approval.
+        requests: What the run has ended with; or its messages, of whose calls those that have no result are taken; or the ids of the
+            calls that wait for approval, without those that have a result, which Pydantic AI refuses.
         own: Your answers to calls that their tool asks about itself, by the ids of the calls. No journal answers those.
 
     Raises:
-        UsageError: `requests` is something else, or has a call that its tool asks about itself and that has no answer in `own`.
+        UsageError: `requests` is something else, has a call that its tool asks about itself and that has no answer in `own`, or is messages
+            in which no call waits.
     """
     ids = _ids_of(requests)
     answers = dict(own or {})
@@ -56,13 +59,32 @@ def asks_itself(name: str, call_id: str) -> str:
 def _ids_of(given: object) -> list[str]:
     if isinstance(given, DeferredToolRequests):
         return [call.tool_call_id for call in given.approvals]
-    ids = list(given) if isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping)) else None
-    if ids is None or not all(isinstance(one, str) for one in ids):
+    listed = list(given) if isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping)) else None
+    if listed and all(isinstance(one, (ModelRequest, ModelResponse)) for one in listed):
+        return _waiting(listed)
+    if listed is None or not all(isinstance(one, str) for one in listed):
         raise UsageError(
-            f"recorded_answers was given {given!r:.80}, of the type {type(given).__name__}; give result.output, or a list of tool call ids"
-            " (not approval ids)."
+            f"recorded_answers was given {given!r:.80}, of the type {type(given).__name__}; give result.output, the run's messages, or a"
+            " list of tool call ids (not approval ids)."
         )
-    return ids
+    return listed
+
+
+def _waiting(messages: Sequence[ModelMessage]) -> list[str]:
+    """Return the ids of the calls of the last response that have no result after it.
+
+    Raises:
+        UsageError: There are none.
+    """
+    done: set[str] = set()
+    for message in reversed(messages):
+        if isinstance(message, ModelRequest):
+            done |= {part.tool_call_id for part in message.parts if isinstance(part, (ToolReturnPart, RetryPromptPart))}
+        elif waiting := [call.tool_call_id for call in message.tool_calls if call.tool_call_id not in done]:
+            return waiting
+        else:
+            break
+    raise UsageError("recorded_answers: no call in these messages waits for an answer. Go on without deferred_tool_results.")
 
 
 def goes_on_with_record(ctx: RunContext[Any]) -> bool:
