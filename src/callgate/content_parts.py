@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 from urllib.parse import quote
@@ -24,6 +24,9 @@ __all__ = ["Audio", "Image", "Link", "Part", "Resource", "Text", "data_of", "par
 
 _MOST_FILE_BYTES = 67_108_864
 """The largest file that `from_file` reads."""
+_NO_NAME = "file"
+"""The name of bytes without one."""
+_NAMELESS = f"file:///{_NO_NAME}"
 
 
 class Text(NamedStruct, frozen=True, kw_only=True, gc=False, tag_field="type", tag="text"):
@@ -92,7 +95,7 @@ class Resource(NamedStruct, frozen=True, kw_only=True, tag_field="type", tag="re
     resource: dict[str, object]
 
     @classmethod
-    def from_bytes(cls, data: bytes, *, name: str = "file", mime_type: str = "") -> Self:
+    def from_bytes(cls, data: bytes, *, name: str = _NO_NAME, mime_type: str = "") -> Self:
         """Return the resource with these bytes.
 
         Args:
@@ -133,7 +136,7 @@ def part_from_bytes(data: bytes, name: str = "") -> Part:
         return Image.from_bytes(data, mime_type=kind)
     if kind.startswith("audio/"):
         return Audio.from_bytes(data, mime_type=kind)
-    return Resource.from_bytes(data, name=name or "file", mime_type=kind)
+    return Resource.from_bytes(data, name=name or _NO_NAME, mime_type=kind)
 
 
 def part_text(part: Part) -> str:
@@ -145,9 +148,17 @@ def part_text(part: Part) -> str:
             return f"{name} <{uri}>" if name else uri
         case Resource(resource=resource):
             inner = resource.get("text")
-            return inner if isinstance(inner, str) else f"[resource {resource.get('uri', '')}]"
+            return inner if isinstance(inner, str) else f"[{_known_of(resource)}]"
         case Image(mime_type=mime) | Audio(mime_type=mime):
             return f"[{mime}]"
+
+
+def _known_of(resource: Mapping[str, object]) -> str:
+    """Return the address, the type and the size of a resource, as far as they are known. Bytes without a name have no address."""
+    uri, mime, blob = (str(resource.get(key) or "") for key in ("uri", "mimeType", "blob"))
+    named = "" if uri == _NAMELESS else f"resource {uri}".strip()
+    size = f"{len(blob) * 3 // 4 - blob[-2:].count('=')} bytes" if blob else ""
+    return ", ".join(filter(None, (named, mime, size))) or "resource"
 
 
 def data_of(part: Part) -> str:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from callgate import Engine, Image, Tool, tool
+from typing import Any
+
+import pytest
+
+from callgate import Engine, Image, Resource, Tool, tool
 from callgate.agent import Agent
 from callgate.messages import ToolMessage, fallback_result
 from callgate.replay import Replay
@@ -68,4 +72,27 @@ async def test_a_result_for_a_model_without_calls_names_its_images() -> None:
 
     async with Engine([report]) as engine:
         result = await said(engine, raw_call("report"))
-    assert fallback_result(result)["content"] == '[TOOL RESULT: report]\n"See:"\n[image/png]\n[resource file:///file]'
+    assert fallback_result(result)["content"] == f'[TOOL RESULT: report]\n"See:"\n[image/png]\n[application/pdf, {len(PDF)} bytes]'
+
+
+@pytest.mark.parametrize(
+    ("returned", "shown"),
+    [
+        (b"\x00\x01\x02\xff", "[application/octet-stream, 4 bytes]"),
+        (Resource.from_bytes(b"\x00\x01\xff", name="a b.bin"), "[resource file:///a%20b.bin, application/octet-stream, 3 bytes]"),
+        (Resource(resource={"uri": "memo://1", "blob": "AAE="}), "[resource memo://1, 2 bytes]"),
+        (Resource(resource={"uri": "memo://1", "mimeType": "video/mp4"}), "[resource memo://1, video/mp4]"),
+        (Resource(resource={"uri": "memo://1"}), "[resource memo://1]"),
+        (Resource(resource={"blob": "AAEC"}), "[resource, 3 bytes]"),
+    ],
+    ids=["bytes", "a file with a name", "no type", "no data", "only an address", "only data"],
+)
+async def test_a_file_that_the_message_cannot_hold_is_told_with_what_is_known_of_it(returned: object, shown: str) -> None:
+    @tool
+    def report() -> Any:
+        """Report."""
+        return returned
+
+    async with Engine([report]) as engine:
+        result = await said(engine, raw_call("report"))
+    assert fallback_result(result)["content"] == f'[TOOL RESULT: report]\n"{shown}"'

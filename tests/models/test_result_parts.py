@@ -56,11 +56,11 @@ def body(api: str, content: tuple[Part, ...], *, is_error: bool = False, model: 
 @pytest.mark.parametrize("api", APIS)
 def test_each_part_of_a_result_is_sent_as_media_or_named(api: str, is_error: bool) -> None:
     sent = json.dumps(body(api, (Text(text="see"), PICTURE, SOUND, PDF, ARCHIVE), is_error=is_error))
-    named = {"picture": "[image/png]", "sound": "[audio/wav]", "pdf": "[resource file:///a%20report.pdf]"}
+    named = {"picture": "[image/png]", "sound": "[audio/wav]", "pdf": "[resource file:///a%20report.pdf, application/pdf, 3 bytes]"}
     for part, data in DATA.items():
         assert (data in sent) != (named[part] in sent), part
     assert "picture" in {part for part, data in DATA.items() if data in sent}
-    assert "[resource file:///a.zip]" in sent
+    assert "[resource file:///a.zip, application/zip, 3 bytes]" in sent
     assert "WklQ" not in sent
     if not is_error:
         assert {part for part, data in DATA.items() if data in sent} == SENT[api]
