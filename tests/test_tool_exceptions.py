@@ -169,7 +169,13 @@ async def test_an_exception_whose_class_is_broken_ends_its_call_as_any_other(
 PLAIN: dict[str, tuple[BaseException, str]] = {
     "with a message": (ValueError("bad account"), "ask failed: bad account."),
     "without a message": (AssertionError(), "ask failed: it gave no message."),
-    "a group": (ExceptionGroup("two", [KeyError("a"), OSError("gone")]), "ask failed: two (2 sub-exceptions): 'a'; gone."),
+    "a group": (
+        ExceptionGroup("two", [KeyError("a"), OSError("gone")]),
+        "ask failed: two (2 sub-exceptions): the key 'a' was not found; gone.",
+    ),
+    "a key": (KeyError("sofa"), "ask failed: the key 'sofa' was not found."),
+    "a number as a key": (KeyError(3), "ask failed: the key 3 was not found."),
+    "a message as a key": (KeyError("there is no sofa"), "ask failed: 'there is no sofa'."),
 }
 
 

@@ -73,7 +73,7 @@ async def test_the_returned_value_of_a_tool_is_the_result(setup: Setup, value: o
         ("interrupt", "KeyboardInterrupt", "it gave no message"),
         ("cancelled", "CancelledError", "the tool cancelled itself; nobody had asked it to stop"),
         ("memory", "MemoryError", "it gave no message"),
-        ("group", "ExceptionGroup", "both (2 sub-exceptions): one; 'two'"),
+        ("group", "ExceptionGroup", "both (2 sub-exceptions): one; the key 'two' was not found"),
         ("surrogate", "ValueError", "\\ud800 bad"),
         ("no text", "BadText", "its message cannot be shown"),
     ],

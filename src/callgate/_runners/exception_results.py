@@ -66,9 +66,20 @@ def describe(error: BaseException) -> tuple[str, str]:
 def message_of(error: BaseException) -> str:
     """Return the text of a tool's exception for the model, which is never told its type."""
     try:
-        return _text_of(error, message_of) or "it gave no message"
+        text = _text_of(error, message_of)
+        if text and _is_quoted_key(error):
+            return f"the key {text} was not found"
+        return text or "it gave no message"
     except BaseException:  # see `describe`
         return "its message cannot be shown"
+
+
+def _is_quoted_key(error: BaseException) -> bool:
+    """Return whether an exception's text is only the `repr` of the key that was not found. A text of several words is a message."""
+    mro = _mro_of(type(error))
+    if KeyError not in mro or len(error.args) != 1 or " " in str(error):
+        return False
+    return next(kind for kind in mro if "__str__" in _members_of(kind)) is KeyError
 
 
 def _text_of(error: BaseException, told: Callable[[BaseException], str]) -> str:
