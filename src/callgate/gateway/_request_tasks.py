@@ -1,4 +1,10 @@
-"""The requests of one client that are being answered, so that the client can cancel them by their ids, and the gateway can end them."""
+"""The requests of one client that are being answered, so that the client can cancel them by their ids, and the gateway can end them.
+
+A client may not use the id of a request that it has no response to yet. If it does, the second request is refused with the id `null`, as
+JSON-RPC has it for what is no valid request: under its own id, the refusal would be taken for the answer of the first.
+
+Sources: MCP 2026-07-28, Base Protocol: "Requests"; JSON-RPC 2.0, "Response object".
+"""
 
 from __future__ import annotations
 
@@ -12,7 +18,7 @@ from callgate.gateway._client_calls import ClientCall
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, INVALID_REQUEST, RpcError, answer, error_answer
 
-__all__ = ["RequestTasks", "told_error"]
+__all__ = ["RequestTasks", "duplicate_id", "told_error"]
 
 log = logging.getLogger("callgate")
 
@@ -46,7 +52,7 @@ class RequestTasks:
         """
         if number in self._tasks:
             work.close()
-            return error_answer(number, RpcError(INVALID_REQUEST, f"A request with the id {number!r:.80} runs already. Use another id."))
+            return duplicate_id(number)
         task = asyncio.current_task()
         assert task is not None
         self._tasks[number] = task
@@ -100,6 +106,12 @@ class RequestTasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=_CLOSE_S)
+
+
+def duplicate_id(number: object) -> Message:
+    """Return the response to a request with the id of one that runs, also if that is being cancelled."""
+    told = RpcError(INVALID_REQUEST, f"A request with the id {number!r:.80} runs already. Use another id.")
+    return error_answer(None, told)
 
 
 async def _response(number: object, work: Awaitable[Message]) -> Message:

@@ -1,7 +1,8 @@
 """The stdio transport: one client at the other end of standard input and output, one message in each line.
 
 The first request shows the era of the client; a later one may be of the other era, because a client may ask for the revision first. Nothing
-but messages may be written to standard output, so what the process prints goes to standard error from then on.
+but messages may be written to standard output, so what the process prints goes to standard error from then on. All answers are written
+to it, so an id that a running request of either era has is refused.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from callgate._server_processes.protocol_streams import protocol_streams
 from callgate.gateway._client_messages import RefusedMessage, kind_of, read_client_message, refusal, request_id
 from callgate.gateway._exchange import Front
 from callgate.gateway._input_lines import LongLine, next_line
+from callgate.gateway._request_tasks import duplicate_id
 from callgate.gateway.gateway import Gateway
 from callgate.gateway.principals import LOCAL, Principal
 from callgate.mcp._connection import Message
@@ -63,7 +65,8 @@ class _StdioServer:
         self._stateless = gateway.stateless(principal)
         self._writing = writing
         self._loop = asyncio.get_running_loop()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[object, asyncio.Task[None]] = {}
+        """The tasks that answer requests, by the id of the request."""
 
     async def run(self, reading: BinaryIO) -> None:
         lines = asyncio.StreamReader(limit=MAX_LINE_BYTES)
@@ -76,7 +79,7 @@ class _StdioServer:
             if self._tasks:
                 await self._gateway.start()  # a script may close its end while its requests wait for the servers
             if self._tasks:
-                await asyncio.wait(self._tasks, timeout=_LAST_ANSWERS_S)
+                await asyncio.wait(self._tasks.values(), timeout=_LAST_ANSWERS_S)
         finally:
             await self._handshake.close()
             await self._stateless.close()
@@ -115,14 +118,19 @@ class _StdioServer:
                 self._write(error_answer(request_id(message), told))
 
     def _start(self, message: Message, front: Front) -> None:
-        task = self._loop.create_task(self._answer(message, front), context=Context())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        number = message["id"]
+        if number in self._tasks:
+            self._write(duplicate_id(number))
+            return
+        self._tasks[number] = self._loop.create_task(self._answer(message, front), context=Context())
 
     async def _answer(self, message: Message, front: Front) -> None:
-        response = await front.request(message, self)
-        if response is not None:
-            self._write(response)
+        try:
+            response = await front.request(message, self)
+            if response is not None:
+                self._write(response)
+        finally:
+            del self._tasks[message["id"]]
 
 
 def _is_stateless(message: Message) -> bool:

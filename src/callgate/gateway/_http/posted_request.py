@@ -99,4 +99,6 @@ class PostedRequest:
         if response is None:
             return 202
         error = response.get("error")
+        if response["id"] is None:
+            return 400
         return _STATUS.get(error["code"], 200) if self._stateless and error is not None else 200
