@@ -38,15 +38,28 @@ async def test_the_refusal_says_what_is_wrong(name: str, said: str) -> None:
         assert said in (await client.next_message())["error"]["message"]
 
 
-@pytest.mark.parametrize("content", [r'{"name":"cut \ud83d"}', '{"name":"a","name":"b"}', '{"name":NaN}'])
-async def test_a_call_goes_on_when_the_response_that_it_waits_for_is_refused(content: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("members", "why"),
+    [
+        (r'"result":{"action":"accept","content":{"name":"cut \ud83d"}}', "half of a surrogate pair"),
+        ('"result":{"action":"accept","content":{"name":"a","name":"b"}}', "it has the key 'name' twice"),
+        ('"result":{"action":"accept","content":{"name":NaN}}', "it is no JSON"),
+        ('"result":{"action":"accept"},"error":{"code":-1,"message":"no"}', "it has both a result and an error"),
+        ('"vendor":1', "it has neither a result nor an error"),
+        ('"result":["accept"]', "its result is no object"),
+        ('"result":null', "its result is no object"),
+        ('"error":{"message":"no"}', "its error has no code and message"),
+    ],
+)
+async def test_a_call_goes_on_when_the_response_that_it_waits_for_is_refused(members: str, why: str, tmp_path: Path) -> None:
     asking = [sys.executable, str(Path(__file__).with_name("asking_server.py")), "handshake", str(tmp_path / "log")]
     async with raw_client(served(servers=[asking]), "handshake", {"elicitation": {"form": {}}}) as client:
         _, called = client.begin("tools/call", {"name": "ask", "arguments": {}})
         number = json.dumps((await client.next_message())["id"])
-        client.write(f'{{"jsonrpc":"2.0","id":{number},"result":{{"action":"accept","content":{content}}}}}\n'.encode())
+        client.write(f'{{"jsonrpc":"2.0","id":{number},{members}}}\n'.encode())
         (told,) = json.loads((await called)["result"]["content"][0]["text"])
-    assert "The client's response was refused" in told["message"]
+    assert "The client's response was refused: " in told["message"]
+    assert why in told["message"]
 
 
 @pytest.mark.parametrize("era", ["handshake", "stateless"])

@@ -17,7 +17,7 @@ from callgate.gateway._redaction import ClientRedaction
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._extensions import TASKS, passed_extensions
-from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError, notification
+from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError, notification, response_fault
 from callgate.mcp._revisions import Era
 from callgate.mcp.calling_client import CAPABILITY_OF
 
@@ -259,5 +259,5 @@ def result_of(response: Mapping[str, Any]) -> Message:
         raise RpcError.received({**error, "message": str(error.get("message", ""))})
     result = response.get("result")
     if not isinstance(result, dict):
-        raise RpcError(INTERNAL_ERROR, "The client's response has neither a result nor an error.")
+        raise RpcError(INTERNAL_ERROR, f"The client's response was refused: {response_fault(response)}.")
     return result

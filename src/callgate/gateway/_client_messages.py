@@ -14,7 +14,7 @@ from typing import Any
 
 from callgate._server_processes.json_lines import answered_ids
 from callgate.mcp._connection import Message
-from callgate.mcp._messages import INVALID_REQUEST, RpcError, UnreadableMessage, encoded, error_answer, read_message
+from callgate.mcp._messages import INVALID_REQUEST, RpcError, UnreadableMessage, encoded, error_answer, read_message, response_fault
 
 __all__ = ["PARSE_ERROR", "RefusedMessage", "kind_of", "read_client_message", "refusal", "request_id"]
 
@@ -42,8 +42,9 @@ class RefusedMessage(Exception):
 
 
 def read_client_message(data: bytes) -> Message:
-    """Return the message in `data`, of which the caller has checked the size. For a response that is refused, return one that says so: the
-    call that waits for it goes on.
+    """Return the message in `data`, of which the caller has checked the size.
+
+    For a response that is refused or not valid, return one that says so: the call that waits for it goes on.
 
     Raises:
         RefusedMessage: It is no JSON object, is nested too deeply, has half a surrogate pair, or a duplicate key.
@@ -53,7 +54,11 @@ def read_client_message(data: bytes) -> Message:
     except UnreadableMessage as error:
         return refusal(_read_loosely(data), _HALF_PAIR if _has_half_pair(data) else str(error))
     twice = _duplicate_key(data) if _may_have_a_key_twice(data, message) else None
-    return message if twice is None else refusal(message, f"it has the key {twice[:100]!r} twice")
+    if twice is not None:
+        return refusal(message, f"it has the key {twice[:100]!r} twice")
+    if not kind_of(message) and _is_meant_as_response(message):
+        return _refused_response(message, response_fault(message))
+    return message
 
 
 def refusal(message: Mapping[str, Any], why: str) -> Message:
@@ -65,10 +70,18 @@ def refusal(message: Mapping[str, Any], why: str) -> Message:
     Raises:
         RefusedMessage: It is no response that a call may wait for.
     """
-    number = message.get("id")
-    if "method" not in message and not message.keys().isdisjoint(("result", "error")) and isinstance(number, str):
-        return error_answer(number, RpcError(INVALID_REQUEST, f"The client's response was refused: {why}."))
+    if _is_meant_as_response(message) and not message.keys().isdisjoint(("result", "error")):
+        return _refused_response(message, why)
     raise RefusedMessage(why, request_id(message))
+
+
+def _is_meant_as_response(message: Mapping[str, Any]) -> bool:
+    """Return whether a message is meant as a response to a request of the gateway, whose ids are texts."""
+    return isinstance(message.get("id"), str) and message.keys().isdisjoint(("method", "params"))
+
+
+def _refused_response(message: Mapping[str, Any], why: str) -> Message:
+    return error_answer(message["id"], RpcError(INVALID_REQUEST, f"The client's response was refused: {why}."))
 
 
 def request_id(message: Mapping[str, Any]) -> int | str | None:
