@@ -21,6 +21,7 @@ ERAS = get_args(Era)
 PAIRS = [(front, upstream) for front in ERAS for upstream in ERAS]
 _ASKING = str(Path(__file__).with_name("asking_server.py"))
 _ALL: Mapping[str, Any] = {"elicitation": {"form": {}}, "sampling": {}, "roots": {}}
+_MESSAGE: Mapping[str, Any] = {"role": "assistant", "content": {"type": "text", "text": "hello"}, "model": "m"}
 pairs = pytest.mark.parametrize(("front", "upstream"), PAIRS)
 
 
@@ -74,10 +75,9 @@ async def test_a_server_asks_twice_during_one_call(front: Era, upstream: Era, tm
 
 @pairs
 async def test_a_server_asks_for_the_model_and_the_folders_of_the_client(front: Era, upstream: Era, tmp_path: Path) -> None:
-    message = {"role": "assistant", "content": {"type": "text", "text": "hello"}, "model": "m"}
     roots = {"roots": [{"uri": "file:///work", "name": "work"}]}
     async with gateway(front, upstream, tmp_path) as client:
-        assert await answered(client, "model", message) == ([("sampling/createMessage", _sampling())], [message])
+        assert await answered(client, "model", _MESSAGE) == ([("sampling/createMessage", _sampling())], [_MESSAGE])
         asked, returned = await answered(client, "folders", roots)
     assert ([method for method, _ in asked], returned) == (["roots/list"], [roots])
 
@@ -153,10 +153,11 @@ async def after_ping(client: RawClient) -> list[Any]:
 async def test_a_client_is_asked_in_each_way_that_it_has_declared(
     front: Era, upstream: Era, capabilities: Mapping[str, Any], tool: str, arguments: Mapping[str, Any], tmp_path: Path
 ) -> None:
+    answer = _MESSAGE if tool == "model" else {"action": "decline"}
     async with gateway(front, upstream, tmp_path, capabilities) as client:
-        ((_, params),), returned = await answered(client, tool, {"action": "decline"}, arguments=arguments)
+        ((_, params),), returned = await answered(client, tool, answer, arguments=arguments)
     assert arguments.items() <= params.items()
-    assert returned == [{"action": "decline"}]
+    assert returned == [answer]
 
 
 @pairs

@@ -88,6 +88,20 @@ async def test_an_answer_that_no_server_can_understand_is_not_passed_on(tmp_path
     assert "maybe" not in fake.log.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("answer", [{"text": "four"}, {"role": "assistant", "content": "four", "model": "m"}])
+async def test_an_answer_of_the_hosts_model_that_no_server_can_read_is_not_passed_on(
+    tmp_path: Path, era: str, answer: Mapping[str, Any]
+) -> None:
+    async def sample(params: Mapping[str, Any]) -> Mapping[str, Any]:
+        return answer
+
+    fake = Fake(tmp_path, {"ask": SAMPLING}, era=era)
+    async with Engine(servers=[fake.server(sampling=sample)]) as engine:
+        result = await said(engine, call("work"))
+    assert "The client could not answer this request" in result.text
+    assert "four" not in fake.log.read_text(encoding="utf-8")
+
+
 async def test_the_time_of_a_human_does_not_count_as_the_calls(tmp_path: Path, era: str) -> None:
     """The handler returns only after the timeout of the call would have expired twice."""
     loop = asyncio.get_running_loop()

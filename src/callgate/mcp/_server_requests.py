@@ -165,15 +165,45 @@ async def client_answer(
 
 
 def answer_fault(method: str, result: Mapping[str, Any]) -> str:
-    """Return what is wrong with the answer to a question of a server; empty if nothing is that could be taken for consent."""
-    if method != "elicitation/create":
-        return ""
+    """Return what is wrong with the answer to a question of a server, beside unknown fields; empty if nothing is.
+
+    Wrong is what could be taken for consent, and what no server could read.
+    """
+    check = _FAULTS.get(method)
+    return "" if check is None else check(result)
+
+
+def _elicitation_fault(result: Mapping[str, Any]) -> str:
     action = result.get("action")
     if action not in ("accept", "decline", "cancel"):
         return f"its action is {action!r:.40}; it must be 'accept', 'decline' or 'cancel'"
     if not isinstance(result.get("content", {}), Mapping | None):
         return f"its content is {type(result['content']).__name__}; it must be an object"
     return ""
+
+
+def _sampling_fault(result: Mapping[str, Any]) -> str:
+    role, content, model = result.get("role"), result.get("content"), result.get("model")
+    if role not in ("user", "assistant"):
+        return f"its role is {role!r:.40}; it must be 'user' or 'assistant'"
+    if not all(isinstance(one, Mapping) for one in (content if isinstance(content, (list, tuple)) else (content,))):
+        return f"its content is {content!r:.40}; it must be an object or a list of objects"
+    return "" if isinstance(model, str) else f"its model is {model!r:.40}; it must be a text"
+
+
+def _roots_fault(result: Mapping[str, Any]) -> str:
+    roots = result.get("roots")
+    if not isinstance(roots, (list, tuple)):
+        return f"its roots are {roots!r:.40}; it must be a list"
+    wrong = [one for one in roots if not (isinstance(one, Mapping) and isinstance(one.get("uri"), str))]
+    return f"one of its roots is {wrong[0]!r:.40}; it must be an object with a uri, a text" if wrong else ""
+
+
+_FAULTS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "elicitation/create": _elicitation_fault,
+    "sampling/createMessage": _sampling_fault,
+    "roots/list": _roots_fault,
+}
 
 
 class ServerRequests:
