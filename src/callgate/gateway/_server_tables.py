@@ -18,6 +18,8 @@ from callgate.calls import Category
 from callgate.errors import UsageError
 from callgate.gateway._toml_table import TomlTable
 from callgate.mcp import ConfiguredServer, McpServer
+from callgate.mcp._revisions import Era
+from callgate.mcp.server_config import Isolation
 from callgate.plugins import Plugin, plugin
 from callgate.tools.tool_declaration import CacheScope
 
@@ -26,7 +28,8 @@ __all__ = ["read_plugins", "read_servers"]
 _NOT_IN_A_FILE: Final = frozenset({"name", "accepted", "auth", "elicitation", "sampling", "problem"})
 _SERVER_KEYS: Final = (*(one.name for one in fields(McpServer) if one.name not in _NOT_IN_A_FILE), "args", "enabled")
 _READ: Final = frozenset({"command", "args", "env", "cwd", "url", "headers", "tools", "enabled", "roots"})
-"""Keys with a reading of their own. The values of all others are checked by `McpServer`."""
+"""Keys with a reading of their own."""
+_NO_LIMIT: Final = "Leave it out for no limit of its own."
 _PLUGIN_KEYS: Final = tuple(one.name for one in fields(Plugin) if one.name != "name")
 
 
@@ -48,7 +51,7 @@ def _server(name: str, table: TomlTable, accepted: Path | None) -> ConfiguredSer
     if ("command" in table) == ("url" in table):
         fact = "and url are both given" if "url" in table else "is missing, and so is url"
         raise table.wrong("command", fact, "Write one of the two: the command that starts the server, or its address.")
-    given: dict[str, Any] = {key: value for key, value in table.entries.items() if key not in _READ}
+    given: dict[str, Any] = {key: _server_option(table, key) for key in table.entries if key not in _READ}
     given |= _network(table) if "url" in table else _process(table)
     if "options" in table:
         given["options"] = {tool: _tool_options(options) for tool, options in table.tables("options").items()}
@@ -65,6 +68,23 @@ def _server(name: str, table: TomlTable, accepted: Path | None) -> ConfiguredSer
         target=shown_word(table.text("url")) if "url" in table else shown_command(_words(table, variables=False)),
         variables=tuple(server.headers if "url" in table else server.env),
     )
+
+
+def _server_option(table: TomlTable, key: str) -> object:
+    """Return the value of an option. `McpServer` checks those without a case, which must not say what no file can."""
+    match key:
+        case "timeout_s" | "start_timeout_s" | "session_idle_s":
+            return table.seconds(key)
+        case "prefix" | "required" | "client_tools":
+            return table.flag(key, default=True)
+        case "parallel":
+            return table.count(key, 1, advice=_NO_LIMIT)
+        case "era":
+            return table.choice(key, get_args(Era), advice="Leave it out, and each client's requests are sent in the era that fits.")
+        case "isolation":
+            return table.choice(key, get_args(Isolation), advice="Leave it out, and clients share what they may share.")
+        case _:
+            return table.entries[key]
 
 
 def _tool_options(table: TomlTable) -> dict[str, Any]:
@@ -87,7 +107,7 @@ def _tool_option(table: TomlTable, key: str) -> object:
         case "cache_scope":
             return table.choice(key, get_args(CacheScope))
         case "parallel":
-            return table.count(key, 1, advice="Leave it out for no limit of its own.")
+            return table.count(key, 1, advice=_NO_LIMIT)
         case "retry":
             raise table.wrong(key, "cannot be written in a file", "Remove it; retryable = false turns retries off.")
         case _:

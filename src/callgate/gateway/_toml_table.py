@@ -117,11 +117,12 @@ class TomlTable:
             raise self.wrong(key, f"is {_said(value)}; it must be a number of seconds {least}", "Write such as 30 or 0.5.")
         return float(value)
 
-    def choice(self, key: str, choices: tuple[str, ...]) -> str:
-        """Return one of these texts; the first is the default."""
+    def choice(self, key: str, choices: tuple[str, ...], *, advice: str = "") -> str:
+        """Return one of these texts; the first is the default, unless `advice` says what to write."""
         value = self.text(key, choices[0])
         if value not in choices:
-            raise self.wrong(key, f"is {_said(value)}; it must be {' or '.join(map(repr, choices))}", f"The default is '{choices[0]}'.")
+            fact = f"is {_said(value)}; it must be {' or '.join(map(repr, choices))}"
+            raise self.wrong(key, fact, advice or f"The default is '{choices[0]}'.")
         return value
 
     def table(self, key: str) -> TomlTable | None:

@@ -26,7 +26,7 @@ from callgate.mcp._json_file import JsonObject, has_comments, parse_json, read_j
 from callgate.mcp._revisions import Era
 from callgate.mcp._variables import Variables, read_env_file
 from callgate.mcp.accepted_tools import AcceptedTools
-from callgate.mcp.server_config import McpServer
+from callgate.mcp.server_config import Isolation, McpServer
 
 __all__ = [
     "ConfiguredServer",
@@ -54,7 +54,7 @@ _KNOWN: Final = frozenset(
     {"args", "command", "cwd", "description", "disabled", "enabled", "env", "envFile", "environment", "era"}
     | {"headers", "includeTools", "isolation", "name", "source", "tools", "transport", "type", *_URL_KEYS}
 )
-_CHOICES: Final = {"era": get_args(Era), "isolation": ("principal", "shared")}
+_CHOICES: Final = {"era": get_args(Era), "isolation": get_args(Isolation)}
 _APPROVALS: Final = frozenset({"alwaysAllow", "autoApprove", "trust"})
 _LEFT_OUT: Final = frozenset({"disabledTools", "excludeTools"})
 

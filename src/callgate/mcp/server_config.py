@@ -25,7 +25,10 @@ from callgate.mcp._oauth_addresses import is_private_connection
 from callgate.mcp._revisions import Era
 from callgate.mcp.oauth import OAuth
 
-__all__ = ["Answers", "ChecksDefinitions", "ChecksInstructions", "McpServer", "ServerOptions", "mcp"]
+__all__ = ["Answers", "ChecksDefinitions", "ChecksInstructions", "Isolation", "McpServer", "ServerOptions", "mcp"]
+
+Isolation = Literal["principal", "shared"]
+"""How clients of a gateway share the sessions with a server; see `McpServer.isolation`."""
 
 Answers = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 """A handler of a server's requests: given the `params` of the request, it returns the `result`."""
@@ -140,7 +143,7 @@ class McpServer(NamedStruct, frozen=True, kw_only=True, eq=False):
     """Runs a language model for the server, given the `params` of `sampling/createMessage`. None: the server is told that there is none."""
     roots: tuple[str | os.PathLike[str], ...] = ()
     """The folders, as paths or `file:` URIs, that the server is told to work in. They do not confine it."""
-    isolation: Literal["principal", "shared"] | None = None
+    isolation: Isolation | None = None
     """Which clients of a gateway share a session with this server. None: those that may share one and have the same capabilities, if the
     server has sessions; a server of the stateless era is shared by all. `principal`: only those that may share one, in both eras. `shared`:
     all, so that a server with sessions is offered nothing that only one client could answer. Without a gateway there is one session."""
@@ -186,7 +189,7 @@ class ServerOptions(TypedDict, total=False):
     elicitation: Answers | None
     sampling: Answers | None
     roots: tuple[str | os.PathLike[str], ...]
-    isolation: Literal["principal", "shared"] | None
+    isolation: Isolation | None
     era: Era | None
     client_tools: bool
     max_sessions: int
@@ -274,7 +277,7 @@ _KINDS: Mapping[str, Any] = {
     "start_timeout_s": Seconds,
     "parallel": Count | None,
     "required": bool,
-    "isolation": Literal["principal", "shared"] | None,
+    "isolation": Isolation | None,
     "era": Era | None,
     "client_tools": bool,
     "max_sessions": Annotated[int, Meta(ge=1, le=1_000)],

@@ -191,8 +191,16 @@ JWT = '[jwt]\nissuer = "https://id.example"\naudience = "gate"\n'
         ('[servers.git]\nurl = "http://h/"\nenv = { A = "b" }', "[servers.git] env is for a command; a server with a url has none."),
         ('[servers.git]\nurl = "h"', "[servers.git] cannot be used: McpServer(url='h') of 'git': it must be an address"),
         (
-            "[servers.git]\ncommand = 'x'\nparallel = 'x'",
-            "[servers.git] cannot be used: McpServer(parallel='x'): it must be a whole number",
+            f"{GIT}era = 'old'",
+            "gate.toml: [servers.git] era is 'old'; it must be 'handshake' or 'stateless'. Leave it out, and",
+        ),
+        (f"{GIT}isolation = ''", "[servers.git] isolation is ''; it must be 'principal' or 'shared'. Leave it out, and clients share"),
+        (f"{GIT}prefix = 'x'", "[servers.git] prefix is 'x'; it must be true or false. Write prefix = true."),
+        (f"{GIT}required = 1", "[servers.git] required is 1; it must be true or false. Write required = true."),
+        (f"{GIT}timeout_s = 0", "[servers.git] timeout_s is 0; it must be a number of seconds above 0."),
+        (
+            f"{GIT}parallel = 'x'",
+            "[servers.git] parallel is 'x'; it must be a whole number from 1. Leave it out for no limit of its own.",
         ),
         (
             "[servers.git]\ncommand = 'x'\n[servers.git.effects]\na = 'read'",
