@@ -204,6 +204,13 @@ def test_list_says_how_servers_ended_that_read_nothing(shop: Path) -> None:
     ] == []
 
 
+def test_list_names_the_option_for_a_server_that_ends_when_it_is_asked_for_its_era(shop: Path) -> None:
+    (shop / ".mcp.json").write_text(json.dumps({"mcpServers": {"old": {"command": "sh", "args": ["-c", "read line; exit 3"]}}}))
+    assert (
+        "it exited with code 3 (if it is an older server that ends at a request that it does not know, set its era" in mcp(shop, "list").out
+    )
+
+
 def test_list_without_starting_shows_what_was_accepted(shop: Path) -> None:
     (shop / "shop.py").unlink()
     done = mcp(shop, "list", "--no-start")

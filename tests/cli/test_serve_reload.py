@@ -73,9 +73,8 @@ async def test_a_reload_names_the_servers_that_have_not_started_and_the_others_c
     async with serving(place, LISTEN, server("shop"), principal("alice")) as gateway, gateway.client() as client:
         told = await gateway.reload(LISTEN, server("shop"), dead, principal("alice", tools=["look"]))
         report = told.partition("The configuration was reloaded. ")[2]
-        assert report.startswith(
-            "Servers added: dead. The MCP server 'dead' cannot be started: it exited with code 1. The new settings count"
-        )
+        assert report.startswith("Servers added: dead. The MCP server 'dead' cannot be started: it exited with code 1 (if")
+        assert ". The new settings count" in report
         assert await names(client) == {"look"}
         broken = server("shop", command=[sys.executable, "dead.py"])
         assert "started again: shop. The MCP server 'shop' cannot be started" in await gateway.reload(

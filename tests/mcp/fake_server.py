@@ -94,6 +94,8 @@ class FakeServer:
             with self.replied:
                 self.replies[number] = message.get("result", message.get("error"))
                 self.replied.notify_all()
+        if method is not None and method == self.script.get("exits_on"):
+            os._exit(4)
         if method == "notifications/cancelled":
             self.cancelled.setdefault(message["params"]["requestId"], threading.Event()).set()
         if number is None or method is None or method == self.script.get("hang_on") or self.script.get("hangs"):

@@ -16,6 +16,7 @@ import pytest
 from callgate import Engine, Scope, ToolResult
 from callgate.errors import UsageError
 from callgate.mcp import McpServer, mcp
+from callgate.mcp._revisions import Era
 from tests.engine_calls import call, result_of, said
 from tests.mcp.fakes import ANSWER, Fake
 from tests.runners.runner_requests import marked
@@ -141,6 +142,32 @@ async def test_an_engine_does_not_start_without_a_server_that_it_requires(tmp_pa
     assert caught.value.code == "server_unavailable"
     assert "it exited with code 3" in str(caught.value)
     assert "this server does not start" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("exits_on", "era", "told"),
+    [
+        ("server/discover", None, True),
+        ("initialize", None, False),
+        ("tools/list", None, False),
+        ("server/discover", "stateless", False),
+        ("initialize", "handshake", False),
+    ],
+)
+async def test_the_problem_of_a_server_that_ends_when_it_is_asked_for_its_era_names_the_option(
+    tmp_path: Path, exits_on: str, era: Era | None, told: bool
+) -> None:
+    fake = Fake(tmp_path, exits_on=exits_on, era="stateless" if era == "stateless" else "handshake")
+    async with Engine(servers=[fake.server(era=era)]) as engine:
+        (status,) = engine.servers_status()
+    assert "it exited with code 4" in status.problem
+    assert ("set its era to handshake" in status.problem) is told
+
+
+async def test_that_option_lets_the_server_start(tmp_path: Path) -> None:
+    fake = Fake(tmp_path, ANSWER, exits_on="server/discover", era="handshake")
+    async with Engine(servers=[fake.server(era="handshake")]) as engine:
+        assert (await said(engine, call("work"))).success
 
 
 async def test_a_server_that_fails_again_and_again_is_quarantined(

@@ -97,10 +97,10 @@ def _session(server: McpServer) -> Session:
 
 def _failure(server: McpServer, session: Session, error: McpError) -> str:
     """Return why the server could not be looked at; of a process that has ended, with the last lines of its standard error."""
-    lost = session.connection.lost
-    if not lost.done():
+    why = session.why_lost
+    if not why:
         return at_terminal(str(error))
-    told = with_last_words(lost.result(), session.connection.last_words)
+    told = with_last_words(why, session.connection.last_words)
     return f"The MCP server '{server.name}' ended before it listed its tools: {told.removesuffix('.')}."
 
 

@@ -59,6 +59,7 @@ _LISTS = ("tools", "prompts", "resources")
 _NOBODY = Caller()
 _REFUSALS = frozenset({messages.METHOD_NOT_FOUND, messages.INVALID_PARAMS, messages.INVALID_REQUEST, UNSUPPORTED_REVISION})
 """Error codes of a server that does not support the handshake. Others may be temporary."""
+_IF_OLDER = "if it is an older server that ends at a request that it does not know, set its era to handshake"
 _END_S = 3.0
 """How long the end of a process is waited for after a request has failed."""
 
@@ -126,6 +127,8 @@ class Session:
         """For how long the tools that were listed last hold, if the server says it."""
         self.heard = 0
         """The number of messages of the server; a change proves that it is alive."""
+        self._looks_for_era = False
+        """Whether the first request is `server/discover`, because the era of the server is neither known nor set."""
         self.connection = connect(
             server, ConnectionEvents(on_message=self._received, on_noise=self._messages.noted, on_late=self._came_late, log=log)
         )
@@ -140,6 +143,15 @@ class Session:
         """The number of things that the server sent and that were ignored."""
         return self._messages.noise
 
+    @property
+    def why_lost(self) -> str:
+        """Why the connection is lost, with the option that may help if the process has ended when it was asked for its era; empty if it is
+        not lost."""
+        if not self.connection.lost.done():
+            return ""
+        told = self.connection.lost.result()
+        return f"{told} ({_IF_OLDER})" if self._looks_for_era and not self.heard and not self._server.url else told
+
     # Start and end
 
     async def start(self, known: Era | None) -> None:
@@ -153,6 +165,7 @@ class Session:
         """
         if self._server.problem:
             raise NotSent(self._server.problem, code="cannot_start")
+        self._looks_for_era = known is None and self._server.era is None
         await self.connection.open()
         agreement = await self._negotiate(known)
         self.era, self.revision, self.capabilities = agreement.era, agreement.revision, _object(agreement.said.get("capabilities"))

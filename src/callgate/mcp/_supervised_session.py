@@ -355,9 +355,8 @@ class SupervisedSession:
             return f"{self.life.label} cannot be used yet: {auth.waits_for}"
         if isinstance(error, TimeoutError):
             return f"it did not start within {self._parts.server.start_timeout_s:g} s"
-        lost = self._session.connection.lost if self._session is not None else None
-        if lost is not None and lost.done():
-            return lost.result()
+        if self._session is not None and (why := self._session.why_lost):
+            return why
         if not isinstance(error, (McpError, UsageError)):
             self._parts.log.error("MCP server %s: it could not be served", self._parts.server.name, error=error)
             return f"an error in callgate ({type(error).__name__})"
