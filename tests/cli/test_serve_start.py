@@ -16,6 +16,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.cli.mcp_server_programs import write_servers
+from tests.cli.served_gateway import LISTEN, server, serving
 from tests.cli.shell import command, environment
 from tests.gateway.raw_client import Era, raw_client
 from tests.waiting import COMMAND_S
@@ -157,3 +159,10 @@ async def test_over_http_clients_are_answered_while_the_servers_start(config: Pa
         (config.parent / "go").touch()
         assert [tool["name"] for tool in (await listed).json()["result"]["tools"]] == ["ready"]
         assert (await called).json()["result"]["content"][0]["text"] == "done"
+
+
+async def test_what_is_wrong_with_a_tool_is_said_once(tmp_path: Path) -> None:
+    write_servers(tmp_path)
+    options = '[servers.shop.options.look]\nkey = "look:{nope}"\n'
+    async with serving(tmp_path, LISTEN, server("shop"), options) as gateway:
+        assert gateway.start.count("'nope' is none of its parameters") == 1

@@ -12,9 +12,10 @@ import os
 import signal
 import stat
 import sys
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, redirect_stdout
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 from callgate._server_processes.protocol_streams import protocol_streams
 from callgate._terminal_text import one_line, printable
@@ -35,6 +36,7 @@ _LOOK_S = 1.0
 """How often it is looked whether the journal still works."""
 _FAILED_START_S = 1.0
 """Seconds in which a start that fails is still told after the client has gone."""
+_REMEMBERED_WARNINGS = 1_000
 _COLLECTED = (20_000, 20, 50)
 """The thresholds of the garbage collector's generations."""
 
@@ -42,27 +44,28 @@ _COLLECTED = (20_000, 20, 50)
 def serve_clients(options: ServeOptions) -> int:
     """Serve clients until the end; return the exit code."""
     if options.http is not None:
-        with _shown_warnings():
+        with _shown_warnings() as warnings:
             config = config_of(options)
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-                return runner.run(_over_http(options, config))
+                return runner.run(_over_http(options, config, warnings))
     _refuse_files()
-    with protocol_streams() as streams, redirect_stdout(sys.stderr), _shown_warnings():
+    with protocol_streams() as streams, redirect_stdout(sys.stderr), _shown_warnings() as warnings:
         config = config_of(options)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(_over_stdio(options, config, streams))
+            return runner.run(_over_stdio(options, config, warnings, streams))
 
 
-async def _over_stdio(options: ServeOptions, config: GatewayConfig, streams: tuple[BinaryIO, BinaryIO]) -> int:
+async def _over_stdio(options: ServeOptions, config: GatewayConfig, warnings: _Warnings, streams: tuple[BinaryIO, BinaryIO]) -> int:
     opened = open_gateway(config)
     if streams[0].isatty():
         say("An MCP client starts this command itself and speaks to it here. To serve clients on the network, add --http.", "yellow")
     serving = serve_stdio(opened.gateway, streams=streams)
     reload = ConfigReload(options, config, opened)
-    return await _until_ended(opened, _while_servers_start(serving, _started(config, opened, "standard input and output")), reload)
+    starting = _started(config, opened, warnings, "standard input and output")
+    return await _until_ended(opened, _while_servers_start(serving, starting), reload)
 
 
-async def _over_http(options: ServeOptions, config: GatewayConfig) -> int:
+async def _over_http(options: ServeOptions, config: GatewayConfig, warnings: _Warnings) -> int:
     from callgate.cli._serve_http import Access, listening, say_how_to_connect
 
     access = Access(config)
@@ -73,15 +76,15 @@ async def _over_http(options: ServeOptions, config: GatewayConfig) -> int:
         async with listening(opened.gateway, config, access) as url:
             say(f"Listening on {url} while the servers start.")
             say_how_to_connect(config.name, url, access.token)
-            await _while_servers_start(asyncio.Event().wait(), _started(config, opened, url))
+            await _while_servers_start(asyncio.Event().wait(), _started(config, opened, warnings, url))
 
     return await _until_ended(opened, served(), reload)
 
 
-async def _started(config: GatewayConfig, opened: OpenedGateway, where: str) -> None:
+async def _started(config: GatewayConfig, opened: OpenedGateway, warnings: _Warnings, where: str) -> None:
     await opened.gateway.start()
     _collect_less()
-    _announce(config, opened, where)
+    _announce(config, opened, warnings, where)
 
 
 async def _while_servers_start(serving: Coroutine[Any, Any, object], starting: Coroutine[Any, Any, None]) -> None:
@@ -172,12 +175,13 @@ def _refuse_files() -> None:
             )
 
 
-def _announce(config: GatewayConfig, opened: OpenedGateway, where: str) -> None:
-    """Say what is served, and what is wrong."""
+def _announce(config: GatewayConfig, opened: OpenedGateway, warnings: _Warnings, where: str) -> None:
+    """Say what is served, and what is wrong and no warning has said."""
     tools = opened.engine.tools
     servers = sum(one.enabled for one in config.servers)
     for problem in (*tools.unavailable.values(), *tools.withdrawn.values()):
-        say(printable(at_terminal(problem)), "yellow")
+        if not warnings.have_said(problem):
+            say(printable(at_terminal(problem)), "yellow")
     for one in config.servers:
         for note in one.notes if one.enabled else ():
             say(f"The MCP server '{one_line(one.name)}': {printable(note)}", "dim")
@@ -187,14 +191,30 @@ def _announce(config: GatewayConfig, opened: OpenedGateway, where: str) -> None:
         say("There are no rules, so every valid call runs. Give some with --rules, or `rules` in the configuration.", "dim")
 
 
+class _Warnings(logging.StreamHandler[TextIO]):
+    """Writes the warnings of callgate to standard error, and remembers the latest."""
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr)
+        self.setLevel(logging.WARNING)
+        self.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+        self._latest = deque[str](maxlen=_REMEMBERED_WARNINGS)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._latest.append(record.getMessage())
+        super().emit(record)
+
+    def have_said(self, problem: str) -> bool:
+        """Return whether one of the latest warnings contains this sentence."""
+        return any(problem.removesuffix(".") in said for said in self._latest)
+
+
 @contextmanager
-def _shown_warnings() -> Iterator[None]:
+def _shown_warnings() -> Iterator[_Warnings]:
     """Write the warnings of callgate to standard error while the block runs."""
-    handler, log = logging.StreamHandler(sys.stderr), logging.getLogger("callgate")
-    handler.setLevel(logging.WARNING)
-    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    handler, log = _Warnings(), logging.getLogger("callgate")
     log.addHandler(handler)
     try:
-        yield
+        yield handler
     finally:
         log.removeHandler(handler)
