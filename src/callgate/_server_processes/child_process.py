@@ -7,6 +7,7 @@ outlives the engine, even if the engine is killed. The server's standard input a
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import secrets
 import shutil
@@ -30,7 +31,7 @@ from callgate._secret_redaction import RedactedLog
 from callgate._server_processes.server_errors import NotSent
 from callgate._server_processes.shown_command import secrets_of, shown_text
 
-__all__ = ["ProcessExit", "ServerCommand", "ServerProcess"]
+__all__ = ["ProcessExit", "ServerCommand", "ServerProcess", "cannot_start"]
 
 _SUPERVISOR = "import sys; sys.path.append(sys.argv[1]); from supervisor.server_main import main; main(*sys.argv[2:])"
 _PASSED = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"})
@@ -39,6 +40,8 @@ _STDERR_LINE = 4_096
 _SAID_LINES = 3
 _SAID_CHARS = 300
 _SAID_BYTES = 16_384
+_LASTING = frozenset(map(os.strerror, (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.E2BIG, errno.ENOTDIR, errno.ELOOP)))
+"""What the system says of programs that it will not run later either. Others, such as `Text file busy`, may be temporary."""
 _REAP_S = 0.002
 _END_S = 0.5
 """Seconds after the grace period until the supervisor itself is killed."""
@@ -108,7 +111,9 @@ class ServerProcess:
         try:
             self._channel, self._process = _spawn(command, server.cwd, environment | {"CALLGATE_WORKER": self._marker})
         except OSError as error:
-            raise _cannot_start(server, error.strerror or str(error)) from error
+            raise cannot_start(server, error.strerror or str(error)) from error
+        except ValueError as error:  # a null character, half a surrogate pair, or "=" in a name
+            raise cannot_start(server, f"its command, folder or environment cannot be passed on ({error})", lasting=True) from error
         self._loop.add_reader(self._channel, self._on_readable)
 
     async def connect(self, stdout: asyncio.Protocol, stdin: asyncio.BaseProtocol) -> tuple[asyncio.ReadTransport, asyncio.WriteTransport]:
@@ -227,7 +232,7 @@ def _checked_command(server: ServerCommand, environment: Mapping[str, str]) -> l
     """
     folder = Path(server.cwd or ".")
     if not folder.is_dir():
-        raise _cannot_start(server, f"its folder {server.cwd!r:.200} does not exist")
+        raise cannot_start(server, f"its folder {server.cwd!r:.200} does not exist", lasting=True)
     program = server.command[0]
     if os.sep in program:
         found = program if shutil.which(folder / program) else None
@@ -238,12 +243,18 @@ def _checked_command(server: ServerCommand, environment: Mapping[str, str]) -> l
         step = "Install it, or give its full path"
         if " " in program:
             step = "A command is the program and its arguments, each for itself: give the program alone, and then its arguments"
-        raise _cannot_start(server, f"there is no program {program!r:.200}{where}. {step}")
+        raise cannot_start(server, f"there is no program {program!r:.200}{where}. {step}", lasting=True)
     return [found, *server.command[1:]]
 
 
-def _cannot_start(server: ServerCommand, why: str) -> NotSent:
-    return NotSent(f"The {server} cannot be started: {why}.", code="cannot_start")
+def cannot_start(server: ServerCommand, why: str, *, lasting: bool | None = None) -> NotSent:
+    """Return the error for a process that cannot be started.
+
+    Args:
+        lasting: Whether it cannot be started later either, unless somebody changes something. None: `why`, a text of the system, shows it.
+    """
+    lasts = why in _LASTING if lasting is None else lasting
+    return NotSent(f"The {server} cannot be started: {why}.", code="cannot_start", retryable=not lasts)
 
 
 def _spawn(command: list[str], folder: str, environment: dict[str, str]) -> tuple[socket.socket, subprocess.Popen[bytes]]:

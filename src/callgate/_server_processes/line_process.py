@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from callgate._secret_redaction import RedactedLog
-from callgate._server_processes.child_process import ProcessExit, ServerCommand, ServerProcess
+from callgate._server_processes.child_process import ProcessExit, ServerCommand, ServerProcess, cannot_start
 from callgate._server_processes.server_errors import ConnectionLost, NotSent, ProtocolError, ToolServerError
 
 __all__ = ["MAX_LINE_BYTES", "LineProcess", "ReceivesLines"]
@@ -72,7 +72,7 @@ class LineProcess:
         self._writing.set_write_buffer_limits(high=_UNSENT_BYTES)
         problem = await asyncio.shield(process.begun)
         if problem:
-            raise NotSent(f"The {self._server} cannot be started: {problem}.", code="cannot_start")
+            raise cannot_start(self._server, problem)
 
     async def drained(self) -> None:
         """Wait until the server has read enough of what was written."""

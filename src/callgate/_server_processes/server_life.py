@@ -292,7 +292,8 @@ class ServerLife(Generic[S]):
         left_s = self._left_s()
         if left_s > 0:
             when = f"for {left_s:.0f} s" if left_s < math.inf else self._policy.until
-            failed = f"It has failed {self.failures} times, and is not tried again {when}"
+            often = "once" if self.failures == 1 else f"{self.failures} times"
+            failed = f"It has failed {often}, and is not tried again {when}"
             raise self.unavailable(f"{self.problem.removesuffix('.')}. {failed}", left_s)
         self._renew_attempt()
         self.wake.set()

@@ -164,7 +164,7 @@ class Session:
             McpError: The server cannot be started, or speaks no revision that this client speaks.
         """
         if self._server.problem:
-            raise NotSent(self._server.problem, code="cannot_start")
+            raise NotSent(self._server.problem, code="cannot_start", retryable=False)
         self._looks_for_era = known is None and self._server.era is None
         await self.connection.open()
         agreement = await self._negotiate(known)

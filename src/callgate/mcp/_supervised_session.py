@@ -60,7 +60,7 @@ _TOOLS_CHANGED = "notifications/tools/list_changed"
 
 
 class _Backoff:
-    """Waits longer after each failure. Calls wait for every start, until the server is quarantined.
+    """Waits longer after each failure. Calls wait for every start, until the server is quarantined: at once if another start is useless.
 
     Args:
         server: A program that ends again and again is tried again after a minute or more. A server on the network may only be restarting,
@@ -72,15 +72,18 @@ class _Backoff:
 
     def __init__(self, server: McpServer) -> None:
         self._on_network = bool(server.url)
+        self.useless = False
+        """Whether another start fails in the same way, unless somebody changes the configuration or this machine. False for a server that
+        has run before: its program may be missing only while it is replaced."""
 
     def wait_s(self, failures: int, clock: Clock) -> float | None:
-        if failures >= _MOST_FAILURES:
+        if self.useless or failures >= _MOST_FAILURES:
             return None
         return backoff_s(failures, base_s=_FIRST_WAIT_S, max_s=_LONGEST_WAIT_S) * (0.5 + clock.jitter() / 2)
 
     def quarantine_s(self, failures: int) -> float:
         first_s = _NETWORK_QUARANTINE_S if self._on_network else _QUARANTINE_S
-        return backoff_s(failures - _MOST_FAILURES + 1, base_s=first_s, max_s=10 * first_s)
+        return backoff_s(max(1, failures - _MOST_FAILURES + 1), base_s=first_s, max_s=10 * first_s)
 
 
 class SessionTools(Protocol):
@@ -135,7 +138,8 @@ class SupervisedSession:
     def __init__(
         self, parts: SessionParts, requests: AnswersServer, tools: SessionTools, era: Era | None = None, *, may_refuse: bool = False
     ) -> None:
-        self.life = ServerLife[Session](f"The MCP server '{parts.server.name}'", _Backoff(parts.server))
+        self._backoff = _Backoff(parts.server)
+        self.life = ServerLife[Session](f"The MCP server '{parts.server.name}'", self._backoff)
         self.tools = tools
         self.subscribed: dict[str, int] = {}
         """How often changes of a resource are wanted, by its URI."""
@@ -201,7 +205,8 @@ class SupervisedSession:
 
     def _note_failed_start(self, error: Exception) -> None:
         refused = self._is_refusal(error)
-        if self._may_refuse and (refused or self.life.failures + 1 >= _TRIES):
+        self._backoff.useless = not self.life.starts and isinstance(error, NotSent) and not error.retryable
+        if self._may_refuse and (refused or self._backoff.useless or self.life.failures + 1 >= _TRIES):
             self.refuses = True
             self._parts.on_refused(refused)
 
@@ -254,7 +259,7 @@ class SupervisedSession:
             self.life.problem = f"{self.life.label} cannot be used yet: {auth.waits_for}"
             self.tools.unavailable(self.life.problem)
             await auth.wait_for_user()
-        self._changed = self._doubted = False
+        self._changed = self._doubted = self._backoff.useless = False
         session = Session(
             parts.server,
             parts.connect,

@@ -295,7 +295,8 @@ def _check_server(server: McpServer) -> None:
         raise UsageError(f"McpServer(name={server.name!r}) needs a command or a url, and not both. Write mcp('uvx mcp-server-git').")
     for option in ("command", "roots"):
         given: object = getattr(server, option)
-        if not isinstance(given, (tuple, list)) or not all(isinstance(word, (str, os.PathLike)) for word in given):
+        kinds = (str, os.PathLike) if option == "roots" else str
+        if not isinstance(given, (tuple, list)) or not all(isinstance(word, kinds) for word in given):
             raise _wrong(server, option, "a tuple of texts")
     chosen: object = server.tools
     if chosen is not None and not (isinstance(chosen, (tuple, list)) and all(isinstance(one, str) for one in chosen)):
