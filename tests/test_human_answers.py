@@ -17,7 +17,7 @@ from callgate.protocols import Verdict
 from callgate.stage_types import ValidatedCall
 from tests.engine_calls import bodies, result_of
 from tests.host_fakes import Asks, Hider
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 SCOPE = Scope(run="r")
 PAY = RawCall(id="a", name="pay", arguments={"to": "ann", "amount": 100})
@@ -179,6 +179,28 @@ async def test_an_allowed_read_handed_in_again_gets_its_result_and_nobody_is_ask
         assert ran == ["wages", "weather"]
         again = await engine.call(message[0], Scope(run="r", iteration=1))
         assert isinstance(again, Suspended), "a read of another message asks again"
+
+
+async def test_a_read_that_joins_an_allowed_one_whose_caller_has_gone_is_not_in_doubt() -> None:
+    begun = asyncio.Event()
+
+    @tool(effect="none", requires_approval=True)
+    async def look() -> None:
+        """Look for long."""
+        begun.set()
+        await asyncio.Event().wait()
+
+    raw = RawCall(id="a", name="look", arguments={})
+    async with Engine([look]) as engine:
+        await engine.approve(await asked(engine, raw))
+        first = asyncio.ensure_future(engine.call(raw, SCOPE))
+        await begun.wait()
+        joined = asyncio.ensure_future(engine.call(raw, SCOPE))
+        await until(lambda: sum(event.kind == "call.received" for event in engine.journal.read()) == 3)
+        first.cancel()
+        result = result_of(await joined)
+        assert (result.status, result.code) == ("error", "not_started")
+        assert isinstance(await engine.call(raw, SCOPE), Suspended), "it may be sent again"
 
 
 async def test_a_key_of_a_denied_call_may_be_used_for_other_arguments(shop: Shop) -> None:

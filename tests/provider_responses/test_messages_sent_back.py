@@ -93,6 +93,22 @@ async def test_a_spoken_answer_comes_back_as_the_audio_that_the_provider_keeps(w
     assert reply.text == "Three lamps."
 
 
+MIXED: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
+    "a refusal after content": ([{"content": "A"}, {"refusal": "No"}, {"content": "B"}], {"content": "AB", "refusal": "No"}),
+    "content after a refusal": ([{"refusal": "No"}, {"content": "A"}, {"refusal": "."}], {"content": "A", "refusal": "No."}),
+    "content beside audio": ([{"content": "A", "audio": {"id": "a", "transcript": "B"}}], {"content": "A", "audio": {"id": "a"}}),
+    "audio whose id is late": ([{"audio": {"transcript": "B"}}, {"audio": {"id": "a"}}], {"content": None, "audio": {"id": "a"}}),
+    "audio without an id": ([{"audio": {"transcript": "B"}}], {"content": "B"}),
+}
+
+
+@pytest.mark.parametrize(("deltas", "sent"), MIXED.values(), ids=MIXED)
+async def test_content_stays_beside_a_refusal_and_a_spoken_answer(deltas: list[dict[str, Any]], sent: dict[str, Any]) -> None:
+    async with Engine([look]) as engine:
+        reply = await engine.watch(chunks_of(completion(), deltas)).reply()
+    assert reply.messages == [{"role": "assistant", **sent}]
+
+
 SOURCE = {"type": "url_citation", "start_index": 0, "end_index": 5, "url": "https://x.test", "title": "X"}
 CONTENTS = {
     "a citation": [{"type": "output_text", "text": "There are 3.", "annotations": [SOURCE]}],

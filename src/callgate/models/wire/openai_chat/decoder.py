@@ -42,9 +42,10 @@ class OpenAIChatDecoder(Decoder):
         self._choice_index: object = None
         self._is_streamed = False
         self._provider_fields = ProviderFields()
-        self._audio_id = ""
-        self._field: object = None
-        """The field beside the content that the last text came from."""
+        self._audio: dict[str, object] = {}
+        """The id of a spoken answer, as soon as it is known."""
+        self._field = ""
+        """The field beside the content that the last text came from; empty if it came from the content."""
 
     def read_frame(self, event: str, value: Mapping[str, object]) -> None:
         choices = value.get("choices")
@@ -99,13 +100,15 @@ class OpenAIChatDecoder(Decoder):
 
     def _read_delta(self, delta: Mapping[str, object]) -> None:
         content = delta.get("content")
-        if len(delta) == 1 and type(content) is str:  # only a piece of text, as in nearly every frame
+        if len(delta) == 1 and type(content) is str and not self._field:  # only a piece of text, as in nearly every frame
             self.message.append_text(content)
             return
         for key, value in delta.items():
             if value and key in _SIDE_FIELDS:
                 self._read_side_fields(delta)
                 break
+        if content:
+            self._begin_field("")
         if isinstance(content, str):
             self.message.append_text(content)
         elif content:
@@ -126,9 +129,12 @@ class OpenAIChatDecoder(Decoder):
     def _read_side_fields(self, delta: Mapping[str, object]) -> None:
         """Read other fields than the content: reasoning, refusals, audio transcripts."""
         audio = as_object(delta.get("audio"))
-        self._audio_id = as_text(audio.get("id")) or self._audio_id
-        self._append_field({"field": "refusal"}, delta.get("refusal"))
-        self._append_field({"field": "audio", "id": self._audio_id}, audio.get("transcript"))
+        if audio.get("id"):
+            self._audio["id"] = audio["id"]
+        for field, text in (("refusal", delta.get("refusal")), ("audio", audio.get("transcript"))):
+            if isinstance(text, str) and text:
+                self._begin_field(field)
+                self.message.append_text(text)
         for key in _REASONING_KEYS:
             reasoning = delta.get(key)
             if isinstance(reasoning, str) and reasoning:
@@ -138,14 +144,11 @@ class OpenAIChatDecoder(Decoder):
         if self._provider_fields.add(delta) and is_first:
             self.message.append_reasoning(opaque={"echo": self._provider_fields.fields, "server": self.message.server})
 
-    def _append_field(self, mark: dict[str, object], text: object) -> None:
-        """Append the text of a field beside the content, after a part that names the field. Only this API gets that part back."""
-        if not isinstance(text, str) or not text:
-            return
-        if self._field != mark["field"]:
-            self._field = mark["field"]
-            self.message.append_reasoning(opaque=mark, new_part=True)
-        self.message.append_text(text)
+    def _begin_field(self, field: str) -> None:
+        """Note before a text from which field it comes, unless the text before came from the same. Only this API gets the note back."""
+        if field != self._field:
+            self._field = field
+            self.message.append_reasoning(opaque={"field": field, "audio": self._audio}, new_part=True)
 
     def _read_content_parts(self, content: object) -> None:
         for text in content if isinstance(content, list) else ():

@@ -159,18 +159,22 @@ def _encode_answer(message: AssistantMessage, names: WireNames, quirks: Mapping[
 
 
 def _fields_apart(message: AssistantMessage) -> tuple[AssistantMessage, dict[str, object]]:
-    """Return the message without the texts of other fields than its content, a refusal or a spoken answer, and these fields."""
-    parts, fields = list[Text | Reasoning | ToolCall | Native](), dict[str, object]()
+    """Return the message without the texts of other fields than its content, a refusal or a spoken answer, and these fields.
+
+    A part before a text names its field, which is that of all later texts up to the next such part.
+    """
+    parts, refusal, audio = list[Text | Reasoning | ToolCall | Native](), "", dict[str, object]()
     mark: Mapping[str, object] = {}
     for part in message.parts:
-        if isinstance(part, Text) and mark.get("field") == "refusal":
-            fields["refusal"] = part.text
-        elif isinstance(part, Text) and mark.get("id"):
-            fields["audio"] = {"id": mark["id"]}
+        if isinstance(part, Reasoning) and part.opaque and "field" in part.opaque:
+            mark = part.opaque
+        elif isinstance(part, Text) and mark.get("field") == "refusal":
+            refusal += part.text
+        elif isinstance(part, Text) and mark.get("field") == "audio" and mark.get("audio"):
+            audio = {"audio": mark["audio"]}
         else:
             parts.append(part)
-        mark = part.opaque if isinstance(part, Reasoning) and part.opaque and "field" in part.opaque else {}
-    return replace(message, parts=tuple(parts)), fields
+    return replace(message, parts=tuple(parts)), {**({"refusal": refusal} if refusal else {}), **audio}
 
 
 def _answer_content(message: AssistantMessage, quirks: Mapping[str, object]) -> object:
