@@ -17,7 +17,7 @@ from callgate.protocols import Verdict
 from callgate.stage_types import ValidatedCall
 from tests.engine_calls import bodies, result_of
 from tests.host_fakes import Asks, Hider
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import PATIENCE_S
 
 SCOPE = Scope(run="r")
 PAY = RawCall(id="a", name="pay", arguments={"to": "ann", "amount": 100})
@@ -146,61 +146,6 @@ async def test_a_denied_read_handed_in_again_gets_the_same_denial_and_other_read
         assert result_of(await engine.call(wages, SCOPE)).code == "human_denied"
         assert result_of(await engine.call(news, SCOPE)).metadata.replayed is False
     assert ran == ["news"] * 3
-
-
-async def test_an_allowed_read_handed_in_again_gets_its_result_and_nobody_is_asked_again(tmp_path: Path) -> None:
-    """So that the questions of a message can be answered one after the other, in any process."""
-    ran: list[str] = []
-
-    @tool(effect="none", requires_approval=True)
-    def look(at: str) -> str:
-        """Look at something."""
-        ran.append(at)
-        return at
-
-    def opened() -> Engine:
-        return Engine([look], journal=SqliteJournal(tmp_path / "j.db"))
-
-    message = [RawCall(id=at, name="look", arguments={"at": at}) for at in ("wages", "health")]
-    async with opened() as engine:
-        first = await engine.call_many(message, SCOPE)
-        assert isinstance(first[0], Suspended)
-        await engine.approve(first[0].approval_id)
-        for _ in range(2):
-            shown, waits = await engine.call_many(message, SCOPE)
-            assert result_of(shown).text == "wages"
-            assert isinstance(waits, Suspended)
-    async with opened() as engine:
-        assert isinstance(waits, Suspended)
-        await engine.approve(waits.approval_id, arguments={"at": "weather"})
-        for _ in range(2):
-            texts = [result_of(outcome).text for outcome in await engine.call_many(message, SCOPE)]
-            assert [text.partition("\n")[0] for text in texts] == ["wages", "weather"]
-        assert ran == ["wages", "weather"]
-        again = await engine.call(message[0], Scope(run="r", iteration=1))
-        assert isinstance(again, Suspended), "a read of another message asks again"
-
-
-async def test_a_read_that_joins_an_allowed_one_whose_caller_has_gone_is_not_in_doubt() -> None:
-    begun = asyncio.Event()
-
-    @tool(effect="none", requires_approval=True)
-    async def look() -> None:
-        """Look for long."""
-        begun.set()
-        await asyncio.Event().wait()
-
-    raw = RawCall(id="a", name="look", arguments={})
-    async with Engine([look]) as engine:
-        await engine.approve(await asked(engine, raw))
-        first = asyncio.ensure_future(engine.call(raw, SCOPE))
-        await begun.wait()
-        joined = asyncio.ensure_future(engine.call(raw, SCOPE))
-        await until(lambda: sum(event.kind == "call.received" for event in engine.journal.read()) == 3)
-        first.cancel()
-        result = result_of(await joined)
-        assert (result.status, result.code) == ("error", "not_started")
-        assert isinstance(await engine.call(raw, SCOPE), Suspended), "it may be sent again"
 
 
 async def test_a_key_of_a_denied_call_may_be_used_for_other_arguments(shop: Shop) -> None:

@@ -46,6 +46,8 @@ _SOON_S = 0.005
 _TOGETHER_S = 0.02
 """Seconds after which a commit starts, even if every turn of the event loop has brought another waiter."""
 _END_S = 5.0
+_opened: weakref.WeakSet[CommitQueue] = weakref.WeakSet()
+"""The queues of this process, which a forked process must not use."""
 
 
 class CommitQueue:
@@ -272,7 +274,7 @@ class CommitQueue:
         self._thread.join(_END_S)
 
     def fail_in_forked_process(self) -> None:
-        """Refuse all work: a fork copies neither the writing thread nor the right to use the store's connection."""
+        """Refuse all work: a fork does not copy the writing thread, and the store's connection must not be used by two processes."""
         self._guard = threading.Condition()  # the thread may have held the old one
         self.failure = UsageError(
             f"The journal {self._where} was opened before this process was forked, and cannot be used in it. Make the journal and its"
@@ -400,9 +402,6 @@ class CommitQueue:
             waiters = self._waiters.take_all(error) + self._wanted.take_all(error)
             self._guard.notify_all()
         tell(waiters)
-
-
-_opened: weakref.WeakSet[CommitQueue] = weakref.WeakSet()
 
 
 def _fail_in_forked_process() -> None:

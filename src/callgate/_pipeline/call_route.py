@@ -281,10 +281,10 @@ class CallRoute:
         Raises:
             CallNotStarted: The call would wait for itself.
         """
-        reads = state.judged is not None and state.judged.tool.effect == "none"
+        harmless = state.judged is not None and state.judged.tool.effect == "none"
         first = self._running.get(known.uid) if known.running else None
         if first is None:
-            result, why = await earlier_result(known, state, self._journal, self._timeout_s, only_reads=reads)
+            result, why = await earlier_result(known, state, self._journal, self._timeout_s, harmless=harmless)
         else:
             state.caller = caller_of(state)
             if self._waits.closes_circle(state, first):
@@ -293,7 +293,7 @@ class CallRoute:
                     code="waits_for_itself",
                 )
             with self._waits.waiting(state, first):
-                result, why = await earlier_result(known, state, self._journal, self._timeout_s, only_reads=reads)
+                result, why = await earlier_result(known, state, self._journal, self._timeout_s, harmless=harmless)
         state.check_stop(self._control)
         state.write("call.replayed", Reason(reason=why, details={"uid": known.uid}))
         return result

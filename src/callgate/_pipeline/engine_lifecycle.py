@@ -39,6 +39,7 @@ _PATIENCE_S = 1.0
 _BLOCKED_S = 30.0
 """Seconds that synchronous code waits until the engine's event loop takes its work on."""
 _LOOK_S = 1.0
+_FORKED = "This engine was made before this process was forked, and cannot work in it. Make a new one here, and its journal."
 _END_S = 5.0
 
 
@@ -71,9 +72,6 @@ class AwaitedCalls:
         self.uids.discard(uid)
         if not self.uids:
             self.all_ended.set()
-
-
-FORKED = "This engine was made before this process was forked, and cannot work in it. Make a new one here, and its journal."
 
 
 class Lifecycle:
@@ -131,7 +129,7 @@ class Lifecycle:
 
     def _bind(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._journal.shared and self._process != os.getpid():
-            raise UsageError(FORKED)
+            raise UsageError(_FORKED)
         with self._binding:  # two threads may use a new engine at once, each with a loop of its own
             if self.loop is not None:
                 raise UsageError(
@@ -256,7 +254,7 @@ class LoopThread:
         """
         if self._process != os.getpid():
             work.close()
-            raise UsageError(FORKED)
+            raise UsageError(_FORKED)
         with self._lock:
             if self._closed:
                 work.close()

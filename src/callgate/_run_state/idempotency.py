@@ -343,13 +343,11 @@ class RepeatedCall(Protocol):
     """Whether the same message contains the same call before it."""
 
 
-async def earlier_result(
-    known: Known, call: RepeatedCall, journal: Journal, timeout_s: float, *, only_reads: bool
-) -> tuple[ToolResult, str]:
+async def earlier_result(known: Known, call: RepeatedCall, journal: Journal, timeout_s: float, *, harmless: bool) -> tuple[ToolResult, str]:
     """Return the result of a call that is handed in again, and whether it was stored (`replayed`) or still awaited (`joined`).
 
     Args:
-        only_reads: Whether the tool has no effect, so that a first call without a result changed nothing.
+        harmless: Whether the tool has no effect, so that a first call without a result changed nothing.
 
     Raises:
         CallNotStarted: The first call was refused before it started, or was a read that was ended without a result.
@@ -364,7 +362,7 @@ async def earlier_result(
             f"{known.tool} was handed in twice at once, and {known.uid} was refused. Nothing happened; it may be sent again."
         )
     result = known.result or (await off_loop(journal, partial(_from_journal, known, journal)) if known.kept else None)
-    if result is None and only_reads:
+    if result is None and harmless:
         raise CallNotStarted(
             f"{known.tool} was handed in again while {known.uid} ran, which was ended. Nothing happened; it may be sent again."
         )

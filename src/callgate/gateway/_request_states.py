@@ -89,7 +89,7 @@ class RequestStates:
         return Fernet(urlsafe_b64encode(hashlib.sha256(b"callgate request state" + self._secret).digest()))
 
     def digest(self, data: bytes) -> str:
-        """Return 16 hexadecimal digits that identify the data, and say nothing of it to whoever does not have the secret."""
+        """Return a keyed digest of the data as 16 hexadecimal digits. It can be computed and checked only with the secret."""
         return hmac.digest(b"callgate digest" + self._secret, data, "sha256")[:_DIGEST_BYTES].hex()
 
     def sealed(self, state: _State) -> str:
