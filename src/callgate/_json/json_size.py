@@ -13,7 +13,9 @@ def exceeds(value: object, budget: int) -> bool:
     stack = [value]
     while stack and budget >= 0:
         part = stack.pop()
-        if isinstance(part, (list, dict, tuple)):
+        if type(part) is str:
+            budget -= len(part) + 2
+        elif isinstance(part, (list, dict, tuple)):
             budget -= len(part) + 1
             if budget < 0:
                 return True

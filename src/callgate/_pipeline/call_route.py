@@ -36,6 +36,7 @@ from callgate._pipeline.outcomes import Outcomes, UnstartedCalls
 from callgate._pipeline.parse import has_large_arguments
 from callgate._pipeline.recorded_effects import RecordedEffects
 from callgate._pipeline.result_cache import Cache
+from callgate._pipeline.result_parts import has_large_parts
 from callgate._pipeline.tool_plan import ToolPlan, ToolPlans
 from callgate._pipeline.unknown_outcomes import UnknownOutcomes, refuse_other_arguments
 from callgate._pipeline.wait_graph import WaitGraph
@@ -225,8 +226,11 @@ class CallRoute:
             if checked.status == "ok" and checked.cached is None:
                 self._activity.count(state.scope.conversation)
             value, normalise = checked.value, partial(self._normaliser.result, approved.call, approved.rule, checked)
-            is_large = checked.content or (len(value) > LARGE_BYTES if type(value) is str else exceeds(value, LARGE_BYTES))
-            result = await self._offload.run(normalise) if is_large else normalise()
+            is_large = len(value) > LARGE_BYTES if type(value) is str else exceeds(value, LARGE_BYTES)
+            if is_large or ((checked.content or checked.server_fields is not None) and has_large_parts(checked)):
+                result = await self._offload.run(normalise)
+            else:
+                result = normalise()
         except EffectKnown as earlier_call:
             result = earlier_call.result or await self._verified(state, approved.call, earlier_call.checked)
         except CallFailed as error:

@@ -127,7 +127,7 @@ class Normaliser:
     def _of_parts(self, call: ValidatedCall, rule: str, checked: Checked, notes: tuple[Note, ...]) -> ToolResult:
         """Return the result of a tool that returned parts."""
         found = self._fitted(checked.content, call.uid, call.scope.allowed_tools)
-        return ToolResult(
+        return _result(
             id=call.raw.id,
             uid=call.uid,
             name=call.tool.name,
@@ -137,7 +137,7 @@ class Normaliser:
             message=checked.message,
             end_turn=checked.end_turn,
             image_metadata=checked.image_metadata,
-            metadata=Metadata(
+            metadata=_metadata(
                 bytes=found.size_bytes,
                 truncated=found.truncated,
                 mime=found.mime,

@@ -11,13 +11,16 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from callgate._engine_limits import Limits
-from callgate._json import utf8
+from callgate._json import exceeds, utf8
 from callgate._json.truncated_result import excerpt
+from callgate._runners.offload_to_threads import LARGE_BYTES
 from callgate.content_parts import Audio, Image, Link, Part, Resource, Text, data_of
+from callgate.stage_types import Checked
 
-__all__ = ["FittedParts", "fitted_parts"]
+__all__ = ["FittedParts", "fitted_parts", "has_large_parts"]
 
 _MOST_PARTS: Final = 100
 """The number of parts, apart from text, that a result shows."""
@@ -36,6 +39,11 @@ class FittedParts(Struct, frozen=True):
     mime: str
     blob: str | None
     """The hash of the first value that was stored."""
+
+
+def has_large_parts(checked: Checked) -> bool:
+    """Return whether work on what a result has besides its value would block the event loop."""
+    return exceeds((checked.server_fields, *map(astuple, checked.content)), LARGE_BYTES)
 
 
 def fitted_parts(given: Sequence[Part], limits: Limits, keep: Keep) -> FittedParts:

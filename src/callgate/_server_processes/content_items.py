@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from callgate._json import json_text
+from callgate._option_checks import without_check
 from callgate.content_parts import Audio, Image, Link, Part, Resource, Text, is_base64
 
 __all__ = ["content_part", "is_content"]
+
+_text_part = without_check(Text, Text(text=""))
 
 
 def is_content(value: object) -> bool:
@@ -20,7 +23,7 @@ def content_part(item: Mapping[str, Any], changes: list[str]) -> Part:
     """Return an item of a result's content as a part. Adds a sentence to `changes` if it was not read as its type."""
     match item:
         case {"type": "text", "text": str(text)}:
-            return Text(text=text)
+            return _text_part(text=text)
         case {"type": "image", "data": str(data), "mimeType": str(mime)} if is_base64(data):
             return Image(data=data, mime_type=mime)
         case {"type": "audio", "data": str(data), "mimeType": str(mime)} if is_base64(data):
