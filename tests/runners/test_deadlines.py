@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from contextvars import ContextVar
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,3 +63,60 @@ async def test_cancelled_deadlines_leave_no_timer_on_the_loop() -> None:
     assert len(deadlines._heap) < 200
     deadlines.close()
     assert deadlines._timer is None
+
+
+async def test_a_time_limit_ends_the_block_and_is_told_from_a_cancellation() -> None:
+    """The same as `asyncio.timeout`: only the limit's own cancellation becomes a `TimeoutError`."""
+    deadlines = Deadlines()
+    limit = deadlines.limit(0.001)
+    with pytest.raises(TimeoutError), limit:
+        await asyncio.Event().wait()
+    assert limit.expired
+    task = asyncio.current_task()
+    assert task is not None
+    assert not task.cancelling()
+
+    entered = asyncio.Event()
+
+    async def waiting() -> None:
+        with deadlines.limit(3_600.0):
+            entered.set()
+            await asyncio.Event().wait()
+
+    cancelled = asyncio.ensure_future(waiting())
+    await entered.wait()
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+
+
+async def test_a_time_limit_does_not_swallow_a_cancellation_at_its_end() -> None:
+    """Who cancels the task when the time is over as well must have it cancelled."""
+    deadlines, entered = Deadlines(), asyncio.Event()
+
+    async def waiting() -> None:
+        with deadlines.limit(3_600.0) as limit:
+            entered.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                limit._expire()
+
+    task = asyncio.ensure_future(waiting())
+    await entered.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_time_limit_that_is_met_or_infinite_changes_nothing() -> None:
+    """No timer outlives the block."""
+    deadlines = Deadlines()
+    with deadlines.limit(math.inf) as unlimited:
+        await asyncio.sleep(0)
+    assert deadlines._timer is None
+    with deadlines.limit(3_600.0) as limit:
+        await asyncio.sleep(0)
+    deadlines.close()
+    assert deadlines._timer is None
+    assert (limit.expired, unlimited.expired) == (False, False)

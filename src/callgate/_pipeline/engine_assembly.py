@@ -236,8 +236,8 @@ class _Resources:
             closed = await context.host.ask(self._memory.close(), _MEMORY_END_S, "memory")
             if closed.error is not None:
                 context.recorder.log.error("Memory: it could not be closed: %s: %s", type(closed.error).__name__, closed.error)
-        context.offload.close()
         await context.host.close()
+        context.deadlines.close()
         try:
             self._cache.close()
         finally:

@@ -26,6 +26,7 @@ from callgate._pipeline.journal_checks import check_journal
 from callgate._pipeline.normalise import Normaliser
 from callgate._run_state.approvals import Approvals
 from callgate._run_state.recorder import Recorder
+from callgate._runners.deadlines import Deadlines
 from callgate._runners.offload_to_threads import Offload
 from callgate._runners.return_values import ResultReader
 from callgate._secret_redaction import Redactor
@@ -359,6 +360,8 @@ class EngineContext(Struct, frozen=True, kw_only=True, eq=False):
     normaliser: Normaliser
     tools: ToolRegistry
     """The registered tools; empty until the parts that check tools are made."""
+    deadlines: Deadlines
+    """Of what is no tool: records that become durable, and work in threads."""
     offload: Offload
     host: HostCode
     reader: ResultReader
@@ -370,9 +373,9 @@ class EngineContext(Struct, frozen=True, kw_only=True, eq=False):
         clock = SystemClock() if clock is None else clock
         journal = MemoryJournal(clock) if journal is None else journal
         blobs = _blobs_of(journal) if blobs is None else blobs
-        bus, conversations, offload = Bus(), TurnQueues(), Offload(limits)
-        tools = ToolRegistry()
-        recorder, reader = Recorder(journal, bus, redactor), ResultReader(offload, limits.result_bytes)
+        bus, conversations, deadlines, tools = Bus(), TurnQueues(), Deadlines(), ToolRegistry()
+        recorder, offload = Recorder(journal, bus, redactor, deadlines), Offload(limits, deadlines)
+        reader = ResultReader(offload, limits.result_bytes)
         return cls(
             journal=journal,
             blobs=blobs,
@@ -386,6 +389,7 @@ class EngineContext(Struct, frozen=True, kw_only=True, eq=False):
             approvals=Approvals(clock, limits.approval_s),
             normaliser=Normaliser(limits, blobs, redactor, tools),
             tools=tools,
+            deadlines=deadlines,
             offload=offload,
             host=HostCode(recorder, reader, offload, limits),
             reader=reader,

@@ -6,7 +6,6 @@ from running. `event_bodies` defines the contents of events.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,6 +17,7 @@ from msgspec.structs import replace
 from callgate._abort_signals import is_own_failure
 from callgate._run_in_thread import in_thread
 from callgate._run_state.event_bodies import MOST_CHARS, Reason, clean
+from callgate._runners.deadlines import Deadlines
 from callgate._runners.output_limits import shown_tail
 from callgate._secret_redaction import SECRET_CHARS, RedactedLog, Redactor, cut_middle, redacted_text
 from callgate.errors import CallgateError, LeaseLost, RecordFailed
@@ -33,11 +33,16 @@ _argument_log.addHandler(logging.NullHandler())  # so that Python does not print
 
 
 class Recorder:
-    """Writes the events of one engine: redacts, appends, and publishes on the bus."""
+    """Writes the events of one engine: redacts, appends, and publishes on the bus.
 
-    __slots__ = ("_queue", "argument_log", "bus", "identity", "journal", "log", "redactor")
+    Args:
+        deadlines: Those of the engine.
+    """
 
-    def __init__(self, journal: Journal, bus: Bus, redactor: Redactor | None) -> None:
+    __slots__ = ("_deadlines", "_queue", "argument_log", "bus", "identity", "journal", "log", "redactor")
+
+    def __init__(self, journal: Journal, bus: Bus, redactor: Redactor | None, deadlines: Deadlines) -> None:
+        self._deadlines = deadlines
         self.journal = journal
         self.identity = journal.writer if isinstance(journal, NamesWriters) else ""
         self._queue = journal if isinstance(journal, QueuedJournal) else None
@@ -115,14 +120,14 @@ class Recorder:
         Raises:
             RecordFailed: The event could not be made durable, or not in time.
         """
-        waiting = asyncio.timeout(None if within_s is None or within_s == inf else max(within_s, 0.0))
+        limit = self._deadlines.limit(inf if within_s is None else max(within_s, 0.0))
         try:
-            async with waiting:
+            with limit:
                 await self.journal.durable(position)
         except LeaseLost as error:
             raise RecordFailed(str(error), code=error.code) from error
         except Exception as error:
-            if waiting.expired():
+            if limit.expired:
                 raise too_late() from error
             raise RecordFailed(
                 f"The record could not be made durable ({_cause(error)}). Nothing is run until then; tell the operator."

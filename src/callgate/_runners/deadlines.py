@@ -1,7 +1,7 @@
 """Many deadlines that share one timer of the event loop.
 
 Nearly every deadline is cancelled before it expires, and an event loop timer costs more than most of the waits that it guards. So
-the deadlines of one runner share a timer, set to the earliest. Must not know what a deadline ends.
+those of one runner, or of other waits of one engine, share a timer, set to the earliest. Must not know what a deadline ends.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ import asyncio
 from collections.abc import Callable
 from contextvars import Context
 from heapq import heapify, heappop, heappush
+from math import inf
+from types import TracebackType
+from typing import Self
 
 from msgspec import Struct
 
-__all__ = ["Deadline", "Deadlines"]
+__all__ = ["Deadline", "Deadlines", "TimeLimit"]
 
 _FEW = 64
 """Cancelled deadlines are removed from the heap only if there are more than this."""
@@ -26,7 +29,7 @@ class Deadline(Struct, eq=False):
 
 
 class Deadlines:
-    """The deadlines of one runner, on one event loop."""
+    """Deadlines on one event loop."""
 
     __slots__ = ("_cancelled", "_heap", "_loop", "_number", "_timer")
 
@@ -58,6 +61,14 @@ class Deadlines:
             heapify(self._heap)
             self._cancelled = 0
 
+    def limit(self, delay_s: float) -> TimeLimit:
+        """Return a time limit for a `with` block of one task, as `asyncio.timeout` does.
+
+        Args:
+            delay_s: Seconds; infinite: no limit.
+        """
+        return TimeLimit(self, delay_s)
+
     def _arm(self, loop: asyncio.AbstractEventLoop, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -80,6 +91,37 @@ class Deadlines:
         if self._timer is not None and all(entry[2].on_expiry is None for entry in self._heap):
             self._timer.cancel()
             self._timer = None
+
+
+class TimeLimit:
+    """A time limit for a `with` block. Raises `TimeoutError` from the block if the block is not left in time."""
+
+    __slots__ = ("_cancelling", "_deadline", "_deadlines", "_delay_s", "_task", "expired")
+
+    def __init__(self, deadlines: Deadlines, delay_s: float) -> None:
+        self._deadlines = deadlines
+        self._delay_s = delay_s
+        self._deadline: Deadline | None = None
+        self.expired = False
+
+    def __enter__(self) -> Self:
+        if self._delay_s != inf:
+            task = asyncio.current_task()
+            assert task is not None, "a time limit belongs to a task"
+            self._task, self._cancelling = task, task.cancelling()
+            self._deadline = self._deadlines.set(self._delay_s, self._expire)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._deadline is None:
+            return
+        self._deadlines.cancel(self._deadline)
+        if self.expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise TimeoutError from error
+
+    def _expire(self) -> None:
+        self.expired = True
+        self._task.cancel()
 
 
 def _run(deadline: Deadline) -> None:

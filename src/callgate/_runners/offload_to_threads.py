@@ -51,10 +51,10 @@ class _Answer(Struct, frozen=True):
 class _OffloadedWork:
     """One function that is run in a thread."""
 
-    def __init__(self, work: Callable[[], Any], time: TimeBound, alarms: Deadlines) -> None:
+    def __init__(self, work: Callable[[], Any], time: TimeBound, deadlines: Deadlines) -> None:
         self.work = work
         self.context = copy_context()
-        self.wait: BoundedWait[_Answer] = BoundedWait(time, alarms)
+        self.wait: BoundedWait[_Answer] = BoundedWait(time, deadlines)
         self.ended = False
         self.abandoned = False
 
@@ -66,12 +66,16 @@ class _OffloadedWork:
 
 
 class Offload:
-    """The threads of one engine that run no tools. All methods belong to one event loop; the functions run in the threads."""
+    """The threads of one engine that run no tools. All methods belong to one event loop; the functions run in the threads.
 
-    def __init__(self, limits: Limits) -> None:
+    Args:
+        deadlines: Those of the engine.
+    """
+
+    def __init__(self, limits: Limits, deadlines: Deadlines) -> None:
         self._most = limits.parallel_threads
         self._most_abandoned = limits.abandoned_threads
-        self._alarms = Deadlines()
+        self._deadlines = deadlines
         self._waiting: deque[_OffloadedWork] = deque()
         self._busy = 0
         """The number of threads with a function whose result is awaited."""
@@ -94,7 +98,7 @@ class Offload:
         Raises:
             WorkAbandoned: The deadline or the kill of `time` came before the end of `work`.
         """
-        answer = await self._answer(_OffloadedWork(work, time or _Unbounded(AbortSignal()), self._alarms))
+        answer = await self._answer(_OffloadedWork(work, time or _Unbounded(AbortSignal()), self._deadlines))
         if answer is None:
             raise WorkAbandoned
         if answer.error is not None:
@@ -144,10 +148,6 @@ class Offload:
         self._busy -= 1
         if self._waiting:
             self._start(self._waiting.popleft())
-
-    def close(self) -> None:
-        """Stop the timers on the event loop. Functions that are still running end with the program."""
-        self._alarms.close()
 
 
 def _work(job: _OffloadedWork, loop: asyncio.AbstractEventLoop, ended: Callable[[_OffloadedWork, _Answer], None]) -> None:

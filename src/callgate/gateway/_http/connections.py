@@ -14,11 +14,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
+from callgate._runners.deadlines import Deadlines
 from callgate.gateway._http.http1_connection import BoundedHeads
 from callgate.gateway._http.simple_requests import SimpleBody, SimpleCycle, SimpleRequest, simple_request
 from callgate.gateway._http_limits import HttpLimits
@@ -44,7 +45,7 @@ def bounded_protocol(limits: HttpLimits, on_refused: Callable[[str], None]) -> C
         on_refused: Called for each request that is refused because it is not HTTP, with the reason `http`.
     """
     idle: dict[H11Protocol, None] = {}
-    return partial(_BoundedProtocol, limits, on_refused, idle)
+    return partial(_BoundedProtocol, limits, on_refused, idle, Deadlines())
 
 
 class _BoundedProtocol(H11Protocol):
@@ -52,17 +53,26 @@ class _BoundedProtocol(H11Protocol):
 
     Args:
         idle: The server's connections without a request, the one that has waited longest first.
+        deadlines: Those of the server's connections that wait for their next request.
     """
 
     conn: BoundedHeads
 
     def __init__(
-        self, limits: HttpLimits, on_refused: Callable[[str], None], idle: dict[H11Protocol, None], /, *given: Any, **options: Any
+        self,
+        limits: HttpLimits,
+        on_refused: Callable[[str], None],
+        idle: dict[H11Protocol, None],
+        deadlines: Deadlines,
+        /,
+        *given: Any,
+        **options: Any,
     ) -> None:
         super().__init__(*given, **options)
         self.conn = BoundedHeads(limits.head_bytes)
         self._limits, self._on_refused = limits, on_refused
         self._idle = idle
+        self._deadlines = deadlines
         self._head_deadline: asyncio.TimerHandle | None = None
         self._read_deadline: asyncio.TimerHandle | None = None
         self._discard_deadline: asyncio.TimerHandle | None = None
@@ -101,13 +111,25 @@ class _BoundedProtocol(H11Protocol):
         self._note_if_idle()
 
     def _go_on(self) -> None:
-        simple = isinstance(self.cycle, SimpleCycle)
-        super().on_response_complete()
-        if simple and self.conn.trailing_data[0] and not self.transport.is_closing():
-            self.handle_events()
+        if isinstance(self.cycle, SimpleCycle):
+            self._go_on_after_simple_cycle()
+        else:
+            super().on_response_complete()
         if self._is_body_left():
             self._unset_keepalive_if_required()
             self._discard_what_comes()
+
+    def _go_on_after_simple_cycle(self) -> None:
+        """Do what uvicorn does when a response is complete, with a timer that all connections share."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self._unset_keepalive_if_required()
+        next_request = _SharedTimer(self._deadlines, self.timeout_keep_alive, self.timeout_keep_alive_handler)
+        self.timeout_keep_alive_task = cast(asyncio.TimerHandle, next_request)  # uvicorn only cancels it
+        self.flow.resume_reading()
+        if self.conn.trailing_data[0]:
+            self.handle_events()
 
     def data_received(self, data: bytes) -> None:
         if self._discard_deadline is not None and not self._may_discard(data):
@@ -296,6 +318,17 @@ class _BoundedProtocol(H11Protocol):
         if self._read_deadline is not None:
             self._read_deadline.cancel()
             self._read_deadline = None
+
+
+class _SharedTimer:
+    """A timer of an event loop, as far as it can be cancelled, in the form of one of many deadlines."""
+
+    def __init__(self, deadlines: Deadlines, delay_s: float, call: Callable[[], None]) -> None:
+        self._deadlines = deadlines
+        self._deadline = deadlines.set(delay_s, call)
+
+    def cancel(self) -> None:
+        self._deadlines.cancel(self._deadline)
 
 
 class _JoinedWrites:
