@@ -7,12 +7,17 @@ the monotonic clock.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import secrets
 import time
 from typing import Protocol
 
 __all__ = ["Clock", "SystemClock"]
+
+_ID_CHARS = 16
+_IDS_AT_ONCE = 64
+"""How many identifiers are drawn with one system call, during which another thread takes the interpreter lock."""
 
 
 class Clock(Protocol):
@@ -46,8 +51,20 @@ class SystemClock:
     monotonic = staticmethod(time.monotonic)
     jitter = staticmethod(random.random)
 
+    def __init__(self) -> None:
+        self._ids: list[str] = []
+        self._process = os.getpid()
+
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
     def new_id(self) -> str:
-        return secrets.token_hex(8)
+        if self._process != os.getpid():  # forked: the other process has the same identifiers
+            self._ids, self._process = [], os.getpid()
+        try:
+            return self._ids.pop()
+        except IndexError:
+            drawn = secrets.token_hex(_ID_CHARS * _IDS_AT_ONCE // 2)
+            made = [drawn[start : start + _ID_CHARS] for start in range(0, len(drawn), _ID_CHARS)]
+            self._ids += made[1:]
+            return made[0]

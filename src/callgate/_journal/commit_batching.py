@@ -99,7 +99,9 @@ class CommitQueue:
         """Runs whose leases others may take as soon as that is stored."""
         self._letting_go: frozenset[str] = frozenset()
         """The runs whose leases the current commit releases or offers."""
-        self._guard = threading.Condition()
+        self._guard = threading.RLock()
+        self._work = threading.Condition(self._guard)
+        """Notified when there is work, and when some is done."""
         self._closing = False
         self._urgent = False
         """Whether a task waits for the pending events."""
@@ -137,7 +139,7 @@ class CommitQueue:
             if draft.inbox:
                 self._recorded[position] = draft.inbox
             if self._asleep or len(self._pending) == _MOST_TOGETHER:
-                self._guard.notify_all()
+                self._work.notify_all()
         return ProvisionalPosition(position)
 
     async def durable(self, position: int) -> None:
@@ -175,7 +177,7 @@ class CommitQueue:
         with self._guard:
             if waiter is self._waiters.latest and self._waiters and not self._urgent:
                 self._urgent = True
-                self._guard.notify_all()
+                self._work.notify_all()
 
     async def acquire_lease(self, run: str) -> bool:
         """Acquire the lease of a run, and return whether this journal did not hold it before.
@@ -191,7 +193,7 @@ class CommitQueue:
             self._given_up.discard(run)
             self._offered.discard(run)
             waiter = self._wanted.add(run)
-            self._guard.notify_all()
+            self._work.notify_all()
         await waiter.future
         return waiter.newly
 
@@ -204,7 +206,7 @@ class CommitQueue:
             if run in self._writing.leases.epochs or any(event.run == run for event in self._pending):
                 self._given_up.add(run)
                 if self._asleep:
-                    self._guard.notify_all()
+                    self._work.notify_all()
 
     def offer_lease(self, run: str) -> None:
         """Let others take the lease of a run once its pending events are written."""
@@ -212,13 +214,13 @@ class CommitQueue:
             if run in self._writing.leases.epochs and run not in self._given_up:
                 self._offered.add(run)
                 if self._asleep:
-                    self._guard.notify_all()
+                    self._work.notify_all()
 
     def watched(self) -> None:
         """Read the inbox from now on."""
         with self._guard:
             self._writing.watched = True
-            self._guard.notify_all()
+            self._work.notify_all()
 
     def final_position(self, position: int) -> int:
         return self._writing.places.of(position)
@@ -241,8 +243,8 @@ class CommitQueue:
         """Wait until the events that are pending now are written, or until writing has failed."""
         with self._guard:
             position, self._urgent = self._position, True
-            self._guard.notify_all()
-            self._guard.wait_for(lambda: self._written >= position or self.failure is not None, _END_S)
+            self._work.notify_all()
+            self._work.wait_for(lambda: self._written >= position or self.failure is not None, _END_S)
 
     def status(self, store: str, strength: str, promise: str) -> JournalStatus:
         failure: Exception | str | None = self.failure
@@ -266,7 +268,7 @@ class CommitQueue:
     def _ask_to_end(self) -> None:
         with self._guard:
             self._closing = True
-            self._guard.notify_all()
+            self._work.notify_all()
 
     def _end_at_exit(self) -> None:
         """Write the pending events if the program ends without a close."""
@@ -275,7 +277,8 @@ class CommitQueue:
 
     def fail_in_forked_process(self) -> None:
         """Refuse all work: a fork does not copy the writing thread, and the store's connection must not be used by two processes."""
-        self._guard = threading.Condition()  # the thread may have held the old one
+        self._guard = threading.RLock()  # the thread may have held the old one
+        self._work = threading.Condition(self._guard)
         self.failure = UsageError(
             f"The journal {self._where} was opened before this process was forked, and cannot be used in it. Make the journal and its"
             " engine in each process, after the fork."
@@ -339,14 +342,14 @@ class CommitQueue:
 
     def _rest(self) -> None:
         """Wait until there is something to write, and then for further tasks that should share the commit."""
-        ready = self._guard.wait_for(self._ready, _SOON_S)
+        ready = self._work.wait_for(self._ready, _SOON_S)
         if not ready and not self._pending:
             self._asleep = True
-            self._guard.wait_for(lambda: self._pending or self._ready(), self._writing.idle_s)
+            self._work.wait_for(lambda: self._pending or self._ready(), self._writing.idle_s)
             self._asleep = False
-            ready = self._guard.wait_for(self._ready, _SOON_S if self._pending else 0)
+            ready = self._work.wait_for(self._ready, _SOON_S if self._pending else 0)
         if not ready and self._waiters:
-            self._guard.wait_for(self._ready, _TOGETHER_S)
+            self._work.wait_for(self._ready, _TOGETHER_S)
 
     def _ready(self) -> bool:
         asked = self._closing or bool(self._wanted) or bool((self._given_up or self._offered) and not self._pending)
@@ -366,7 +369,7 @@ class CommitQueue:
             del self._pending[: len(work.batch)]
             if work.batch:
                 ready += self._up_to(work.batch[-1].position)
-            self._guard.notify_all()
+            self._work.notify_all()
         tell(ready)
         for run, error in newly.items():
             self._on_lost(run, str(error))
@@ -400,7 +403,7 @@ class CommitQueue:
         with self._guard:
             self.failure = None if self._closing and not self._pending else error
             waiters = self._waiters.take_all(error) + self._wanted.take_all(error)
-            self._guard.notify_all()
+            self._work.notify_all()
         tell(waiters)
 
 

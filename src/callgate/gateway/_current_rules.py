@@ -16,6 +16,7 @@ from callgate.tools import BoundTool
 __all__ = ["CurrentRules"]
 
 _STRICTEST_FIRST = (Deny, Ask, Allow)
+_DEFAULT = Allow(rule="default")
 
 
 class CurrentRules:
@@ -69,4 +70,4 @@ class CurrentRules:
 
 
 def _strictest(verdicts: Iterable[Verdict]) -> Verdict:
-    return min(verdicts, key=lambda verdict: _STRICTEST_FIRST.index(type(verdict)), default=Allow(rule="default"))
+    return min(verdicts, key=lambda verdict: _STRICTEST_FIRST.index(type(verdict)), default=_DEFAULT)

@@ -6,7 +6,7 @@ What the tool of an MCP server reports, its connection hands to the client itsel
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from callgate.engine import Engine
 from callgate.events import Progress
@@ -14,6 +14,8 @@ from callgate.gateway._client_calls import ClientCall
 from callgate.mcp.mcp_tool import McpTool
 
 __all__ = ["LiveOutput"]
+
+_NOTHING = nullcontext()
 
 
 class LiveOutput:
@@ -25,13 +27,15 @@ class LiveOutput:
         """By the id of the call."""
         self._end: Callable[[], None] | None = None
 
-    @contextmanager
-    def sent_to(self, client_call: ClientCall, call_id: str, tool: str) -> Iterator[None]:
+    def sent_to(self, client_call: ClientCall, call_id: str, tool: str) -> AbstractContextManager[None]:
         """Send the client what the call reports during the block, if it wants progress."""
+        if not client_call.wants_progress:
+            return _NOTHING
         bound = self._engine.tools.get(tool)
-        if not client_call.wants_progress or bound is None or isinstance(bound.tool, McpTool):
-            yield
-            return
+        return _NOTHING if bound is None or isinstance(bound.tool, McpTool) else self._sent_to(client_call, call_id)
+
+    @contextmanager
+    def _sent_to(self, client_call: ClientCall, call_id: str) -> Iterator[None]:
         client_call.counts_progress = True
         self._calls[call_id] = client_call
         if self._end is None:

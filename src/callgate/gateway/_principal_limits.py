@@ -82,7 +82,7 @@ class PrincipalLimits:
         counts = self._counts.get(principal.name)
         if counts is None:
             counts = self._counts[principal.name] = _Counts(asyncio.Semaphore(principal.parallel))
-        if counts.free.locked() and counts.waiting >= principal.queued:
+        if counts.waiting >= principal.queued and counts.free.locked():
             return (
                 f"The call was not started: {principal.parallel} calls of {principal.name} run and {principal.queued} wait, which is the"
                 " limit. Wait for their results, then make it again."

@@ -11,7 +11,6 @@ Source: MCP 2026-07-28, Multi Round-Trip Requests.
 from __future__ import annotations
 
 import hashlib
-import hmac
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
@@ -81,6 +80,7 @@ class RequestStates:
 
     def __init__(self, secret: bytes | None) -> None:
         self._secret = secret or secrets.token_bytes(32)
+        self._digest_key = hashlib.sha256(b"callgate digest" + self._secret).digest()
 
     @cached_property
     def _key(self) -> Fernet:
@@ -90,7 +90,7 @@ class RequestStates:
 
     def digest(self, data: bytes) -> str:
         """Return a keyed digest of the data as 16 hexadecimal digits. It can be computed and checked only with the secret."""
-        return hmac.digest(b"callgate digest" + self._secret, data, "sha256")[:_DIGEST_BYTES].hex()
+        return hashlib.blake2b(data, digest_size=_DIGEST_BYTES, key=self._digest_key).hexdigest()
 
     def sealed(self, state: _State) -> str:
         return self.sealed_bytes(plain_bytes(msgspec.to_builtins(state)))

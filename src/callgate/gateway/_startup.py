@@ -45,9 +45,9 @@ class Startup:
             UsageError: A server with `required=True` cannot be started, a rule is about something that no tool has, or a tool has the
                 name of one of the gateway's own.
         """
-        await self._engine.start()
         if self.ended:
             return
+        await self._engine.start()
         taken = self._taken_names()
         if taken:
             raise UsageError(f"{taken[0]} is the name of a tool of the gateway for operators. Give the tool or its server a prefix.")

@@ -8,7 +8,6 @@ The engine knows whether a question is still open. Knows no client and no result
 
 from __future__ import annotations
 
-import secrets
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from callgate._json import canonical, decode
+from callgate._option_checks import without_check
 from callgate._run_state.event_bodies import approval_id_of, decode_received
 from callgate._run_state.recorder import off_loop
 from callgate.calls import RawCall, Scope, Suspended
@@ -40,7 +40,10 @@ _READ_AGAIN = 1_000
 """How many positions are read again, because events that are not written yet may still change their positions."""
 _ORIGIN = "mcp"
 _RANDOM_CHARS = 16
-"""The length of the random beginning of a call's id. The digest follows, except in older journals."""
+"""The length of the random beginning of a call's id, see `Clock.new_id`. The digest follows, except in older journals."""
+
+_raw_call = without_check(RawCall, RawCall(name="", origin=_ORIGIN))
+_scope = without_check(Scope, Scope())
 
 
 class SubmittedCall(Struct, frozen=True):
@@ -99,15 +102,24 @@ class SuspendedCalls:
         """How many calls are suspended."""
         return len(self._pending)
 
-    def new(self, principal: str, run: str, tool: str, arguments: dict[str, Any]) -> SubmittedCall:
-        """Return a new call. Its conversation is its own, so that calls of one client run side by side."""
-        call_id = secrets.token_hex(_RANDOM_CHARS // 2) + self._identity(principal, tool, arguments)
-        return self.again(RecordedCall(call_id, run), principal, tool, arguments)
+    async def find_or_new(self, principal: str, run: str, tool: str, arguments: dict[str, Any]) -> SubmittedCall:
+        """Return the suspended call that a client makes again, if there is one whose question is open or answered; otherwise a new call.
+
+        The conversation of a new call is its own, so that calls of one client run side by side.
+
+        Raises:
+            RunHeld: The call is suspended and its question answered, and another process works on its run.
+        """
+        identity = self._identity(principal, tool, arguments)
+        await self._read_new()
+        recorded = await self._find(identity) if identity in self._by_identity else None
+        new = RecordedCall(self._engine.clock.new_id() + identity, run)
+        return self.again(recorded or new, principal, tool, arguments)
 
     def again(self, recorded: RecordedCall, principal: str, tool: str, arguments: dict[str, Any]) -> SubmittedCall:
         """Return a call that was submitted before."""
-        raw = RawCall(name=tool, arguments=arguments, id=recorded.call, origin=_ORIGIN)
-        return SubmittedCall(raw, Scope(run=recorded.run, conversation=recorded.call, principal=principal, workspace=self._workspace))
+        raw = _raw_call(name=tool, arguments=arguments, id=recorded.call)
+        return SubmittedCall(raw, _scope(run=recorded.run, conversation=recorded.call, principal=principal, workspace=self._workspace))
 
     @contextmanager
     def in_work(self, call: SubmittedCall) -> Iterator[None]:
@@ -118,21 +130,15 @@ class SuspendedCalls:
         finally:
             self._in_work.discard(call.id)
 
-    async def find(self, principal: str, tool: str, arguments: dict[str, Any]) -> SubmittedCall | None:
-        """Return the suspended call that a client makes again; None if there is none whose question is open or answered.
-
-        Raises:
-            RunHeld: It is answered, and another process works on its run.
-        """
-        await self._read_new()
-        for call_id in tuple(self._by_identity.get(self._identity(principal, tool, arguments), ())):
+    async def _find(self, identity: str) -> RecordedCall | None:
+        for call_id in tuple(self._by_identity[identity]):
             pending = self._pending.get(call_id)
             if pending is None or call_id in self._in_work:
                 continue
             with self.in_work(pending.call):
                 usable = await self._usable(pending)
             if usable:
-                return self.again(RecordedCall(call_id, pending.call.scope.run), principal, tool, arguments)
+                return RecordedCall(call_id, pending.call.scope.run)
         return None
 
     def named(self, question: CallInQuestion, principal: str, tool: str, arguments: dict[str, Any]) -> SubmittedCall | None:

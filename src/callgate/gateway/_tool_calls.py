@@ -78,14 +78,13 @@ class ToolCalls:
         try:
             if continued is not None:
                 return await self._continue(client_call, continued, name, arguments)
-            call = await self._pending.find(principal, name, arguments)
+            call = await self._pending.find_or_new(principal, client_call.client.run, name, arguments)
         except RunHeld as held:
             text = f"The call has not run: {held} Make the same call again in a moment."
             return error_result(text, {"status": "error", "failure": "not_started", "code": held.code})
         except CallgateError as error:  # the journal cannot be read
             log.error("A call of %s was refused: %s", name, error)
             return error_result(NOT_RECORDED, {"status": "error", "failure": "record_failed", "code": "record_failed"})
-        call = call or self._pending.new(principal, client_call.client.run, name, arguments)
         with self._pending.in_work(call):
             return await self._make(client_call, call)
 

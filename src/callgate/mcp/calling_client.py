@@ -7,9 +7,8 @@ the folders to work in) goes to that client, and only what that client can do is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping
+from contextvars import ContextVar, Token
 from typing import Any, Protocol
 
 __all__ = ["CAPABILITY_OF", "CallingClient", "calling_client", "on_behalf_of"]
@@ -80,11 +79,16 @@ def calling_client() -> CallingClient | None:
     return _client.get()
 
 
-@contextmanager
-def on_behalf_of(client: CallingClient) -> Iterator[None]:
-    """Make the calls of this block on behalf of a client."""
-    token = _client.set(client)
-    try:
-        yield
-    finally:
-        _client.reset(token)
+class on_behalf_of:  # noqa: N801 - used as a function; a generator takes twice as long, in each call of a gateway
+    """Make the calls of a `with` block on behalf of a client."""
+
+    __slots__ = ("_client", "_token")
+
+    def __init__(self, client: CallingClient) -> None:
+        self._client = client
+
+    def __enter__(self) -> None:
+        self._token: Token[CallingClient | None] = _client.set(self._client)
+
+    def __exit__(self, *exception: object) -> None:
+        _client.reset(self._token)

@@ -180,9 +180,12 @@ class HttpApp:
             await _preflight(headers, send)
         elif path == self._path:
             principal = await self._checks.principal(headers)
-            with self._open.one_of(principal):
-                if not await self._is_forwarded(method, headers, receive, send):
+            self._open.add(principal)
+            try:
+                if self._forwarding is None or not await self._is_forwarded(self._forwarding, method, headers, receive, send):
                     await self._mcp(method, headers, principal, receive, send)
+            finally:
+                self._open.remove(principal)
         elif path not in self._documents:
             raise RefusedRequest(404, f"There is nothing at this path. MCP is served at {self._path}.")
         elif method != "GET":
@@ -201,7 +204,7 @@ class HttpApp:
             check_post_headers(headers, self.limits.body_bytes)
             body = await self._body(receive)
             message = _readable(body)
-            if not await self._is_passed_on(message, headers, body, receive, send):
+            if self._forwarding is None or not await self._is_passed_on(self._forwarding, message, headers, body, receive, send):
                 await self._post(message, headers, principal, receive, send)
         elif method not in ("GET", "DELETE") or b"mcp-session-id" not in headers:
             raise RefusedRequest(405, f"{method} is not served without a session. Send messages with POST.", headers=((b"allow", b"POST"),))
@@ -211,30 +214,32 @@ class HttpApp:
             await self._sessions.end(self._session(headers, principal))
             await send_body(send, 200, b"")
 
-    async def _is_passed_on(self, message: Message, headers: Headers, body: bytes, receive: Receive, send: Send) -> bool:
+    async def _is_passed_on(
+        self, forwarding: ReplicaForwarding, message: Message, headers: Headers, body: bytes, receive: Receive, send: Send
+    ) -> bool:
         """Pass a message on if another gateway has the request or task that it is about, and return whether that was done."""
-        holder = self._replicas.of_request(message) if self._forwarding is not None and FORWARDED not in headers else ""
-        if not holder or self._forwarding is None:
+        holder = self._replicas.of_request(message) if FORWARDED not in headers else ""
+        if not holder:
             return False
         address, about_task = holder + self._path, is_about_task(message)
         if not about_task:
-            await self._forwarding.forward(address, "POST", headers, body, receive, send)
+            await forwarding.forward(address, "POST", headers, body, receive, send)
             return True
         try:
-            await self._forwarding.forward(address, "POST", headers, body, receive, send, _TASK_SILENCE_S)
+            await forwarding.forward(address, "POST", headers, body, receive, send, _TASK_SILENCE_S)
         except RefusedRequest:  # the task can go on here
             return False
         return True
 
-    async def _is_forwarded(self, method: str, headers: Headers, receive: Receive, send: Send) -> bool:
+    async def _is_forwarded(self, forwarding: ReplicaForwarding, method: str, headers: Headers, receive: Receive, send: Send) -> bool:
         """Pass a request of a session on if another gateway has the session, and return whether that was done."""
         session = headers.get(b"mcp-session-id", b"").decode("latin-1")
-        holder = self._replicas.of_session(session) if session and self._forwarding is not None and FORWARDED not in headers else ""
-        if not holder or self._forwarding is None:
+        holder = self._replicas.of_session(session) if session and FORWARDED not in headers else ""
+        if not holder:
             return False
         check_post_headers(headers, self.limits.body_bytes) if method == "POST" else None
         body = await self._body(receive) if method == "POST" else b""
-        await self._forwarding.forward(holder + self._path, method, headers, body, receive, send)
+        await forwarding.forward(holder + self._path, method, headers, body, receive, send)
         return True
 
     def _session(self, headers: Headers, principal: Principal) -> GatewaySession:
@@ -300,8 +305,10 @@ class HttpApp:
         self._check_scopes(message, principal)
         check_routing_headers(headers, message, self._header_params)
         request = PostedRequest(self._fronts.stateless(principal), principal, message, receive, send, self.limits, stateless=True)
-        listens = message["method"] == "subscriptions/listen"
-        with self._listening.one(headers, principal, request.cancel) if listens else contextlib.nullcontext():
+        if message["method"] != "subscriptions/listen":
+            await self._answer(request, self._running)
+            return
+        with self._listening.one(headers, principal, request.cancel):
             await self._answer(request, self._running)
 
     async def _wait_for_tools(self, started: Callable[[], Awaitable[None]]) -> None:

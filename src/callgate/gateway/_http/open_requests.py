@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from callgate.gateway._http.request_checks import RefusedRequest
 from callgate.gateway.principals import Principal
@@ -26,9 +24,8 @@ class OpenRequests:
     def __len__(self) -> int:
         return self._of.total()
 
-    @contextmanager
-    def one_of(self, principal: Principal) -> Iterator[None]:
-        """Count one request until the block ends.
+    def add(self, principal: Principal) -> None:
+        """Count one more request; `remove` must follow.
 
         Raises:
             RefusedRequest: The principal has as many as it may.
@@ -37,9 +34,9 @@ class OpenRequests:
         if self._of[name] >= most:
             raise RefusedRequest(429, f"{name} has {most} open requests, which is the limit. Wait for responses, or close streams.")
         self._of[name] += 1
-        try:
-            yield
-        finally:
-            self._of[name] -= 1
-            if not self._of[name]:
-                del self._of[name]
+
+    def remove(self, principal: Principal) -> None:
+        """Count a request no longer."""
+        self._of[principal.name] -= 1
+        if not self._of[principal.name]:
+            del self._of[principal.name]
