@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,18 @@ def test_an_alias_resolves_to_its_tool_and_cannot_take_a_tool_name() -> None:
 
     with pytest.raises(UsageError, match="Alias 'fresh'"):
         registry.register(other)
+
+
+@pytest.mark.parametrize("alias", ["", " "])
+def test_an_alias_is_a_name(alias: str) -> None:
+    """An empty one would be found for a call without a name."""
+
+    @tool(aliases=("well", alias))
+    def fresh() -> None:
+        """Do."""
+
+    with pytest.raises(UsageError, match=re.escape(f"has the alias {alias!r}. Give a name")):
+        ToolRegistry([fresh])
 
 
 def test_tools_are_found_by_name_and_category_and_all_names_are_listed() -> None:

@@ -95,6 +95,17 @@ def test_paths_can_be_excluded_and_a_partial_undo_says_so(work: Path) -> None:
     assert again.code == 0
 
 
+def test_the_advised_command_leaves_out_only_the_path_that_it_names(work: Path) -> None:
+    """A path with characters of globs is written so that it matches itself alone."""
+    shell(work, "call", "run_command", "command=echo a > '[a]*.txt'; echo b > '[a]b.txt'", "--run", "case")
+    (work / "[a]*.txt").write_text("somebody else's\n")
+    refused = shell(work, "undo", "last")
+    assert "`callgate undo last --exclude '[[]a][*].txt'` leaves out the paths above." in refused.err
+    done = shell(work, "undo", "last", "--exclude", "[[]a][*].txt")
+    assert (done.code, done.out.splitlines()) == (0, ["removed  [a]b.txt"])
+    assert (work / "[a]*.txt").read_text() == "somebody else's\n"
+
+
 @pytest.mark.parametrize("command", ["undo", "redo"])
 def test_a_path_filter_without_matches_is_wrong_usage_and_names_the_changed_paths(work: Path, command: str) -> None:
     shell(work, "call", "write_file", "path=in.txt", "content=theirs")

@@ -52,6 +52,7 @@ HEAD = '[plugin]\nname = "p"\nversion = "1"\nprotocol = 1\ncommand = ["x"]\n'
         (HEAD + 'python = "3.12"\n', "plugin.python is '3.12'"),
         (HEAD + 'python = ""\n', "plugin.python is ''"),
         (HEAD + '[[tools]]\nname = "t"\neffect = "never"\n', "invalid value 'never'. It must be one of: none, idempotent, once"),
+        (HEAD + '[[tools]]\nname = "t"\neffect = 3\n', "got a whole number. It must be one of: none, idempotent, once"),
         (HEAD + '[[tools]]\nname = "t"\nefect = "none"\n', "'efect'. The keys of this table are: name, description, input_schema"),
         (HEAD + '[[tools]]\nname = "t"\n[[tools]]\nname = "t"\n', "'t' is there twice"),
         (HEAD + '[[tools]]\nname = "t"\ninput_schema = "../secret.json"\n', "not in the plugin's folder"),

@@ -8,6 +8,7 @@ per path is printed and the exit code is 1.
 from __future__ import annotations
 
 import asyncio
+import glob
 import os
 import shlex
 from collections.abc import Sequence
@@ -91,7 +92,7 @@ def _refused(refused: UndoRefused, command: str, options: UndoOptions) -> int:
         say(str(refused), "red")
         paths = [one.path for one in refused.conflicts]
         if "*" not in paths and len(paths) <= _NAMED:
-            excludes = " ".join(f"--exclude {shlex.quote(path)}" for path in paths)
+            excludes = " ".join(f"--exclude {shlex.quote(glob.escape(path))}" for path in paths)
             say(f"`{one_line(f'{command} {excludes}', 400)}` leaves out the paths above.")
     return _exits.FAILED
 

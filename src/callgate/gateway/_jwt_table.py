@@ -19,6 +19,7 @@ __all__ = ["read_jwt"]
 _PUBLIC_KEY: Final = re.compile(rb"-----BEGIN (?:RSA )?PUBLIC KEY-----")
 _ADDRESS: Final = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+(?:/[A-Za-z0-9._~%/-]*)?")
 _SCOPE: Final = re.compile(r"[!#-\[\]-~]+")
+_MOST_LEEWAY_S: Final = 3_600
 _OF_OAUTH: Final = ("scopes", "tool_scopes", "documentation")
 
 
@@ -34,7 +35,7 @@ def read_jwt(root: TomlTable) -> JwtConfig | None:
     table.refuse_unknown([one.name for one in fields(JwtConfig)])
     resource = _resource(table)
     jwks_url, key_file = _keys(table)
-    leeway = table.seconds("leeway_s", zero=True)
+    leeway = table.seconds("leeway_s", zero=True, most=_MOST_LEEWAY_S)
     return JwtConfig(
         issuer=_issuer(table, is_asked=not (jwks_url or key_file) or bool(resource)),
         audience=_audience(table, resource),
@@ -91,6 +92,10 @@ def _keys(table: TomlTable) -> tuple[str, str]:
 
 def _algorithms(table: TomlTable) -> tuple[str, ...]:
     algorithms = table.texts("algorithms", ("RS256",))
+    if not algorithms:
+        raise table.wrong(
+            "algorithms", "is empty, so that no token could be accepted", "Leave it out for RS256, or write such as ['ES256']."
+        )
     for one in algorithms:
         if not re.fullmatch(r"(?:RS|PS|ES)(?:256|384|512)|EdDSA", one):
             fact = f"has {one_line(one, 40)!r}, which is no algorithm with a public key"

@@ -108,13 +108,13 @@ class TomlTable:
             raise self.wrong(key, f"is {_said(value)}; it must be a whole number from 1", advice or f"The default is {default}.")
         return value
 
-    def seconds(self, key: str, *, zero: bool = False) -> float | None:
+    def seconds(self, key: str, *, zero: bool = False, most: float = 1e9) -> float | None:
         value = self.entries.get(key)
         if value is None:
             return None
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not (0 <= value < 1e9) or (value == 0 and not zero):
-            least = "from 0" if zero else "above 0"
-            raise self.wrong(key, f"is {_said(value)}; it must be a number of seconds {least}", "Write such as 30 or 0.5.")
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not (0 <= value <= most) or (value == 0 and not zero):
+            least, up_to = "from 0" if zero else "above 0", f" and at most {most:,.0f}" if most < 1e9 else ""
+            raise self.wrong(key, f"is {_said(value)}; it must be a number of seconds {least}{up_to}", "Write such as 30 or 0.5.")
         return float(value)
 
     def choice(self, key: str, choices: tuple[str, ...], *, advice: str = "") -> str:

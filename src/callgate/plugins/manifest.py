@@ -202,7 +202,7 @@ def _allowed(key: str, text: str) -> str:
     example = (_EXAMPLES | _MORE_EXAMPLES).get(key.removeprefix("plugin.")) if key.startswith("plugin.") else None
     if example:
         return f". Write it as {example}"
-    words = _CHOICES.get(key.rpartition(".")[2], ()) if "value" in text else ()
+    words = _CHOICES.get(key.rpartition(".")[2], ())
     return f". It must be one of: {', '.join(words)}" if words else ""
 
 

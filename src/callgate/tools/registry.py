@@ -257,6 +257,8 @@ class ToolRegistry:
             raise
 
     def _check_alias(self, alias: str, bound: BoundTool, tool: Tool) -> None:
+        if not alias.strip():
+            raise UsageError(f"Tool '{bound.name}' ({tool.where()}) has the alias {alias!r:.80}. Give a name that models call it by.")
         taken = self.visible.get(alias) or self.visible.get(self._aliases.get(alias, ""))
         if taken is not None or alias == bound.name:
             where = taken.tool.where() if taken else tool.where()

@@ -252,6 +252,8 @@ JWT = '[jwt]\nissuer = "https://id.example"\naudience = "gate"\n'
         (f'{JWT}jwks_url = "https://id.example/keys"\nkey_file = "k"', "[jwt] jwks_url and key_file are both given."),
         (f'{JWT}key_file = "gate.toml"', "which has no line '-----BEGIN PUBLIC KEY-----'. Write the path of the issuer's public key"),
         (f'{JWT}scopes = "a"', "[jwt] scopes is given without resource."),
+        (f"{JWT}algorithms = []", "[jwt] algorithms is empty, so that no token could be accepted."),
+        (f"{JWT}leeway_s = 4000", "[jwt] leeway_s is 4000; it must be a number of seconds from 0 and at most 3,600."),
         (f'{JWT}resource = "gate.example/mcp"', "[jwt] resource is 'gate.example/mcp'; it must begin with https://"),
         (f'{JWT}resource = "http://gate.example/mcp"', "it must begin with https:// and have neither query nor fragment"),
         (f'{JWT}resource = "https://gate.example/mcp?a=b"', "it must begin with https:// and have neither query nor fragment"),

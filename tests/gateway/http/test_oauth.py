@@ -183,6 +183,8 @@ async def test_the_metadata_name_the_gateway_and_its_issuer(tmp_path: Path, issu
             "bearer_methods_supported": ["header"],
             "resource_name": "shop",
         }
+        head = await client.head(path)
+        assert (head.status_code, head.content, head.headers["content-length"]) == (200, b"", answer.headers["content-length"])
         assert (await client.post(path, json={})).status_code == 405
         assert (await client.get(path, headers={"Host": "evil.example"})).status_code == 421
         assert (await client.get(path, headers={"Origin": "http://evil.example"})).status_code == 403
