@@ -95,6 +95,18 @@ def test_paths_can_be_excluded_and_a_partial_undo_says_so(work: Path) -> None:
     assert again.code == 0
 
 
+def test_a_damaged_journal_does_not_keep_from_undoing(work: Path) -> None:
+    """What files contained before is stored elsewhere."""
+    shell(work, "call", "write_file", "path=in.txt", "content=theirs")
+    before = (work / ".callgate" / "journal.db").read_bytes()
+    (work / ".callgate" / "journal.db").write_bytes(b"?" * len(before))
+    refused = shell(work, "undo", "last")
+    assert refused.code == 2
+    assert "To undo what is stored, without the journal, add --journal :memory:." in refused.err
+    assert shell(work, "undo", "last", "--journal", ":memory:").code == 0
+    assert (work / "in.txt").read_text() != "theirs"
+
+
 def test_the_advised_command_leaves_out_only_the_path_that_it_names(work: Path) -> None:
     """A path with characters of globs is written so that it matches itself alone."""
     shell(work, "call", "run_command", "command=echo a > '[a]*.txt'; echo b > '[a]b.txt'", "--run", "case")

@@ -70,12 +70,19 @@ def take_back(words: str, direction: str, options: UndoOptions) -> int:
 
 
 def _refuse_unkept(words: str, undo_history: UndoHistory, options: UndoOptions) -> None:
-    """Raise `UndoRefused` if a whole run is to be undone and the changes of one of its calls were not stored."""
+    """Raise `UndoRefused` if a whole run is to be undone and the changes of one of its calls were not stored.
+
+    Raises:
+        UsageError: The journal, which knows it, cannot be read.
+    """
     if options.paths or options.exclude or not _is_there(options.journal):
         return
     name = words.rpartition("@")[0] or words
     runs = {name, *(change.call.run for change in undo_history.changes() if change.call.conversation == name)}
-    reader = open_reader(options.journal)
+    try:
+        reader = open_reader(options.journal)
+    except UsageError as error:
+        raise UsageError(f"{error} To undo what is stored, without the journal, add --journal {MEMORY}.") from error
     try:
         unkept = [event.call for run in sorted(runs) for event in reader.find(EventQuery(run=run, kinds=("files.not_kept",)))]
     finally:
