@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from callgate import Engine, RawCall, Scope, SqliteJournal, Suspended, tool
 from tests.engine_calls import result_of
 from tests.waiting import until
@@ -43,6 +45,34 @@ async def test_an_allowed_read_handed_in_again_gets_its_result_and_nobody_is_ask
         assert ran == ["wages", "weather"]
         again = await engine.call(message[0], Scope(run="r", iteration=1))
         assert isinstance(again, Suspended), "a read of another message asks again"
+
+
+@pytest.mark.parametrize("answered", ["one after the other", "both at once"])
+async def test_an_allowed_read_that_an_equal_one_has_answered_gets_its_result_after_a_restart_too(answered: str, tmp_path: Path) -> None:
+    """The second of two equal reads comes from the cache, or waits for the first one, so that it has no start on record."""
+    ran: list[str] = []
+
+    @tool(effect="none", requires_approval=True, cacheable=True, cache_scope="persistent")
+    async def look(at: str) -> str:
+        """Look at something."""
+        ran.append(at)
+        return at
+
+    def opened() -> Engine:
+        return Engine([look], journal=SqliteJournal(tmp_path / "j.db"))
+
+    message = [RawCall(id=id, name="look", arguments={"at": "wages"}) for id in ("a", "b")]
+    async with opened() as engine:
+        for _ in range(1 if answered == "both at once" else 2):
+            outcomes = await engine.call_many(message, SCOPE)
+            waiting = [one.approval_id for one in outcomes if isinstance(one, Suspended)]
+            for approval_id in waiting if answered == "both at once" else waiting[:1]:
+                await engine.approve(approval_id)
+        first = [result_of(one).text for one in await engine.call_many(message, SCOPE)]
+    async with opened() as engine:
+        again = await engine.call_many(message, SCOPE)
+        assert [result_of(one).text for one in again] == first == ["wages", "wages"]
+    assert ran == ["wages"]
 
 
 async def test_a_read_that_joins_an_allowed_one_whose_caller_has_gone_is_not_in_doubt() -> None:

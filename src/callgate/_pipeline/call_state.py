@@ -252,6 +252,8 @@ class CallState(Struct, kw_only=True, eq=False):
             notes=approved.call.notes,
             approval=approved.approval,
             judgments=approved.judgments,
+            key=approved.key if approved.approval and self.asked_hash else "",
+            asked_hash=self.asked_hash if approved.approval else "",
         )
         draft = Draft(kind="call.verdict", run=self.scope.run, body=body, call=self.uid, parents=(self.last,))
         self.last = self.recorder.write(draft)

@@ -172,7 +172,7 @@ class Verdict(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     judgments: tuple[object, ...] = ()
     """The judgments about the call, each a `Judgment`; empty if no judge was asked."""
     key: str = ""
-    """The key that identifies the call in its run, if a human has denied it, or has changed its arguments and it has effects."""
+    """The key that identifies the call in its run, if a human has allowed or denied it, or has changed its arguments and it has effects."""
     asked_hash: str = ""
     """The hash of the arguments as submitted, if `key` is given."""
 

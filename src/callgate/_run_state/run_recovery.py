@@ -145,8 +145,8 @@ class RunReader:
         """
         self._denied: dict[str, Verdict] = {}
         """Calls that a human has denied and whose denial has not been returned yet, by uid."""
-        self._edited: dict[str, Verdict] = {}
-        """Calls with effects whose arguments a human has changed and that have neither started nor ended yet, by uid."""
+        self._decided: dict[str, Verdict] = {}
+        """Calls that a human has allowed, or changed if they have effects, and that have neither started nor ended yet, by uid."""
         self.questions: dict[str, Question] = {}
         """The questions of this run whose answers no call has used up, by approval."""
         self.resumed: set[str] = set()
@@ -159,7 +159,7 @@ class RunReader:
             if b'"approval"' in event.body and (verdict := verdict_of(event)) is not None and verdict.approval:
                 self._approved[event.call] = verdict.approval
                 if verdict.key:
-                    (self._denied if verdict.verdict == "deny" else self._edited)[event.call] = verdict
+                    (self._denied if verdict.verdict == "deny" else self._decided)[event.call] = verdict
             if self._approved and event.call in self._approved and _uses(event):
                 self.questions.pop(self._approved.pop(event.call), None)
             match event.kind:
@@ -182,8 +182,8 @@ class RunReader:
                     state.known[key] = known
                 case "call.completed" if event.call in self._denied:
                     self._restore_denial(event.call, self._denied.pop(event.call), decode_result(event.body))
-                case "call.completed" if event.call in self._edited:
-                    self._restore_answered_edit(event.call, self._edited.pop(event.call), decode_result(event.body))
+                case "call.completed" if event.call in self._decided:
+                    self._restore_answered(event.call, self._decided.pop(event.call), decode_result(event.body))
                 case "call.suspended":
                     self._asked(event)
                 case "approval.answered":
@@ -204,7 +204,7 @@ class RunReader:
 
     def _begun(self, uid: str, started: Started) -> None:
         self._settled_open.discard(uid)
-        self._edited.pop(uid, None)
+        self._decided.pop(uid, None)
         if started.tick and uid not in self._open:
             dangerous = self._state.dangerous
             dangerous[started.tick] = dangerous.get(started.tick, 0) + 1
@@ -217,13 +217,15 @@ class RunReader:
         self._state.known[verdict.key] = known
         self._state.deny(known, result)
 
-    def _restore_answered_edit(self, uid: str, verdict: Verdict, result: ToolResult) -> None:
-        """Note a call that never started, because the arguments that a human gave it are those of a call that had its effect before.
+    def _restore_answered(self, uid: str, verdict: Verdict, result: ToolResult) -> None:
+        """Note a call that a human has decided about and that never started, because an earlier call has answered it.
 
-        Its own arguments are not: without the note, a human would be asked about them again when the call is handed in again.
+        That call had the effect that the human's arguments describe, or its result was in the cache, or it was an equal read that ran at
+        the same time. Without the note, a human would be asked again when the call is handed in again.
         """
         if result.status == "ok":
             self._state.known[verdict.key] = Known(tool=verdict.tool, arguments=verdict.asked_hash, uid=uid, result=result)
+            self._state.keeps_reads = True
 
     def _asked(self, event: Event) -> None:
         details = decode_reason(event.body).details or {}
