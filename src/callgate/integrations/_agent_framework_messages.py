@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from agent_framework import AgentContext, AgentMiddleware, ChatContext, ChatMiddleware, ChatResponse, Content, FunctionTool, MiddlewareTypes
+import agent_framework._tools as framework_tools
+from agent_framework import (
+    AgentContext,
+    AgentMiddleware,
+    AgentSession,
+    ChatContext,
+    ChatMiddleware,
+    ChatResponse,
+    Content,
+    FunctionTool,
+    MiddlewareTypes,
+)
 
 from callgate.engine import Engine
 from callgate.integrations.wrapped_tools import WrappedTools
@@ -19,6 +30,12 @@ __all__ = ["DENIED", "around_requests"]
 DENIED = "callgate_denied"
 """The mark of a denied call in the properties of its approval response; its value is the reason."""
 _MOST_MALFORMED = 1_000
+
+# The framework has no public names for the answers that it waits for.
+_load_pending: Callable[..., dict[str, Content]] = getattr(framework_tools, "_load_pending_approval_requests", lambda session: {})
+_store_group: Callable[..., None] = getattr(framework_tools, "_store_already_approved_approval_requests", lambda *_: None)
+_STATE = getattr(framework_tools, "_TOOL_APPROVAL_STATE_KEY", "")
+_GROUPS = getattr(framework_tools, "_ALREADY_APPROVED_APPROVAL_REQUEST_GROUPS_KEY", "")
 
 Next = Callable[[], Awaitable[None]]
 
@@ -30,7 +47,27 @@ def around_requests(tools: WrappedTools, engine: Engine, malformed: dict[str, st
         tools: The tools of the wrapper.
         malformed: Gets the texts of arguments that are not JSON objects, by the ids of their calls.
     """
-    return [_HandOnDenials(), _RefuseOtherNames(tools, engine), _KeepMalformedArguments(malformed)]
+    return [_AwaitAllAnswers(), _HandOnDenials(), _RefuseOtherNames(tools, engine), _KeepMalformedArguments(malformed)]
+
+
+class _AwaitAllAnswers(AgentMiddleware):
+    """Has the framework wait for the answers to all requests of a message, as it does for those of its own `approval_mode`.
+
+    It would go on after the first answer else, and send the model a message with calls that have no result, which providers refuse.
+    """
+
+    async def process(self, context: AgentContext, call_next: Next) -> None:
+        pending = _load_pending(context.session)
+        asked_by_engine = any("approval_id" in one.additional_properties for one in pending.values())
+        if len(pending) > 1 and asked_by_engine and not pending.keys() & _grouped(context.session):
+            _store_group(context.session, list(pending.values()), ())
+        await call_next()
+
+
+def _grouped(session: AgentSession | None) -> set[str]:
+    """Return the ids of the requests of which the framework awaits all answers already."""
+    state = {} if session is None else session.state.get(_STATE, {})
+    return {one for group in state.get(_GROUPS, ()) for one in group["approval_request_ids"]}
 
 
 class _HandOnDenials(AgentMiddleware):
