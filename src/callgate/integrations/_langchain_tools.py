@@ -108,16 +108,22 @@ def restore(value: Any, result: ToolResult, call: Mapping[str, Any]) -> Any:
         from langgraph.types import Command
 
         fields = kept["command"]
-        return Command(graph=fields["graph"], update=_from_messages(fields["update"]), goto=_from_goto(fields["goto"]))
+        update = _from_messages(fields["update"])
+        _answer_with(_tool_messages(update), result, call)
+        return Command(graph=fields["graph"], update=update, goto=_from_goto(fields["goto"]))
     if "outputs" in kept:
         return [restore(one, result, call) if isinstance(one, dict) else _message(one, call) for one in kept["outputs"]]
     content = value["content"]
     if isinstance(content, str) or (result.metadata.truncated and not _has_files(content)):
         content = result.text
     else:
-        notes = [part.text for part in result.content[1:] if isinstance(part, Text) and part.text.startswith("Note: ")]
-        content = [*content, *({"type": "text", "text": note} for note in notes)]
+        content = [*content, *({"type": "text", "text": note} for note in _notes(result))]
     return _message(content, call, **kept["message"])
+
+
+def _notes(result: ToolResult) -> list[str]:
+    """Return what the model is told beside the result of the tool."""
+    return [part.text for part in result.content[1:] if isinstance(part, Text) and part.text.startswith("Note: ")]
 
 
 def _has_files(content: list[Any]) -> bool:
@@ -138,10 +144,27 @@ def _content_text(encoded: object) -> str:
 
 
 def _tool_text(update: object) -> str:
-    """Return the text of the tool messages in a command's update."""
+    return "\n".join(text_of(one.content) for one in _tool_messages(update))
+
+
+def _tool_messages(update: object) -> list[ToolMessage]:
+    """Return the tool messages in a command's update."""
     values = update.values() if isinstance(update, dict) else ()
-    messages = [one for value in values if isinstance(value, list) for one in value if isinstance(one, ToolMessage)]
-    return "\n".join(text_of(one.content) for one in messages)
+    return [one for value in values if isinstance(value, list) for one in value if isinstance(one, ToolMessage)]
+
+
+def _answer_with(messages: Sequence[ToolMessage], result: ToolResult, call: Mapping[str, Any]) -> None:
+    """Make the tool message of a restored command the answer to this call, if it was the answer to another one.
+
+    The command may have been returned to an earlier call with the same key, or to the call whose result the cache has. Providers refuse a
+    call without a result, and a result without its call.
+    """
+    if not messages or any(one.tool_call_id == call["id"] for one in messages):
+        return
+    own = next((one for one in reversed(messages) if one.name == call["name"]), messages[-1])
+    own.tool_call_id, own.id = call["id"], None
+    if isinstance(own.content, str):
+        own.content = "\n".join([own.content, *_notes(result)])
 
 
 def _recordable(value: object) -> object:

@@ -64,7 +64,9 @@ def _restore(value: Any, result: ToolResult) -> Any:
     if isinstance(made, str) or (result.metadata.truncated and not _has_files(made)):
         return result.text
     notes = [part.text for part in result.content[1:] if isinstance(part, Text)] if not result.metadata.truncated else []
-    return [made, *notes] if notes else made
+    if not notes:
+        return made
+    return [*(made if isinstance(made, list) and _has_files(made) else [made]), *notes]  # files within an item would be sent as text
 
 
 def _failure_text(result: ToolResult) -> str:
