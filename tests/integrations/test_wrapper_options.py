@@ -16,7 +16,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.tools import Tool
 from pydantic_ai.toolsets import FunctionToolset
 
-from callgate import Engine, UsageError
+from callgate import Engine, Scope, UsageError
 from callgate.integrations import import_tools
 from callgate.integrations.agent_framework import callgate_middleware
 from callgate.integrations.langgraph import CallgateToolNode
@@ -147,10 +147,11 @@ async def test_options_that_cannot_be_used_are_refused_when_the_wrapper_is_made(
 
 
 @_wrappers
-async def test_a_scope_that_is_none_is_refused_when_the_wrapper_is_made(wrapper: str) -> None:
+@pytest.mark.parametrize(("scope", "said"), [("ann", "'ann'"), (Scope, "<class 'callgate.calls.Scope'>")], ids=["text", "class"])
+async def test_a_scope_that_is_none_is_refused_when_the_wrapper_is_made(wrapper: str, scope: Any, said: str) -> None:
     async with Engine() as engine:
-        with pytest.raises(UsageError, match="The scope of the wrapper is 'ann'"):
-            _wrapped(wrapper, engine, scope="ann")
+        with pytest.raises(UsageError, match=f"The scope of the wrapper is {said}; give callgate.Scope"):
+            _wrapped(wrapper, engine, scope=scope)
 
 
 @pytest.mark.parametrize(

@@ -216,7 +216,7 @@ def two_scopes(name: str, one: Scope, other: Scope) -> UsageError:
 
 def check_scope(given: object) -> None:
     """Raise `UsageError` if a wrapper was given neither a scope nor a function."""
-    if not callable(given):
+    if not callable(given) or isinstance(given, type):
         scope_of(given, None)
 
 
@@ -226,7 +226,7 @@ def scope_of(given: object, context: object) -> Scope:
     Raises:
         UsageError: It is not a scope.
     """
-    scope = given(context) if callable(given) else given
+    scope = given(context) if callable(given) and not isinstance(given, type) else given
     if not isinstance(scope, Scope):
         raise UsageError(f"The scope of the wrapper is {scope!r:.80}; give callgate.Scope(...), or a function that returns one.")
     return scope
