@@ -12,9 +12,8 @@ from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext, T
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, RetryPromptPart, ToolCallPart, ToolReturnPart
 
 from callgate.errors import UsageError
-from callgate.integrations.outdated_answers import recorded_call_id
 
-__all__ = ["asks_itself", "denial", "denied_calls", "goes_on_with_record", "made_by", "place_of", "recorded_answers"]
+__all__ = ["asks_itself", "denied_calls", "goes_on_with_record", "made_by", "place_of", "recorded_answers"]
 
 _RECORDED = "callgate_recorded"
 """The mark in the metadata of a call that goes on with the answer that the engine's journal has."""
@@ -112,8 +111,3 @@ def denied_calls(ctx: RunContext[Any]) -> list[ToolReturnPart]:
     latest = ctx.messages[-1] if ctx.messages else None
     parts = latest.parts if isinstance(latest, ModelRequest) else ()
     return [part for part in parts if isinstance(part, ToolReturnPart) and part.outcome == "denied"]
-
-
-def denial(denied: ToolReturnPart, name: str, call_id: str) -> str | None:
-    """Return the reason why a call was denied; None if it is another one than `denied`."""
-    return str(denied.content) if name == denied.tool_name and recorded_call_id(call_id) == recorded_call_id(denied.tool_call_id) else None

@@ -36,6 +36,7 @@ __all__ = [
     "last_question",
     "only_asked",
     "paused_or_asked",
+    "record_denial",
     "record_edit",
     "refusal_by",
     "refusing",
@@ -183,6 +184,23 @@ def last_question(journal: Journal, scope: Scope, call_id: str) -> Suspended | N
     return None
 
 
+async def record_denial(engine: Engine, scope: Scope, call_id: str, reason: str) -> None:
+    """Answer the engine's question about a call of a message, if there is one, with a denial that the framework tells the model itself.
+
+    The call's id is enough: a toolset may have given the tool another name than the engine knows.
+    """
+    question = await read_journal(engine.journal, lambda: last_question(engine.journal, scope, call_id))
+    if question is not None:
+        await _deny(engine, question.approval_id, reason)
+
+
+async def _deny(engine: Engine, approval_id: str, reason: str) -> None:
+    try:
+        await engine.deny(approval_id, by=A_HUMAN, reason=reason, told=True)
+    except CallgateError:
+        return  # answered or expired, or the journal has failed; the framework has told the model already
+
+
 def _waits(journal: Journal, uid: str) -> bool:
     for event in journal.find(EventQuery(call=uid, kinds=("call.suspended",), newest_first=True, limit=1)):
         return not _is_told(journal, approval_id_of(event), event.position)
@@ -223,13 +241,7 @@ class OpenQuestions:
             reason = denial_of(name, call_id)
             if reason is not None:
                 self.discard(call_id)
-                await self._deny(approval_id, reason)
-
-    async def _deny(self, approval_id: str, reason: str) -> None:
-        try:
-            await self._engine.deny(approval_id, by=A_HUMAN, reason=reason, told=True)
-        except CallgateError:
-            return  # answered or expired, or the journal has failed; the framework has told the model already
+                await _deny(self._engine, approval_id, reason)
 
     def _recorded(self, run: str) -> Iterator[tuple[str, tuple[str, str]]]:
         asked = [event.call for event in self._engine.journal.find(EventQuery(run=run, kinds=("call.suspended",), limit=_MOST))]

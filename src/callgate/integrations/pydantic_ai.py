@@ -26,7 +26,6 @@ from callgate.calls import Effect, Scope, Suspended
 from callgate.engine import Engine
 from callgate.integrations._pydantic_ai_messages import (
     asks_itself,
-    denial,
     denied_calls,
     goes_on_with_record,
     made_by,
@@ -53,7 +52,7 @@ from callgate.integrations.framework_call import (
     placed_scope,
     run_call,
 )
-from callgate.integrations.open_questions import OpenQuestions, record_edit, refusal_by, was_asked
+from callgate.integrations.open_questions import record_denial, record_edit, refusal_by, was_asked
 from callgate.integrations.wrapped_tools import WrappedTools
 from callgate.tools import ToolOptions
 
@@ -162,8 +161,8 @@ class CallgateToolset(WrapperToolset[Any]):
         """Answer the engine's questions about the calls that a human has denied: Pydantic AI tells the model, and does not make them."""
         for denied in denied_calls(ctx):
             its = dataclasses.replace(ctx, tool_name=denied.tool_name, tool_call_id=denied.tool_call_id)
-            run = placed_scope(self.scope, its, place_of(its)).run
-            await OpenQuestions(self.engine).record_denials(run, partial(denial, denied))
+            scope = placed_scope(self.scope, its, place_of(its))
+            await record_denial(self.engine, scope, denied.tool_call_id, str(denied.content))
 
 
 class _AgentToolset(CallgateToolset):
