@@ -83,3 +83,26 @@ async def test_an_answer_that_came_before_another_message_counts_when_the_others
             waiting = await shop.answer(request)
     assert not waiting
     assert [one.text for one in told_by(shop.agent).values()] == ["A7 refunded", "B8 refunded", "C9 refunded"]
+
+
+async def test_the_latest_answer_to_a_request_counts_while_others_are_not_answered() -> None:
+    paid: list[str] = []
+
+    @framework_tool
+    async def refund(order: str) -> str:
+        """Refund an order."""
+        paid.append(order)
+        return f"{order} refunded"
+
+    async with Engine(import_tools([refund], options={"refund": {"requires_approval": True}})) as engine:
+        shop = Shop(engine, [refund])
+        first, second, third = await shop.run("go")
+        await shop.answer(first)
+        await shop.answer(second, approved=False)
+        waiting = [str(one.id) for one in await shop.answer(first, approved=False)]
+        assert waiting == [third.id]
+        await shop.answer(second)
+        assert await shop.answer(third) == []
+    told = told_by(shop.agent)
+    assert (paid, told["B8"].text) == (["B8", "C9"], "B8 refunded")
+    assert "Not today." in told["A7"].text

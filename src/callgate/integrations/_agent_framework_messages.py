@@ -36,6 +36,8 @@ _load_pending: Callable[..., dict[str, Content]] = getattr(framework_tools, "_lo
 _store_group: Callable[..., None] = getattr(framework_tools, "_store_already_approved_approval_requests", lambda *_: None)
 _STATE = getattr(framework_tools, "_TOOL_APPROVAL_STATE_KEY", "")
 _GROUPS = getattr(framework_tools, "_ALREADY_APPROVED_APPROVAL_REQUEST_GROUPS_KEY", "")
+_ANSWERS = getattr(framework_tools, "_APPROVAL_RESPONSES_KEY", "")
+_REQUEST_ID = getattr(framework_tools, "_APPROVAL_REQUEST_ID_KEY", "")
 
 Next = Callable[[], Awaitable[None]]
 
@@ -47,27 +49,34 @@ def around_requests(tools: WrappedTools, engine: Engine, malformed: dict[str, st
         tools: The tools of the wrapper.
         malformed: Gets the texts of arguments that are not JSON objects, by the ids of their calls.
     """
-    return [_AwaitAllAnswers(), _HandOnDenials(), _RefuseOtherNames(tools, engine), _KeepMalformedArguments(malformed)]
+    return [_HandOnDenials(), _AwaitAllAnswers(), _RefuseOtherNames(tools, engine), _KeepMalformedArguments(malformed)]
 
 
 class _AwaitAllAnswers(AgentMiddleware):
     """Has the framework wait for the answers to all requests of a message, as it does for those of its own `approval_mode`.
 
-    It would go on after the first answer else, and send the model a message with calls that have no result, which providers refuse.
+    It would go on after the first answer else, and send the model a message with calls that have no result, which providers refuse. Until
+    all have come, the latest answer to a request counts.
     """
 
     async def process(self, context: AgentContext, call_next: Next) -> None:
         pending = _load_pending(context.session)
-        asked_by_engine = any("approval_id" in one.additional_properties for one in pending.values())
-        if len(pending) > 1 and asked_by_engine and not pending.keys() & _grouped(context.session):
-            _store_group(context.session, list(pending.values()), ())
+        asked = {key: one for key, one in pending.items() if "approval_id" in one.additional_properties}
+        groups = _groups(context.session)
+        if len(asked) > 1 and not any(asked.keys() & set(group["approval_request_ids"]) for group in groups):
+            _store_group(context.session, list(asked.values()), ())
+        answers = {one.id: one for message in context.messages for one in message.contents if one.type == "function_approval_response"}
+        for stored in [one for group in groups for one in group.get(_ANSWERS, ())]:
+            request_id = stored["additional_properties"][_REQUEST_ID]
+            if request_id in asked and (latest := answers.get(request_id)) is not None:
+                stored["approved"] = latest.approved
+                stored["additional_properties"] = {**latest.additional_properties, _REQUEST_ID: request_id}
         await call_next()
 
 
-def _grouped(session: AgentSession | None) -> set[str]:
-    """Return the ids of the requests of which the framework awaits all answers already."""
-    state = {} if session is None else session.state.get(_STATE, {})
-    return {one for group in state.get(_GROUPS, ()) for one in group["approval_request_ids"]}
+def _groups(session: AgentSession | None) -> list[dict[str, Any]]:
+    """Return the groups of requests of which the framework awaits all answers, with the answers that have come."""
+    return [] if session is None else session.state.get(_STATE, {}).get(_GROUPS, [])
 
 
 class _HandOnDenials(AgentMiddleware):
