@@ -10,6 +10,7 @@ from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId
 from langchain_core.tools import tool as langchain_tool
+from langgraph.graph import START, StateGraph, add_messages
 from langgraph.types import Command
 from pydantic_ai import Agent, BinaryContent
 from pydantic_ai.messages import ModelRequest, ToolReturnPart, UserPromptPart
@@ -17,7 +18,7 @@ from pydantic_ai.tools import Tool
 
 from callgate import Engine, SqliteJournal
 from callgate.integrations import import_tools
-from callgate.integrations.langchain import CallgateMiddleware
+from callgate.integrations.langchain import CallgateMiddleware, CallgateToolNode
 from callgate.integrations.pydantic_ai import CallgateToolset
 from callgate.tools import ToolOptions
 from tests.integrations.contract import Call
@@ -66,6 +67,22 @@ async def test_equal_calls_of_one_message_each_get_a_message_of_the_one_command(
         told = tool_messages(await agent.ainvoke({"messages": [HumanMessage("go")]}))
     assert sorted(one.tool_call_id for one in told) == ["c1", "c2"]
     assert sum("Nothing was run for this call" in one.content for one in told) == 1
+
+
+async def test_a_stored_command_fits_its_call_in_a_graph_whose_state_is_a_list_of_messages() -> None:
+    @langchain_tool
+    async def book(city: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
+        """Book a table."""
+        return Command(update=[ToolMessage(f"booked in {city}", tool_call_id=tool_call_id)])
+
+    async with Engine(import_tools([book], options={"book": KEY})) as engine:
+        state: Any = Annotated[list[Any], add_messages]
+        builder = StateGraph(state)
+        builder.add_node("tools", CallgateToolNode([book], engine))
+        builder.add_edge(START, "tools")
+        graph: Any = builder.compile()
+        ids = [(await graph.ainvoke([says(call("book", id, city="Rome"))]))[-1].tool_call_id for id in ("c1", "c2")]
+    assert ids == ["c1", "c2"]
 
 
 async def test_files_in_a_stored_list_are_sent_as_files_beside_the_note_that_nothing_was_run() -> None:

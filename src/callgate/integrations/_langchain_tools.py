@@ -149,7 +149,7 @@ def _tool_text(update: object) -> str:
 
 def _tool_messages(update: object) -> list[ToolMessage]:
     """Return the tool messages in a command's update."""
-    values = update.values() if isinstance(update, dict) else ()
+    values = update.values() if isinstance(update, dict) else (update,)
     return [one for value in values if isinstance(value, list) for one in value if isinstance(one, ToolMessage)]
 
 
