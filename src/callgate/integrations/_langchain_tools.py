@@ -7,6 +7,7 @@ and the rest can be restored from the record. Must not know of calls.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.messages import BaseMessage, ToolMessage, message_to_dict, messages_from_dict
@@ -21,7 +22,7 @@ from callgate.integrations.framework_call import until_ended
 from callgate.integrations.import_tools import ToolDescription
 from callgate.tools import ToolContext
 
-__all__ = ["describe", "encode", "is_async", "is_sync", "restore", "text_of"]
+__all__ = ["describe", "encode", "is_async", "is_sync", "restore", "text_of", "with_notes"]
 
 _KEY = "langchain"
 _KEPT = ("artifact", "additional_kwargs", "response_metadata", "id")
@@ -114,11 +115,8 @@ def restore(value: Any, result: ToolResult, call: Mapping[str, Any]) -> Any:
     if "outputs" in kept:
         return [restore(one, result, call) if isinstance(one, dict) else _message(one, call) for one in kept["outputs"]]
     content = value["content"]
-    if isinstance(content, str) or (result.metadata.truncated and not _has_files(content)):
-        content = result.text
-    else:
-        content = [*content, *({"type": "text", "text": note} for note in _notes(result))]
-    return _message(content, call, **kept["message"])
+    is_text = isinstance(content, str) or (result.metadata.truncated and not _has_files(content))
+    return _message(result.text if is_text else _noted(content, result), call, **kept["message"])
 
 
 def _notes(result: ToolResult) -> list[str]:
@@ -154,17 +152,48 @@ def _tool_messages(update: object) -> list[ToolMessage]:
 
 
 def _answer_with(messages: Sequence[ToolMessage], result: ToolResult, call: Mapping[str, Any]) -> None:
-    """Make the tool message of a restored command the answer to this call, if it was the answer to another one.
+    """Make the tool message of a restored command the answer to this call, with what the engine says beside the result.
 
     The command may have been returned to an earlier call with the same key, or to the call whose result the cache has. Providers refuse a
     call without a result, and a result without its call.
     """
-    if not messages or any(one.tool_call_id == call["id"] for one in messages):
+    if not messages:
         return
-    own = next((one for one in reversed(messages) if one.name == call["name"]), messages[-1])
-    own.tool_call_id, own.id = call["id"], None
-    if isinstance(own.content, str):
-        own.content = "\n".join([own.content, *_notes(result)])
+    own = _answer_to(call, messages)
+    if own is None:
+        own = next((one for one in reversed(messages) if one.name == call["name"]), messages[-1])
+        own.tool_call_id, own.id = call["id"], None
+    own.content = _noted(own.content, result)
+
+
+def _answer_to(call: Mapping[str, Any], messages: Sequence[ToolMessage]) -> ToolMessage | None:
+    return next((one for one in messages if one.tool_call_id == call["id"]), None)
+
+
+def with_notes(output: Any, result: ToolResult, call: Mapping[str, Any]) -> Any:
+    """Return a tool's own command with what the engine says beside the result, such as that a human has changed the arguments.
+
+    Any other output is returned as it is.
+    """
+    own = _answer_to(call, _tool_messages(output.update)) if _is_command(output) else None
+    if own is None:
+        return output
+    noted = own.model_copy(update={"content": _noted(own.content, result)})
+    return replace(output, update=_replaced(output.update, own, noted))
+
+
+def _replaced(update: Any, old: ToolMessage, new: ToolMessage) -> Any:
+    if isinstance(update, dict):
+        return {key: _replaced(value, old, new) for key, value in update.items()}
+    return [new if one is old else one for one in update] if isinstance(update, list) else update
+
+
+def _noted(content: Any, result: ToolResult) -> Any:
+    """Return the content of a message with what the engine says beside the result."""
+    notes = _notes(result)
+    if isinstance(content, str):
+        return "\n".join([content, *notes])
+    return [*content, *({"type": "text", "text": note} for note in notes)]
 
 
 def _recordable(value: object) -> object:

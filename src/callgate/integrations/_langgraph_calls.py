@@ -24,7 +24,7 @@ from callgate.argument_checks import possible_names
 from callgate.calls import Approval, Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.engine import Engine
 from callgate.errors import NotDone, UsageError
-from callgate.integrations._langchain_tools import describe, encode, is_async, is_sync, restore
+from callgate.integrations._langchain_tools import describe, encode, is_async, is_sync, restore, with_notes
 from callgate.integrations._langgraph_order import message_of, place_of
 from callgate.integrations._langgraph_questions import USER, TaskAnswers
 from callgate.integrations.framework_call import (
@@ -320,7 +320,7 @@ def _output(engine: CallsEngine, made: FrameworkCall, result: ToolResult, call: 
     if result.status == "ok":
         told = result.metadata.truncated or len(result.content) > 1
         if unchanged and not (told and isinstance(made.native, ToolMessage)):
-            return made.native
+            return with_notes(made.native, result, call) if told else made.native
         restored = restore(whole_value(engine, result), result, call)
         if unchanged and isinstance(restored, ToolMessage):
             restored.artifact = made.native.artifact

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -35,8 +36,9 @@ def output_of(engine: CallsEngine, call: FrameworkCall, result: ToolResult) -> A
     if result.status != "ok":
         raise (ModelRetry if result.failure_class in _REFUSED else ToolFailed)(_failure_text(result))
     shortened = result.metadata.truncated and not _has_files(call.native)
-    if call.unchanged(result) and not shortened and (result.metadata.truncated or len(result.content) == 1):
-        return call.native
+    told = not result.metadata.truncated and len(result.content) > 1
+    if call.unchanged(result) and not shortened and (not told or isinstance(call.native, ToolReturn)):
+        return _noted(call.native, result) if told else call.native
     return _restore(whole_value(engine, result), result)
 
 
@@ -57,15 +59,23 @@ def _restore(value: Any, result: ToolResult) -> Any:
         value: The whole value of the result.
     """
     if isinstance(value, dict) and value.get("kind") == _TOOL_RETURN:
-        return _tool_return.validate_python(value)
+        return _noted(_tool_return.validate_python(value), result)
     if value is None and result.text != "null":
         return result.text  # the engine's own, where it does not know what the tool returned
     made = tool_return_content_ta.validate_python(value)
     if isinstance(made, str) or (result.metadata.truncated and not _has_files(made)):
         return result.text
+    return _noted(made, result)
+
+
+def _noted(made: Any, result: ToolResult) -> Any:
+    """Return a result with what the engine says beside it, such as that a human has changed the arguments."""
     notes = [part.text for part in result.content[1:] if isinstance(part, Text)] if not result.metadata.truncated else []
     if not notes:
         return made
+    if isinstance(made, ToolReturn):
+        content = [] if made.content is None else [made.content] if isinstance(made.content, str) else made.content
+        return replace(made, content=[*content, *notes])
     return [*(made if isinstance(made, list) and _has_files(made) else [made]), *notes]  # files within an item would be sent as text
 
 
