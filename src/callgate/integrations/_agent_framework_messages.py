@@ -7,7 +7,9 @@ and `callgate_middleware` takes it to the engine, which records the denial and t
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any
+from uuid import uuid4
 
 import agent_framework._tools as framework_tools
 from agent_framework import (
@@ -25,7 +27,7 @@ from agent_framework import (
 from callgate.engine import Engine
 from callgate.integrations.wrapped_tools import WrappedTools
 
-__all__ = ["DENIED", "around_requests"]
+__all__ = ["DENIED", "around_requests", "turn"]
 
 DENIED = "callgate_denied"
 """The mark of a denied call in the properties of its approval response; its value is the reason."""
@@ -40,6 +42,8 @@ _ANSWERS = getattr(framework_tools, "_APPROVAL_RESPONSES_KEY", "")
 _REQUEST_ID = getattr(framework_tools, "_APPROVAL_REQUEST_ID_KEY", "")
 
 Next = Callable[[], Awaitable[None]]
+turn: ContextVar[str] = ContextVar("callgate turn", default="")
+"""The id of the agent's run that a call is made in."""
 
 
 def around_requests(tools: WrappedTools, engine: Engine, malformed: dict[str, str]) -> list[MiddlewareTypes]:
@@ -49,7 +53,15 @@ def around_requests(tools: WrappedTools, engine: Engine, malformed: dict[str, st
         tools: The tools of the wrapper.
         malformed: Gets the texts of arguments that are not JSON objects, by the ids of their calls.
     """
-    return [_HandOnDenials(), _AwaitAllAnswers(), _RefuseOtherNames(tools, engine), _KeepMalformedArguments(malformed)]
+    return [_BeginTurn(), _HandOnDenials(), _AwaitAllAnswers(), _RefuseOtherNames(tools, engine), _KeepMalformedArguments(malformed)]
+
+
+class _BeginTurn(AgentMiddleware):
+    """Gives each run of an agent an id, which the framework does not give it."""
+
+    async def process(self, context: AgentContext, call_next: Next) -> None:
+        turn.set(uuid4().hex)
+        await call_next()
 
 
 class _AwaitAllAnswers(AgentMiddleware):

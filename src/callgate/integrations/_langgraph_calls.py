@@ -25,7 +25,7 @@ from callgate.calls import Approval, Outcome, RawCall, Scope, Suspended, ToolRes
 from callgate.engine import Engine
 from callgate.errors import NotDone, UsageError
 from callgate.integrations._langchain_tools import describe, encode, is_async, is_sync, restore, with_notes
-from callgate.integrations._langgraph_order import message_of, place_of
+from callgate.integrations._langgraph_order import message_of, place_of, turn_of
 from callgate.integrations._langgraph_questions import USER, TaskAnswers
 from callgate.integrations.framework_call import (
     CallsEngine,
@@ -35,6 +35,7 @@ from callgate.integrations.framework_call import (
     HumanDecision,
     PausedByTool,
     check_scope,
+    in_turn,
     no_because,
     record_decision,
     run_call,
@@ -291,13 +292,14 @@ class GraphCalls:
         configurable = _configurable(request)
         thread = str(configurable.get("thread_id") or "")
         message = place_of(request)[0] or (info.task_id if info is not None else "")
-        return replace(
+        scope = replace(
             scope,
             run=scope.run or thread,
             conversation=scope.conversation or thread or message,
             message_id=scope.message_id or message,
             principal=scope.principal or str(configurable.get(USER) or ""),
         )
+        return in_turn(scope, turn_of(request) or message)
 
 
 def _configurable(request: ToolCallRequest) -> Mapping[str, Any]:

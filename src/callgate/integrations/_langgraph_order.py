@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
-__all__ = ["MessageOrder", "calls_of_input", "message_of", "place_of"]
+__all__ = ["MessageOrder", "calls_of_input", "message_of", "place_of", "turn_of"]
 
 
 class MessageOrder:
@@ -66,13 +66,21 @@ def place_of(request: ToolCallRequest) -> tuple[str, int]:
     return (message.id or "", ids.index(request.tool_call["id"])) if message is not None else ("", 0)
 
 
+def turn_of(request: ToolCallRequest) -> str:
+    """Return the id of the user's message that the call is part of the answer to; empty if the state does not show it."""
+    return next((message.id or "" for message in reversed(_messages_of(request)) if isinstance(message, HumanMessage)), "")
+
+
+def _messages_of(request: ToolCallRequest) -> Sequence[Any]:
+    state = request.state
+    if isinstance(state, Mapping):
+        return state.get("messages") or ()
+    return state if isinstance(state, list) else getattr(state, "messages", None) or ()
+
+
 def message_of(request: ToolCallRequest) -> tuple[Any, list[Any]]:
     """Return the message that made the call and the ids of all its calls; (None, []) if the state does not show it."""
-    state = request.state
-    messages = (
-        state.get("messages") if isinstance(state, Mapping) else state if isinstance(state, list) else getattr(state, "messages", None)
-    )
-    for message in reversed(messages or ()):
+    for message in reversed(_messages_of(request)):
         ids = [call["id"] for call in getattr(message, "tool_calls", ())]
         if request.tool_call["id"] in ids:
             return message, ids

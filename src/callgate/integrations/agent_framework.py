@@ -28,7 +28,7 @@ except ModuleNotFoundError as error:
 
 from callgate.calls import Effect, Scope, Suspended
 from callgate.engine import Engine
-from callgate.integrations._agent_framework_messages import DENIED, around_requests
+from callgate.integrations._agent_framework_messages import DENIED, around_requests, turn
 from callgate.integrations._agent_framework_tools import describe, encode, is_sync, output_of, plain
 from callgate.integrations.framework_call import (
     Framework,
@@ -166,7 +166,7 @@ class _CallgateMiddleware(FunctionMiddleware):
             name=context.function.name,
             arguments=self._malformed.pop(call_id, given),
             id=call_id,
-            scope=placed_scope(self._scope, context, place),
+            scope=placed_scope(self._scope, context, place, turn.get()),
             place=place,
             run=run,
         )

@@ -36,6 +36,7 @@ __all__ = [
     "answer",
     "check_scope",
     "human_named",
+    "in_turn",
     "is_on_route",
     "is_told_by_wrapper",
     "no_because",
@@ -232,14 +233,20 @@ def scope_of(given: object, context: object) -> Scope:
     return scope
 
 
-def placed_scope(given: object, context: object, place: tuple[str, str]) -> Scope:
-    """Return the scope of a call. What it does not name is the framework's own run, as the conversation, too, and message.
+def placed_scope(given: object, context: object, place: tuple[str, str], turn: str) -> Scope:
+    """Return the scope of a call. What it does not name is the framework's own run, as the conversation, too, message and turn.
 
     Raises:
         UsageError: The wrapper was not given a scope.
     """
     scope, (run, message) = scope_of(given, context), place
-    return replace(scope, run=scope.run or run, conversation=scope.conversation or run, message_id=scope.message_id or message)
+    scope = replace(scope, run=scope.run or run, conversation=scope.conversation or run, message_id=scope.message_id or message)
+    return in_turn(scope, turn)
+
+
+def in_turn(scope: Scope, turn: str) -> Scope:
+    """Return the scope of a call with the framework's own turn as its tick, unless it names a tick or a turn."""
+    return scope if scope.tick or scope.turn else replace(scope, tick=turn)
 
 
 Decide = Callable[[Suspended, str], HumanDecision | None]

@@ -42,6 +42,7 @@ from callgate.integrations.framework_call import (
     FrameworkCall,
     HumanDecision,
     check_scope,
+    in_turn,
     is_on_route,
     run_call,
     scope_of,
@@ -141,7 +142,7 @@ class _Route:
             name=self._name,
             arguments=arguments,
             id=call_id,
-            scope=replace(scope, run=scope.run or run, message_id=scope.message_id or call_id),
+            scope=in_turn(replace(scope, run=scope.run or run, message_id=scope.message_id or call_id), run),
             place=(run,),
             run=only_asked,
         )

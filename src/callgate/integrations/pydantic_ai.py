@@ -133,7 +133,7 @@ class CallgateToolset(WrapperToolset[Any]):
                 raise ToolFailed(problem)
             return edit if call.arguments != given else HumanDecision(allow=True)
 
-        scope, call_id = placed_scope(self.scope, ctx, place), ctx.tool_call_id or ""
+        scope, call_id = placed_scope(self.scope, ctx, place, ctx.run_id or ""), ctx.tool_call_id or ""
         call = FrameworkCall(framework=_PYDANTIC_AI, name=name, arguments=given, id=call_id, scope=scope, place=place, run=run)
         if is_on_route(self.engine, call):
             return await self.wrapped.call_tool(name, tool_args, ctx, tool)
@@ -161,7 +161,7 @@ class CallgateToolset(WrapperToolset[Any]):
         """Answer the engine's questions about the calls that a human has denied: Pydantic AI tells the model, and does not make them."""
         for denied in denied_calls(ctx):
             its = dataclasses.replace(ctx, tool_name=denied.tool_name, tool_call_id=denied.tool_call_id)
-            scope = placed_scope(self.scope, its, place_of(its))
+            scope = placed_scope(self.scope, its, place_of(its), its.run_id or "")
             await record_denial(self.engine, scope, denied.tool_call_id, str(denied.content))
 
 
