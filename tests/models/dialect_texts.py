@@ -7,7 +7,7 @@ from typing import Any
 
 from callgate.models.dialects import DIALECTS, ParsedText
 
-__all__ = ["EXAMPLES", "NO_CALLS", "SEARCH", "TOOLS", "WEATHER", "calls_in"]
+__all__ = ["EXAMPLES", "NOTATIONS", "NO_CALLS", "SEARCH", "TOOLS", "WEATHER", "calls_in"]
 
 WEATHER: dict[str, Any] = {
     "type": "object",
@@ -88,6 +88,17 @@ NO_CALLS = {
     "marks between two backticks each": f"Write ``<tool_call>{SEARCH}</tool_call>`` for it.",
     "marks between backticks that hold one": f"Write `` ` <tool_call>{SEARCH}</tool_call>`` for it.",
 }
+NOTATIONS = {
+    "marked": f"\n<tool_call>{SEARCH}</tool_call>",
+    "on the same line": f" <tool_call>{SEARCH}</tool_call>",
+    "JSON": f"\n{SEARCH}",
+    "JSON in a fence": f"\n\n```json\n{SEARCH}\n```\n",
+    "marked in a fence": f"\n```xml\n<tool_call>\n{SEARCH}\n</tool_call>\n```",
+    "tags in a fence": "\n```\n<tool_call>\n<function=search>\n<parameter=query>\nx\n</parameter>\n</function>\n</tool_call>\n```",
+    "Python": '\n\n[search(query="x")]',
+    "a marker and a name": '\n[TOOL_CALLS]search[ARGS]{"query": "x"}',
+}
+"""A call, written in several ways, with the white space before it."""
 EXAMPLES = [dialect.example for dialect in DIALECTS.values()]
 
 

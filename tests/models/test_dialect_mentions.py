@@ -258,3 +258,50 @@ def test_a_dialect_hint_allows_calls_inside_a_line() -> None:
     text = 'I look it up: {"name": "search", "parameters": {"query": "x"}} Wait.'
     assert read_text(text, TOOLS).calls == ()
     assert calls_in(read_text(text, TOOLS, dialect="bare-json")) == [("search", {"query": "x"})]
+
+
+MARKED = f"<tool_call>{SEARCH}</tool_call>"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"The regular expression matches {MARKED} and removes it.",
+        f"A message that contains {MARKED} is treated as a call.",
+        f"If the answer has {MARKED} in it, the server runs it.",
+        f"I did not call it. The text {MARKED} was in the file.",
+        f"I saw {MARKED} in the log.",
+        f"The difference between {MARKED} and JSON is the tag.",
+        f"What does {MARKED} mean?",
+        f"Why did you send {MARKED}?",
+        f"Is {MARKED} valid?",
+        f"| form | text |\n|---|---|\n| Hermes | {MARKED} |\n",
+    ],
+)
+def test_a_call_within_a_sentence_about_a_text_or_in_a_cell_is_text(text: str) -> None:
+    assert read_text(text, TOOLS) == ParsedText(calls=(), content=text, reasoning="")
+    for place in range(len(text)):
+        assert read_text(text[:place], TOOLS, partial=True).calls == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Some text before {MARKED} some text after",
+        f"I read the file, it has an error {MARKED} so I search",
+        f"The file has an error. {MARKED} searching",
+        f"Is it raining? {MARKED}",
+        f"What is x? I look it up {MARKED} and wait",
+        f"| a | b |\n|---|---|\n| 1 | 2 |\n\n{MARKED}",
+        f"The text {MARKED}",
+    ],
+)
+def test_a_call_after_a_sentence_or_beside_other_words_is_a_call(text: str) -> None:
+    assert calls_in(read_text(text, TOOLS)) == [("search", {"query": "x"})]
+
+
+@pytest.mark.parametrize("name", ["<function-name>", "<name>"])
+def test_a_template_with_a_placeholder_for_the_name_is_text(name: str) -> None:
+    """Prompts describe the form so, and a model may repeat it."""
+    text = f'<tool_call>\n{{"name": "{name}", "arguments": <args-json-object>}}\n</tool_call>'
+    assert read_text(text, {}) == ParsedText(calls=(), content=text, reasoning="")

@@ -5,18 +5,8 @@ from __future__ import annotations
 import pytest
 
 from callgate.models.dialects import read_text
-from tests.models.dialect_texts import SEARCH, TOOLS, calls_in
+from tests.models.dialect_texts import NOTATIONS, SEARCH, TOOLS, calls_in
 
-CALLS = {
-    "marked": f"\n<tool_call>{SEARCH}</tool_call>",
-    "on the same line": f" <tool_call>{SEARCH}</tool_call>",
-    "JSON": f"\n{SEARCH}",
-    "JSON in a fence": f"\n\n```json\n{SEARCH}\n```\n",
-    "marked in a fence": f"\n```xml\n<tool_call>\n{SEARCH}\n</tool_call>\n```",
-    "tags in a fence": "\n```\n<tool_call>\n<function=search>\n<parameter=query>\nx\n</parameter>\n</function>\n</tool_call>\n```",
-    "Python": '\n\n[search(query="x")]',
-    "a marker and a name": '\n[TOOL_CALLS]search[ARGS]{"query": "x"}',
-}
 ANNOUNCE_EXAMPLES = """\
 You call it like this:
 Invoke it like this:
@@ -254,7 +244,7 @@ Response:
 @pytest.mark.parametrize("line", ANNOUNCE_EXAMPLES)
 def test_a_call_after_a_line_that_announces_an_example_is_text(line: str) -> None:
     """In every notation, and with and without a fence."""
-    for kind, call in CALLS.items():
+    for kind, call in NOTATIONS.items():
         is_heading = line.startswith(("#", "**E"))
         if not (is_heading and kind == "on the same line"):
             reading = read_text(line + call, TOOLS)
@@ -265,7 +255,7 @@ def test_a_call_after_a_line_that_announces_an_example_is_text(line: str) -> Non
 @pytest.mark.parametrize("line", ANNOUNCE_CALLS)
 def test_a_call_after_a_line_about_the_models_own_actions_is_a_call(line: str) -> None:
     """A model announces its calls in many ways; most of these lines end in a colon as well."""
-    for kind, call in CALLS.items():
+    for kind, call in NOTATIONS.items():
         assert (kind, calls_in(read_text(line + call, TOOLS))) == (kind, [("search", {"query": "x"})])
 
 
@@ -290,7 +280,7 @@ We got the following message from the server:
 @pytest.mark.parametrize("line", ANNOUNCE_RESULTS)
 def test_a_call_that_a_tool_returned_is_text_where_the_model_repeats_it(line: str) -> None:
     """A result may contain calls that somebody else wrote; a model that reports them does not make them."""
-    for kind, call in CALLS.items():
+    for kind, call in NOTATIONS.items():
         reading = read_text(line + call, TOOLS)
         assert (kind, reading.calls) == (kind, ())
         assert reading.content == line + call
@@ -305,7 +295,7 @@ def test_a_call_that_a_tool_returned_is_text_where_the_model_repeats_it(line: st
     ],
 )
 def test_a_call_after_a_sentence_about_results_or_tries_is_a_call(line: str) -> None:
-    for kind, call in CALLS.items():
+    for kind, call in NOTATIONS.items():
         assert (kind, calls_in(read_text(line + call, TOOLS))) == (kind, [("search", {"query": "x"})])
 
 
@@ -313,7 +303,7 @@ def test_a_call_after_a_sentence_about_results_or_tries_is_a_call(line: str) -> 
     "line", ["I can't run this call:", "I won't make this call:", "Earlier I called:", "I already sent:", "I could write:"]
 )
 def test_a_call_that_the_model_says_it_does_not_make_is_text(line: str) -> None:
-    for kind, call in CALLS.items():
+    for kind, call in NOTATIONS.items():
         assert (kind, read_text(line + call, TOOLS).calls) == (kind, ())
 
 
@@ -321,14 +311,14 @@ def test_a_call_that_the_model_says_it_does_not_make_is_text(line: str) -> None:
     "text", ["I will not call {}.", "I would call {} if I were allowed to.", "I can't use {}, as said.", "Earlier I called {} and got 5."]
 )
 def test_a_call_in_a_sentence_that_denies_it_is_text(text: str) -> None:
-    assert read_text(text.format(CALLS["on the same line"].strip()), TOOLS).calls == ()
+    assert read_text(text.format(NOTATIONS["on the same line"].strip()), TOOLS).calls == ()
 
 
 @pytest.mark.parametrize("line", ["For example:", "The file contains:", "The tool returned this text:"])
 @pytest.mark.parametrize("before", ["x = 1", "<think>So I call it.</think>", "Thought: I need it.", "```json"])
 def test_all_lines_of_a_fence_after_an_announcement_are_shown(line: str, before: str) -> None:
     """Prose, reasoning and a fence with a language do not end the fence; its own end does."""
-    call = CALLS["marked"]
+    call = NOTATIONS["marked"]
     shown = f"{line}\n```\n{before}{call}\n```\n"
     assert read_text(shown, TOOLS).content == shown
     assert calls_in(read_text(f"{shown}\nI call it.{call}", TOOLS)) == [("search", {"query": "x"})]
@@ -336,7 +326,7 @@ def test_all_lines_of_a_fence_after_an_announcement_are_shown(line: str, before:
 
 def test_an_announced_quotation_ends_with_the_next_line() -> None:
     """A model that quotes a file and then makes a call may write no prose between the two."""
-    call = CALLS["marked"]
+    call = NOTATIONS["marked"]
     assert read_text(f"The README says:{call}{call}", TOOLS).calls == ()
     assert calls_in(read_text(f"The README says:\n> Run it.\n{call}", TOOLS)) == [("search", {"query": "x"})]
     assert calls_in(read_text(f"The file contains:\n```\nx = 1\n```\n{call}", TOOLS)) == [("search", {"query": "x"})]

@@ -7,25 +7,44 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["announces_example", "announces_quotation", "discusses_calls", "introduces_example"]
+__all__ = ["announces_example", "announces_quotation", "asks", "describes_text", "discusses_calls", "introduces_example"]
 
-_EXAMPLE_WORD = r"(?:examples?|beispiele?|exemples?|ejemplos?|exemplos?|esempio|esempi)"
-_EXAMPLE_PHRASE = rf"(?:\b(?:for instance|(?:for|zum|par|por|per) {_EXAMPLE_WORD})\b|\be\.g\.|\bz\. ?b\.)"
+_EXAMPLE_WORD = (
+    r"(?:examples?|beispiel\w*|exemples?|ejemplos?|exemplos?|esempio|esempi|voorbeeld\w*|przyk\u0142ad\w*|\u00f6rnek\w*|contoh\w*"
+    r"|v\u00ed d\u1ee5)"
+)
+_EXAMPLE_PHRASE = (
+    rf"(?:\b(?:for instance|(?:for|zum|par|por|per|na) {_EXAMPLE_WORD}|bijvoorbeeld|hypothetically|(?:for|as an|by way of) illustration"
+    r"|to illustrate)\b|\be\.g\.|\bz\. ?b\.)"
+)
 _BE = r"(?:['\u2019]s| is| are)"
 _LINE_START = (
     rf"^\W*(?:(?:here|below|this|that|it|the following){_BE} )?(?:(?:an?|another|one|some|the following) )?"
-    rf"(?:(?:\w+ )?{_EXAMPLE_WORD}|samples?)\b"
+    rf"(?:(?:\w+ )?(?:{_EXAMPLE_WORD}|illustration|demonstration)|samples?|demo)\b"
 )
 _SENTENCE_START = r"(?:^|[.!?]\s+)\W*(?:(?:and|so|now|then|here),? )?"
 _REST_OF_SENTENCE = r"(?:(?![.!?]\s+(?-i:[A-Z])).)*$"
 """The rest of one sentence."""
 _EXAMPLE = re.compile(
     rf"(?:{_EXAMPLE_PHRASE}|{_LINE_START}){_REST_OF_SENTENCE}|\b{_EXAMPLE_WORD}\W*$"
-    r"|例如|比如|举例|示例|例えば|例[\W_]*$|예를 들어|예시|\b(?:например|пример\w*)\b"
-    rf"|{_SENTENCE_START}(?:suppose|imagine|consider (?:this|the following|an?|such))\b",
+    r"|例如|比如|举例|举个例|示例|例えば|例子?[\W_]*$|예를 들[어면]|예시|^\W*예\W*$|\b(?:например|пример\w*)\b|مثال|उदाहरण"
+    rf"|{_SENTENCE_START}(?:suppose|imagine|let['\u2019]?s (?:say|assume|pretend) (?:the|an?|that|this|it|you|I|we|someone|one)\b"
+    r"|consider (?:this|the following|an?|such))\b"
+    r"|\bequivalent to\W*$|\bin pseudo-?code\W*$",
     re.IGNORECASE,
 )
+_USED_EXAMPLE = re.compile(
+    r"\b(?:(?:look(?:ing)? for|search(?:ing)?(?: for)?|(?:find|read|open|fetch|load|inspect|edit|add)(?:ing)?|run(?:ning)?"
+    r"|execut(?:e|ing)|updat(?:e|ing)) (?:\w+ ){0,3}?"
+    r"|(?:(?:follow|view|check|see|test|look|send|try)(?:ing)?|creat(?:e|ing)|us(?:e|ing))(?: at)?"
+    r" (?:the|this|that|these|those|your|its) (?:\w+ ){0,2}?)"
+    rf"(?:{_EXAMPLE_WORD}|samples?)\b",
+    re.IGNORECASE,
+)
+"""Matches text about work on an example that exists or is to be found. A model that writes so about itself shows no example."""
 _CALL_VERB = r"(?:call|use|invoke|run|try|write|send|emit|put|type)"
+_MAKE_VERB = rf"(?:{_CALL_VERB}|trigger|issue|do|make|execute|perform|request|output|produce)"
+_ANSWER_VERB = rf"(?:{_CALL_VERB}|output|return|produce|generate|print|issue|(?:respond|reply|answer) with)"
 _PARTICIPLE = r"(?:called|invoked|used|written|formatted|expressed|encoded|represented|made|triggered|emitted|produced|requested)"
 _FORM_WORD = r"(?:call |calling |output |message )?(?:format|template|notation|markup|convention|signature|structure|shape)"
 _CALL_TERMS = re.compile(
@@ -33,8 +52,8 @@ _CALL_TERMS = re.compile(
 )
 _THIS_WAY = r"(?:like (?:this|that|so)|this way|in (?:this|the following) (?:way|form|format|manner|syntax|style))"
 _INSTRUCTION = re.compile(
-    rf"\byou (?:can|could|may|might|must|should|would|need to|have to) (?:\w+ )?{_CALL_VERB}\b"
-    rf"|{_SENTENCE_START}you(?:['\u2019](?:d|ll))? (?:will )?(?:\w+ )?{_CALL_VERB}\b"
+    rf"\byou (?:(?:just|only|simply) )?(?:can|could|may|might|must|should|would|need to|have to) (?:\w+ )?{_MAKE_VERB}\b"
+    rf"|{_SENTENCE_START}you(?:['\u2019](?:d|ll))? (?:will )?(?:\w+ )?{_CALL_VERB}\b|{_SENTENCE_START}you['\u2019]d {_MAKE_VERB}\b"
     rf"|\blooks? (?:\w+ )?(?:like|so|as follows)(?: (?:this|that|so|the following))?\W*$"
     rf"|(?:^[\W\d]*|[.!?]\s+)(?:in order )?to (?:\w+ )?{_CALL_VERB}\b[^:]*, (?:\w+ )?(?:{_CALL_VERB}|respond|reply|answer|return|output)\b"
     rf"|{_SENTENCE_START}(?:(?:here(?:['\u2019]s| is)|(?:this|that|it)(?:['\u2019]s| is| shows)|see) )?(?:exactly )?"
@@ -48,38 +67,52 @@ _INSTRUCTION = re.compile(
     rf"|\b{_CALL_VERB} (?:it|them) (?:like|with|as|by|via|using)\W*$"
     r"|^\W*(?:or |and )?(?:something )?(?:like (?:this|that|so)|like|such as|as in|along (?:the|these) lines(?: of)?)\W*$"
     r"|\b(?:calls?|syntax|format|command|message|output|request|invocation|markup|block|tags?) would (?:be|look|read)\b"
+    rf"|(?:\bwould|\w['\u2019]d)(?: \w+)? {_ANSWER_VERB}\W*$"
+    r"|^\W*given (?:the|this|such an?) (?:\w+ )?(?:call|invocation|request|message|output|text|input)\W*$"
+    r"|^\W*(?:question\W+)?what (?:does|do|happens|would)\b"
     rf"|{_SENTENCE_START}(?:in (?:\w+ ){{1,4}}?\w+, )?(?:just |simply )?(?:(?:write|type|emit|paste|add|insert|include)(?= ?:)"
-    r"|(?:copy|copy and paste) (?:this|that|it|the following)\b"
+    r"|(?:copy|copy and paste|add|insert|include|save) (?:this|that|it|the following)\b"
+    r"|try (?:this|that|it)(?: out| yourself)?\W*$"
     r"|(?:write|type|emit|paste|put|send|output|(?:respond|reply|answer) with) "
     r"(?:this|that|it|exactly|only|the following|(?:an?|such an?) (?:\w+ )?call)\b)",
     re.IGNORECASE,
 )
 """Matches text that tells the reader how to make a call."""
 _LABEL = re.compile(
-    rf"^\W*(?:\w+ ){{0,3}}(?:usage|syntax|{_FORM_WORD}|formats|templates|notations)\W*$"
-    rf"|\b(?:syntax|form|{_FORM_WORD})\b(?: (?:for|of|used|that|which)\b[^:.]*)?"
+    r"^\W*(?!(?:in (?:the )?(?:required|requested|correct|right|specified|json|xml)|following (?:the|your)) (?:\w+ )?format)"
+    rf"(?:\w+ ){{0,3}}(?:usage|syntax|{_FORM_WORD}|formats|templates|notations)\W*$"
+    rf"|\b(?:syntax|form|pattern|schema|{_FORM_WORD})\b(?: (?:for|of|used|that|which)\b[^:.]*)?"
     rf" (?:is|are|looks?|must be|should be)(?: [\w'`<>]+){{0,4}}\W*$"
     rf"|\b(?:has|have|uses?|takes?|follows?) (?:the|this|that|an?) (?:\w+ )?(?:syntax|{_FORM_WORD})\W*$"
     r"|^\W*(?:an? |the )?(?:expected|hypothetical|typical|previous|earlier|original|failed) (?:\w+ ){0,2}"
     r"(?:calls?|invocation|request|output|response|answer|message)\W*$"
-    r"|^\W*test cases?\W*$|\bsieht (?:\w+ )?(?:so|wie folgt) aus\b"
-    r"|^\W*(?:wrong|incorrect|bad|invalid|not (?:so|like this)|instead of|avoid)\W*$"
-    rf"|{_SENTENCE_START}(?:do not|don['\u2019]t|never) (?:\w+ )?{_CALL_VERB}\b"
+    r"|^\W*(?:the )?(?:(?:general |common |usual )?pattern|general form|how[- ]to|docs|documentation|spec|specification|tutorial"
+    r"|expected|expected \w+|reference (?:answer|call)|answer key|unit test|test (?:case|input)s?(?: \d+)?|(?:right|wrong) way)\W*$"
+    r"|\bsieht (?:\w+ )?(?:so|wie folgt) aus\b|\bso sieht\b[^:]*\baus\b|\bman (?:ruft|schreibt|verwendet|benutzt)\b"
+    r"|\b(?:format|formato|formaat|syntax|syntaxe|sintaxis) (?:ist|est|es|lautet|\u00e9|\u00e8)\b|\b(?:формат)\w*(?: \w+)?\W*$"
+    r"|^\W*(?:(?:this|that) (?:is|would be) )?(?:wrong|incorrect|bad|invalid|not (?:so|like this)|instead of)\W*$"
+    r"|^\W*avoid(?: this| that| \w+ing)?\W*$"
+    r"|\b(?:this|that|the following|such an?) (?:\w+ )?(?:call|request|form|syntax|one)s? (?:(?:would|will|does|is|are|was|were) )?"
+    r"(?:fails?|failed|wrong|invalid|incorrect|malformed|rejected|refused|not (?:work|valid|allowed))\W*$"
+    rf"|{_SENTENCE_START}(?:please )?(?:do not|don['\u2019]t|never) (?:\w+ )?{_MAKE_VERB}\b"
     r"|\bso (?:ruft man|wird (?:es|er|sie|das|ein)|schreibt man|geht es)\b|\b(?:on l['\u2019]appelle|s['\u2019](?:appelle|utilise)) comme\b"
-    r"|\bse (?:llama|usa|invoca|escribe) (?:as\u00ed|de esta)|用法|调用(?:方法|方式|格式)|格式(?:为|如下)|使い方|呼び出し方|書き方",
+    r"|\bse (?:llama|usa|invoca|escribe) (?:as\u00ed|de esta)|用法|调用(?:方法|方式|格式)|格式(?:为|如下|\W*$)|使い方|呼び出し方|書き方",
     re.IGNORECASE,
 )
 """Matches a line that names what follows: the form of calls, or a wrong call."""
 _SHOWING = re.compile(
     r"\b(?:show|demonstrate|illustrate|explain)\w*\b[^:]*"
-    rf"\b(?:how\b[^:]*\b(?:{_CALL_VERB}|{_PARTICIPLE}|works?)\b|what an? (?:\w+ )?call (?:would )?looks? like)",
+    rf"\b(?:how\b[^:]*\b(?:{_CALL_VERB}|{_PARTICIPLE}|works?)\b|what an? (?:\w+ )?call (?:would )?looks? like"
+    rf"|(?:format|syntax|notation|{_EXAMPLE_WORD})\W*$)"
+    rf"|\b(?:illustrate|demonstrate)\W*$|\b(?:{_EXAMPLE_WORD}|sample|hypothetical) (?:\w+ )?(?:calls?|request|invocation)\W*$"
+    r"|\bquote (?:the|its|this|your)\b",
     re.IGNORECASE,
 )
 """Matches text with which a model says that it shows a call, also about itself."""
 _SOURCE = (
     r"(?:docs?|documentation|readme|manual|guide|tutorial|spec|specification|template|prompt|logs?|transcript|article|page|paper|snippet"
     r"|parser|tests?|changelog|comments?|issue|instructions?|post|answer|message|text|file|code|results?|output|response|e-?mail|document"
-    r"|(?:web ?)?site|web ?page|ticket|description|attachment|content|data)"
+    r"|(?:web ?)?site|web ?page|ticket|description|attachment|content|data|report|turn)"
 )
 _ACTOR = rf"(?:tool|function|command|search|query|server|api|script|program|shell|{_SOURCE})"
 _SHOWN = r"(?:calls?|line|block|snippet|text|content|string|message|result|output|response|answer|instructions?|json|xml|data)"
@@ -87,16 +120,22 @@ _QUOTED = (
     r"(?: (?:this|that|the following|exactly|to (?:write|use|call|send)"
     rf"|(?:an?|this|these|some|such an?|the following) (?:\w+ )?{_SHOWN}))?\W*$"
 )
+_WRITERS = r"(?:models?|assistants?|agents?|llms?|clients?|users?|developers?|callers?)"
 _QUOTATION = re.compile(
-    rf"\b{_SOURCE} (?:\w+ )?(?:say|show|read|state|contain|describe|give|suggest|recommend|mention|expect|include|ha)s?{_QUOTED}"
+    rf"\b{_SOURCE} (?:(?!to )\w+ )?(?:say|show|read|state|contain|describe|give|suggest|recommend|mention|expect|include|ha)s?{_QUOTED}"
     rf"|\b(?:they|he|she|someone|somebody|the (?:user|author|other \w+|model|assistant|agent|developer)|you|{_SOURCE}) "
     r"(?:(?:has|have|had) )?(?:\w+ )?(?:wrote|said|called|invoked|ran|executed|emitted|generated|produced|issued|made|sent|posted|typed"
-    rf"|quoted|replied|answered|showed){_QUOTED}"
-    rf"|\b(?:the|a) (?:model|assistant|agent) (?:(?:should|would|could|may|might|can) )?(?:\w+ )?"
-    rf"(?:emit|output|return|produce|generate|write|respond with|reply with)(?:s|ed)?{_QUOTED}"
-    rf"|\b(?:the|a) (?:model|assistant|agent) (?:\w+ )?(?:responds|replies|responded|replied) with{_QUOTED}"
+    rf"|quoted|replied|answered|showed|pasted|shared|printed)(?: (?:me|us))?{_QUOTED}"
+    rf"|\b{_WRITERS} (?:(?:should|would|could|may|might|can|will|must) )?(?:\w+ )?"
+    rf"(?:emit|output|return|produce|generate|write|send|print|(?:call|invoke|run) it with|(?:respond|reply|answer) with)(?:s|ed)?{_QUOTED}"
+    rf"|\b{_WRITERS} (?:\w+ )?(?:responds|replies|answers|responded|replied|answered) with{_QUOTED}"
+    r"|\b(?:snippet|template|text|line|string|message|code|example) (?:that |which )?(?:you|they|he|she|the user) (?:\w+ )?"
+    r"(?:asked about|asked for|sent|pasted|wrote|mentioned|quoted|gave|posted)(?: (?:me|us))?(?: (?:is|was))?\W*$"
+    r"|^\W*(?:the )?(?:\w+ )?contents? of (?:the|this|that|your) (?:\w+ )?\w+(?: (?:is|are|was|were))?\W*$"
+    rf"|^\W*(?:the )?{_SOURCE}(?:['\u2019]s)? contents?(?: (?:is|are|was|were))?\W*$|^\W*your (?:\w+ )?(?:message|text) (?:was|is|read)\W*$"
+    rf"|^\W*as (?:the|its) {_SOURCE} (?:puts?|says?|shows?)(?: it)?\W*$|^\W*(?:quoted|taken|copied|pasted) from\b"
     r"|\b(?:calls?|invocation|request|attempt) (?:(?:that|which) )?(?:failed|was rejected|did not work|didn['\u2019]t work)\W*$"
-    rf"|^\W*(?:from|in|per|according to) (?:the|its|their|your) (?:\w+ )?{_SOURCE}\W*$"
+    rf"|^\W*(?:(?:from|in) (?:the|its|their|your)|(?:per|according to) (?:the|its|their)) (?:\w+ )?{_SOURCE}(?:,[^:]* (?:is|are|was))?\W*$"
     rf"|\b{_ACTOR} (?:\w+ )?(?:return(?:s|ed)|respond(?:s|ed)(?: with)?|print(?:s|ed)|contained|included|had|output|gave|sent){_QUOTED}"
     rf"|\b(?:results?|output|response|reply|answer) (?:(?:of|from) \w+ \w+ )?(?:was|were){_QUOTED}"
     r"|^\W*(?:as documented|for reference|quote|quoting(?: [\w']+){0,4})\W*$",
@@ -105,7 +144,9 @@ _QUOTATION = re.compile(
 """Matches a line that announces what another text contains."""
 _RECEIVED = re.compile(
     rf"\b(?:I|we) (?:\w+ )?(?:found|got|received|saw|read|see) (?:this|that|the following|the|an?)(?: (?:\w+ )?{_SHOWN})?"
-    rf" (?:in|inside|from|on) (?:the|a|an|its|your|their) (?:\w+ )?{_ACTOR}\W*$",
+    rf" (?:in|inside|from|on) (?:the|a|an|its|your|their) (?:\w+ )?{_ACTOR}\W*$"
+    rf"|\b(?:in|inside|from|on) (?:the|its|your|their) (?:\w+ )?{_ACTOR}(?: \w+)?,? (?:I|we|there) (?:\w+ )?"
+    r"(?:found|got|received|saw|read|see|was|were|is)\W*$",
     re.IGNORECASE,
 )
 """Matches a line with which a model says what it received, also about itself."""
@@ -118,11 +159,25 @@ _NOT_DONE = re.compile(
     rf"|\b(?:earlier|previously|before|last time)\b[^.,;:]*\b(?:I|we) (?:had )?{_PAST}{_REST_OF_CLAUSE}"
     rf"|\b(?:I|we) (?:had )?(?:already|previously|earlier|just) {_PAST}{_REST_OF_CLAUSE}"
     rf"|\b(?:I|we)(?: (?:would|could|might)|['\u2019]d) (?:\w+ )?(?:write|put|type|emit){_REST_OF_CLAUSE}"
-    rf"|\b(?:I|we)(?: would|['\u2019]d) have {_PAST}{_REST_OF_CLAUSE}",
+    rf"|\b(?:I|we)(?: would|['\u2019]d) have {_PAST}{_REST_OF_CLAUSE}"
+    rf"|\bif\b[^.:;]*(?:\bwould|\w['\u2019]d)(?: \w+)? {_ANSWER_VERB}{_REST_OF_CLAUSE}"
+    r"|\b(?:it|that|this|which|but the (?:\w+ )?call)(?: would|['\u2019]d)(?: then)? (?:be|look|read)(?: written| expressed)?"
+    r"(?: as| like)?\W*$"
+    r"|\b(?:previous|earlier|last|prior|preceding|failing|failed|wrong) (?:\w+ )?(?:calls?|invocation|request|attempt|turn|message|query)"
+    r" (?:was|were)\W*$"
+    rf"|\bcalls? (?:(?:that|which) )?(?:I|we) (?:\w+ )?{_PAST}{_REST_OF_CLAUSE}",
     re.IGNORECASE,
 )
 """Matches the end of a clause in which the model says that it does not make a call, made it before, or could write it."""
 _CONDITIONAL = re.compile(rf"\b(?:I|we) (?:would|could|might) (?:\w+ )?{_CALL_VERB}{_REST_OF_CLAUSE}", re.IGNORECASE)
+_PERCEIVED = re.compile(r"\b(?:I|we) (?:\w+ )?(?:found|got|received|saw|read|noticed)(?: the \w+)? $", re.IGNORECASE)
+_QUESTION = re.compile(r"^\W*(?:what|why|how|is|are|was|were|do|does|did|can|could|should|would|which|when|where) ", re.IGNORECASE)
+_DESCRIPTION = re.compile(
+    r"\b(?:match(?:es|ed)?|contain(?:s|ed)?|include[sd]?|has|have|had|means?|says?|said|saw|parse[sd]?|remove[sd]?|accept(?:s|ed)?|answer(?:s|ed)"
+    r"|return(?:s|ed)|emit(?:s|ted)|outputs|print(?:s|ed)|difference between)(?: \w+)? $|\b(?:the|this|that|a) (?:\w+ )?"
+    rf"(?:text|string|message|line|word|token|sequence|call|block|tag|output|answer) $|{_QUESTION.pattern}",
+    re.IGNORECASE,
+)
 _HEADING = re.compile(r"\s*(?:#{1,6} |(?:\*\*|__)[^*_]+(?:\*\*|__)\s*$)")
 _HEADING_TERMS = re.compile(rf"\b{_EXAMPLE_WORD}\b|\b(?:usage|syntax|how (?:to|you) {_CALL_VERB})\b|\bformat\W*$|用法|示例", re.IGNORECASE)
 _FIRST_PERSON = re.compile(r"\b(?:[Ii](?!\.e\b)|[Ww]e|[Ll]et)\b")
@@ -148,8 +203,9 @@ def announces_example(line: str) -> bool:
         return False
     sentence = _SENTENCE_END.split(line)[-1]
     is_about_itself = _FIRST_PERSON.search(sentence) or _PROGRESSIVE.match(sentence)
-    names_example = is_about_itself and _NAMED_EXAMPLE.search(sentence)
-    if (_EXAMPLE.search(line) and not names_example) or _SHOWING.search(line) or _NOT_DONE.search(line):
+    names_example = is_about_itself and (_NAMED_EXAMPLE.search(sentence) or _USED_EXAMPLE.search(sentence))
+    shows_example = _EXAMPLE.search(line) or _SHOWING.search(line)
+    if (shows_example and not names_example) or _NOT_DONE.search(line):
         return True
     return bool(_INSTRUCTION.search(line) or _LABEL.search(sentence)) and not is_about_itself
 
@@ -171,6 +227,19 @@ def announces_quotation(line: str) -> bool:
 def _collapsed(line: str) -> str:
     """Return the line with single spaces and without a fence at its end, so that the patterns take little time for any line."""
     return _LAST_FENCE.sub("", " ".join(line.split()))
+
+
+def describes_text(line: str) -> bool:
+    """Whether a line ends within a sentence about what a text contains or means, or what the model saw in it."""
+    sentence = _SENTENCE_END.split(line)[-1]
+    if _PERCEIVED.search(sentence):
+        return True
+    return bool(_DESCRIPTION.search(sentence)) and not _FIRST_PERSON.search(sentence) and not _PROGRESSIVE.match(sentence)
+
+
+def asks(line: str) -> bool:
+    """Whether a line ends within a question."""
+    return _QUESTION.match(_SENTENCE_END.split(line)[-1]) is not None
 
 
 def discusses_calls(line: str) -> bool:

@@ -56,8 +56,10 @@ _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _FIRST_MEMBER = re.compile(r"""\s*(["'])([^"'\\]{1,64})\1\s*(?::\s*("[^"\\]*(?:\\.[^"\\]*)*"|'[^'\\]*')?)?""", re.DOTALL)
 _BARE_VALUE = re.compile(r"[^\s,\]}\[{\"':]+")
 _TRAILING = re.compile(r"[\s;,\]}]*")
-_PYTHON_LIST, _PYTHON_LIST_START = re.compile(r"\[\s*[^\W\d][\w.\-]*\("), re.compile(r"\[\s*(?:[^\W\d][\w.\-]*)?")
+_PYTHON_LIST, _PYTHON_LIST_START = re.compile(r"\[\s*[^\W\d][\w.\-/]*\("), re.compile(r"\[\s*(?:[^\W\d][\w.\-/]*)?")
 _FENCES = ("```json", "```")
+_PLACEHOLDER = re.compile(r"<[^<>]*>")
+"""Matches what a template has in place of a name, as in `{"name": <function-name>}`."""
 _BRACKET_OR_QUOTE = re.compile(r'[\[\]{}"]')
 
 
@@ -309,7 +311,7 @@ def _marked_calls(text: str, tools: KnownTools, keyed: bool) -> Iterator[FoundCa
     if not call.arguments:
         rest = _remaining_arguments(text)
         call = JsonCall(name=call.name, arguments=rest, id=call.id, reasoning=call.reasoning, lifted=rest != "{}")
-    if call.name:
+    if call.name and not _PLACEHOLDER.fullmatch(call.name):
         yield call.to_found_call(tools)
 
 

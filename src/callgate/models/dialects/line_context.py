@@ -8,7 +8,14 @@ from __future__ import annotations
 
 import re
 
-from callgate.models.dialects.example_phrases import announces_example, announces_quotation, discusses_calls, introduces_example
+from callgate.models.dialects.example_phrases import (
+    announces_example,
+    announces_quotation,
+    asks,
+    describes_text,
+    discusses_calls,
+    introduces_example,
+)
 
 __all__ = ["InlineCode", "LineContext"]
 
@@ -60,14 +67,33 @@ class LineContext:
     @property
     def announces_example(self) -> bool:
         """Return whether the part of the current line that has arrived announces an example or a quotation."""
-        if not self._from_line_start or len(self._line) == _MAX_LINE_CHARS:
+        if not self._is_whole_line:
             return False
         return announces_example(self._line) or announces_quotation(self._line) or introduces_example(self._line)
 
     @property
     def discusses_calls(self) -> bool:
         """Whether the line ends within a sentence about calls that is not about the model's own actions."""
-        return self._from_line_start and len(self._line) < _MAX_LINE_CHARS and discusses_calls(self._line)
+        return self._is_whole_line and discusses_calls(self._line)
+
+    @property
+    def describes_text(self) -> bool:
+        """Whether the line ends within a sentence about what a text contains or means, or what the model saw in it."""
+        return self._is_whole_line and describes_text(self._line)
+
+    @property
+    def asks(self) -> bool:
+        """Whether the line ends within a question."""
+        return self._is_whole_line and asks(self._line)
+
+    @property
+    def is_table_row(self) -> bool:
+        """Whether the line is a row of a Markdown table."""
+        return self._is_whole_line and self._line.lstrip().startswith("|")
+
+    @property
+    def _is_whole_line(self) -> bool:
+        return self._from_line_start and len(self._line) < _MAX_LINE_CHARS
 
     def add_text(self, text: str) -> None:
         """Add text of one or more lines."""

@@ -173,23 +173,31 @@ class TextOutput:
     @property
     def may_be_mention(self) -> bool:
         """Whether a call at the current position may only be mentioned, judging by the text before it."""
-        return self.in_code or self.is_quoted() or self.is_example() or self._discusses_calls()
+        line = self._line_context
+        in_line = self._last_chars.endswith(" ") and (line.discusses_calls or line.describes_text or line.is_table_row)
+        return self.in_code or self.is_quoted() or self.is_example() or in_line
 
     def is_mention_before(self, following: str) -> bool:
         """Whether a call between the current position and `following` is only mentioned.
 
         A call on a quoted line or in an example always is. In quotes or code, it is if `following` begins with a
-        closing quote; in a sentence about calls, if `following` continues the sentence.
+        closing quote; in a sentence, if `following` continues it; in a table, if the cell ends.
         """
         if self._line_context.is_quoted or self.is_example():
             return True
         if (self.in_code or self.is_quoted()) and following[:1] in _CLOSING_QUOTES:
             return True
-        return self._discusses_calls() and (following[:1] in (",", ".", ";") or following.removeprefix(" ")[:1].islower())
+        return self._last_chars.endswith(" ") and self._is_continued(following)
 
-    def _discusses_calls(self) -> bool:
-        """Whether the position is within a sentence about calls that is not about the model's own actions."""
-        return self._last_chars.endswith(" ") and self._line_context.discusses_calls
+    def _is_continued(self, following: str) -> bool:
+        """Whether `following` continues a sentence that does not make the call before it."""
+        line = self._line_context
+        mark = following.lstrip(" ")[:1]
+        if (line.is_table_row and mark == "|") or (line.asks and mark == "?"):
+            return True
+        if line.discusses_calls:
+            return following[:1] in (",", ".", ";") or following.removeprefix(" ")[:1].islower()
+        return line.describes_text and following[:1] == " " and following[1:2].islower()
 
     def is_after_space(self) -> bool:
         """Whether the character before the current position is a space."""
