@@ -88,3 +88,12 @@ def test_a_value_with_its_own_end_tag_is_not_cut_at_the_end_of_a_call_in_it(valu
 )
 def test_each_printed_call_of_a_tool_code_block_is_read(lines: str, meant: list[tuple[str, Any]]) -> None:
     assert calls_in(read_text(f"```tool_code\n{lines}\n```", TOOLS)) == meant
+
+
+@pytest.mark.parametrize("name", ["get_weather\n", "get_weather>"])
+def test_the_end_after_an_object_may_be_missing_where_a_call_may_end(name: str) -> None:
+    call = f"<tool_call>{name}{ROME}"
+    (found,) = read_text(call, TOOLS).calls
+    assert (found.closed, calls_in(read_text(f"{call}\n{call}</tool_call>", TOOLS))) == ("finished", PARIS * 2)
+    assert read_text(call, TOOLS, partial=True).calls == ()
+    assert read_text(f"{call} is the form", TOOLS).calls == ()

@@ -155,3 +155,40 @@ def test_react_actions_are_read_in_every_form_that_agent_parsers_accept(text: st
 def test_a_react_action_without_input_calls_only_a_tool_that_needs_none(given: str) -> None:
     assert calls_in(read_text(f"Action: now\nAction Input: {given}", TOOLS)) == [("now", {})]
     assert read_text(f"Action: get_weather\nAction Input: {given}", TOOLS).calls == ()
+
+
+PATHS: dict[str, Any] = {"hub/get-issue": {"type": "object", "properties": {"number": {"type": "integer"}}}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[hub/get-issue(number=7)]",
+        "hub/get-issue(number=7)",
+        "<|tool_call_start|>[hub/get-issue(number=7)]<|tool_call_end|>",
+        "<tool_call>[hub/get-issue(number=7)]</tool_call>",
+        "<function_calls>hub/get-issue(number=7)</function_calls>",
+        "```tool_code\nprint(hub/get-issue(number=7))\n```",
+        "Action: hub/get-issue(number=7)",
+        '>>>hub/get-issue\n{"number": 7}',
+        'hub/get-issue\n{"number": 7}',
+    ],
+)
+def test_a_python_call_may_have_every_name_that_a_tool_may_have(text: str) -> None:
+    assert calls_in(read_text(text, PATHS)) == [("hub/get-issue", {"number": 7})]
+
+
+def test_an_f_string_with_a_field_is_no_argument() -> None:
+    """Its value is not known; a prefix without a field changes nothing, and a raw string keeps its backslashes."""
+    assert read_text('[search(query=f"{city}")]', TOOLS).calls == ()
+    assert calls_in(read_text(r'[search(query=f"a" rf"\d" "b")]', TOOLS)) == [("search", {"query": r"a\db"})]
+
+
+def test_harmony_tokens_may_have_a_space_after_them() -> None:
+    text = (
+        "<|channel|> analysis<|message|> hm<|end|><|start|> assistant<|channel|> commentary<|message|> I look.<|end|><|start|> assistant"
+        ' to=functions.search<|channel|> commentary <|constrain|>  json<|message|> {"query": "x"}<|end|>'
+    )
+    reading = read_text(text, TOOLS)
+    assert (calls_in(reading), reading.content.strip(), reading.reasoning.strip()) == ([("search", {"query": "x"})], "I look.", "hm")
+    assert read_text("<|channel|> final<|message|> Hello<|return|>", TOOLS).content.strip() == "Hello"

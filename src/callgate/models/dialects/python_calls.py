@@ -18,7 +18,7 @@ from callgate.models.dialects.typed_values import json_object
 
 __all__ = ["parse_python_arguments", "read_python_calls"]
 
-_NAME = re.compile(r"[\w.\-]*")
+_NAME = re.compile(r"[\w.\-/]*")
 _SEPARATORS = re.compile(r"[\s,;]*")
 _SUFFIX = ".call"
 

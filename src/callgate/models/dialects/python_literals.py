@@ -21,7 +21,7 @@ _NUMBER = re.compile(r"[-+]?(?:\d[\d_]*\.?[\d_]*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.]
 _NUMBER_PARTS = re.compile(r"(?P<sign>[-+]?)(?P<whole>0|[1-9]\d*)?(?:\.(?P<part>\d*))?(?P<power>[eE][-+]?\d+)?", re.ASCII)
 _PADDED = re.compile(r"0\d+", re.ASCII)
 _STRING = re.compile(
-    r"""[rRuUbBfF]{0,2}(?:'''(?P<a>.*?)(?<!\\)'''|\"\"\"(?P<b>.*?)(?<!\\)\"\"\"|'(?P<c>[^'\\]*(?:\\.[^'\\]*)*)'|"(?P<d>[^"\\]*(?:\\.[^"\\]*)*)")""",
+    r"""(?P<prefix>[rRuUbBfF]{0,2})(?:'''(?P<a>.*?)(?<!\\)'''|\"\"\"(?P<b>.*?)(?<!\\)\"\"\"|'(?P<c>[^'\\]*(?:\\.[^'\\]*)*)'|"(?P<d>[^"\\]*(?:\\.[^"\\]*)*)")""",
     re.DOTALL,
 )
 _NAME = re.compile(r"[^\W\d][\w.\-]*")
@@ -172,11 +172,14 @@ class _LiteralParser:
         return _CONSTANTS[found.group()]
 
     def _strings(self, found: re.Match[str] | None) -> str:
-        """Consume one string, or several adjacent ones."""
+        """Consume one string, or several adjacent ones. An f-string with a replacement field has no known value."""
         whole: list[str] = []
         while found:
-            body = next(group for group in found.groups() if group is not None)
-            whole.append(body if found.group()[0] in "rR" else _ESCAPE.sub(_unescaped, body))
+            prefix, *bodies = found.groups()
+            body = next(group for group in bodies if group is not None)
+            if "f" in prefix.lower() and "{" in body:
+                raise ValueError("no literal")
+            whole.append(body if "r" in prefix.lower() else _ESCAPE.sub(_unescaped, body))
             self.pos = found.end()
             self.space()
             found = _STRING.match(self.text, self.pos)

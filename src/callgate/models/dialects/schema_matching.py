@@ -17,7 +17,7 @@ from callgate.models.dialects.typed_values import json_object, json_string
 __all__ = ["is_tool_definition", "matches_known_schema", "matches_schema", "peek_known_name", "single_text_argument"]
 
 Schema = Mapping[str, object]
-_NAME = re.compile(r"[\w.\-]*")
+_NAME = re.compile(r"[\w.\-/]*")
 _SCHEMA_KEYWORDS = frozenset({"type", "properties", "required", "additionalProperties", "title", "description", "$schema", "$defs"})
 
 

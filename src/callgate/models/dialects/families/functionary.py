@@ -23,7 +23,7 @@ from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCurs
 
 __all__ = ["FUNCTIONARY"]
 
-_NAME = re.compile(r"[\w.\-]+")
+_NAME = re.compile(r"[\w.\-/]+")
 _RECIPIENT, _CONTENT, _ARROWS = "<|recipient|>", "<|content|>", ">>>"
 _USER = "all"
 _ENDS = ("<|stop|>", "<|eot_id|>")

@@ -112,10 +112,13 @@ class KeyValueReader:
             raise NotACall
 
     def _read_json_call(self, cursor: TextCursor, name: str) -> Incremental[FoundCall]:
-        text = yield from cursor.read_bracketed()
+        text = normalise_arguments((yield from cursor.read_bracketed()))
         yield from cursor.skip_space()
-        yield from cursor.expect(self._end)
-        return FoundCall(name=name, arguments=normalise_arguments(text))
+        if (yield from cursor.take(self._end)) or (yield from cursor.at(self._begin)):
+            return FoundCall(name=name, arguments=text)
+        if cursor.truncated or (yield from cursor.peek()):
+            raise NotACall
+        return FoundCall(name=name, arguments=text, closed="finished")
 
     def _read_members(self, cursor: TextCursor, schema: Schema | None) -> Incremental[dict[str, str]]:
         """Return the keys and their values as JSON.

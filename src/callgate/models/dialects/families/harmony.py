@@ -1,11 +1,12 @@
-"""GPT-OSS: messages on channels; a message with a recipient is a call.
+"""GPT-OSS and LLM-jp 4: messages on channels; a message with a recipient is a call.
 
     <|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Paris"}<|call|>
 
 The recipient may stand before the channel. The analysis channel is reasoning, unless it has a recipient. If a server dropped the tokens, an
-object directly follows the recipient: `commentary to=functions.get_weather json{"city": "Paris"}`.
+object directly follows the recipient: `commentary to=functions.get_weather json{"city": "Paris"}`. LLM-jp 4 writes a space
+after each token.
 
-Source: the harmony response format of gpt-oss.
+Source: the harmony response format of gpt-oss; MLX LM's tool parser for LLM-jp 4.
 """
 
 from __future__ import annotations
@@ -77,21 +78,23 @@ def _read_text_argument(cursor: TextCursor, tools: KnownTools, name: str, header
 
 HARMONY = Dialect(
     name="harmony",
-    families="GPT-OSS",
+    families="GPT-OSS, LLM-jp 4",
     example='<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Paris"}<|call|>',
     openers=("<|channel|>", "to=", "commentary to=", "analysis to="),
     read=_read,
     ignored_markers=(
         "<|start|>assistant",
+        "<|start|> assistant",
         "<|end|>",
         "<|return|>",
         "<|call|>",
-        "<|channel|>final<|message|>",
-        "<|channel|>commentary<|message|>",
+        *(f"<|channel|>{space}{channel}<|message|>" for channel in ("final", "commentary") for space in ("", " ")),
     ),
     reasoning_markers=(
         ("<|channel|>analysis<|message|>", "<|end|>"),
         ("<|channel|>analysis<|message|>", "<|channel|>final<|message|>"),
+        ("<|channel|> analysis<|message|>", "<|end|>"),
+        ("<|channel|> analysis<|message|>", "<|channel|> final<|message|>"),
         ("analysis<|message|>", "<|end|>"),
     ),
 )

@@ -40,7 +40,7 @@ _INPUT_LABELS = (
     "**Action Input:**",
     "**Action Input**:",
 )
-_INLINE_CALL = re.compile(r"([\w.\-]+)\s*(?:\[(.*)\]|\((.*)\))")
+_INLINE_CALL = re.compile(r"([\w.\-/]+)\s*(?:\[(.*)\]|\((.*)\))")
 _NO_TOOLS = frozenset({"none", "directly-answer", "directly_answer", "n/a", "final answer"})
 _EMPTY_INPUTS = frozenset({"", "none", "null", "n/a"})
 
