@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from callgate.models.dialects import read_text
+from callgate.models.dialects import TextReader, collect_parts, read_text
 from tests.models.dialect_texts import NOTATIONS, TOOLS, calls_in
 
 ANNOUNCE_EXAMPLES = """\
@@ -359,3 +359,39 @@ def test_a_call_after_a_line_that_shows_quotes_or_denies_it_is_text(line: str) -
 def test_a_call_after_a_line_about_work_on_examples_files_and_messages_is_a_call(line: str) -> None:
     for kind, call in NOTATIONS.items():
         assert (kind, calls_in(read_text(line + call, TOOLS))) == (kind, [("search", {"query": "x"})])
+
+
+STARTS = {
+    "a long paragraph": "The engine separates what a model shows from what it calls, and it does so for every family. " * 4,
+    "a list": "- ",
+    "another list": "\u2022 ",
+    "a pictograph": "\U0001f4a1 ",
+    "an arrow": "\u2192 ",
+    "a tag": "<answer>",
+    "reasoning": "<think>hm</think>",
+    "a channel": "<|channel|>final<|message|>",
+    "a marker of the answer": "<|START_RESPONSE|>",
+    "a result": "<tool_response>\n{}\n</tool_response>",
+}
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("line", ["For example:", "A call looks like this:", "The docs say:"])
+def test_an_announcement_counts_at_the_end_of_every_line(start: str, line: str) -> None:
+    for kind, call in NOTATIONS.items():
+        text = STARTS[start] + line + call
+        assert (kind, read_text(text, TOOLS).calls) == (kind, ())
+        reader = TextReader(TOOLS)
+        parts = [part for place in range(0, len(text), 3) for part in reader.feed(text[place : place + 3])]
+        assert collect_parts([*parts, *reader.close()]) == read_text(text, TOOLS)
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_the_models_own_action_counts_at_the_end_of_every_line(start: str) -> None:
+    for kind, call in NOTATIONS.items():
+        assert (kind, calls_in(read_text(f"{STARTS[start]}Let me search:{call}", TOOLS))) == (kind, [("search", {"query": "x"})])
+
+
+def test_an_announcement_at_the_start_of_a_long_paragraph_does_not_reach_its_end() -> None:
+    text = f"Such as: {STARTS['a long paragraph']}Now I search for x"
+    assert len(read_text(f"{text}:{NOTATIONS['marked']}", TOOLS).calls) == 1

@@ -7,7 +7,15 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["announces_example", "announces_quotation", "asks", "describes_text", "discusses_calls", "introduces_example"]
+__all__ = [
+    "announces_example",
+    "announces_quotation",
+    "asks",
+    "describes_text",
+    "discusses_calls",
+    "introduces_example",
+    "without_first_sentence",
+]
 
 _EXAMPLE_WORD = (
     r"(?:examples?|beispiel\w*|exemples?|ejemplos?|exemplos?|esempio|esempi|voorbeeld\w*|przyk\u0142ad\w*|\u00f6rnek\w*|contoh\w*"
@@ -184,6 +192,7 @@ _FIRST_PERSON = re.compile(r"\b(?:[Ii](?!\.e\b)|[Ww]e|[Ll]et)\b")
 _NOT_PROGRESSIVE = r"(?:[Ss]ome|[Aa]ny|[Ee]very|[Nn]o)thing\b|[Ff]ollowing\b|[Dd]uring\b|[Ss]tring\b"
 _PROGRESSIVE = re.compile(rf"\W*(?:[Nn]ow )?(?!{_NOT_PROGRESSIVE})[A-Z]?[a-z]+ing\b")
 _SENTENCE_END = re.compile(r"(?<!\be\.g)[.!?:]\s+(?=[^a-z]|$)")
+_FULL_STOP = re.compile(rf"{_SENTENCE_END.pattern}|[\u3002\uff01\uff1f]")
 _ENDS_WITH_EXAMPLE = re.compile(rf"{_EXAMPLE_PHRASE},?\s*$", re.IGNORECASE)
 _NAMED_EXAMPLE = re.compile(rf"\b(?:from|in|of) (?:the|this|that|your) {_EXAMPLE_WORD}\W*$", re.IGNORECASE)
 """Matches the end of a line that refers to an example which was given before."""
@@ -222,6 +231,12 @@ def announces_quotation(line: str) -> bool:
     if not _OPEN_END.search(line):
         return False
     return bool(_RECEIVED.search(line) or (_QUOTATION.search(line) and not _FIRST_PERSON.search(line)))
+
+
+def without_first_sentence(text: str) -> str:
+    """Return the sentences after the first one, which may not be whole; empty if there are none."""
+    end = _FULL_STOP.search(text)
+    return text[end.end() :] if end else ""
 
 
 def _collapsed(line: str) -> str:

@@ -15,12 +15,13 @@ from callgate.models.dialects.example_phrases import (
     describes_text,
     discusses_calls,
     introduces_example,
+    without_first_sentence,
 )
 
 __all__ = ["InlineCode", "LineContext"]
 
 _MAX_LINE_CHARS = 300
-"""Characters of a line that are examined."""
+"""Characters at the start and at the end of a line that are examined."""
 _TICK_RUNS = re.compile(r"`+|'+|[^`']+")
 _FENCE = "```"
 _QUOTATION_PARTS = (_FENCE, "<")
@@ -35,6 +36,9 @@ class LineContext:
 
     def __init__(self) -> None:
         self._line = ""
+        """The start of the line."""
+        self._line_end = ""
+        self._line_chars = 0
         self._from_line_start = True
         """Whether `_line` contains the line from its start. False after a marker, which cuts the line."""
         self._example = False
@@ -67,33 +71,33 @@ class LineContext:
     @property
     def announces_example(self) -> bool:
         """Return whether the part of the current line that has arrived announces an example or a quotation."""
-        if not self._is_whole_line:
-            return False
-        return announces_example(self._line) or announces_quotation(self._line) or introduces_example(self._line)
+        line = self._sentences
+        return announces_example(line) or announces_quotation(line) or introduces_example(line)
 
     @property
     def discusses_calls(self) -> bool:
         """Whether the line ends within a sentence about calls that is not about the model's own actions."""
-        return self._is_whole_line and discusses_calls(self._line)
+        return discusses_calls(self._sentences)
 
     @property
     def describes_text(self) -> bool:
         """Whether the line ends within a sentence about what a text contains or means, or what the model saw in it."""
-        return self._is_whole_line and describes_text(self._line)
+        return describes_text(self._sentences)
 
     @property
     def asks(self) -> bool:
         """Whether the line ends within a question."""
-        return self._is_whole_line and asks(self._line)
+        return asks(self._sentences)
 
     @property
     def is_table_row(self) -> bool:
         """Whether the line is a row of a Markdown table."""
-        return self._is_whole_line and self._line.lstrip().startswith("|")
+        return self._from_line_start and self._line.lstrip().startswith("|")
 
     @property
-    def _is_whole_line(self) -> bool:
-        return self._from_line_start and len(self._line) < _MAX_LINE_CHARS
+    def _sentences(self) -> str:
+        """The line since the last marker, or if it is long, the sentences that begin in its last part."""
+        return self._line if self._line_chars <= _MAX_LINE_CHARS else without_first_sentence(self._line_end)
 
     def add_text(self, text: str) -> None:
         """Add text of one or more lines."""
@@ -101,7 +105,7 @@ class LineContext:
         self._append(first)
         for line in rest:
             self._end_line()
-            self._line, self._from_line_start = "", True
+            self._start_line(from_line_start=True)
             self._append(line)
 
     def add_marker(self, *, ignored: bool = False) -> None:
@@ -109,24 +113,32 @@ class LineContext:
         self._example = ignored and (self._example or self.announces_example)
         self._quotation = ignored and self._quotation
         self._in_shown_fence = ignored and self._in_shown_fence
-        self._line, self._from_line_start = "", False
+        self._start_line(from_line_start=False)
+
+    def _start_line(self, *, from_line_start: bool) -> None:
+        self._line, self._line_end, self._line_chars = "", "", 0
+        self._from_line_start = from_line_start
 
     def _append(self, text: str) -> None:
         self._line += text[: max(0, _MAX_LINE_CHARS - len(self._line))]
+        self._line_end = (self._line_end + text[-_MAX_LINE_CHARS:])[-_MAX_LINE_CHARS:]
+        self._line_chars += len(text)
 
     def _end_line(self) -> None:
         line = self._line.strip()
-        if not line or not self._from_line_start:
+        if not line:
             return
-        if line in _QUOTE_MARKS:
+        if self._from_line_start and line in _QUOTE_MARKS:
             self._between_quotes = not self._between_quotes
-        if line.startswith(_FENCE):
+        if self._from_line_start and line.startswith(_FENCE):
             self._in_shown_fence = bool(line.strip("`")) if self._in_shown_fence else self._example or self._quotation
         is_label = _AGENT_LABEL.match(line) is not None
-        if not line.startswith(_QUOTATION_PARTS):
-            self._quotation = announces_quotation(line) or (is_label and self._quotation)
-        if _is_prose(line) or is_label:
-            self._example = announces_example(line) or (is_label and self._example)
+        sentences = self._sentences.strip()
+        quotes, shows = announces_quotation(sentences), announces_example(sentences)
+        if quotes or not line.startswith(_QUOTATION_PARTS):
+            self._quotation = quotes or (is_label and self._quotation)
+        if shows or _is_prose(line) or is_label:
+            self._example = shows or (is_label and self._example)
 
 
 def _is_prose(line: str) -> bool:
