@@ -192,3 +192,11 @@ def test_harmony_tokens_may_have_a_space_after_them() -> None:
     reading = read_text(text, TOOLS)
     assert (calls_in(reading), reading.content.strip(), reading.reasoning.strip()) == ([("search", {"query": "x"})], "I look.", "hm")
     assert read_text("<|channel|> final<|message|> Hello<|return|>", TOOLS).content.strip() == "Hello"
+
+
+@pytest.mark.parametrize("call", ['{"name": "search", "arguments": {"query": "x"}}', '{"tool": "search", "parameters": {"query": "x"}}'])
+def test_an_object_below_the_name_of_a_tool_may_be_a_whole_call(call: str) -> None:
+    """The name is then a title, and not a call with this object as its arguments."""
+    reading = read_text(f"Search\n{call}", TOOLS)
+    assert (calls_in(reading), reading.content) == ([("search", {"query": "x"})], "Search\n")
+    assert read_text(f"Search\n{call[:-1]}", TOOLS).calls == ()

@@ -199,19 +199,32 @@ _NAMED_EXAMPLE = re.compile(rf"\b(?:from|in|of) (?:the|this|that|your) {_EXAMPLE
 _LAST_FENCE = re.compile(r"\s*```\w*$")
 _OPEN_END = re.compile(r"(?:[:\uff1a]|\b(?:is|are|be|like|as|with|using|written))[*_`\s]*$")
 """Matches a line that what follows must complete; with one of the phrases above, such a line announces an example."""
+_STATEMENT = re.compile(
+    rf"^(?!</)[\W\d_]*(?:(?:an?|the|another|usage|code|simple|short|minimal) )?(?:{_EXAMPLE_WORD}|samples?|usage|\u793a\u4f8b|\u4f8b\u5b50)"
+    r"(?: (?:usage|(?:tool |function )?(?:calls?|request|invocation)))?(?: \d+)?(?:(?: ?[:(\u2013\u2014]| - )[^.:]*)?[\W_]*$"
+    rf"|\b(?:here|this|that|it|below|the following){_BE} (?:just |only |merely )?(?:an?|some|another|one) (?:\w+ )?{_EXAMPLE_WORD}\b"
+    rf"|\b{_EXAMPLE_WORD} (?:is|are) (?:\w+ )?(?:below|here|as follows)\b|\bsee (?:the|this|an) (?:\w+ )?{_EXAMPLE_WORD}\b"
+    rf"|\b(?:call|{_FORM_WORD}|syntax|form|{_PARTICIPLE})s? (?:is |are |looks? )?(?:\w+ )?(?:like this|as follows|below)\W*$"
+    rf"|\byou (?:\w+ )?{_CALL_VERB}\b[^.:]* (?:like this|as follows|this way)\W*$"
+    rf"|^\W*(?:here|this){_BE} how (?:to|you) (?:\w+ )?{_CALL_VERB}\b"
+    rf"|^\W*(?:please )?(?:do not|don['\u2019]t|never) (?:\w+ )?{_CALL_VERB} (?:this|that|it|the following)\b",
+    re.IGNORECASE,
+)
+"""Matches a sentence or a label that announces an example without a colon."""
+_SHOWN_EXAMPLE = re.compile(rf"\b(?:show|give) (?:you |us )?(?:an?|the|some|another|one) (?:\w+ )?{_EXAMPLE_WORD}\W*$", re.IGNORECASE)
 
 
 def announces_example(line: str) -> bool:
     """Whether a line announces an example, or text that the reader is told to write."""
-    if _LAST_FENCE.search(line) and introduces_example(line):
+    if introduces_example(line):
         return True
     line = _collapsed(line)
-    if _HEADING.match(line) and _HEADING_TERMS.search(line):
-        return True
-    if not _OPEN_END.search(line):
-        return False
     sentence = _SENTENCE_END.split(line)[-1]
     is_about_itself = _FIRST_PERSON.search(sentence) or _PROGRESSIVE.match(sentence)
+    if _HEADING.match(line) and _HEADING_TERMS.search(line) and not _USED_EXAMPLE.search(line):
+        return not _PROGRESSIVE.match(line) or _EXAMPLE.search(line) is not None
+    if not _OPEN_END.search(line):
+        return _SHOWN_EXAMPLE.search(sentence) is not None or bool(_STATEMENT.search(sentence) and not is_about_itself)
     names_example = is_about_itself and (_NAMED_EXAMPLE.search(sentence) or _USED_EXAMPLE.search(sentence))
     shows_example = _EXAMPLE.search(line) or _SHOWING.search(line)
     if (shows_example and not names_example) or _NOT_DONE.search(line):

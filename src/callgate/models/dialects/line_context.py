@@ -28,6 +28,7 @@ _QUOTATION_PARTS = (_FENCE, "<")
 """A line with a fence or a quoted call does not end a quotation."""
 _AGENT_LABEL = re.compile(r"[*_]*(?:thought|action(?: input)?|observation)(?: \d)?[*_]* ?:", re.IGNORECASE)
 """Begins a line of a ReAct call. Such a line does not end an example or a quotation."""
+_EXAMPLE_END = re.compile(r"</\w*examples?>", re.IGNORECASE)
 _QUOTE_MARKS = frozenset({'"', '"""', "'''", "\u201c", "\u201d", "\u201e", "\u00ab", "\u00bb"})
 
 
@@ -137,7 +138,7 @@ class LineContext:
         quotes, shows = announces_quotation(sentences), announces_example(sentences)
         if quotes or not line.startswith(_QUOTATION_PARTS):
             self._quotation = quotes or (is_label and self._quotation)
-        if shows or _is_prose(line) or is_label:
+        if shows or _is_prose(line) or is_label or _EXAMPLE_END.match(line):
             self._example = shows or (is_label and self._example)
 
 

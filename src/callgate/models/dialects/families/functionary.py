@@ -75,9 +75,10 @@ def _read_first(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCal
     if (yield from cursor.peek()) != "{":
         raise NotACall
     text = yield from cursor.read_bracketed()
+    if not matches_schema(text, tools.schema(name)):  # before the end of the message is looked for: the object is whole
+        raise NotACall
     yield from cursor.skip_space()
-    over = (yield from cursor.peek()) == "" or (yield from _is_at_part_start(cursor))
-    if not over or not matches_schema(text, tools.schema(name)):
+    if (yield from cursor.peek()) != "" and not (yield from _is_at_part_start(cursor)):
         raise NotACall
     yield FoundCall(name=tools.clean_name(name), arguments=text)
 
