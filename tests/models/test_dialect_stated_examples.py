@@ -113,6 +113,11 @@ Searching
 ## Finding an example
 ### Checking the usage
 ## Plan
+See the example.py file.
+This page is an example.com page.
+examples/search.py:
+I found these examples:
+I ran the example.
 """.splitlines()
 
 
@@ -134,3 +139,8 @@ def test_a_closing_tag_announces_nothing() -> None:
     text = f"<example>{NOTATIONS['marked']}\n</example>\n"
     assert read_text(text, TOOLS).calls == ()
     assert len(read_text(f"{text}{NOTATIONS['marked']}", TOOLS).calls) == 1
+
+
+@pytest.mark.parametrize("label", ["Documentation:", "Docs:", "I found these examples:"])
+def test_a_list_below_a_label_is_not_an_announcement(label: str) -> None:
+    assert len(read_text(f"{label}\n- one\n- two\n{NOTATIONS['marked']}", TOOLS).calls) == 1

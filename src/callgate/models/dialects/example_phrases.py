@@ -19,7 +19,7 @@ __all__ = [
 
 _EXAMPLE_WORD = (
     r"(?:examples?|beispiel\w*|exemples?|ejemplos?|exemplos?|esempio|esempi|voorbeeld\w*|przyk\u0142ad\w*|\u00f6rnek\w*|contoh\w*"
-    r"|v\u00ed d\u1ee5)"
+    r"|v\u00ed d\u1ee5)(?![./]\w)"
 )
 _EXAMPLE_PHRASE = (
     rf"(?:\b(?:for instance|(?:for|zum|par|por|per|na) {_EXAMPLE_WORD}|bijvoorbeeld|hypothetically|(?:for|as an|by way of) illustration"
@@ -44,7 +44,7 @@ _EXAMPLE = re.compile(
 _USED_EXAMPLE = re.compile(
     r"\b(?:(?:look(?:ing)? for|search(?:ing)?(?: for)?|(?:find|read|open|fetch|load|inspect|edit|add)(?:ing)?|run(?:ning)?"
     r"|execut(?:e|ing)|updat(?:e|ing)) (?:\w+ ){0,3}?"
-    r"|(?:(?:follow|view|check|see|test|look|send|try)(?:ing)?|creat(?:e|ing)|us(?:e|ing))(?: at)?"
+    r"|(?:(?:follow|view|check|see|test|look|send|try)(?:ing|ed)?|found|saw|ran|have|creat(?:e|ing)|us(?:e|ing))(?: at)?"
     r" (?:the|this|that|these|those|your|its) (?:\w+ ){0,2}?)"
     rf"(?:{_EXAMPLE_WORD}|samples?)\b",
     re.IGNORECASE,
@@ -94,7 +94,7 @@ _LABEL = re.compile(
     rf"|\b(?:has|have|uses?|takes?|follows?) (?:the|this|that|an?) (?:\w+ )?(?:syntax|{_FORM_WORD})\W*$"
     r"|^\W*(?:an? |the )?(?:expected|hypothetical|typical|previous|earlier|original|failed) (?:\w+ ){0,2}"
     r"(?:calls?|invocation|request|output|response|answer|message)\W*$"
-    r"|^\W*(?:the )?(?:(?:general |common |usual )?pattern|general form|how[- ]to|docs|documentation|spec|specification|tutorial"
+    r"|^\W*(?:the )?(?:(?:general |common |usual )?pattern|general form|how[- ]to"
     r"|expected|expected \w+|reference (?:answer|call)|answer key|unit test|test (?:case|input)s?(?: \d+)?|(?:right|wrong) way)\W*$"
     r"|\bsieht (?:\w+ )?(?:so|wie folgt) aus\b|\bso sieht\b[^:]*\baus\b|\bman (?:ruft|schreibt|verwendet|benutzt)\b"
     r"|\b(?:format|formato|formaat|syntax|syntaxe|sintaxis) (?:ist|est|es|lautet|\u00e9|\u00e8)\b|\b(?:формат)\w*(?: \w+)?\W*$"
@@ -146,7 +146,7 @@ _QUOTATION = re.compile(
     rf"|^\W*(?:(?:from|in) (?:the|its|their|your)|(?:per|according to) (?:the|its|their)) (?:\w+ )?{_SOURCE}(?:,[^:]* (?:is|are|was))?\W*$"
     rf"|\b{_ACTOR} (?:\w+ )?(?:return(?:s|ed)|respond(?:s|ed)(?: with)?|print(?:s|ed)|contained|included|had|output|gave|sent){_QUOTED}"
     rf"|\b(?:results?|output|response|reply|answer) (?:(?:of|from) \w+ \w+ )?(?:was|were){_QUOTED}"
-    r"|^\W*(?:as documented|for reference|quote|quoting(?: [\w']+){0,4})\W*$",
+    r"|^\W*(?:as documented|for reference|docs|documentation|spec|specification|tutorial|quote|quoting(?: [\w']+){0,4})\W*$",
     re.IGNORECASE,
 )
 """Matches a line that announces what another text contains."""
