@@ -11,7 +11,7 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from contextvars import Context
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -43,7 +43,8 @@ TRANSITIONS: Mapping[tuple[State, Event], State] = {
 """The states of a server, and what changes them.
 
 ready: calls are sent. degraded: a call has timed out and the server is silent, so new calls wait. backoff: it starts again soon.
-quarantined: it has failed too often, and calls are refused until the quarantine is over; the next call then starts it.
+quarantined: it has failed too often, and calls are refused until the quarantine is over; the next call then starts it, or the owner does
+some time later.
 """
 
 STABLE_S = 30.0
@@ -74,6 +75,10 @@ class RestartPolicy(Protocol):
 
     def quarantine_s(self, failures: int) -> float:
         """Return how long the quarantine lasts; infinite: until `restart` is called."""
+        ...
+
+    def unasked_s(self, failures: int) -> float:
+        """Return how long after the beginning of a quarantine the server is started without a call; infinite: never."""
         ...
 
 
@@ -119,6 +124,8 @@ class ServerLife(Generic[S]):
         """Set if `serve` has something to look at."""
         self._policy = policy
         self._owner: asyncio.Task[None] | None = None
+        self._quarantined_for = ""
+        """The problem of the last quarantine since a start with success."""
         self._attempt: asyncio.Future[None] | None = None
         """Done when the next start has succeeded or failed; calls wait for it."""
         self._retry_at = 0.0
@@ -163,7 +170,7 @@ class ServerLife(Generic[S]):
     def started(self, ready: S) -> None:
         """Let calls be sent."""
         self.enter("started")
-        self.ready, self.problem = ready, ""
+        self.ready, self.problem, self._quarantined_for = ready, "", ""
         self.starts += 1
         self._began = self._clock.monotonic()
         if self._attempt is not None and not self._attempt.done():
@@ -237,11 +244,12 @@ class ServerLife(Generic[S]):
             await _ended(work)
 
     def _note_end(self, problem: str, words: str, work: ServerWork, *, expected: bool) -> None:
-        """Keep and tell why the server does not run."""
+        """Keep and tell why the server does not run; the cause of a quarantine is no warning again."""
         happened = "cannot be started" if self.state == "starting" else "has ended"
         self.problem = problem if problem.startswith(self.label) else f"{self.label} {happened}: {problem}"
         self.full_problem = with_last_words(self.problem, words)
-        (self._log.info if expected else self._log.warning)("%s", self.full_problem)
+        is_told = expected or self.full_problem == self._quarantined_for
+        (self._log.info if is_told else self._log.warning)("%s", self.full_problem)
         work.on_problem(self.problem)
 
     async def _wait_for_next(self, work: ServerWork) -> None:
@@ -258,11 +266,11 @@ class ServerLife(Generic[S]):
             await self._wait_until_due(wait_s)
         else:
             self.enter("failed_too_often")
+            self._quarantined_for = self.full_problem
             self._retry_at = self._clock.monotonic() + self._policy.quarantine_s(self.failures)
             self._fail_attempt(self.unavailable(self.problem, self._left_s()))
-            while self._left_s() > 0 or not self.wake.is_set():
-                self.wake.clear()
-                await self.wake.wait()
+            await self._wait_in_quarantine(self._policy.unasked_s(self.failures))
+            self._renew_attempt()
         self.wake.clear()
         self.enter("due")
 
@@ -271,12 +279,28 @@ class ServerLife(Generic[S]):
         sleeping = asyncio.ensure_future(self._clock.sleep(wait_s))
         try:
             while not sleeping.done() and self._left_s() > 0:
-                waking = asyncio.ensure_future(self.wake.wait())
-                await asyncio.wait([sleeping, waking], return_when=asyncio.FIRST_COMPLETED)
-                waking.cancel()
+                await self._wait_for_wake(sleeping)
                 self.wake.clear()
         finally:
             sleeping.cancel()
+
+    async def _wait_in_quarantine(self, unasked_s: float) -> None:
+        """Wait for this time, or until a call comes after the end of the quarantine, or `restart` is called."""
+        sleeping = asyncio.ensure_future(asyncio.Event().wait() if math.isinf(unasked_s) else self._clock.sleep(unasked_s))
+        try:
+            while not sleeping.done() and (self._left_s() > 0 or not self.wake.is_set()):
+                self.wake.clear()
+                await self._wait_for_wake(sleeping)
+        finally:
+            sleeping.cancel()
+
+    async def _wait_for_wake(self, sleeping: asyncio.Future[Any]) -> None:
+        """Wait until `wake` is set, or until the sleep has ended."""
+        waking = asyncio.ensure_future(self.wake.wait())
+        try:
+            await asyncio.wait([sleeping, waking], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waking.cancel()
 
     def _later(self, left_s: float) -> NotSent:
         """Return the refusal of a call before the next start."""

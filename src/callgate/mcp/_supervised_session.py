@@ -45,6 +45,8 @@ _MOST_FAILURES = 5
 """Failures in a row after which a server is quarantined."""
 _QUARANTINE_S = 60.0
 _NETWORK_QUARANTINE_S = 1.0
+_LASTING_S = 60.0
+"""The least time before a start without a call, if the last start failed for a reason that lasts."""
 _SILENT_S = 5.0
 _LONGEST_SILENCE_S = 120.0
 """A silent server is ended after this time, even if calls still wait for its answers."""
@@ -65,13 +67,15 @@ class _Backoff:
     Args:
         server: A program that ends again and again is tried again after a minute or more. A server on the network may only be restarting,
             and to ask it costs little, so it is tried again after a second or more.
+        unasked: Whether it is started again after a quarantine if no call asks for it.
     """
 
     patience_s = math.inf
     until = ""
 
-    def __init__(self, server: McpServer) -> None:
+    def __init__(self, server: McpServer, *, unasked: bool) -> None:
         self._on_network = bool(server.url)
+        self._unasked = unasked
         self.useless = False
         """Whether another start fails in the same way, unless somebody changes the configuration or this machine. False for a server that
         has run before: its program may be missing only while it is replaced."""
@@ -84,6 +88,11 @@ class _Backoff:
     def quarantine_s(self, failures: int) -> float:
         first_s = _NETWORK_QUARANTINE_S if self._on_network else _QUARANTINE_S
         return backoff_s(max(1, failures - _MOST_FAILURES + 1), base_s=first_s, max_s=10 * first_s)
+
+    def unasked_s(self, failures: int) -> float:
+        if not self._unasked:
+            return math.inf
+        return max(self.quarantine_s(failures), _LASTING_S if self.useless else 0.0)
 
 
 class SessionTools(Protocol):
@@ -133,12 +142,21 @@ class SupervisedSession:
         tools: Lists the tools at each start, and after each notice that they have changed.
         era: The era of the server; None if it is to be found out.
         may_refuse: Whether the server may refuse this era; then `refuses` is set.
+        unasked: Whether it is started again after a quarantine if no call asks for it, because nobody can call tools that it has not
+            listed yet.
     """
 
     def __init__(
-        self, parts: SessionParts, requests: AnswersServer, tools: SessionTools, era: Era | None = None, *, may_refuse: bool = False
+        self,
+        parts: SessionParts,
+        requests: AnswersServer,
+        tools: SessionTools,
+        era: Era | None = None,
+        *,
+        may_refuse: bool = False,
+        unasked: bool = False,
     ) -> None:
-        self._backoff = _Backoff(parts.server)
+        self._backoff = _Backoff(parts.server, unasked=unasked)
         self.life = ServerLife[Session](f"The MCP server '{parts.server.name}'", self._backoff)
         self.tools = tools
         self.subscribed: dict[str, int] = {}

@@ -66,6 +66,9 @@ class _FixedWaits:
     def quarantine_s(self, failures: int) -> float:
         return math.inf
 
+    def unasked_s(self, failures: int) -> float:
+        return math.inf
+
 
 def command_of(config: Plugin, manifest: PluginManifest, held: HeldEnvironment | None) -> ServerCommand:
     """Return how a plugin's process is started.
