@@ -14,6 +14,7 @@ from contextvars import Context
 from itertools import count
 from typing import Any
 
+from callgate._json import exceeds
 from callgate.gateway._client_calls import PROTOCOL_PREFIX, Client, ClientCall, result_of
 from callgate.gateway._exchange import Exchange
 from callgate.gateway._front_parts import FrontParts, object_of, params_of
@@ -30,6 +31,8 @@ __all__ = ["HandshakeSession"]
 
 _STATELESS_META = frozenset(f"{PROTOCOL_PREFIX}{name}" for name in ("serverInfo", "protocolVersion", "subscriptionId"))
 _STATELESS_FIELDS = frozenset({"resultType", "ttlMs", "cacheScope"})
+_MOST_DECLARED_BYTES = 65_536
+"""How much of what a client declares in `initialize` is kept with its session."""
 _LEVELS = frozenset({"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"})
 
 
@@ -119,9 +122,13 @@ class HandshakeSession:
         wanted, capabilities = params.get("protocolVersion"), params.get("capabilities", {})
         if not isinstance(wanted, str) or not isinstance(capabilities, dict):
             raise RpcError(INVALID_PARAMS, "initialize needs protocolVersion, a text, and capabilities, an object.")
+        info = object_of(params.get("clientInfo"))
+        if exceeds([capabilities, info], _MOST_DECLARED_BYTES):
+            text = f"capabilities and clientInfo together have more than {_MOST_DECLARED_BYTES} bytes. Declare less."
+            raise RpcError(INVALID_PARAMS, text)
         client = self.client
         client.revision = wanted if wanted in HANDSHAKE_REVISIONS else LATEST_HANDSHAKE
-        client.capabilities, client.info = capabilities, object_of(params.get("clientInfo"))
+        client.capabilities, client.info = capabilities, info
         client.run = self._parts.runs.new()
         instructions = await self._parts.instructions(client.principal)
         result: Message = {

@@ -16,7 +16,7 @@ from callgate.gateway._exchange import Exchange
 from callgate.gateway._front_parts import FrontParts
 from callgate.gateway._tasks import RunningTask
 from callgate.gateway._token_expiry import ended_at_expiry
-from callgate.gateway._watched_resources import WatchedResources
+from callgate.gateway._watched_resources import MOST_WATCHED, WatchedResources
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INVALID_PARAMS, RpcError, notification
@@ -24,7 +24,6 @@ from callgate.mcp._messages import INVALID_PARAMS, RpcError, notification
 __all__ = ["Subscription", "listen", "read_subscription"]
 
 _LISTS = {f"{kind}ListChanged": f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")}
-_MOST_WATCHED = 1_000
 
 
 class Subscription(Struct, frozen=True, kw_only=True, eq=False):
@@ -116,6 +115,6 @@ def _agreed(wanted: Subscription, tasks: Sequence[RunningTask]) -> Message:
 
 def _texts(asked: Mapping[str, Any], key: str, what: str) -> list[str]:
     given = asked.get(key) or []
-    if not isinstance(given, list) or not all(isinstance(one, str) for one in given) or len(given) > _MOST_WATCHED:
-        raise RpcError(INVALID_PARAMS, f"{key} must be a list of at most {_MOST_WATCHED} {what}.")
+    if not isinstance(given, list) or not all(isinstance(one, str) for one in given) or len(given) > MOST_WATCHED:
+        raise RpcError(INVALID_PARAMS, f"{key} must be a list of at most {MOST_WATCHED} {what}.")
     return given

@@ -11,11 +11,13 @@ from callgate.errors import CallgateError
 from callgate.gateway._offered_content import OfferedContent
 from callgate.gateway.principals import Principal
 from callgate.mcp import McpError, ServerContent
-from callgate.mcp._messages import RpcError
+from callgate.mcp._messages import INVALID_PARAMS, RpcError
 
-__all__ = ["WatchedResources"]
+__all__ = ["MOST_WATCHED", "WatchedResources"]
 
 log = logging.getLogger("callgate")
+MOST_WATCHED = 1_000
+_MOST_URI_CHARS = 8_192
 
 
 class WatchedResources:
@@ -34,10 +36,17 @@ class WatchedResources:
         """Subscribe to a resource, once.
 
         Raises:
-            RpcError: No server takes the subscription.
+            RpcError: No server takes the subscription, or there are too many, or the URI is too long.
         """
-        if uri not in self._servers:
-            self._servers[uri] = await self._content.subscribe(uri, self._principal)
+        if uri in self._servers:
+            return
+        if len(uri) > _MOST_URI_CHARS:
+            text = f"The URI has {len(uri)} characters; changes are told only of resources whose URIs have at most {_MOST_URI_CHARS}."
+            raise RpcError(INVALID_PARAMS, f"{text} Read the resource again instead.")
+        if len(self._servers) >= MOST_WATCHED:
+            text = f"This client is told of the changes of {MOST_WATCHED} resources, which is the limit."
+            raise RpcError(INVALID_PARAMS, f"{text} Unsubscribe from one, then try again.")
+        self._servers[uri] = await self._content.subscribe(uri, self._principal)
 
     async def remove(self, uri: str) -> None:
         """End a subscription; a server that does not answer is no error."""
