@@ -495,7 +495,8 @@ class Engine:
         """Start servers and then remove others by name, while the engine runs. A server may be replaced by one of the same name.
 
         Tools of removed servers can be called until the added servers have started. One that replaces another and cannot run beside it is
-        started again when the other has ended; until then, its tools answer with the reason.
+        started again when the other has ended; until then, its tools answer with the reason. Other servers that could not be started are
+        tried again at once, too; nothing waits for that.
 
         Args:
             wait_s: Seconds in which the running calls of removed servers may end.

@@ -1,4 +1,4 @@
-"""A server that can only be used some time after the engine has started: its tools are there then, although nobody could call them before."""
+"""A server that can only be used some time after the engine has started offers its tools then, without a call of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from callgate.mcp import McpServer, mcp
 from tests.engine_calls import call, said
 from tests.mcp.fakes import ANSWER, Fake
 from tests.mcp.http.fake_server import FakeServer, Reply, Sent, result_of
-from tests.waiting import until
+from tests.waiting import HANGS_S, until
 
 pytestmark = pytest.mark.process
 WAITS = "callgate.mcp._supervised_session"
@@ -51,6 +51,16 @@ async def test_a_program_that_is_installed_after_the_engine_has_started_offers_i
         python.symlink_to(sys.executable)
         await until(lambda: engine.tools.get("work") is not None)
         assert (await said(engine, call("work"))).success
+
+
+async def test_a_change_of_other_servers_tries_it_again_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{WAITS}._LASTING_S", HANGS_S)
+    fake, python = Fake(tmp_path, ANSWER), tmp_path / "python"
+    async with Engine(servers=[McpServer(name="fake", command=(str(python), *fake.server().command[1:]))]) as engine:
+        await until(lambda: engine.servers_status()[0].state == "quarantined")
+        python.symlink_to(sys.executable)
+        await engine.change_servers()
+        await until(lambda: engine.tools.get("work") is not None)
 
 
 async def test_a_refusal_that_does_not_change_is_warned_of_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:

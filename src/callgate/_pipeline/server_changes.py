@@ -1,7 +1,8 @@
 """Replace the tool servers of an engine while it runs, one change after the other.
 
 A server that replaces another starts beside it, so that there is always one of them to call. One that cannot run twice at the same time is
-started again when the other has ended. Running calls of a removed server may still end. Knows no protocol and no configuration.
+started again when the other has ended, and each change lets all servers that could not be started try again. Running calls of a removed
+server may still end. Knows no protocol and no configuration.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class ServerChanges:
         self._servers = servers
         self._lifecycle = lifecycle
         self._one_at_a_time = asyncio.Lock()
-        self._ending: set[asyncio.Future[None]] = set()
+        self._running: set[asyncio.Future[None]] = set()
 
     async def change(self, add: Sequence[ToolServer], remove: Collection[str], wait_s: float) -> None:
         """Start servers, then remove others by name; see `Engine.change_servers`."""
@@ -36,10 +37,14 @@ class ServerChanges:
             self._refuse_taken(add, leaving)
             unregistered = await self._servers.replace(leaving, add, self._lifecycle.check_unclosed)
             ending = asyncio.ensure_future(self._end(leaving, unregistered, wait_s))
-            self._ending.add(ending)
-            ending.add_done_callback(self._ending.discard)
+            self._keep(ending)
             await asyncio.shield(ending)
             await self._servers.retry([server for server in add if server.name in remove])
+            self._keep(asyncio.ensure_future(self._servers.retry(self._servers)))  # nobody has to wait for a server that hangs
+
+    def _keep(self, work: asyncio.Future[None]) -> None:
+        self._running.add(work)
+        work.add_done_callback(self._running.discard)
 
     def _refuse_taken(self, add: Sequence[ToolServer], leaving: Collection[ToolServer]) -> None:
         taken = [server.name for server in self._servers if server not in leaving]
