@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.cli.mcp_server_programs import LOOK
 from tests.cli.shell import shell
-from tests.mcp.http.fake_server import Reply, Sent, result_of
+from tests.mcp.http.fake_server import FakeServer, Reply, Sent, result_of
 from tests.mcp.http.session_server import SessionServer
 
 SECRET = "hunter2-very-secret"
@@ -32,6 +32,18 @@ async def test_a_header_is_read_from_the_environment_at_each_start_and_is_in_no_
     assert "FAR_TOKEN, which is not set" in without.err
     entry = {"type": "http", "url": server.url, "headers": {"Authorization": "Bearer ${FAR_TOKEN}"}}
     assert written(tmp_path) == {"mcpServers": {"far": entry}}
+
+
+async def test_a_server_that_answers_with_a_page_is_not_said_to_have_done_something(tmp_path: Path) -> None:
+    async def page(sent: Sent, reply: Reply) -> None:
+        await reply.send(503, "text/html", b"<h1>Come back later</h1>")
+
+    async with FakeServer(page) as server:
+        (tmp_path / "gate.toml").write_text(f'[servers.far]\nurl = "{server.url}"\n', encoding="utf-8")
+        tested = await asyncio.to_thread(shell, tmp_path, "mcp", "test", "far", "--config", "gate.toml")
+    assert tested.code == 1
+    assert "answered 503 Service Unavailable with text/html" in tested.err + tested.out
+    assert "may have done" not in tested.err + tested.out
 
 
 def written(folder: Path) -> object:

@@ -19,6 +19,7 @@ from callgate._terminal_text import one_line
 from callgate.cli._error_advice import at_terminal
 from callgate.errors import UsageError
 from callgate.mcp import ConfiguredServer, Definition, McpError, McpServer
+from callgate.mcp._connection import LOOK_FIRST
 from callgate.mcp._server_requests import ServerRequests
 from callgate.mcp._session import Session
 from callgate.mcp._supervisor import connection_of
@@ -99,7 +100,7 @@ def _failure(server: McpServer, session: Session, error: McpError) -> str:
     """Return why the server could not be looked at; of a process that has ended, with the last lines of its standard error."""
     why = session.why_lost
     if not why:
-        return at_terminal(str(error))
+        return at_terminal(str(error).removesuffix(f" {LOOK_FIRST}"))  # nothing was asked of it but to start
     told = with_last_words(why, session.connection.last_words)
     return f"The MCP server '{server.name}' ended before it listed its tools: {told.removesuffix('.')}."
 

@@ -109,10 +109,15 @@ class PendingAnswer:
         """Return the message if it answers the request."""
         fault = response_fault(message)
         if not fault and answer_id(message) != self._request_id:
-            fault = f"it has the id {message.get('id')!r:.50} of another request"
+            fault = f"it has the id {message.get('id')!r:.50} of another request{self._said(message)}"
         if fault:
             raise ProtocolError(f"{self._exchange.label} sent an answer that is not valid: {fault}. {LOOK_FIRST}")
         return message
+
+    def _said(self, message: Message) -> str:
+        """Return the text of an error as an addition to a sentence; empty if there is none."""
+        text = self._exchange.redacted(str(message["error"].get("message", ""))) if "error" in message else ""
+        return f" and says {text!r}" if text else ""
 
     async def _read_refusal(self, response: StreamedResponse) -> Message:
         """Return the answer in a response whose status is not a success.

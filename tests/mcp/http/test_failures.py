@@ -154,6 +154,10 @@ async def compressed(sent: Sent, reply: Reply) -> None:
     await reply.send(200, "application/json", b"\x1f\x8b", content_encoding="gzip")
 
 
+async def an_error_without_id(sent: Sent, reply: Reply) -> None:
+    await reply.json({"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "Server busy"}})
+
+
 async def see_other(sent: Sent, reply: Reply) -> None:
     await reply.send(303, "text/html", location="/result")
 
@@ -169,6 +173,7 @@ async def see_other(sent: Sent, reply: Reply) -> None:
         (another_id, "it has the id 99 of another request"),
         (a_text_as_id, "it has the id '1' of another request"),
         (an_event_with_another_id, "it has the id 99 of another request"),
+        (an_error_without_id, "it has the id None of another request and says 'Server busy'"),
         (an_event_without_json, "cannot be read: it is no JSON"),
         (no_http, "is not HTTP"),
         (compressed, "the encoding 'gzip'"),
