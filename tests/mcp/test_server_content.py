@@ -44,10 +44,11 @@ async def test_all_pages_and_all_fields_reach_the_host(tmp_path: Path, era: str)
     assert (asked["name"], asked["arguments"]) == ("p", {"language": "C"})
 
 
-async def test_a_list_whose_cursors_repeat_ends(tmp_path: Path) -> None:
+async def test_a_list_whose_cursors_repeat_ends_and_the_warning_says_why(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     page = {"result": {"prompts": [{"name": "p"}], "nextCursor": "0"}}
     async with Engine(servers=[fake(tmp_path, prompts_list=page).server()]) as engine:
         assert [one["name"] for one in await engine.server("fake").list_prompts()] == ["p", "p"]
+    assert "gives the same cursor twice in its list of prompts" in caplog.text
 
 
 async def test_an_error_of_the_server_has_its_code_and_data(tmp_path: Path) -> None:

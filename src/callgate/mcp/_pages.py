@@ -49,7 +49,10 @@ async def all_items(send: Send, method: str, key: str, server: str, log: Redacte
         following = result.get("nextCursor")
         if not isinstance(following, str):
             return found
-        if following in seen or len(found) > _MOST_ITEMS:
+        if following in seen:
+            log.warning("%s gives the same cursor twice in its list of %s; what it lists after that is left out", server, key)
+            return found[:_MOST_ITEMS]
+        if len(found) > _MOST_ITEMS:
             break
         seen.add(following)
         cursor = following
