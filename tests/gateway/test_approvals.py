@@ -209,6 +209,7 @@ async def test_a_state_that_was_changed_or_used_or_is_of_another_call_is_refused
             assert text(await asked.answered(YES)) == "paid 10"
         response = await asked.answered(YES, **more)
         assert response["error"]["code"] == -32602
+        assert ("continued already" in response["error"]["message"]) == (changed == "used")
     assert paid(tmp_path) == (["10"] if changed == "used" else [])
 
 

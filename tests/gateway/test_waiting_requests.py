@@ -37,9 +37,11 @@ class NoStream:
 
 
 @asynccontextmanager
-async def gateway(tmp_path: Path, era: str, *, max_sessions: int = 32, parked: int = 1_000) -> AsyncIterator[Gateway]:
+async def gateway(
+    tmp_path: Path, era: str, *, max_sessions: int = 32, parked: int = 1_000, secret: bytes | None = None
+) -> AsyncIterator[Gateway]:
     server = mcp([sys.executable, _ASKING, era, str(tmp_path / "log")], name="asking", max_sessions=max_sessions)
-    async with Gateway(Engine(servers=[server]), limits=GatewayLimits(parked_requests=parked)) as found:
+    async with Gateway(Engine(servers=[server]), limits=GatewayLimits(parked_requests=parked), secret=secret) as found:
         yield found
 
 
@@ -114,3 +116,15 @@ async def test_a_wrong_answer_is_refused_and_the_right_one_can_still_be_given(tm
         assert refused["error"]["code"] == -32602
         assert "it must be" in refused["error"]["message"]
         assert "Ada" in str(await answered(served, "alice", asked))
+
+
+@pytest.mark.parametrize("era", ["handshake", "stateless"])
+async def test_a_call_that_asked_a_gateway_which_has_ended_may_have_taken_effect(tmp_path: Path, era: str) -> None:
+    """Nobody knows what the server did before it asked, so the client is not told to just call again."""
+    secret = b"the secret of both, 32 bytes ...."
+    async with gateway(tmp_path, era, secret=secret) as served:
+        asked = (await ask(served, "alice"))["result"]
+    async with gateway(tmp_path, era, secret=secret) as served:
+        refused = (await answer(served, "alice", asked, {"action": "accept", "content": {"name": "Ada"}}))["error"]
+    assert refused["code"] == -32602
+    assert "it may have taken effect: check that before you make the request again" in refused["message"]

@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import Struct
 
 from callgate.gateway._client_calls import ClientCall
-from callgate.gateway._request_states import ParkedState, RequestStates, state_refused
+from callgate.gateway._request_states import ParkedState, RequestStates, request_over
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, RpcError
 from callgate.mcp._server_requests import answer_fault
@@ -242,7 +242,7 @@ class ParkedRequests:
             RpcError: The state has been used, or has expired; or the answers are not valid, and it can be used again.
         """
         if state.request not in self._parked:
-            raise state_refused()
+            raise request_over()
         self._parked[state.request][0].check_answers(answers)
         request, timer = self._removed(state.request)
         timer.cancel()

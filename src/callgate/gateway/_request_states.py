@@ -27,7 +27,7 @@ from callgate.mcp._messages import INVALID_PARAMS, RpcError
 if TYPE_CHECKING:
     from cryptography.fernet import Fernet
 
-__all__ = ["ApprovalState", "ParkedState", "RequestStates", "TaskState", "request_digest", "state_refused"]
+__all__ = ["ApprovalState", "ParkedState", "RequestStates", "TaskState", "request_digest", "request_over"]
 
 _CONTINUATION = frozenset({"inputResponses", "requestState", "_meta"})
 """The params that differ when a request is continued."""
@@ -117,7 +117,7 @@ class RequestStates:
         """
         state = self._opened(sealed)
         if state is None or isinstance(state, TaskState) or (state.principal, state.digest) != (principal, digest):
-            raise state_refused()
+            raise _state_refused()
         return state
 
     def _opened(self, sealed: object) -> _State | None:
@@ -140,12 +140,21 @@ class RequestStates:
             return None
 
 
-def state_refused() -> RpcError:
+def _state_refused() -> RpcError:
     """Return the error for a state by which nothing continues."""
     return RpcError(
         INVALID_PARAMS,
-        "The requestState is not valid here: it was changed, was used already, has expired, or belongs to another request. Make the"
-        " request again without it.",
+        "The requestState is not valid here: it was changed, belongs to another request, or is of another gateway or of this one before a"
+        " restart. Make the request again without it. If it was a call that had begun, check first whether it has taken effect.",
+    )
+
+
+def request_over() -> RpcError:
+    """Return the error for a state whose request had begun and does not wait any more; what became of it is not known here."""
+    return RpcError(
+        INVALID_PARAMS,
+        "The request of this requestState waits no longer: it was continued already, has expired, or ended with its gateway. If it was a"
+        " call of a tool, it may have taken effect: check that before you make the request again without the state.",
     )
 
 

@@ -21,7 +21,7 @@ from callgate.gateway._client_calls import CallInQuestion, ClientCall, Continued
 from callgate.gateway._ended_requests import ended_result
 from callgate.gateway._live_output import LiveOutput
 from callgate.gateway._principal_limits import PrincipalLimits
-from callgate.gateway._request_states import RequestStates, state_refused
+from callgate.gateway._request_states import RequestStates, request_over
 from callgate.gateway._result_outcomes import outcome_of
 from callgate.gateway._suspended_calls import SubmittedCall, SuspendedCalls
 from callgate.gateway._task_records import CLIENT_CANCELLED, TaskEnd, TaskRecords
@@ -111,14 +111,14 @@ class ToolCalls:
         client, approval_id = client_call.client, continued.question.approval
         call = self._pending.named(continued.question, client.principal.name, name, arguments)
         if call is None:
-            raise state_refused()
+            raise request_over()
         with self._pending.in_work(call):
             try:
                 decided = await self._engine.wait_for_answer(approval_id, timeout_s=0.0) is not None
             except RunHeld:
                 raise
             except UsageError as closed:
-                raise state_refused() from closed
+                raise request_over() from closed
             asks_user = True
             if not decided and continued.answer is not None and client.can_approve:
                 asks_user = await self._user.record(client_call, approval_id, read_answer(continued.answer))
