@@ -1,7 +1,7 @@
 """A server of the handshake era with one tool, one resource and one prompt, all named after it: `python content_server.py NAME`.
 
-A call of the tool changes every resource whose changes a client wants to be told. A second argument, a JSON object, is what it says of a
-change in addition to the URI.
+A call of the tool changes every resource whose changes a client wants to be told, or ends the server with the argument `exit: true`. A
+second argument, a JSON object, is what it says of a change in addition to the URI.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def result_of(method: str, params: dict[str, Any]) -> dict[str, Any]:
         case "resources/read":
             return {"contents": [{"uri": params["uri"], "text": f"read by {NAME}"}]}
         case "tools/call":
-            return {"content": []}
+            return sys.exit() if params.get("arguments", {}).get("exit") else {"content": []}
         case "prompts/list":
             return {"prompts": [{"name": "ask"}]}
         case "prompts/get":

@@ -202,9 +202,12 @@ class Content:
         raise refusal
 
     def _servers_of(self, uri: str) -> list[ServerContent]:
-        """Return the servers that have resources, the one that has listed this one first."""
+        """Return the servers that have resources, the one that has listed this one first; only that one if it does not run, because others
+        may have something else of this URI.
+        """
         known = self._server_of_uri.get(uri)
-        return sorted(self._having("resources"), key=lambda server: server.name != known)
+        stopped = [server for server in self._servers() if server.name == known and not server.capabilities]
+        return stopped or sorted(self._having("resources"), key=lambda server: server.name != known)
 
     async def _prompt(self, name: object) -> tuple[ServerContent, str]:
         """Return the server that has a prompt, and its name there."""
@@ -240,10 +243,13 @@ class Content:
         """Return the servers with a capability.
 
         Raises:
-            RpcError: There is none.
+            RpcError: There is none, or it does not run.
         """
         found = self._with(capability)
         if not found:
+            problems = [one.problem for one in self._engine.servers_status() if one.name in self._names and one.problem]
+            if problems:
+                raise RpcError(INTERNAL_ERROR, f"No server that runs here has {capability}. {' '.join(problems)}")
             raise RpcError(METHOD_NOT_FOUND, f"No server here has {capability}.")
         return found
 
