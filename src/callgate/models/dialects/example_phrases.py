@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from callgate.models.dialects.phrases_of_other_languages import seeks_example, states_example
+
 __all__ = [
     "announces_example",
     "announces_quotation",
@@ -67,6 +69,7 @@ _INSTRUCTION = re.compile(
     rf"|{_SENTENCE_START}(?:(?:here(?:['\u2019]s| is)|(?:this|that|it)(?:['\u2019]s| is| shows)|see) )?(?:exactly )?"
     rf"how (?:to|you|one|they|it|this|that|an?|the|\w+s)\b[^:]*\b(?:{_CALL_VERB}s?|{_PARTICIPLE}|looks?|works?|done)\b"
     rf"|{_SENTENCE_START}here(?:['\u2019]s| is) how\W*$"
+    rf"|{_SENTENCE_START}if you (?:want|need|wish|like|would like)\b[^:.]*, (?:just |simply )?{_CALL_VERB}\W*$"
     rf"|\b(?:{_CALL_VERB}s?|{_PARTICIPLE}|do|does|done|works?)\b[^:.]* {_THIS_WAY}\W*$"
     rf"|\b(?:{_PARTICIPLE}|works?|done)\b[^:.]* as follows\W*$"
     rf"|\b(?:is|are|be) (?:\w+ )?{_PARTICIPLE} (?:(?:as|by|via|thus|so)\b|(?:using|with)\W*$)"
@@ -221,15 +224,18 @@ def announces_example(line: str) -> bool:
     line = _collapsed(line)
     sentence = _SENTENCE_END.split(line)[-1]
     is_about_itself = _FIRST_PERSON.search(sentence) or _PROGRESSIVE.match(sentence)
+    if states_example(sentence):
+        return True
     if _HEADING.match(line) and _HEADING_TERMS.search(line) and not _USED_EXAMPLE.search(line):
         return not _PROGRESSIVE.match(line) or _EXAMPLE.search(line) is not None
     if not _OPEN_END.search(line):
         return _SHOWN_EXAMPLE.search(sentence) is not None or bool(_STATEMENT.search(sentence) and not is_about_itself)
-    names_example = is_about_itself and (_NAMED_EXAMPLE.search(sentence) or _USED_EXAMPLE.search(sentence))
+    seeks = seeks_example(sentence)
+    names_example = seeks or (is_about_itself and (_NAMED_EXAMPLE.search(sentence) or _USED_EXAMPLE.search(sentence)))
     shows_example = _EXAMPLE.search(line) or _SHOWING.search(line)
     if (shows_example and not names_example) or _NOT_DONE.search(line):
         return True
-    return bool(_INSTRUCTION.search(line) or _LABEL.search(sentence)) and not is_about_itself
+    return bool(_INSTRUCTION.search(line) or _LABEL.search(sentence)) and not is_about_itself and not seeks
 
 
 def introduces_example(line: str) -> bool:
