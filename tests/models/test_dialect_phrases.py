@@ -140,6 +140,10 @@ Der Aufruf sieht so aus:
 예를 들어:
 Например:
 # Format
+First I will explain how it works:
+First, let me show you how it is called:
+I'll show you how to call it by writing:
+I'll explain how to call it. First I write:
 """.splitlines()
 ANNOUNCE_CALLS = """\
 I'll call it like this:
@@ -195,6 +199,11 @@ My next action:
 The answer depends on the weather, so look it up:
 Let me show you the weather:
 I'll explain after looking it up:
+I'll explain how it works after reading it:
+I'll explain how this works. First I read it:
+Let me explain how it works, but first I need to read:
+Let me show you how it works by running it:
+Let me save this as an example:
 The code is in another file:
 In the meantime:
 Executing the search:

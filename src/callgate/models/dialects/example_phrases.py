@@ -45,7 +45,7 @@ _EXAMPLE = re.compile(
 )
 _USED_EXAMPLE = re.compile(
     r"\b(?:(?:look(?:ing)? for|search(?:ing)?(?: for)?|(?:find|read|open|fetch|load|inspect|edit|add)(?:ing)?|run(?:ning)?"
-    r"|execut(?:e|ing)|updat(?:e|ing)) (?:\w+ ){0,3}?"
+    r"|execut(?:e|ing)|updat(?:e|ing)|sav(?:e|ing)) (?:\w+ ){0,3}?"
     r"|(?:(?:follow|view|check|see|test|look|send|try)(?:ing|ed)?|found|saw|ran|have|creat(?:e|ing)|us(?:e|ing))(?: at)?"
     r" (?:the|this|that|these|those|your|its) (?:\w+ ){0,2}?)"
     rf"(?:{_EXAMPLE_WORD}|samples?)\b",
@@ -120,6 +120,13 @@ _SHOWING = re.compile(
     re.IGNORECASE,
 )
 """Matches text with which a model says that it shows a call, also about itself."""
+_ACTS_FIRST = re.compile(
+    r"\bfirst,? (?:(?:I|we)(?:['\u2019]ll| will| need to| have to)?|let me|let['\u2019]s)"
+    rf" (?!(?:will|need|have|{_CALL_VERB}|show|demonstrate|illustrate|explain)\b)\w"
+    r"|\b(?:after|by) (?!(?:using|writing|giving|showing|typing)\b)\w+ing\b",
+    re.IGNORECASE,
+)
+"""Matches text with which a model says what it does before or while it explains something."""
 _SOURCE = (
     r"(?:docs?|documentation|readme|manual|guide|tutorial|spec|specification|template|prompt|logs?|transcript|article|page|paper|snippet"
     r"|parser|tests?|changelog|comments?|issue|instructions?|post|answer|message|text|file|code|results?|output|response|e-?mail|document"
@@ -232,7 +239,8 @@ def announces_example(line: str) -> bool:
         return _SHOWN_EXAMPLE.search(sentence) is not None or bool(_STATEMENT.search(sentence) and not is_about_itself)
     seeks = seeks_example(sentence)
     names_example = seeks or (is_about_itself and (_NAMED_EXAMPLE.search(sentence) or _USED_EXAMPLE.search(sentence)))
-    shows_example = _EXAMPLE.search(line) or _SHOWING.search(line)
+    acts_first = is_about_itself and _ACTS_FIRST.search(sentence)
+    shows_example = _EXAMPLE.search(line) or (_SHOWING.search(line) and not acts_first)
     if (shows_example and not names_example) or _NOT_DONE.search(line):
         return True
     return bool(_INSTRUCTION.search(line) or _LABEL.search(sentence)) and not is_about_itself and not seeks
