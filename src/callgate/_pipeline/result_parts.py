@@ -25,6 +25,9 @@ __all__ = ["FittedParts", "fitted_parts", "has_large_parts"]
 _MOST_PARTS: Final = 100
 """The number of parts, apart from text, that a result shows."""
 
+_MANY_PARTS: Final = 1_000
+"""A result with more parts is large, whatever their size."""
+
 Keep = Callable[[bytes], tuple[str | None, str]]
 """Stores bytes, and returns their hash, and for a text how to read the rest of it."""
 
@@ -43,7 +46,8 @@ class FittedParts(Struct, frozen=True):
 
 def has_large_parts(checked: Checked) -> bool:
     """Return whether work on what a result has besides its value would block the event loop."""
-    return exceeds((checked.server_fields, *map(astuple, checked.content)), LARGE_BYTES)
+    parts = checked.content
+    return len(parts) > _MANY_PARTS or exceeds((checked.server_fields, *map(astuple, parts)), LARGE_BYTES)
 
 
 def fitted_parts(given: Sequence[Part], limits: Limits, keep: Keep) -> FittedParts:
