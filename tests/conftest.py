@@ -6,6 +6,7 @@ import math
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
@@ -88,6 +89,20 @@ def pytest_collection_finish() -> None:
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "ledger.txt")
+
+
+@pytest.fixture
+def started_threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the threads that were started, in order."""
+    names: list[str] = []
+    start = threading.Thread.start
+
+    def noted(thread: threading.Thread) -> None:
+        names.append(thread.name)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", noted)
+    return names
 
 
 @pytest.fixture(scope="session", autouse=True)

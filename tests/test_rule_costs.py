@@ -172,21 +172,13 @@ async def test_a_hanging_file_system_denies_the_call_at_the_policy_timeout(tmp_p
     assert (result.failure_class, result.code) == ("denied", "policy_failed")
 
 
-async def test_a_large_value_is_compared_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_large_value_is_compared_in_a_thread(started_threads: list[str]) -> None:
     """The comparison of a long text must not block other calls. For a short text a thread is not worth its cost."""
-    begun: list[str] = []
-    start = threading.Thread.start
-
-    def counted(thread: threading.Thread) -> None:
-        begun.append(thread.name)
-        start(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", counted)
     async with Engine([send], policies=[Rules.parse(about("arguments.text", '{ glob = "*secret*" }'))], limits=ROOMY) as engine:
         assert (await said(engine, call("send", to=["x"], text="a" * 10))).success
-        assert begun == []
+        assert started_threads == []
         assert (await said(engine, call("send", to=["x"], text="a" * 500_000))).success
-        assert begun == ["callgate work", "callgate policy"], "one thread must parse and one must compare"
+        assert started_threads == ["callgate work", "callgate policy"], "one thread must parse and one must compare"
         assert (await said(engine, call("send", to=["x"], text="a" * 500_000 + "secret"))).failure_class == "denied"
 
 

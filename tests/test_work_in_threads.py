@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 from callgate import Engine, Image, Link, Resource, Text, tool
@@ -18,20 +16,6 @@ PARTS: dict[str, tuple[Part, Part]] = {
     "text of a resource": (Resource.from_bytes(b"a: 1", name="a.yaml"), Resource.from_bytes(b"a: 1\n" * 20_000, name="a.yaml")),
     "link": (Link(uri="https://example.com/"), Link(uri="https://example.com/" + "a" * 100_000)),
 }
-
-
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the threads that were started."""
-    names: list[str] = []
-    start = threading.Thread.start
-
-    def noted(thread: threading.Thread) -> None:
-        names.append(thread.name)
-        start(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", noted)
-    return names
 
 
 class Elsewhere:
@@ -53,19 +37,19 @@ async def look() -> None:
 
 
 @pytest.mark.parametrize("kind", PARTS)
-async def test_a_small_part_costs_no_thread_and_a_large_one_does_not_block_the_event_loop(kind: str, started: list[str]) -> None:
+async def test_a_small_part_costs_no_thread_and_a_large_one_does_not_block_the_event_loop(kind: str, started_threads: list[str]) -> None:
     """To start a thread takes a fifth of the time that a gateway needs for a call."""
     small, large = PARTS[kind]
     async with Engine([look], runners={"elsewhere": Elsewhere(small)}) as engine:
         assert (await said(engine, call("look"))).success
-        assert started == []
+        assert started_threads == []
     async with Engine([look], runners={"elsewhere": Elsewhere(large)}) as engine:
         assert (await said(engine, call("look"))).success
-        assert started == ["callgate work"]
+        assert started_threads == ["callgate work"]
 
 
-async def test_many_small_parts_are_a_large_result(started: list[str]) -> None:
+async def test_many_small_parts_are_a_large_result(started_threads: list[str]) -> None:
     """Each part takes time, even if it is empty."""
     async with Engine([look], runners={"elsewhere": Elsewhere(*[Text(text="")] * 100_000)}) as engine:
         assert (await said(engine, call("look"))).success
-        assert started == ["callgate work"]
+        assert started_threads == ["callgate work"]

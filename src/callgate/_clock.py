@@ -17,7 +17,7 @@ __all__ = ["Clock", "SystemClock"]
 
 _ID_CHARS = 16
 _IDS_AT_ONCE = 64
-"""How many identifiers are drawn with one system call, during which another thread takes the interpreter lock."""
+"""The number of identifiers made from one read of random bytes, because each read lets another thread take the interpreter lock."""
 
 
 class Clock(Protocol):
@@ -59,7 +59,7 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
     def new_id(self) -> str:
-        if self._process != os.getpid():  # forked: the other process has the same identifiers
+        if self._process != os.getpid():  # after a fork, both processes have the same identifiers in store
             self._ids, self._process = [], os.getpid()
         try:
             return self._ids.pop()

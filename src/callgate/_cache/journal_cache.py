@@ -22,7 +22,7 @@ class JournalCache:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._name = os.fsencode(path)
+        self._path_bytes = os.fsencode(path)  # looked up twice for each call with an effect
         self._table: SqliteCache | None = None
         self.files = files_of(path)
 
@@ -43,7 +43,7 @@ class JournalCache:
 
     def _existing(self) -> SqliteCache | None:
         """Return the cache table if this engine or an earlier one has created it; otherwise None."""
-        return self._opened() if self._table is not None or os.access(self._name, os.F_OK) else None
+        return self._opened() if self._table is not None or os.access(self._path_bytes, os.F_OK) else None
 
     def _opened(self) -> SqliteCache:
         if self._table is None:

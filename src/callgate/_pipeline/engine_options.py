@@ -18,6 +18,7 @@ from callgate._abort_signals import Control
 from callgate._blob_store import MemoryBlobs
 from callgate._clock import Clock, SystemClock
 from callgate._conversation_queue import TurnQueues
+from callgate._deadlines import Deadlines
 from callgate._engine_limits import Limits
 from callgate._journal import MemoryJournal
 from callgate._option_checks import Seconds, check
@@ -26,7 +27,6 @@ from callgate._pipeline.journal_checks import check_journal
 from callgate._pipeline.normalise import Normaliser
 from callgate._run_state.approvals import Approvals
 from callgate._run_state.recorder import Recorder
-from callgate._runners.deadlines import Deadlines
 from callgate._runners.offload_to_threads import Offload
 from callgate._runners.return_values import ResultReader
 from callgate._secret_redaction import Redactor

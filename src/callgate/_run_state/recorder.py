@@ -15,9 +15,9 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from callgate._abort_signals import is_own_failure
+from callgate._deadlines import Deadlines
 from callgate._run_in_thread import in_thread
 from callgate._run_state.event_bodies import MOST_CHARS, Reason, clean
-from callgate._runners.deadlines import Deadlines
 from callgate._runners.output_limits import shown_tail
 from callgate._secret_redaction import SECRET_CHARS, RedactedLog, Redactor, cut_middle, redacted_text
 from callgate.errors import CallgateError, LeaseLost, RecordFailed

@@ -1,7 +1,7 @@
 """Runners run a tool's code: in the caller's task (`inline_runner`), in a thread (`thread_runner`), or in a worker process (`process`).
 
 All implement `callgate.protocols.Runner` and pass one contract suite. Threads and processes are imported when the first tool needs them.
-`deadlines`, `interruptible_wait`, `abandoned_code` and `started_tasks` bound what tools do; `offload_to_threads` runs other blocking work
+`interruptible_wait`, `abandoned_code` and `started_tasks` bound what tools do; `offload_to_threads` runs other blocking work
 in threads.
 """
 

@@ -13,8 +13,8 @@ from typing import Any, TypeVar, cast
 from msgspec import Struct
 
 from callgate._abort_signals import FAILURES, AbortSignal
+from callgate._deadlines import Deadlines
 from callgate._runners.abandoned_code import AbandonedCode
-from callgate._runners.deadlines import Deadlines
 from callgate._runners.inline_runner import Drive, _first_step
 from callgate._runners.offload_to_threads import Offload, WorkAbandoned
 from callgate._runners.return_values import ReadingTimeout

@@ -17,10 +17,10 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
+from callgate._deadlines import Deadlines
 from callgate._json import decode
 from callgate._runners.abandoned_code import AbandonedCalls, AbandonedCode, OnLate
 from callgate._runners.blocking_steps import HELD_UP_S, BlockingSteps
-from callgate._runners.deadlines import Deadlines
 from callgate._runners.exception_results import awaited, not_started, overdue, raised
 from callgate._runners.started_tasks import INSIDE
 from callgate.protocols import Execution, RunRequest

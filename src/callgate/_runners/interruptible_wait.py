@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Generic, TypeVar
 
-from callgate._runners.deadlines import Deadlines
+from callgate._deadlines import Deadlines
 from callgate._runners.exception_results import TimeBound, overdue
 from callgate.protocols import Execution
 

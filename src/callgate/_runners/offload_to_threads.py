@@ -17,8 +17,8 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct
 
 from callgate._abort_signals import AbortSignal
+from callgate._deadlines import Deadlines
 from callgate._engine_limits import Limits
-from callgate._runners.deadlines import Deadlines
 from callgate._runners.exception_results import TimeBound
 from callgate._runners.interruptible_wait import BoundedWait
 

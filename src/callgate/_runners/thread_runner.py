@@ -17,10 +17,10 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from callgate._deadlines import Deadlines
 from callgate._engine_limits import Limits
 from callgate._json import decode
 from callgate._runners.abandoned_code import AbandonedCalls, AbandonedCode, OnLate
-from callgate._runners.deadlines import Deadlines
 from callgate._runners.exception_results import failed, not_started
 from callgate._runners.inline_runner import drive
 from callgate._runners.interruptible_wait import BoundedWait

@@ -43,8 +43,8 @@ TRANSITIONS: Mapping[tuple[State, Event], State] = {
 """The states of a server, and what changes them.
 
 ready: calls are sent. degraded: a call has timed out and the server is silent, so new calls wait. backoff: it starts again soon.
-quarantined: it has failed too often, and calls are refused until the quarantine is over; the next call then starts it, or the owner does
-some time later.
+quarantined: it has failed too often, and calls are refused until the quarantine is over. Then it is started by the next call, or without
+one after a longer time.
 """
 
 STABLE_S = 30.0
@@ -77,8 +77,8 @@ class RestartPolicy(Protocol):
         """Return how long the quarantine lasts; infinite: until `restart` is called."""
         ...
 
-    def unasked_s(self, failures: int) -> float:
-        """Return how long after the beginning of a quarantine the server is started without a call; infinite: never."""
+    def retry_without_call_s(self, failures: int) -> float:
+        """Return how many seconds after the beginning of a quarantine the server is started if no call comes; infinite: never."""
         ...
 
 
@@ -125,7 +125,7 @@ class ServerLife(Generic[S]):
         self._policy = policy
         self._owner: asyncio.Task[None] | None = None
         self._quarantined_for = ""
-        """The problem of the last quarantine since a start with success."""
+        """The problem that led to the last quarantine; empty after a successful start."""
         self._attempt: asyncio.Future[None] | None = None
         """Done when the next start has succeeded or failed; calls wait for it."""
         self._retry_at = 0.0
@@ -244,12 +244,12 @@ class ServerLife(Generic[S]):
             await _ended(work)
 
     def _note_end(self, problem: str, words: str, work: ServerWork, *, expected: bool) -> None:
-        """Keep and tell why the server does not run; the cause of a quarantine is no warning again."""
+        """Record and log why the server does not run. A problem that has led to a quarantine already is not logged as a warning again."""
         happened = "cannot be started" if self.state == "starting" else "has ended"
         self.problem = problem if problem.startswith(self.label) else f"{self.label} {happened}: {problem}"
         self.full_problem = with_last_words(self.problem, words)
-        is_told = expected or self.full_problem == self._quarantined_for
-        (self._log.info if is_told else self._log.warning)("%s", self.full_problem)
+        is_known = expected or self.full_problem == self._quarantined_for
+        (self._log.info if is_known else self._log.warning)("%s", self.full_problem)
         work.on_problem(self.problem)
 
     async def _wait_for_next(self, work: ServerWork) -> None:
@@ -269,7 +269,7 @@ class ServerLife(Generic[S]):
             self._quarantined_for = self.full_problem
             self._retry_at = self._clock.monotonic() + self._policy.quarantine_s(self.failures)
             self._fail_attempt(self.unavailable(self.problem, self._left_s()))
-            await self._wait_in_quarantine(self._policy.unasked_s(self.failures))
+            await self._wait_in_quarantine(self._policy.retry_without_call_s(self.failures))
             self._renew_attempt()
         self.wake.clear()
         self.enter("due")
@@ -284,9 +284,9 @@ class ServerLife(Generic[S]):
         finally:
             sleeping.cancel()
 
-    async def _wait_in_quarantine(self, unasked_s: float) -> None:
+    async def _wait_in_quarantine(self, retry_s: float) -> None:
         """Wait for this time, or until a call comes after the end of the quarantine, or `restart` is called."""
-        sleeping = asyncio.ensure_future(asyncio.Event().wait() if math.isinf(unasked_s) else self._clock.sleep(unasked_s))
+        sleeping = asyncio.ensure_future(asyncio.Event().wait() if math.isinf(retry_s) else self._clock.sleep(retry_s))
         try:
             while not sleeping.done() and (self._left_s() > 0 or not self.wake.is_set()):
                 self.wake.clear()

@@ -95,20 +95,21 @@ def checked_issuer(config: JwtConfig) -> JwtTokens:
 
 
 def _issued_tokens(config: JwtConfig, key: str, principals: Sequence[Principal] = ()) -> JwtTokens:
-    from callgate.gateway.jwt_tokens import JwtTokens, public_key
+    from callgate.gateway.jwt_tokens import JwtTokens, KeyRefused
 
-    if key:
-        public_key(key, config.algorithms, f"[jwt] key_file {displayed(Path(config.key_file))}")
-    return JwtTokens(
-        issuer=config.issuer,
-        audience=config.audience,
-        jwks_url=config.jwks_url,
-        key=key,
-        algorithms=config.algorithms,
-        leeway_s=config.leeway_s,
-        principal_claim=config.principal_claim,
-        principals=principals,
-    )
+    try:
+        return JwtTokens(
+            issuer=config.issuer,
+            audience=config.audience,
+            jwks_url=config.jwks_url,
+            key=key,
+            algorithms=config.algorithms,
+            leeway_s=config.leeway_s,
+            principal_claim=config.principal_claim,
+            principals=principals,
+        )
+    except KeyRefused as refused:
+        raise UsageError(f"[jwt] key_file {displayed(Path(config.key_file))} {refused.reason}") from refused
 
 
 @asynccontextmanager

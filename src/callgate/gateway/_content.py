@@ -202,8 +202,9 @@ class Content:
         raise refusal
 
     def _servers_of(self, uri: str) -> list[ServerContent]:
-        """Return the servers that have resources, the one that has listed this one first; only that one if it does not run, because others
-        may have something else of this URI.
+        """Return the servers that have resources, the one that has listed this one first.
+
+        If that one does not run, return it alone: another server may have a different resource with the same URI.
         """
         known = self._server_of_uri.get(uri)
         stopped = [server for server in self._servers() if server.name == known and not server.capabilities]

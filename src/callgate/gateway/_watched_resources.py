@@ -41,10 +41,10 @@ class WatchedResources:
         if uri in self._servers:
             return
         if len(uri) > _MOST_URI_CHARS:
-            text = f"The URI has {len(uri)} characters; changes are told only of resources whose URIs have at most {_MOST_URI_CHARS}."
+            text = f"The URI has {len(uri)} characters; {_MOST_URI_CHARS} is the limit for a subscription."
             raise RpcError(INVALID_PARAMS, f"{text} Read the resource again instead.")
         if len(self._servers) >= MOST_WATCHED:
-            text = f"This client is told of the changes of {MOST_WATCHED} resources, which is the limit."
+            text = f"This client has subscribed to {MOST_WATCHED} resources, which is the limit."
             raise RpcError(INVALID_PARAMS, f"{text} Unsubscribe from one, then try again.")
         self._servers[uri] = await self._content.subscribe(uri, self._principal)
 

@@ -42,6 +42,18 @@ _FAULTS = {
 }
 
 
+class KeyRefused(UsageError):
+    """The public key of `JwtTokens` cannot be used.
+
+    Args:
+        reason: What is wrong with it, as the rest of a sentence about the key.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"JwtTokens(key=...) {reason}")
+        self.reason = reason
+
+
 class JwtTokens:
     """Tokens that one issuer has signed with a private key. The claims `exp`, `iss` and `aud` are required. Implements `Authenticator`.
 
@@ -82,7 +94,7 @@ class JwtTokens:
         self._issuer, self._leeway_s = issuer, leeway_s
         self._audience = audience if isinstance(audience, str) else list(audience)
         self._algorithms = list(algorithms)
-        self._key = public_key(key, self._algorithms) if key else None
+        self._key = _public_key(key, self._algorithms) if key else None
         self._keys = None if key else _keys(issuer, jwks_url, refetch_s)
         self._principal_claim = principal_claim
         self._known = {one.name: one for one in principals}
@@ -146,15 +158,11 @@ def _log_refusal(why: str) -> None:
     _LOG.warning("A token was refused: %s.", why)
 
 
-def public_key(pem: str, algorithms: Sequence[str], given_as: str = "JwtTokens(key=...)") -> Any:
+def _public_key(pem: str, algorithms: Sequence[str]) -> Any:
     """Return a public key that one of the algorithms can check signatures with.
 
-    Args:
-        pem: The key in PEM form.
-        given_as: The name of the option, for errors.
-
     Raises:
-        UsageError: It is no such key.
+        KeyRefused: It is no such key.
     """
     _import_jwt()
     from cryptography.exceptions import UnsupportedAlgorithm
@@ -163,12 +171,10 @@ def public_key(pem: str, algorithms: Sequence[str], given_as: str = "JwtTokens(k
     try:
         key = load_pem_public_key(pem.encode())
     except (ValueError, UnsupportedAlgorithm):
-        raise UsageError(f"{given_as} must be a public key as PEM, which begins with '-----BEGIN PUBLIC KEY-----'.") from None
+        raise KeyRefused("must be a public key as PEM, which begins with '-----BEGIN PUBLIC KEY-----'.") from None
     if not _fitting(key, algorithms):
         kinds = ", ".join(_fitting(key, _ALGORITHMS)) or "no algorithm that can be allowed"
-        raise UsageError(
-            f"{given_as} is a key for {kinds}, and the allowed algorithms are {', '.join(algorithms)}. Allow one that fits the key."
-        )
+        raise KeyRefused(f"is a key for {kinds}, and the allowed algorithms are {', '.join(algorithms)}. Allow one that fits the key.")
     return key
 
 

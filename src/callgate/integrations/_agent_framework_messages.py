@@ -67,8 +67,8 @@ class _BeginTurn(AgentMiddleware):
 class _AwaitAllAnswers(AgentMiddleware):
     """Has the framework wait for the answers to all requests of a message, as it does for those of its own `approval_mode`.
 
-    It would go on after the first answer else, and send the model a message with calls that have no result, which providers refuse. Until
-    all have come, the latest answer to a request counts.
+    Otherwise it would go on after the first answer and send the model calls without results, which providers refuse. Until all answers have
+    come, the latest answer to a request counts.
     """
 
     async def process(self, context: AgentContext, call_next: Next) -> None:

@@ -67,15 +67,15 @@ class _Backoff:
     Args:
         server: A program that ends again and again is tried again after a minute or more. A server on the network may only be restarting,
             and to ask it costs little, so it is tried again after a second or more.
-        unasked: Whether it is started again after a quarantine if no call asks for it.
+        retries_without_call: Whether it is started again after a quarantine if no call comes.
     """
 
     patience_s = math.inf
     until = ""
 
-    def __init__(self, server: McpServer, *, unasked: bool) -> None:
+    def __init__(self, server: McpServer, *, retries_without_call: bool) -> None:
         self._on_network = bool(server.url)
-        self._unasked = unasked
+        self._retries_without_call = retries_without_call
         self.useless = False
         """Whether another start fails in the same way, unless somebody changes the configuration or this machine. False for a server that
         has run before: its program may be missing only while it is replaced."""
@@ -89,8 +89,8 @@ class _Backoff:
         first_s = _NETWORK_QUARANTINE_S if self._on_network else _QUARANTINE_S
         return backoff_s(max(1, failures - _MOST_FAILURES + 1), base_s=first_s, max_s=10 * first_s)
 
-    def unasked_s(self, failures: int) -> float:
-        if not self._unasked:
+    def retry_without_call_s(self, failures: int) -> float:
+        if not self._retries_without_call:
             return math.inf
         return max(self.quarantine_s(failures), _LASTING_S if self.useless else 0.0)
 
@@ -142,8 +142,8 @@ class SupervisedSession:
         tools: Lists the tools at each start, and after each notice that they have changed.
         era: The era of the server; None if it is to be found out.
         may_refuse: Whether the server may refuse this era; then `refuses` is set.
-        unasked: Whether it is started again after a quarantine if no call asks for it, because nobody can call tools that it has not
-            listed yet.
+        retries_without_call: Whether it is started again after a quarantine if no call comes. Nobody can call tools that it has not listed
+            yet.
     """
 
     def __init__(
@@ -154,9 +154,9 @@ class SupervisedSession:
         era: Era | None = None,
         *,
         may_refuse: bool = False,
-        unasked: bool = False,
+        retries_without_call: bool = False,
     ) -> None:
-        self._backoff = _Backoff(parts.server, unasked=unasked)
+        self._backoff = _Backoff(parts.server, retries_without_call=retries_without_call)
         self.life = ServerLife[Session](f"The MCP server '{parts.server.name}'", self._backoff)
         self.tools = tools
         self.subscribed: dict[str, int] = {}

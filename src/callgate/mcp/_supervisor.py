@@ -96,7 +96,7 @@ class SupervisedServer:
         self._client_era = ClientEra(self._server, catalogue.clock)
         self._clients = ClientSessions(parts, self._list_clients)
         self._tools = ToolList(self._server, self, catalogue, self._clients.tools if self._server.client_tools else tuple)
-        first = self._first = SupervisedSession(parts, ServerRequests(self._server, catalogue.log), self._tools, unasked=True)
+        first = self._first = SupervisedSession(parts, ServerRequests(self._server, catalogue.log), self._tools, retries_without_call=True)
         self._started = True
         first.begin()
         await first.life.first_attempt()

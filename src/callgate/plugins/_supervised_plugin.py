@@ -66,7 +66,7 @@ class _FixedWaits:
     def quarantine_s(self, failures: int) -> float:
         return math.inf
 
-    def unasked_s(self, failures: int) -> float:
+    def retry_without_call_s(self, failures: int) -> float:
         return math.inf
 
 

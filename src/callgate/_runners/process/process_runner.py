@@ -22,10 +22,10 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal
 from callgate._clock import Clock
+from callgate._deadlines import Deadlines
 from callgate._engine_limits import Limits
 from callgate._run_in_thread import in_thread
 from callgate._runners.abandoned_code import OnLate
-from callgate._runners.deadlines import Deadlines
 from callgate._runners.exception_results import not_begun, not_started
 from callgate._runners.interruptible_wait import BoundedWait
 from callgate._runners.offload_to_threads import LARGE_BYTES

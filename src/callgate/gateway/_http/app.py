@@ -189,7 +189,7 @@ class HttpApp:
         elif path not in self._documents:
             raise RefusedRequest(404, f"There is nothing at this path. MCP is served at {self._path}.")
         elif method not in ("GET", "HEAD"):
-            raise RefusedRequest(405, "Only GET is served here.", headers=((b"allow", b"GET, HEAD"),))
+            raise RefusedRequest(405, "Only GET and HEAD are served here.", headers=((b"allow", b"GET, HEAD"),))
         elif path == "/health":
             found = self._health()
             await send_body(send, 503 if found.get("status") == "failed" else 200, encoded(found))

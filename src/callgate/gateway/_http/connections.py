@@ -19,7 +19,7 @@ from typing import Any, cast
 import h11
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
-from callgate._runners.deadlines import Deadlines
+from callgate._deadlines import Deadlines
 from callgate.gateway._http.http1_connection import BoundedHeads
 from callgate.gateway._http.simple_requests import SimpleBody, SimpleCycle, SimpleRequest, simple_request
 from callgate.gateway._http_limits import HttpLimits

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from callgate.models.dialects.phrases_of_other_languages import seeks_example, states_example
+from callgate.models.dialects.phrases_of_other_languages import EXAMPLE_WORDS, seeks_example, states_example
 
 __all__ = [
     "announces_example",
@@ -19,10 +19,7 @@ __all__ = [
     "without_first_sentence",
 ]
 
-_EXAMPLE_WORD = (
-    r"(?:examples?|beispiel\w*|exemples?|ejemplos?|exemplos?|esempio|esempi|voorbeeld\w*|przyk\u0142ad\w*|\u00f6rnek\w*|contoh\w*"
-    r"|v\u00ed d\u1ee5)(?![./]\w)"
-)
+_EXAMPLE_WORD = rf"(?:examples?|{EXAMPLE_WORDS}|przyk\u0142ad\w*|\u00f6rnek\w*|contoh\w*|v\u00ed d\u1ee5)(?![./]\w)"
 _EXAMPLE_PHRASE = (
     rf"(?:\b(?:for instance|(?:for|zum|par|por|per|na) {_EXAMPLE_WORD}|bijvoorbeeld|hypothetically|(?:for|as an|by way of) illustration"
     r"|to illustrate)\b|\be\.g\.|\bz\. ?b\.)"

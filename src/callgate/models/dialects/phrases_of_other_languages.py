@@ -1,15 +1,18 @@
 """Phrases of other languages than English with which a model announces an example of a call, or says that it looks for one.
 
-Examines one sentence of prose. The words for "example" alone are not here, see `example_phrases`.
+Examines one sentence of prose. Used by `example_phrases`, which knows the phrases in English.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Final
 
-__all__ = ["seeks_example", "states_example"]
+__all__ = ["EXAMPLE_WORDS", "seeks_example", "states_example"]
 
-_EXAMPLE = r"(?:(?:beispiel|voorbeeld)\w*|exemples?|ejemplos?|exemplos?|esempio|esempi|пример\w*)"
+EXAMPLE_WORDS: Final = r"(?:beispiel|voorbeeld)\w*|exemples?|ejemplos?|exemplos?|esempio|esempi"
+"""The alternatives of a pattern for the word in German, Dutch, French, Spanish, Portuguese and Italian."""
+_EXAMPLE = rf"(?:{EXAMPLE_WORDS}|пример\w*)"
 _SUBJECT = rf"(?:{_EXAMPLE}|formate?s?|formatos?|syntaxe?|sintaxis|sintassi|verwendung|utilisation|uso)"
 _WORDS = r"(?:(?!(?:zum|par|por|per|na)\b)[\w'\u2019]+ ){0,3}?"
 _SUCHEN = r"(?:suchen|prüfen|lesen|öffnen|finden|ansehen|anschauen|nachsehen|abrufen)"

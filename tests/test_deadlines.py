@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate._runners.deadlines import Deadlines
+from callgate._deadlines import Deadlines
 
 whose: ContextVar[str] = ContextVar("whose", default="nobody's")
 

@@ -1,7 +1,7 @@
 """Many deadlines that share one timer of the event loop.
 
-Nearly every deadline is cancelled before it expires, and an event loop timer costs more than most of the waits that it guards. So
-those of one runner, or of other waits of one engine, share a timer, set to the earliest. Must not know what a deadline ends.
+Nearly every deadline is cancelled before it expires, and an event loop timer costs more than most of the waits that it guards. So the
+deadlines of one owner share a timer, set to the earliest. Must not know what a deadline ends.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Deadlines:
             self._cancelled = 0
 
     def limit(self, delay_s: float) -> TimeLimit:
-        """Return a time limit for a `with` block of one task, as `asyncio.timeout` does.
+        """Return a time limit for a `with` block of the current task.
 
         Args:
             delay_s: Seconds; infinite: no limit.
@@ -94,7 +94,7 @@ class Deadlines:
 
 
 class TimeLimit:
-    """A time limit for a `with` block. Raises `TimeoutError` from the block if the block is not left in time."""
+    """Raises `TimeoutError` from a `with` block that is not left in time, as `asyncio.timeout` does, without a timer of its own."""
 
     __slots__ = ("_cancelling", "_deadline", "_deadlines", "_delay_s", "_task", "expired")
 
