@@ -150,10 +150,10 @@ def _state_refused() -> RpcError:
 
 
 def request_over() -> RpcError:
-    """Return the error for a state whose request had begun and does not wait any more; what became of it is not known here."""
+    """Return the error for a state whose request is no longer waiting. What became of that request is not known here."""
     return RpcError(
         INVALID_PARAMS,
-        "The request of this requestState waits no longer: it was continued already, has expired, or ended with its gateway. If it was a"
+        "The request of this requestState is no longer waiting: it was continued already, expired, or ended with its gateway. If it was a"
         " call of a tool, it may have taken effect: check that before you make the request again without the state.",
     )
 

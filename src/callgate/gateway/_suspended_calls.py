@@ -114,10 +114,10 @@ class SuspendedCalls:
         await self._read_new()
         recorded = await self._find(identity) if identity in self._by_identity else None
         new = RecordedCall(self._engine.clock.new_id() + identity, run)
-        return self.again(recorded or new, principal, tool, arguments)
+        return self.call_of(recorded or new, principal, tool, arguments)
 
-    def again(self, recorded: RecordedCall, principal: str, tool: str, arguments: dict[str, Any]) -> SubmittedCall:
-        """Return a call that was submitted before."""
+    def call_of(self, recorded: RecordedCall, principal: str, tool: str, arguments: dict[str, Any]) -> SubmittedCall:
+        """Return the call with this id and run, as it is submitted to the engine."""
         raw = _raw_call(name=tool, arguments=arguments, id=recorded.call)
         return SubmittedCall(raw, _scope(run=recorded.run, conversation=recorded.call, principal=principal, workspace=self._workspace))
 
@@ -144,7 +144,7 @@ class SuspendedCalls:
     def named(self, question: CallInQuestion, principal: str, tool: str, arguments: dict[str, Any]) -> SubmittedCall | None:
         """Return the call that a client continues; None if another request is continuing it."""
         recorded = RecordedCall(question.call, question.run)
-        return None if question.call in self._in_work else self.again(recorded, principal, tool, arguments)
+        return None if question.call in self._in_work else self.call_of(recorded, principal, tool, arguments)
 
     def keep(self, call: SubmittedCall, asked: Suspended, *, told: bool = True) -> None:
         """Remember a suspended call.

@@ -147,7 +147,7 @@ class ToolCalls:
             RpcError: The server has answered with an error, or the call has no end and cannot be submitted.
         """
         name, principal = str(params.get("name")), client_call.client.principal
-        call = self._pending.again(recorded, principal.name, name, dict(params["arguments"]))
+        call = self._pending.call_of(recorded, principal.name, name, dict(params["arguments"]))
         while True:
             end, obstacle = await self._records.end(recorded.call), self._obstacle(recorded, name, principal)
             if end is not None and (end.final or obstacle):

@@ -321,7 +321,7 @@ class _BoundedProtocol(H11Protocol):
 
 
 class _SharedTimer:
-    """A timer of an event loop, as far as it can be cancelled, in the form of one of many deadlines."""
+    """A deadline with `cancel`, the only method of `asyncio.TimerHandle` that uvicorn uses."""
 
     def __init__(self, deadlines: Deadlines, delay_s: float, call: Callable[[], None]) -> None:
         self._deadlines = deadlines
