@@ -1,8 +1,8 @@
 """What a call costs through the gateway over the same call of the server itself, over stdio and over HTTP.
 
 The server is one of the official SDK. CPU times are those of the whole server side: the gateway's process with the server's. The gateway is
-the command `callgate serve`, with its journal in a file: every call has an effect, so it makes two commits. Over stdio there is a gateway
-with its journal in memory, too, which shows what the file costs. The floors are the least that a gateway can do with these commits.
+the command `callgate serve`: with its journal in a file, where every call has an effect, so it makes two commits, and with its journal in
+memory, which shows what the file costs. The floors are the least that a gateway can do with these commits.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
+from typing import Literal
 
 from bench.mcp_client import ROOT, SERVER, Client, Era, RawClient, Took, need_sdk
 from bench.mcp_http_client import HttpClient, free_port
@@ -20,13 +22,13 @@ from bench.measure import Counts, Row
 
 __all__ = ["FastMcpCalls", "GatewayCalls", "HttpGatewayCalls"]
 
+_Journal = Literal["file", "memory"]
+
 _ERAS: tuple[Era, ...] = ("stateless", "handshake")
 _SERVE = (sys.executable, "-c", "import sys; from callgate.cli import main; sys.exit(main())", "serve", "--config")
 _BARE = (sys.executable, "-m", "bench.bare_gateway")
 _AT_ONCE = (1, 16, 64)
 _MOST_CPU = 2.0
-_LEAST_S = 1e-6
-"""The system counts CPU time in hundredths of a second, so that a few calls may take none."""
 _MOST_OVER_MS = 0.5
 _MOST_SLOWER = 1 / 0.6
 
@@ -48,7 +50,7 @@ class _Comparison:
 
     def take(self, at_once: int, ours: Took, direct: Took) -> None:
         row = self.cpu[at_once]
-        row.samples.append((ours.cpu_s - direct.cpu_s) * 1000 if self._over else ours.cpu_s / max(direct.cpu_s, _LEAST_S))
+        row.samples.append((ours.cpu_s - direct.cpu_s) * 1000 if self._over else ours.cpu_s / direct.cpu_s)
         row.ours_us.append(ours.cpu_s * 1e6)
         row.floor_us.append(direct.cpu_s * 1e6)
         if at_once == 64:
@@ -104,19 +106,16 @@ class GatewayCalls(_Gateways):
     def __init__(self) -> None:
         name = "gateway over stdio, journal in"
         super().__init__(
-            {f"{name} a file": self._with_file, f"{name} memory": self._in_memory},
+            {f"{name} a file": partial(self._serve, "file"), f"{name} memory": partial(self._serve, "memory")},
             {"a bare forwarder over stdio making the same commits": self._bare},
         )
 
     def _server(self, era: Era) -> Client:
         return RawClient(SERVER, era)
 
-    def _with_file(self, era: Era, folder: Path) -> Client:
-        config = _config(folder / f"{era}.db", f"command = {json.dumps(SERVER)}\ncwd = {json.dumps(str(ROOT))}")
+    def _serve(self, journal: _Journal, era: Era, folder: Path) -> Client:
+        config = _config(journal, folder / f"{era}.db", f"command = {json.dumps(SERVER)}\ncwd = {json.dumps(str(ROOT))}")
         return RawClient((*_SERVE, str(config)), era)
-
-    def _in_memory(self, era: Era, folder: Path) -> Client:
-        return RawClient((sys.executable, "-m", "bench.mcp_gateway", "memory", "1", *SERVER), era)
 
     def _bare(self, era: Era, folder: Path) -> Client:
         return RawClient((*_BARE, str(folder / f"{era}-bare.db"), "stdio", *SERVER), era)
@@ -126,8 +125,9 @@ class HttpGatewayCalls(_Gateways):
     """Over HTTP. The floor passes the messages on and makes the same commits, and does nothing else."""
 
     def __init__(self) -> None:
+        name = "gateway over HTTP, journal in"
         super().__init__(
-            {"gateway over HTTP, journal in a file": self._with_file},
+            {f"{name} a file": partial(self._serve, "file"), f"{name} memory": partial(self._serve, "memory")},
             {"a bare forwarder over HTTP making the same commits": self._bare},
             over=True,
         )
@@ -136,10 +136,10 @@ class HttpGatewayCalls(_Gateways):
         port = free_port()
         return HttpClient([(*SERVER, str(port))], [port], era)
 
-    def _with_file(self, era: Era, folder: Path) -> Client:
+    def _serve(self, journal: _Journal, era: Era, folder: Path) -> Client:
         behind, front = free_port(), free_port()
         http = f'[http]\nlisten = "127.0.0.1:{front}"\nanonymous = true'
-        config = _config(folder / f"{era}.db", f'url = "http://127.0.0.1:{behind}/mcp"\n{http}')
+        config = _config(journal, folder / f"{era}.db", f'url = "http://127.0.0.1:{behind}/mcp"\n{http}')
         return HttpClient([(*SERVER, str(behind)), (*_SERVE, str(config), "--http")], [behind, front], era)
 
     def _bare(self, era: Era, folder: Path) -> Client:
@@ -148,14 +148,16 @@ class HttpGatewayCalls(_Gateways):
         return HttpClient([(*SERVER, str(behind)), forwarder], [behind, front], era)
 
 
-def _config(journal: Path, server: str) -> Path:
+def _config(journal: _Journal, database: Path, server: str) -> Path:
     """Write the configuration of a gateway.
 
     Args:
+        database: The file of a journal in a file.
         server: The lines of the server's table, and what follows it.
     """
-    file = journal.with_suffix(".toml")
-    file.write_text(f'journal = "{journal}"\n[servers.bench]\n{server}\n', encoding="utf-8")
+    file = database.with_name(f"{database.stem}-{journal}.toml")
+    place = str(database) if journal == "file" else ":memory:"
+    file.write_text(f"journal = {json.dumps(place)}\n[servers.bench]\n{server}\n", encoding="utf-8")
     return file
 
 
