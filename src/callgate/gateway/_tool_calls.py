@@ -219,7 +219,7 @@ class ToolCalls:
                 if not client_call.may_become_task:
                     break
         told = {"status": "waiting", "code": "approval_needed", "uid": outcome.uid, "approval": outcome.approval_id}
-        return error_result(pending_text(outcome), told)
+        return error_result(pending_text(outcome, expired=outcome.expires_at <= self._engine.clock.wall_ns()), told)
 
     async def _answered_elsewhere(self, client_call: ClientCall, asked: Suspended) -> bool:
         """Wait for the answer of somebody who is not the client's user, which takes long; return whether there is one."""
