@@ -112,6 +112,7 @@ class ToolCalls:
         call = self._pending.named(continued.question, client.principal.name, name, arguments)
         if call is None:
             raise request_over()
+        client_call.call_id = call.id
         with self._pending.in_work(call):
             try:
                 decided = await self._engine.wait_for_answer(approval_id, timeout_s=0.0) is not None
