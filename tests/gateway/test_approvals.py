@@ -235,7 +235,10 @@ async def test_the_form_of_an_expired_question_is_withdrawn(tmp_path: Path) -> N
     async with gateway(tmp_path, "handshake", approval_s=1.0) as client:
         asked = await form(client)
         assert (await client.next_message())["method"] == "notifications/cancelled"
-        assert (await asked.response)["result"]["isError"] is True
+        told = text(await asked.response)
+        assert "has not run" in told
+        assert "nobody has answered in time" in told
+        assert "Made again, the call asks again." in told
         again = await form(client)
         assert text(await again.answered(YES)) == "paid 10"
 

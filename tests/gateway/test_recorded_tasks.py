@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.odd_server import ERRORS, RESULTS
-from tests.gateway.test_tasks import begun, gateway, result, settled
+from tests.gateway.test_tasks import DECLARED, begun, gateway, result, settled
 from tests.waiting import until
 
 pytestmark = pytest.mark.process
@@ -131,6 +131,23 @@ async def test_a_task_that_was_cancelled_while_it_waited_for_approval_stays_canc
         await killed(client)
     async with gateway(tmp_path, journal=journal) as client:
         assert (await settled(client, task))["status"] == "cancelled"
+
+
+async def test_a_task_that_began_while_the_approval_of_its_call_was_recorded_is_found_after_a_restart(tmp_path: Path) -> None:
+    settings: Mapping[str, Any] = {"journal": str(tmp_path / "journal.db"), "after_s": 0.000_001}
+    forms = {**DECLARED, "elicitation": {"form": {}}}
+    call: Mapping[str, Any] = {"name": "order", "arguments": {"article": "tea"}}
+    async with gateway(tmp_path, forms, journal=settings["journal"], after_s=60.0) as client:
+        asked = await result(client, "tools/call", **call)
+        await killed(client)
+    answer = {"inputResponses": {"approval": {"action": "accept", "content": {"approve": True}}}, "requestState": asked["requestState"]}
+    async with gateway(tmp_path, forms, **settings) as client:
+        task = await result(client, "tools/call", **call, **answer)
+        assert task["resultType"] == "task"
+        assert (await settled(client, task))["result"]["content"][0]["text"] == "ordered tea"
+        await killed(client)
+    async with gateway(tmp_path, forms, **settings) as client:
+        assert (await settled(client, task))["result"]["content"][0]["text"] == "ordered tea"
 
 
 async def test_the_results_in_memory_are_bounded_in_bytes_and_older_ones_are_read_from_the_record(tmp_path: Path) -> None:

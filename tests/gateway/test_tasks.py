@@ -176,6 +176,23 @@ async def test_the_user_of_the_client_is_asked_before_there_is_a_task(tmp_path: 
     assert ended["content"][0]["text"] == "ordered tea"
 
 
+@pytest.mark.parametrize("after_ms", [1, 2, 3, 4, 6])
+async def test_a_question_that_is_asked_when_the_call_becomes_a_task_is_not_its_result(tmp_path: Path, after_ms: int) -> None:
+    """The time in which calls get their question depends on the machine, so the times of several tests are around it."""
+    settings: Mapping[str, Any] = {"journal": str(tmp_path / "journal.db"), "after_s": after_ms / 1_000}
+    async with gateway(tmp_path, {**DECLARED, "elicitation": {"form": {}}}, **settings) as client:
+
+        async def status_of_call(article: str) -> str:
+            asked = await result(client, "tools/call", name="order", arguments={"article": article})
+            if asked["resultType"] == "task":
+                asked = await settled(client, asked, "input_required", *_ENDS)
+            return str(asked.get("status", asked["resultType"]))
+
+        for first in range(0, 48, 8):
+            found = await asyncio.gather(*(status_of_call(f"tea {number}") for number in range(first, first + 8)))
+            assert set(found) == {"input_required"}
+
+
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel", "subscriptions/listen"])
 async def test_a_client_that_has_not_declared_the_extension_is_told_so(tmp_path: Path, method: str) -> None:
     async with gateway(tmp_path, {}) as client:

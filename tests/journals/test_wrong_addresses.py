@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from callgate import DirectoryBlobs, Engine, SqliteCache, SqliteJournal, UsageError
+from tests.cli.shell import shell
 
 PASSWORD = "hunter2"
 NO_PATHS: dict[str, tuple[object, str]] = {
@@ -53,3 +54,18 @@ def test_what_is_no_address_of_a_server_is_refused_with_one(url: Any) -> None:
 
     with pytest.raises(UsageError, match=r"Give one like postgresql://user@host/database; for a file, take SqliteJournal\."):
         PostgresJournal(url)
+
+
+@pytest.mark.parametrize("address", [f"postgresql://ann:a@{PASSWORD}@host/base", f"postgres://ann:a/{PASSWORD}@host:1/base?schema=x"])
+def test_a_password_with_an_unescaped_character_is_not_shown_and_the_error_says_how_to_write_it(address: str, tmp_path: Path) -> None:
+    pytest.importorskip("psycopg")
+    from callgate import PostgresJournal
+
+    with pytest.raises(UsageError, match=r"has an @ or a / in its password .* Write %40 for @ and %2F for /") as caught:
+        PostgresJournal(address)
+    listed = shell(tmp_path, "log", "list", "--journal", address)
+    (tmp_path / "gate.toml").write_text(f'journal = "{address}"\ntools = ["builtin"]\n', encoding="utf-8")
+    served = shell(tmp_path, "serve")
+    assert (listed.code, served.code) == (2, 2)
+    assert "Write %40 for @" in listed.err
+    assert PASSWORD not in f"{caught.value} {listed.out} {listed.err} {served.out} {served.err}"

@@ -36,6 +36,7 @@ class PostgresSchema:
         if not isinstance(url, str):
             raise UsageError(f"PostgresJournal was given {url!r:.80}. {_ADDRESS}")
         psycopg = _driver()
+        _refuse_unescaped(url)
         url, named = _apart(url)
         schema = named or schema
         if not _NAME.fullmatch(schema):
@@ -118,6 +119,21 @@ def _driver() -> Any:
     except ImportError as error:
         raise UsageError("A journal in PostgreSQL needs an extra: pip install 'callgate[postgres]'.") from error
     return psycopg
+
+
+def _refuse_unescaped(url: str) -> None:
+    """Refuse an address whose password would be read, and shown, as a part of the host or the database.
+
+    Raises:
+        UsageError: It has an `@` or a `/` that is not escaped.
+    """
+    scheme, _, rest = url.partition("?")[0].partition("://")
+    host, _, database = rest.partition("/")
+    if scheme in ("postgresql", "postgres") and (host.count("@") > 1 or "@" in database):
+        raise UsageError(
+            "The address of the PostgreSQL database has an @ or a / in its password or its user. Write %40 for @ and %2F for /, or keep the"
+            " password in PGPASSWORD."
+        )
 
 
 def _apart(url: str) -> tuple[str, str]:

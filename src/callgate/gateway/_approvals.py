@@ -100,9 +100,14 @@ def read_answer(result: Mapping[str, Any]) -> UserAnswer:
     return UserAnswer("approve" if content["approve"] else "deny", reason[:_REASON_CHARS] if isinstance(reason, str) else "")
 
 
-def pending_text(asked: Suspended) -> str:
-    """Return the text for the model about a call that waits for approval."""
+def pending_text(asked: Suspended, *, expired: bool) -> str:
+    """Return the text for the model about a call that waits for approval, or whose question has expired."""
     question = asked.question if asked.question.endswith((".", "?", "!")) else f"{asked.question}."
+    if expired:
+        return (
+            f"{question} The call has not run: a human has to approve it first, and nobody has answered in time (approval"
+            f" {asked.approval_id} has expired). Tell the user. Made again, the call asks again."
+        )
     return (
         f"{question} The call has not run: a human has to approve it first (approval {asked.approval_id}). Tell the user. When it is"
         " approved, make the same call again, with exactly the same arguments; it then runs once."

@@ -170,7 +170,7 @@ class ClientCall:
         self.may_become_task = False
         """Whether the client need not wait for the result."""
         self.call_id = ""
-        """The id of the call, once it is submitted."""
+        """The id of the call, as soon as it is known which one it is."""
         self.while_asking: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
         """Entered while the client is asked, which may take long, so that what the call holds is lent to others."""
         self.waits_for = ""

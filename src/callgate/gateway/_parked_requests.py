@@ -109,7 +109,7 @@ class MultiRoundRequest:
         except asyncio.CancelledError:
             await self._cancelled()
             raise
-        return self._progress.done()
+        return self._progress.done() or self._task.done()  # a task that is done is noted in the loop's next round
 
     def go_on(self, on_change: Callable[[], None]) -> None:
         """Go on without a request of the client that waits. A name of a question is never used again, and answers to others are ignored.

@@ -42,6 +42,8 @@ _MAY_ASK = frozenset({"tools/call", "prompts/get", "resources/read"})
 """The requests whose answer may need input of the client, if it can give any."""
 _CACHEABLE = frozenset({"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"})
 _APPROVAL = "approval"
+_CALL_ID_S = 0.05
+"""Seconds between two looks whether a call that is to become a task has its id."""
 """The name of the question whether a call may run."""
 
 
@@ -135,13 +137,25 @@ class StatelessFront:
         """Answer a request, or a continuation of one, with its result or with what the client is to be asked."""
         request, tasks = self._continued(method, client, params, exchange, number), self._parts.tasks
         self._running.note_call(number, request.call)
-        if self._may_become_task(method, client) and not await request.has_settled(tasks.after_s) and not tasks.full:
+        if self._may_become_task(method, client) and await self._becomes_task(request):
             digest = self._parts.records.keep_arguments(params.get("arguments") or {})
             return {"resultType": "task", **tasks.begin(request, self._stamped_call, digest).described()}
         result = await request.result_or_questions()
         if result is not None:
             return result
         return _input_required(request.questions(), self._parts.parked.park(request))
+
+    async def _becomes_task(self, request: MultiRoundRequest) -> bool:
+        """Wait until a request has settled, or has to go on as a task because that takes long; return whether it has to.
+
+        It waits for the id of its call, too: other processes find a task by it.
+        """
+        wait_s = self._parts.tasks.after_s
+        while not await request.has_settled(wait_s):
+            if request.call.call_id:
+                return not self._parts.tasks.full
+            wait_s = _CALL_ID_S
+        return False
 
     def _continued(self, method: str, client: Client, params: Mapping[str, Any], exchange: Exchange, number: object) -> MultiRoundRequest:
         """Return the request that the params continue, or a new one.

@@ -112,6 +112,7 @@ class ToolCalls:
         call = self._pending.named(continued.question, client.principal.name, name, arguments)
         if call is None:
             raise request_over()
+        client_call.call_id = call.id
         with self._pending.in_work(call):
             try:
                 decided = await self._engine.wait_for_answer(approval_id, timeout_s=0.0) is not None
@@ -219,7 +220,7 @@ class ToolCalls:
                 if not client_call.may_become_task:
                     break
         told = {"status": "waiting", "code": "approval_needed", "uid": outcome.uid, "approval": outcome.approval_id}
-        return error_result(pending_text(outcome), told)
+        return error_result(pending_text(outcome, expired=outcome.expires_at <= self._engine.clock.wall_ns()), told)
 
     async def _answered_elsewhere(self, client_call: ClientCall, asked: Suspended) -> bool:
         """Wait for the answer of somebody who is not the client's user, which takes long; return whether there is one."""

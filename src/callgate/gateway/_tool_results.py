@@ -69,11 +69,11 @@ class ToolResults:
         return found if isinstance(found, dict) else None
 
     def _made(self, result: ToolResult) -> Message:
+        if result.status != "ok" and not result.metadata.recorded:
+            return _unrecorded(result)
         declared = declared_failure(result)
         if declared is not None:
             return declared
-        if result.code == "record_failed" and result.status == "error":
-            return error_result(NOT_RECORDED, _outcome(result))
         if result.status != "ok":
             content = [part_item(part) for part in result.content]
             return {"content": content, "isError": True, "_meta": {OUTCOME_KEY: _outcome(result)}}
@@ -82,7 +82,11 @@ class ToolResults:
 
 
 NOT_RECORDED: Final = (
-    "The call has not run, because the gateway cannot record it at the moment. Its operator is told why. Make the call again later."
+    "Nothing has happened, because the gateway cannot record the call at the moment. Its operator is told why. Make the call again later."
+)
+_IN_DOUBT: Final = (
+    "The call may have taken effect, and the gateway could not record what came of it. Its operator is told why. Check whether it has, by"
+    " another tool or by asking; make the call again only if it has not."
 )
 
 
@@ -93,6 +97,17 @@ def error_result(text: str, outcome: Mapping[str, object]) -> Message:
         outcome: What callgate knows of it, for programs.
     """
     return {"content": [text_item(text)], "isError": True, "_meta": {OUTCOME_KEY: outcome}}
+
+
+def _unrecorded(result: ToolResult) -> Message:
+    """Return the result of a call without success that is not on record. The reason may name the database, and is for the operator."""
+    if result.status == "unknown":
+        return error_result(_IN_DOUBT, _outcome(result))
+    if result.failure_class == "record_failed":
+        return error_result(NOT_RECORDED, _outcome(result))
+    *content, _why = result.content
+    told = [*map(part_item, content), text_item("The gateway could not record this. Its operator is told why.")]
+    return {"content": told, "isError": True, "_meta": {OUTCOME_KEY: _outcome(result)}}
 
 
 def _is_accepted(result: ToolResult, response: Mapping[str, Any]) -> bool:

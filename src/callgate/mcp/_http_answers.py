@@ -170,6 +170,8 @@ class PendingAnswer:
         if response.status == 429:
             after = response.header("retry-after")
             return f"It is asked too often. Ask again {f'after {after} s' if after.isdecimal() else 'later'}."
+        if response.status == 407:
+            return "A proxy wants credentials: give them in its address, as in HTTP_PROXY=http://user:password@host:port."
         return "It did nothing. Look for the cause in the log of the server."
 
     def _not_an_answer(self, response: StreamedResponse) -> ProtocolError:

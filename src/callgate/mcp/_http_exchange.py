@@ -39,6 +39,7 @@ _REDIRECTS = 3
 _AUTHORIZATIONS = 2
 """How often the user may be asked during one request: for a token, and for more scopes."""
 _CAUSE_CHARS = 300
+_PROXIES = "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY"
 _DRAIN_S = 1.0
 _ENDED = ("disconnected", "peer closed")
 """Parts of the messages of `RemoteProtocolError` for a connection that ended; its other messages are about bytes that are not HTTP."""
@@ -74,6 +75,7 @@ class HttpExchange:
         self._headers = {**_standard_headers(url), **{name.lower(): value for name, value in headers.items()}}
         self._redactor = SecretRedactor.from_headers(self._headers, [*headers.values(), *secrets_in_url(url)])
         self._connections: ConnectionPool | None = None
+        self._proxied = False
         self._address: Any = None
         self._drains: set[asyncio.Task[None]] = set()
 
@@ -89,7 +91,8 @@ class HttpExchange:
             raise self._unusable("it needs httpx2, which is not installed. Run: pip install 'callgate[models]'.") from error
         try:
             self._address = address = httpx2.URL(self._url)  # parsed once, because that is slow
-            self._connections = ConnectionPool(partial(ProxiedConnection if needs_proxy(address) else Http1Connection, _CONNECT_S))
+            self._proxied = needs_proxy(address)
+            self._connections = ConnectionPool(partial(ProxiedConnection if self._proxied else Http1Connection, _CONNECT_S))
         except (httpx2.InvalidURL, UsageError) as error:
             raise self._unusable(self._redactor.redact(str(error))) from None
 
@@ -201,7 +204,9 @@ class HttpExchange:
         cause = self._cause(error)
         if any(isinstance(one, ssl.SSLCertVerificationError) for one in cause_chain(error)):
             return NotSent(f"{self.label} at {self.shown_url} has no trusted certificate ({cause}). Check the address.", retryable=False)
-        return NotSent(f"{self.label} cannot be reached at {self.shown_url} ({cause}). Check the address and whether the server runs.")
+        through, proxy = (f" through the proxy that {_PROXIES} names", "the proxy, ") if self._proxied else ("", "")
+        where = f"{self.label} cannot be reached at {self.shown_url}{through} ({cause})"
+        return NotSent(f"{where}. Check {proxy}the address{',' if proxy else ''} and whether the server runs.")
 
     def broken(self, error: Exception) -> ConnectionLost | ProtocolError:
         """Return the error for a response that broke off or is not HTTP."""

@@ -2,49 +2,140 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import psycopg
 import pytest
 
 from tests.journals.conftest import database, server
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 __all__ = ["database", "server"]
 
 pytestmark = [pytest.mark.process]
 
-CONFIG = 'journal = "%s"\ntools = ["builtin"]\n[http]\nlisten = "127.0.0.1:0"\nanonymous = true\n'
-CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "read_file", "arguments": {"path": "gate.toml"}}}
+CONFIG = 'journal = "%s"\ntools = "own.py"\n[http]\nlisten = "127.0.0.1:0"\nanonymous = true\n'
+TOOLS = '''
+import time
+from pathlib import Path
+from callgate import tool
+
+HERE = Path(__file__).parent
+
+def held():
+    (HERE / "began").touch()
+    while not (HERE / "go").exists():
+        time.sleep(0.01)
+
+@tool(effect="none")
+def look() -> str:
+    """Look."""
+    return "seen"
+
+@tool(effect="none")
+def watch() -> str:
+    """Watch."""
+    held()
+    return "seen"
+
+@tool(effect="once")
+def pay() -> str:
+    """Pay."""
+    held()
+    return "paid"
+
+@tool(effect="once")
+def fail() -> str:
+    """Fail, for a reason of its own."""
+    held()
+    raise ValueError("the shop is closed")
+'''
 ERA = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
-HEADERS = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "read_file"}
+
+
+class Gateway:
+    """A gateway over HTTP with a journal in PostgreSQL."""
+
+    def __init__(self, process: subprocess.Popen[str], url: str) -> None:
+        self.process, self.url = process, url
+
+    def called(self, name: str) -> str:
+        """Make a call; return the answer, or how the connection ended."""
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": {}, "_meta": ERA}}
+        headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": name}
+        headers["Accept"] = "application/json, text/event-stream"
+        try:
+            return httpx2.post(f"{self.url}/mcp", json=message, headers=headers, trust_env=False, timeout=PATIENCE_S).text
+        except httpx2.HTTPError as error:
+            return str(error)
+
+    def got(self, path: str) -> Any:
+        return httpx2.get(self.url + path, trust_env=False)
+
+    def said(self) -> str:
+        """Return what it writes until it ends, which it must do by itself."""
+        assert self.process.stderr is not None
+        said = self.process.stderr.read()
+        assert self.process.wait(PATIENCE_S) == 1
+        return said
+
+
+@contextmanager
+def gateway(database: str, folder: Path) -> Iterator[Gateway]:
+    (folder / "gate.toml").write_text(CONFIG % database, encoding="utf-8")
+    (folder / "own.py").write_text(TOOLS, encoding="utf-8")
+    command = [sys.executable, "-m", "callgate.cli", "serve", "--config", str(folder / "gate.toml"), "--http"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=folder) as process:
+        assert process.stderr is not None
+        try:
+            url = next(match[1] for line in process.stderr if (match := re.search(r"(http://127.0.0.1:\d+)/mcp", line)))
+            yield Gateway(process, url)
+        finally:
+            process.kill()
 
 
 def test_a_gateway_whose_connection_to_the_journal_is_cut_ends_with_1_and_no_client_is_told_the_address(
     database: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "gate.toml").write_text(CONFIG % database, encoding="utf-8")
-    command = [sys.executable, "-m", "callgate.cli", "serve", "--config", str(tmp_path / "gate.toml"), "--http"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
-        assert process.stderr is not None
-        try:
-            url = next(match[1] for line in process.stderr if (match := re.search(r"(http://127.0.0.1:\d+)/mcp", line)))
-            with httpx2.Client(base_url=url, trust_env=False) as client:
-                assert client.get("/health").json()["status"] == "ok"
-                assert "callgate_journal_up 1.0" in client.get("/metrics").text
-                cut(database)
-                told = called(client)
-            said = process.stderr.read()
-            assert process.wait(PATIENCE_S) == 1
-        finally:
-            process.kill()
+    with gateway(database, tmp_path) as one:
+        assert one.got("/health").json()["status"] == "ok"
+        assert "callgate_journal_up 1.0" in one.got("/metrics").text
+        cut(database)
+        told = one.called("look")
+        said = one.said()
     assert "postgres" not in told.lower()
     assert "The journal takes nothing more: The connection to postgresql://" in said
     assert "the gateway has ended. Start it again" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "told_too"),
+    [
+        ("pay", "The call may have taken effect, and the gateway could not record what came of it."),
+        ("fail", "The call may have taken effect, and the gateway could not record what came of it."),
+        ("watch", "Nothing has happened, because the gateway cannot record the call at the moment."),
+    ],
+)
+def test_the_client_of_a_call_that_runs_while_the_connection_is_cut_is_told_its_outcome_and_not_the_address(
+    database: str, tmp_path: Path, name: str, told_too: str
+) -> None:
+    with gateway(database, tmp_path) as one, ThreadPoolExecutor() as threads:
+        told = threads.submit(one.called, name)
+        asyncio.run(until(lambda: (tmp_path / "began").exists() or told.done()))
+        cut(database)
+        (tmp_path / "go").touch()
+        assert "postgres" not in told.result().lower()
+        assert "postgresql://" in one.said()
+    assert told_too in told.result()
 
 
 def cut(database: str) -> None:
@@ -52,13 +143,3 @@ def cut(database: str) -> None:
         connection.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() and datname = current_database()"
         )
-
-
-def called(client: httpx2.Client) -> str:
-    """Make a call; return the answer, or how the connection ended."""
-    params = {**CALL["params"], "_meta": ERA}  # type: ignore[dict-item]
-    headers = {**HEADERS, "Accept": "application/json, text/event-stream"}
-    try:
-        return client.post("/mcp", json={**CALL, "params": params}, headers=headers).text
-    except httpx2.HTTPError as error:
-        return str(error)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import psycopg
 import pytest
 
 from callgate import Engine, PostgresJournal, UsageError, tool
@@ -154,6 +155,22 @@ async def test_a_task_is_asked_for_at_another_gateway_and_continues_there_when_i
             await asyncio.sleep(0.01)
     assert ended["result"]["content"][0]["text"].startswith("paid 5")
     assert paid == [5]
+
+
+async def test_a_task_that_began_while_the_journal_was_slow_is_known_to_another_gateway(database: str, tmp_path: Path) -> None:
+    extensions: dict[str, Any] = {"io.modelcontextprotocol/tasks": {}}
+    async with replica("b", database, tmp_path, []) as other:
+        async with replica("a", database, tmp_path, []) as one:
+            async with await psycopg.AsyncConnection.connect(database) as connection:
+                await connection.execute("LOCK TABLE callgate.events")
+                call = post(one, "tools/call", {"name": "pay", "arguments": {"amount": 5}}, extensions=extensions)
+                begun = asyncio.ensure_future(call)
+                await asyncio.wait((begun,), timeout=1.0)
+            task = (await begun).json()["result"]
+            while "statusMessage" not in (await post(one, "tasks/get", {"taskId": task["taskId"]}, extensions=extensions)).json()["result"]:
+                await asyncio.sleep(0.01)
+        told = (await post(other, "tasks/get", {"taskId": task["taskId"]}, extensions=extensions)).json()
+    assert told["result"]["status"] == "working"
 
 
 async def until_held_here(gateway: Gateway, approval: str) -> None:

@@ -193,6 +193,29 @@ async def test_a_proxy_from_the_environment_is_used(monkeypatch: pytest.MonkeyPa
     assert proxy.sent[0].path == "http://mcp.example/mcp"
 
 
+@pytest.mark.parametrize(("name", "url"), [("HTTP_PROXY", "http://mcp.example/mcp"), ("HTTPS_PROXY", "https://mcp.example/mcp")])
+async def test_a_proxy_that_cannot_be_reached_is_not_taken_for_the_server(
+    monkeypatch: pytest.MonkeyPatch, unused_tcp_port: int, name: str, url: str
+) -> None:
+    monkeypatch.setenv(name, f"http://user:s3cr3t@127.0.0.1:{unused_tcp_port}")
+    with pytest.raises(NotSent, match="through the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names") as caught:
+        async with connected(url) as client:
+            await client.call("pay")
+    assert "Check the proxy, the address, and whether the server runs." in str(caught.value)
+    assert "s3cr3t" not in str(caught.value)
+
+
+async def test_a_proxy_that_wants_credentials_is_not_taken_for_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(sent: Sent, reply: Reply) -> None:
+        await reply.send(407, "text/plain")
+
+    async with FakeServer(refuse) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url.removesuffix("/mcp"))
+        with pytest.raises(NotSent, match=r"407 .* A proxy wants credentials: give them in its address, as in HTTP_PROXY="):
+            async with connected("http://mcp.example/mcp") as client:
+                await client.call("pay")
+
+
 async def test_a_proxy_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "nonsense://127.0.0.1")
     with pytest.raises(NotSent, match=r"HTTP_PROXY='nonsense://127.0.0.1'"):
