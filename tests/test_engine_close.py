@@ -146,7 +146,7 @@ async def test_a_late_result_after_the_engine_closed_is_logged_and_raises_nothin
     await calling
     await engine.close()
     goes_on.set()
-    assert await soon(lambda: "late answer" in caplog.text)
+    assert await soon(lambda: "A late answer of stuck (call " in caplog.text)
     await asyncio.sleep(0)
     assert broken == []
     assert "was not recorded" in caplog.text

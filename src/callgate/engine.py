@@ -491,6 +491,7 @@ class Engine:
         add: Iterable[McpServer | Plugin | ToolServer] = (),
         remove: Iterable[str] = (),
         wait_s: float = 30.0,
+        until_ended: bool = True,
     ) -> None:
         """Start servers and then remove others by name, while the engine runs. A server may be replaced by one of the same name.
 
@@ -500,6 +501,8 @@ class Engine:
 
         Args:
             wait_s: Seconds in which the running calls of removed servers may end.
+            until_ended: Whether to return when the removed servers have ended. False: when the added ones have started, unless one cannot
+                start beside the one that it replaces.
 
         Raises:
             UsageError: There is no server with such a name, a name is taken, a server with `required=True` cannot be started, or a rule is
@@ -508,7 +511,7 @@ class Engine:
         check("engine.change_servers", "wait_s", wait_s, Pause)
         added, removed = server_change_of(add, remove)
         self._parts.lifecycle.check_open()
-        await self._parts.server_changes.change(added, removed, wait_s)
+        await self._parts.server_changes.change(added, removed, wait_s, until_ended=until_ended)
 
     # What an operator does
 

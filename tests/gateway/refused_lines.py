@@ -20,5 +20,8 @@ REFUSED: dict[str, tuple[str, object, int]] = {
     "half a surrogate pair in a response to nobody": (r'{"jsonrpc":"2.0","id":7,"result":{"a":"\ud800"}}', None, -32700),
     "an id that is no id": (r'{"jsonrpc":"2.0","id":[7],"method":"\ud800"}', None, -32700),
     "a batch": (f"[{_CALL % (7, '1')}]", None, -32700),
+    "a number instead of a message": ("5", None, -32600),
+    "a text instead of a message": ('"a"', None, -32600),
+    "null instead of a message": ("null", None, -32600),
     "no JSON": ('{"jsonrpc":"2.0","id":7,"method":"ping"', None, -32700),
 }

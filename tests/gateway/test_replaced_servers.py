@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine, UsageError
+from callgate import Engine, Scope, UsageError
 from callgate.gateway import LOCAL, Gateway
 from callgate.mcp import McpServer, mcp
-from tests.engine_calls import call
+from tests.engine_calls import call, said
+from tests.mcp import fake_server
+from tests.mcp.fakes import ANSWER, Fake
+from tests.test_changed_servers import is_running
 from tests.waiting import until
 
 pytestmark = pytest.mark.process
@@ -87,6 +90,31 @@ async def test_a_subscription_goes_on_when_the_server_that_replaces_another_star
         await gateway.engine.call(call("pub_look"))
         await until(lambda: told.updates == 2)
         await session.close()
+
+
+async def test_a_running_call_of_a_replaced_server_does_not_delay_the_change_and_may_still_end(tmp_path: Path) -> None:
+    before = Fake(tmp_path, {"until_cancelled": True})
+    (tmp_path / "after").mkdir()
+    after = Fake(tmp_path / "after", ANSWER)
+    async with Gateway(Engine(servers=[before.server()])) as gateway:
+        running = asyncio.ensure_future(gateway.engine.call(call("work"), Scope(conversation="c")))
+        await until(before.calls)
+        await gateway.change_servers(add=[after.server()], remove=["fake"])
+        assert not running.done()
+        assert (await said(gateway.engine, call("work"))).text == "done"
+        gateway.engine.control.kill("c")
+        await running
+        await until(lambda: not is_running(before.pids[0]))
+
+
+async def test_a_server_that_cannot_run_beside_the_one_that_it_replaces_is_waited_for(tmp_path: Path) -> None:
+    lock, fake = tmp_path / "lock", Fake(tmp_path, ANSWER)
+    command = [sys.executable, fake_server.__file__, str(fake.script), str(fake.log)]
+    locked = mcp(["flock", "--nonblock", str(lock), *command], name="fake")
+    async with Gateway(Engine(servers=[locked])) as gateway:
+        await gateway.change_servers(add=[locked], remove=["fake"])
+        assert gateway.health()["status"] == "ok"
+        assert (await said(gateway.engine, call("work"))).text == "done"
 
 
 async def test_after_a_refused_change_each_change_of_a_resource_is_told_once() -> None:

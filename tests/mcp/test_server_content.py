@@ -12,7 +12,7 @@ import pytest
 from callgate import Engine, UsageError
 from callgate.mcp import McpError, NotSent, ProtocolError, RequestRejected, mcp
 from tests.engine_calls import call, said
-from tests.mcp.fakes import Fake
+from tests.mcp.fakes import Fake, tool
 from tests.waiting import until
 
 pytestmark = pytest.mark.process
@@ -49,6 +49,16 @@ async def test_a_list_whose_cursors_repeat_ends_and_the_warning_says_why(tmp_pat
     async with Engine(servers=[fake(tmp_path, prompts_list=page).server()]) as engine:
         assert [one["name"] for one in await engine.server("fake").list_prompts()] == ["p", "p"]
     assert "gives the same cursor twice in its list of prompts" in caplog.text
+
+
+@pytest.mark.parametrize("cursor", [5, ["1"], False])
+async def test_a_list_whose_cursor_is_no_text_keeps_what_was_read_and_the_warning_names_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, cursor: object
+) -> None:
+    page = {"tools": [tool("work")], "nextCursor": cursor}
+    async with Engine(servers=[Fake(tmp_path, live=page).server()]) as engine:
+        assert engine.tools.names() == ["work"]
+    assert f"has {cursor!r} as nextCursor in its list of tools, which must be a text" in caplog.text
 
 
 async def test_an_error_of_the_server_has_its_code_and_data(tmp_path: Path) -> None:

@@ -44,6 +44,17 @@ async def test_a_call_of_a_server_that_is_killed_is_unknown_and_the_next_call_re
     assert [params["name"] for params in fake.calls()] == ["work", "echo"]
 
 
+async def test_the_log_says_once_that_a_server_which_had_ended_runs_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    fake = Fake(tmp_path)
+    async with Engine(servers=[fake.server()]) as engine:
+        assert "runs" not in caplog.text
+        os.kill(fake.pids[0], signal.SIGKILL)
+        await until(lambda: "killed by SIGKILL" in caplog.text)
+        assert (await said(engine, call("echo", text="again"))).text == "again"
+    told = [(record.levelname, record.getMessage()) for record in caplog.records if "runs again" in record.getMessage()]
+    assert told == [("WARNING", "The MCP server 'fake' runs again")]
+
+
 @pytest.mark.parametrize("era", ["stateless", "handshake"])
 async def test_a_server_whose_output_begins_with_a_byte_order_mark_is_understood(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, era: str

@@ -8,7 +8,7 @@ server may still end. Knows no protocol and no configuration.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from callgate._option_checks import shown
 from callgate._pipeline.engine_lifecycle import Lifecycle
@@ -29,18 +29,26 @@ class ServerChanges:
         self._one_at_a_time = asyncio.Lock()
         self._running: set[asyncio.Future[None]] = set()
 
-    async def change(self, add: Sequence[ToolServer], remove: Collection[str], wait_s: float) -> None:
+    async def change(self, add: Sequence[ToolServer], remove: Collection[str], wait_s: float, *, until_ended: bool = True) -> None:
         """Start servers, then remove others by name; see `Engine.change_servers`."""
         async with self._one_at_a_time:
             await self._servers.start()
             leaving = [self._servers.named(name) for name in dict.fromkeys(remove)]
             self._refuse_taken(add, leaving)
             unregistered = await self._servers.replace(leaving, add, self._lifecycle.check_unclosed)
+            replacing = [server for server in add if server.name in remove]
             ending = asyncio.ensure_future(self._end(leaving, unregistered, wait_s))
+            retrying = asyncio.ensure_future(self._retry_after(ending, replacing))
             self._keep(ending)
-            await asyncio.shield(ending)
-            await self._servers.retry([server for server in add if server.name in remove])
-            self._keep(asyncio.ensure_future(self._servers.retry(self._servers)))  # nobody has to wait for a server that hangs
+            self._keep(retrying)
+            if until_ended or self._servers.have_problem(replacing):
+                await asyncio.shield(retrying)
+            self._keep(asyncio.ensure_future(self._retry_after(retrying, self._servers)))  # nobody has to wait for a server that hangs
+
+    async def _retry_after(self, ending: asyncio.Future[None], servers: Iterable[ToolServer]) -> None:
+        """Retry servers that could not be started, when others have ended, which may have kept them from that."""
+        await asyncio.shield(ending)
+        await self._servers.retry(servers)
 
     def _keep(self, work: asyncio.Future[None]) -> None:
         self._running.add(work)

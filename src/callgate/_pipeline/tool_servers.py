@@ -326,6 +326,10 @@ class ToolServers:
         self._apart = [server for server in self._apart if server not in added] + list(leaving)
         return unregistered
 
+    def have_problem(self, servers: Iterable[ToolServer]) -> bool:
+        """Return whether one of these servers could not be started."""
+        return any(self._status(one, 0).problem for one in servers)
+
     async def retry(self, servers: Iterable[ToolServer]) -> None:
         """Start servers again that could not be started, at once, because what kept them from that may have ended.
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from callgate._abort_signals import is_own_failure
 from callgate._deadlines import Deadlines
 from callgate._run_in_thread import in_thread
-from callgate._run_state.event_bodies import MOST_CHARS, Reason, clean
+from callgate._run_state.event_bodies import MOST_CHARS, Reason, Started, clean
 from callgate._runners.output_limits import shown_tail
 from callgate._secret_redaction import SECRET_CHARS, RedactedLog, Redactor, cut_middle, redacted_text
 from callgate.errors import CallgateError, LeaseLost, RecordFailed
@@ -28,6 +28,7 @@ __all__ = ["Recorder", "off_loop", "too_late"]
 
 T = TypeVar("T")
 _ERROR_CHARS = 4_000
+_MOST_STARTED = 4_096
 _argument_log = logging.getLogger("callgate.arguments")
 _argument_log.addHandler(logging.NullHandler())  # so that Python does not print the warnings where logging is not set up
 
@@ -39,10 +40,12 @@ class Recorder:
         deadlines: Those of the engine.
     """
 
-    __slots__ = ("_deadlines", "_queue", "argument_log", "bus", "identity", "journal", "log", "redactor")
+    __slots__ = ("_deadlines", "_queue", "_started", "argument_log", "bus", "identity", "journal", "log", "redactor")
 
     def __init__(self, journal: Journal, bus: Bus, redactor: Redactor | None, deadlines: Deadlines) -> None:
         self._deadlines = deadlines
+        self._started: dict[str, str] = {}
+        """The tools of the calls that were started last, by the uid of the call, for the log."""
         self.journal = journal
         self.identity = journal.writer if isinstance(journal, NamesWriters) else ""
         self._queue = journal if isinstance(journal, QueuedJournal) else None
@@ -70,6 +73,10 @@ class Recorder:
             raise RecordFailed(
                 f"The record could not be written ({_cause(error)}). Nothing is run until it can be; tell the operator."
             ) from error
+        if isinstance(draft.body, Started):
+            self._started[draft.call or ""] = draft.body.tool
+            if len(self._started) > _MOST_STARTED:
+                del self._started[next(iter(self._started))]
         if self.bus.busy:
             for event in self.journal.read(run=draft.run, newest_first=True, limit=1):
                 self.bus.publish(draft.kind, event)
@@ -104,7 +111,8 @@ class Recorder:
     def late(self, uid: str, execution: Execution) -> None:
         """Record a result that arrived after its call had ended. It is never used. Errors are logged, because no caller could catch
         them."""
-        self.log.warning("A late answer of %s was discarded", uid)
+        tool = self._started.get(uid)
+        self.log.warning("A late answer of %s was discarded", f"{tool} (call {uid})" if tool else f"call {uid}")
         body = Reason(reason="the call had ended before its tool answered", status=execution.status)
         try:
             self.write(Draft(kind="call.late", run=uid.rsplit("/", 2)[0], body=body, call=uid))

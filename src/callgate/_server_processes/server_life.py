@@ -126,6 +126,8 @@ class ServerLife(Generic[S]):
         self._owner: asyncio.Task[None] | None = None
         self._quarantined_for = ""
         """The problem that led to the last quarantine; empty after a successful start."""
+        self._is_warned = False
+        """Whether the log has a warning that the server does not run. That it runs again is logged at the same level."""
         self._attempt: asyncio.Future[None] | None = None
         """Done when the next start has succeeded or failed; calls wait for it."""
         self._retry_at = 0.0
@@ -169,6 +171,9 @@ class ServerLife(Generic[S]):
 
     def started(self, ready: S) -> None:
         """Let calls be sent."""
+        if self.problem:
+            (self._log.warning if self._is_warned else self._log.info)("%s runs%s", self.label, " again" if self.starts else "")
+            self._is_warned = False
         self.enter("started")
         self.ready, self.problem, self._quarantined_for = ready, "", ""
         self.starts += 1
@@ -249,6 +254,7 @@ class ServerLife(Generic[S]):
         self.problem = problem if problem.startswith(self.label) else f"{self.label} {happened}: {problem}"
         self.full_problem = with_last_words(self.problem, words)
         is_known = expected or self.full_problem == self._quarantined_for
+        self._is_warned = self._is_warned or not is_known
         (self._log.info if is_known else self._log.warning)("%s", self.full_problem)
         work.on_problem(self.problem)
 

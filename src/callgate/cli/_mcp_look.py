@@ -83,7 +83,7 @@ async def look_at(server: McpServer) -> ServerLook:
     return ServerLook(
         definitions=definitions,
         unusable=unusable,
-        remarks=remarks,
+        remarks=(*remarks, *([one_line(f"The server {session.tools_gap}.", 300)] if session.tools_gap else [])),
         seconds=seconds,
         revision=session.revision,
         era=session.era,

@@ -111,13 +111,14 @@ def _row_of_server(one: ConfiguredServer, look: ServerLook | None) -> _Row:
     effects = _effects_of(one)
     names = tuple(str(tool["name"]) for tool in look.definitions)
     chosen = [name for name in names if one.server.tools is None or name in one.server.tools]
+    usable = [name for name in chosen if name not in look.unusable]
     missing = sorted({*(one.server.tools or ()), *one.server.effects, *one.server.options} - set(names))
     return _Row(
         name=one.name,
         state="ready",
         protocol=f"{look.revision} ({look.era})",
-        tools=tuple(chosen),
-        effects=Counter(effects.get(name, "once") for name in chosen),
+        tools=tuple(usable),
+        effects=Counter(effects.get(name, "once") for name in usable),
         problems=(
             *(f"{one_line(name, 128)} cannot be registered: {why}" for name, why in look.unusable.items() if name in chosen),
             *([_missing(one.name, missing, names)] if missing else []),
@@ -138,13 +139,14 @@ def _effects_of(one: ConfiguredServer) -> dict[str, Effect]:
 
 
 def _row_of_plugin(look: PluginLook) -> _Row:
+    usable = [tool for tool in look.tools if tool.name not in look.problems]
     problems = ([look.failure] if look.failure else []) + [f"{name} cannot be used: {why}" for name, why in look.problems.items()]
     return _Row(
         name=look.plugin.name,
         state="cannot start" if look.failure else "ready",
         protocol="plugin",
-        tools=tuple(tool.name for tool in look.tools),
-        effects=Counter(str(tool.effect or "once") for tool in look.tools),
+        tools=tuple(tool.name for tool in usable),
+        effects=Counter(str(tool.effect or "once") for tool in usable),
         problems=tuple(problems),
     )
 

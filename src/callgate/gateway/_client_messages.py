@@ -14,7 +14,16 @@ from typing import Any
 
 from callgate._server_processes.json_lines import answered_ids
 from callgate.mcp._connection import Message
-from callgate.mcp._messages import INVALID_REQUEST, RpcError, UnreadableMessage, encoded, error_answer, read_message, response_fault
+from callgate.mcp._messages import (
+    INVALID_REQUEST,
+    NoMessage,
+    RpcError,
+    UnreadableMessage,
+    encoded,
+    error_answer,
+    read_message,
+    response_fault,
+)
 
 __all__ = ["PARSE_ERROR", "RefusedMessage", "kind_of", "read_client_message", "refusal", "request_id"]
 
@@ -29,16 +38,18 @@ class RefusedMessage(Exception):
 
     Args:
         number: The id of the request that it is; None if it is none, or its id cannot be read.
+        is_json: Whether it is valid JSON, but no message.
     """
 
-    def __init__(self, why: str, number: object) -> None:
+    def __init__(self, why: str, number: object, *, is_json: bool = False) -> None:
         super().__init__(why)
         self.number = number
+        self._is_json = is_json
 
     @property
     def code(self) -> int:
         """The JSON-RPC code of the answer."""
-        return PARSE_ERROR if self.number is None else INVALID_REQUEST
+        return PARSE_ERROR if self.number is None and not self._is_json else INVALID_REQUEST
 
 
 def read_client_message(data: bytes) -> Message:
@@ -51,6 +62,8 @@ def read_client_message(data: bytes) -> Message:
     """
     try:
         message = read_message(data, mends=False)
+    except NoMessage as error:
+        raise RefusedMessage(str(error), None, is_json=True) from None
     except UnreadableMessage as error:
         return refusal(_read_loosely(data), _HALF_PAIR if _has_half_pair(data) else str(error))
     twice = _duplicate_key(data) if _may_have_a_key_twice(data, message) else None

@@ -64,9 +64,9 @@ class Startup:
                     await self.wait()
 
     async def change(self, add: Collection[McpServer | Plugin], remove: Collection[str]) -> None:
-        """Replace servers; see `Engine.change_servers`."""
+        """Replace servers; see `Engine.change_servers`. Calls of removed ones may still run after that."""
         await self.wait()
-        await self._engine.change_servers(add=add, remove=remove)
+        await self._engine.change_servers(add=add, remove=remove, until_ended=False)
         added = {one.name for one in add}
         for server in self._engine.mcp_servers():
             if server.name in added:

@@ -2,7 +2,8 @@
 
 The first request shows the era of the client; a later one may be of the other era, because a client may ask for the revision first. Nothing
 but messages may be written to standard output, so what the process prints goes to standard error from then on. All answers are written
-to it, so an id that a running request of either era has is refused.
+to it, so an id that a running request of either era has is refused. While the client leaves much unread, its requests wait; see
+`_held_requests.py`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from callgate._server_processes.line_process import MAX_LINE_BYTES
 from callgate._server_processes.protocol_streams import protocol_streams
 from callgate.gateway._client_messages import RefusedMessage, kind_of, read_client_message, refusal, request_id
 from callgate.gateway._exchange import Front
+from callgate.gateway._held_requests import HeldRequests
 from callgate.gateway._input_lines import LongLine, next_line
 from callgate.gateway._request_tasks import duplicate_id
 from callgate.gateway.gateway import Gateway
@@ -26,9 +28,12 @@ from callgate.mcp._messages import INVALID_REQUEST, RpcError, encoded, error_ans
 __all__ = ["serve_stdio"]
 
 _BUFFER_BYTES = 16_777_216
-"""What may wait to be written; a client that reads so slowly gets no more notifications."""
+"""What may wait to be written; while a client has left more unread, it gets no notifications, and none of its requests is started."""
 _LAST_ANSWERS_S = 1.0
-"""Seconds for the answers that are not written yet when the client has closed its end."""
+"""Seconds for the answers that are not written yet when the client has closed its end; again as long as it reads `_PROGRESS_BYTES`."""
+_HELD_ANSWERS_S = 10.0
+"""The same if requests wait until it has read, because it has written them all at once and may only now begin to read."""
+_PROGRESS_BYTES = 65_536
 _TOO_LONG = f"it has more than {MAX_LINE_BYTES} bytes, which is the limit"
 _REVISION = "io.modelcontextprotocol/protocolVersion"
 
@@ -45,12 +50,20 @@ async def serve_stdio(gateway: Gateway, principal: Principal = LOCAL, *, streams
 
 
 class _Written(asyncio.BaseProtocol):
-    """Shows when everything has been written, or the client is gone."""
+    """Shows when everything has been written, or the client is gone, and whether it leaves too much unread."""
 
-    def __init__(self) -> None:
+    def __init__(self, held: HeldRequests) -> None:
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._held = held
+
+    def pause_writing(self) -> None:
+        self._held.pause()
+
+    def resume_writing(self) -> None:
+        self._held.resume()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._held.close()
         self.closed.set_result(None)
 
 
@@ -67,24 +80,56 @@ class _StdioServer:
         self._loop = asyncio.get_running_loop()
         self._tasks: dict[object, asyncio.Task[None]] = {}
         """The tasks that answer requests, by the id of the request."""
+        self._written_bytes = 0
+        """The size of all messages to the client."""
+        self._held = HeldRequests(self._start_held, lambda: self._output.get_write_buffer_size())
 
     async def run(self, reading: BinaryIO) -> None:
         lines = asyncio.StreamReader(limit=MAX_LINE_BYTES)
         await self._loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), reading)
-        self._output, written = await self._loop.connect_write_pipe(_Written, self._writing)
+        self._output, written = await self._loop.connect_write_pipe(lambda: _Written(self._held), self._writing)
+        self._output.set_write_buffer_limits(high=_BUFFER_BYTES)
         written.closed.add_done_callback(lambda _: lines.feed_eof())
+        is_patient = False
         try:
             while line := await next_line(lines):
                 self._take(line)
-            if self._tasks:
-                await self._gateway.start()  # a script may close its end while its requests wait for the servers
-            if self._tasks:
-                await asyncio.wait(self._tasks.values(), timeout=_LAST_ANSWERS_S)
+                await self._held.wait_for_room()
+            await self._answer_last()
+            is_patient = True
         finally:
+            self._held.close()
             await self._handshake.close()
             await self._stateless.close()
             self._output.close()
-            await asyncio.wait((written.closed,), timeout=_LAST_ANSWERS_S)
+            while await self._reads_on(written.closed, _LAST_ANSWERS_S) and is_patient and not written.closed.done():
+                pass
+
+    async def _answer_last(self) -> None:
+        """Answer what the client has asked for before it closed its end, for a moment, or as long as it reads."""
+        if self._tasks:
+            await self._gateway.start()  # a script may close its end while its requests wait for the servers
+        quiet_s = _HELD_ANSWERS_S if self._held else _LAST_ANSWERS_S
+        answering = self._loop.create_task(self._all_answered())
+        while not answering.done() and await self._reads_on(answering, quiet_s):
+            pass
+        answering.cancel()
+
+    async def _all_answered(self) -> None:
+        await self._held.none_left.wait()
+        if self._tasks:
+            await asyncio.wait(self._tasks.values())
+
+    async def _reads_on(self, end: asyncio.Future[Any], quiet_s: float) -> bool:
+        """Wait for this time, or until `end` is done. Return whether the client has read meanwhile."""
+        read_bytes, held = self._read_bytes, len(self._held)
+        await asyncio.wait((end,), timeout=quiet_s)
+        return len(self._held) < held or self._read_bytes >= read_bytes + _PROGRESS_BYTES
+
+    @property
+    def _read_bytes(self) -> int:
+        """How much the client has read until now, with what the pipe has."""
+        return self._written_bytes - self._output.get_write_buffer_size()
 
     def send(self, message: Message) -> bool:
         if self._output.is_closing() or self._output.get_write_buffer_size() > _BUFFER_BYTES:
@@ -94,7 +139,9 @@ class _StdioServer:
 
     def _write(self, message: Message) -> None:
         if not self._output.is_closing():
-            self._output.write(encoded(message) + b"\n")
+            line = encoded(message) + b"\n"
+            self._written_bytes += len(line)
+            self._output.write(line)
 
     def _take(self, line: bytes | LongLine) -> None:
         """Take one line of the client."""
@@ -103,26 +150,48 @@ class _StdioServer:
         try:
             message = read_client_message(line) if isinstance(line, bytes) else refusal(line.members(), _TOO_LONG)
         except RefusedMessage as error:
-            self._write(error_answer(error.number, RpcError(error.code, f"The line is refused: {error}.")))
+            self._refuse(error_answer(error.number, RpcError(error.code, f"The line is refused: {error}.")))
             return
         match kind_of(message):
             case "request":
-                self._start(message, self._stateless if _is_stateless(message) else self._handshake)
+                self._take_request(message, len(line) if isinstance(line, bytes) else MAX_LINE_BYTES)
             case "response":
                 self._handshake.response(message)
             case "notification":
-                for front in (self._handshake, self._stateless):
-                    front.notification(message)
+                self._take_notification(message)
             case _:
                 told = RpcError(INVALID_REQUEST, "The line is no JSON-RPC 2.0 message with a valid id.")
-                self._write(error_answer(request_id(message), told))
+                self._refuse(error_answer(request_id(message), told))
 
-    def _start(self, message: Message, front: Front) -> None:
+    def _refuse(self, response: Message) -> None:
+        self._held.note_small()
+        self._write(response)
+
+    def _take_request(self, message: Message, size_bytes: int) -> None:
         number = message["id"]
-        if number in self._tasks:
-            self._write(duplicate_id(number))
+        if number in self._tasks or number in self._held:
+            self._refuse(duplicate_id(number))
+        elif message["method"] == "ping":
+            self._held.note_small()
+            self._start(message)
+        else:
+            self._held.take(message, size_bytes)
+
+    def _take_notification(self, message: Message) -> None:
+        params = message.get("params")
+        number = params.get("requestId") if isinstance(params, dict) and message["method"] == "notifications/cancelled" else None
+        if isinstance(number, (int, str)) and self._held.withdraw(number):
             return
-        self._tasks[number] = self._loop.create_task(self._answer(message, front), context=Context())
+        for front in (self._handshake, self._stateless):
+            front.notification(message)
+
+    def _start_held(self, message: Message) -> None:
+        self._start(message).add_done_callback(lambda _: self._held.ended())
+
+    def _start(self, message: Message) -> asyncio.Task[None]:
+        front = self._stateless if _is_stateless(message) else self._handshake
+        task = self._tasks[message["id"]] = self._loop.create_task(self._answer(message, front), context=Context())
+        return task
 
     async def _answer(self, message: Message, front: Front) -> None:
         try:

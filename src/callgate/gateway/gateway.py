@@ -191,8 +191,9 @@ class Gateway:
     async def change_servers(self, *, add: Collection[McpServer | Plugin] = (), remove: Collection[str] = ()) -> None:
         """Remove servers by name and start others, while clients are served; see `Engine.change_servers`.
 
-        Clients are told that the lists of tools, resources and prompts have changed. Their subscriptions to resources of a server that is
-        replaced go on at the other; they are told that these resources may have changed.
+        Returns when the added servers have started; running calls of removed ones have 30 s to end, also after that. Clients are told that
+        the lists of tools, resources and prompts have changed. Their subscriptions to resources of a server that is replaced go on at the
+        other; they are told that these resources may have changed.
 
         Raises:
             UsageError: As `Engine.change_servers` says.

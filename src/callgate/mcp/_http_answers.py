@@ -163,8 +163,8 @@ class PendingAnswer:
         if response.status in (401, 403):
             given = ", ".join(f"'{name}'" for name in self._exchange.given_headers)
             if given:
-                return f"It does not accept the headers that it is sent: {given}. Correct their values in headers=... of the server."
-            return "It wants credentials. Give them with the server, as in headers={'Authorization': 'Bearer ...'}."
+                return f"It does not accept the headers that it is sent: {given}. Correct their values in `headers` of the server."
+            return "It wants credentials. Give them in `headers` of the server, such as 'Bearer TOKEN' for Authorization."
         if response.status in (404, 405):
             return "It does not speak MCP there. Check the path of the address, which often is /mcp."
         if response.status == 429:

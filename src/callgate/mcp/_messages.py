@@ -21,6 +21,7 @@ __all__ = [
     "INVALID_REQUEST",
     "MAX_MESSAGE_BYTES",
     "METHOD_NOT_FOUND",
+    "NoMessage",
     "RpcError",
     "UnreadableMessage",
     "answer",
@@ -58,6 +59,10 @@ class UnreadableMessage(Exception):
         super().__init__(why)
         self.code = code
         self.answers = answers
+
+
+class NoMessage(UnreadableMessage):
+    """Valid JSON that is neither an object nor a batch."""
 
 
 class RpcError(Exception):
@@ -102,7 +107,7 @@ def read_message(data: bytes | bytearray, *, mends: bool = True) -> Message:
         ids = (answer_id(item) for item in value if isinstance(item, dict) and "method" not in item)
         raise UnreadableMessage(_BATCH, answers=tuple(found for found in ids if found is not None))
     if not isinstance(value, dict):
-        raise UnreadableMessage("it is no JSON object")
+        raise NoMessage("it is no JSON object")
     return value
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from callgate._secret_redaction import RedactedLog
 from callgate.mcp._connection import Message, ProtocolError
 from callgate.mcp._messages import RpcError
 
-__all__ = ["Send", "all_items"]
+__all__ = ["ListedItems", "Send", "all_items"]
 
 Send = Callable[[str, Mapping[str, Any]], Awaitable[Message]]
 """Sends a request and returns its result."""
@@ -21,8 +23,16 @@ _MOST_PAGES = 1_000
 _MOST_ITEMS = 5_000
 
 
-async def all_items(send: Send, method: str, key: str, server: str, log: RedactedLog) -> list[Message]:
-    """Return the items of all pages, as the server sent them.
+class ListedItems(Struct, frozen=True):
+    """The items of a server's list, as the server sent them."""
+
+    items: list[Message]
+    gap: str = ""
+    """What is wrong with the list so that items may be missing, as the rest of a sentence about the server; empty if nothing is."""
+
+
+async def all_items(send: Send, method: str, key: str, server: str, log: RedactedLog) -> ListedItems:
+    """Return the items of all pages. A list that cannot be followed to its end is logged, and has the items up to there.
 
     Args:
         key: Where the items are in the result of `method`.
@@ -35,6 +45,7 @@ async def all_items(send: Send, method: str, key: str, server: str, log: Redacte
     found: list[Message] = []
     cursor: str | None = None
     seen: set[str] = set()
+    gap = f"lists more than {_MOST_ITEMS} {key} or {_MOST_PAGES} pages; the rest is left out"
     for _ in range(_MOST_PAGES):
         try:
             result = await send(method, {} if cursor is None else {"cursor": cursor})
@@ -47,14 +58,17 @@ async def all_items(send: Send, method: str, key: str, server: str, log: Redacte
             raise ProtocolError(f"{server} sent a list of {key} that is no list.")
         found += [one for one in items if isinstance(one, dict)]
         following = result.get("nextCursor")
+        if following is None:
+            return ListedItems(found)
         if not isinstance(following, str):
-            return found
+            gap = f"has {following!r:.40} as nextCursor in its list of {key}, which must be a text; what it lists after that is left out"
+            break
         if following in seen:
-            log.warning("%s gives the same cursor twice in its list of %s; what it lists after that is left out", server, key)
-            return found[:_MOST_ITEMS]
+            gap = f"gives the same cursor twice in its list of {key}; what it lists after that is left out"
+            break
         if len(found) > _MOST_ITEMS:
             break
         seen.add(following)
         cursor = following
-    log.warning("%s lists more than %s %s or %s pages; the rest is left out", server, _MOST_ITEMS, key, _MOST_PAGES)
-    return found[:_MOST_ITEMS]
+    log.warning("%s %s", server, gap)
+    return ListedItems(found[:_MOST_ITEMS], gap)

@@ -125,6 +125,8 @@ class Session:
         self.capabilities: Mapping[str, Any] = {}
         self.tools_ttl_s: float | None = None
         """For how long the tools that were listed last hold, if the server says it."""
+        self.tools_gap = ""
+        """Why tools may be missing in the list that was made last; see `ListedItems`."""
         self.heard = 0
         """The number of messages of the server; a change proves that it is alive."""
         self._looks_for_era = False
@@ -262,8 +264,8 @@ class Session:
 
         try:
             found = await all_items(page, "tools/list", "tools", self._named, self._log)
-            self.tools_ttl_s = shortest_ttl_s(pages)
-            return found
+            self.tools_ttl_s, self.tools_gap = shortest_ttl_s(pages), found.gap
+            return found.items
         except RpcError as error:
             if error.code == messages.METHOD_NOT_FOUND:
                 return []
@@ -271,7 +273,7 @@ class Session:
 
     async def list_all(self, method: str, key: str, caller: Caller = _NOBODY) -> list[Message]:
         """Return the items of all pages of a list; see `all_items`."""
-        return await all_items(partial(self.ask, caller=caller), method, key, self._named, self._log)
+        return (await all_items(partial(self.ask, caller=caller), method, key, self._named, self._log)).items
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> Message:
         """Call a tool and return the result as the server sent it; see `ask`. The caller's client gets the whole response."""

@@ -59,9 +59,12 @@ class EchoFronts:
     def __init__(self) -> None:
         self.seen: list[str] = []
         self.front = EchoFront(self.seen)
+        self.events: list[Exchange] = []
+        """Where messages of the sessions go that belong to no request."""
         self.replicas = Replicas("", RequestStates(None))
 
     def handshake(self, principal: Principal, events: Exchange | None = None) -> EchoFront:
+        self.events += [] if events is None else [events]
         return self.front
 
     def stateless(self, principal: Principal) -> EchoFront:

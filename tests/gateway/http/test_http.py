@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,11 +11,13 @@ import httpx2
 import pytest
 
 from callgate.gateway import Principal
+from callgate.gateway._exchange import Exchange
 from callgate.gateway._http import HttpApp, HttpServer
+from callgate.gateway._http.sessions import GatewaySession
 from callgate.gateway.tokens import StaticTokens
 from tests.gateway.http.conftest import OTHER_TOKEN, TOKEN, EchoFronts
 from tests.gateway.refused_lines import REFUSED
-from tests.waiting import HANGS_S
+from tests.waiting import HANGS_S, PATIENCE_S, soon
 
 VERSION = "2026-07-28"
 
@@ -125,13 +128,44 @@ async def test_a_principal_has_a_bounded_number_of_sessions(client: httpx2.Async
     assert (await client.post("/mcp", json=request("initialize"))).status_code == 429
 
 
-async def test_a_session_has_one_standing_stream(client: httpx2.AsyncClient) -> None:
+def told(number: int) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "method": "notifications/message", "params": {"number": number}}
+
+
+async def number_in(chunks: AsyncIterator[str]) -> int:
+    """Return the number in the next message of a standing stream."""
+    data = ""
+    while '"number":' not in data:
+        data += await asyncio.wait_for(anext(chunks), PATIENCE_S)
+    (found,) = (json.loads(line[6:])["params"]["number"] for line in data.splitlines() if line.startswith("data: "))
+    return int(found)
+
+
+async def until_one_is_left(events: Exchange) -> None:
+    """Wait until the server has seen the end of the other standing streams."""
+    assert isinstance(events, GatewaySession)
+    assert await soon(lambda: len(events.streams) == 1)
+
+
+async def test_a_session_may_have_several_standing_streams_and_each_message_is_sent_on_the_newest_that_is_open(
+    client: httpx2.AsyncClient, fronts: EchoFronts
+) -> None:
     session = await opened(client)
-    async with client.stream("GET", "/mcp", headers=session) as stream:
-        chunks = stream.aiter_bytes()
-        await anext(chunks)
-        assert (await client.get("/mcp", headers=session)).status_code == 409
+    (events,) = fronts.events
+    async with client.stream("GET", "/mcp", headers=session) as first:
+        in_first = first.aiter_text()
+        await anext(in_first)
+        async with client.stream("GET", "/mcp", headers=session) as second:
+            assert second.status_code == 200
+            in_second = second.aiter_text()
+            await anext(in_second)
+            assert events.send(told(1))
+            assert await number_in(in_second) == 1
+        await until_one_is_left(events)
+        assert events.send(told(2))
+        assert await number_in(in_first) == 2
         await client.delete("/mcp", headers=session)
+        assert not events.send(told(3))
 
 
 @pytest.mark.parametrize(

@@ -224,7 +224,7 @@ async def test_a_subscription_that_has_ended_is_opened_again_and_the_tools_liste
 
 async def test_a_required_server_that_wants_credentials_stops_the_start_with_the_header_that_it_wants() -> None:
     async with FakeServer(refuse) as server:
-        with pytest.raises(UsageError, match=r"403 Forbidden.*It wants credentials.*'Authorization'"):
+        with pytest.raises(UsageError, match=r"403 Forbidden.*It wants credentials.*`headers`.*Authorization"):
             async with Engine(servers=[mcp(server.url, required=True)]):
                 pass
 

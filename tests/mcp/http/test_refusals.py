@@ -30,7 +30,10 @@ def refusing(status: int, body: object = None, **headers: str) -> Any:
 @pytest.mark.parametrize(
     ("status", "says"),
     [
-        (401, "answered 401 Unauthorized at {url}. It wants credentials. Give them with the server"),
+        (
+            401,
+            "answered 401 Unauthorized at {url}. It wants credentials. Give them in `headers` of the server, such as",
+        ),
         (403, "answered 403 Forbidden at {url}. It wants credentials."),
         (404, "answered 404 Not Found at {url}. It does not speak MCP there. Check the path of the address"),
         (405, "answered 405 Method Not Allowed at {url}. It does not speak MCP there."),
@@ -54,7 +57,7 @@ async def test_a_status_that_may_come_after_the_request_was_passed_on_leaves_the
 @pytest.mark.parametrize("status", [401, 403])
 async def test_credentials_that_are_not_accepted_are_named_by_their_header(status: int) -> None:
     error = await failure_with(refusing(status), headers={"Authorization": KEY, "X-Tenant": "acme-corp"})
-    assert "the headers that it is sent: 'Authorization', 'X-Tenant'. Correct their values" in str(error)
+    assert "the headers that it is sent: 'Authorization', 'X-Tenant'. Correct their values in `headers` of the server" in str(error)
     assert "s3cr3t" not in str(error)
     assert "acme-corp" not in str(error)
 

@@ -361,9 +361,8 @@ class HttpApp:
         accept = headers.get(b"accept", b"").lower()
         if b"text/event-stream" not in accept and b"*/*" not in accept:
             raise RefusedRequest(406, "The answer is an event stream. Send Accept: text/event-stream.")
-        if session.stream is not None:
-            raise RefusedRequest(409, "The session has a stream already. Close it first.")
-        session.stream = stream = EventBuffer(self.limits)
+        stream = EventBuffer(self.limits)
+        session.streams.append(stream)
         gone = asyncio.create_task(wait_for_disconnect(receive))
         gone.add_done_callback(lambda _: stream.close())
 
@@ -375,7 +374,7 @@ class HttpApp:
                 await send_events(send, stream, self.limits)
         finally:
             gone.cancel()
-            session.stream = None
+            session.streams.remove(stream)
 
 
 async def _preflight(headers: Headers, send: Send) -> None:

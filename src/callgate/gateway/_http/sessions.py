@@ -18,7 +18,12 @@ __all__ = ["GatewaySession", "GatewaySessions"]
 
 
 class GatewaySession:
-    """One handshake session. As an `Exchange`, it sends on the standing stream, if the client has one open."""
+    """One handshake session. As an `Exchange`, it sends each message on one of the standing streams that the client has open.
+
+    On the one that was opened last: a client often opens another because it has lost the one before, which the gateway sees later.
+
+    Source: MCP 2025-11-25, Transports: "Multiple Connections".
+    """
 
     def __init__(self, session_id: str, principal: Principal) -> None:
         self.id = session_id
@@ -26,7 +31,8 @@ class GatewaySession:
         self.front: SessionFront | None = None
         self.revision = ""
         """The revision that was negotiated; empty until it is."""
-        self.stream: EventBuffer | None = None
+        self.streams: list[EventBuffer] = []
+        """The standing streams, in the order in which they were opened."""
         self.running: set[PostedRequest] = set()
         self.used_at = 0.0
         self.idle_timer: asyncio.TimerHandle | None = None
@@ -38,7 +44,12 @@ class GatewaySession:
             self.front.use_principal(principal)
 
     def send(self, message: Message) -> bool:
-        return self.stream is not None and self.stream.send(message)
+        return any(stream.send(message) for stream in reversed(self.streams))
+
+    def close_streams(self) -> None:
+        """End the standing streams."""
+        for stream in self.streams:
+            stream.close()
 
 
 class GatewaySessions:
@@ -105,8 +116,7 @@ class GatewaySessions:
         self._forget(session)
         if session.idle_timer is not None:
             session.idle_timer.cancel()
-        if session.stream is not None:
-            session.stream.close()
+        session.close_streams()
         if session.front is not None:
             await session.front.close()
 
@@ -116,8 +126,7 @@ class GatewaySessions:
     def close_streams(self) -> None:
         """End the standing streams; the sessions stay open."""
         for session in self._open.values():
-            if session.stream is not None:
-                session.stream.close()
+            session.close_streams()
 
     async def close(self) -> None:
         """End all sessions."""
@@ -125,7 +134,7 @@ class GatewaySessions:
 
     def _expire(self, session: GatewaySession) -> None:
         loop = asyncio.get_running_loop()
-        if session.stream is not None or session.running:
+        if session.streams or session.running:
             session.used_at = loop.time()
         left_s = session.used_at + self._limits.session_idle_s - loop.time()
         if left_s > 0:
@@ -139,7 +148,7 @@ class GatewaySessions:
         Args:
             name: The principal whose session it must be; empty: anybody's.
         """
-        unused = (one for one in self._open.values() if name in ("", one.principal.name) and one.stream is None and not one.running)
+        unused = (one for one in self._open.values() if name in ("", one.principal.name) and not one.streams and not one.running)
         oldest = min(unused, key=lambda one: one.used_at, default=None)
         if oldest is None or asyncio.get_running_loop().time() - oldest.used_at < self._limits.session_spare_s:
             return False

@@ -1,0 +1,40 @@
+"""What `callgate serve check` says of the tools of a server."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.shell import Ended, shell
+from tests.mcp import fake_server
+from tests.mcp.fakes import tool
+
+pytestmark = pytest.mark.process
+
+
+def checked(folder: Path, **listed: Any) -> Ended:
+    """Check a gateway whose server answers `tools/list` with `listed`."""
+    (folder / "script.json").write_text(json.dumps({"live": listed}), encoding="utf-8")
+    command = json.dumps([sys.executable, fake_server.__file__, str(folder / "script.json"), str(folder / "log")])
+    (folder / "gate.toml").write_text(f"[servers.fake]\ncommand = {command}\n", encoding="utf-8")
+    return shell(folder, "serve", "check", "--json")
+
+
+def test_tools_that_cannot_be_registered_are_named_with_the_reason_and_not_counted(tmp_path: Path) -> None:
+    done = checked(tmp_path, tools=[tool("good"), tool("bad", inputSchema={"type": "string"})])
+    (row,) = done.json["servers"]
+    assert (done.code, row["tools"], row["effects"], done.json["tools"]) == (1, ["good"], {"once": 1}, ["good"])
+    (problem,) = row["problems"]
+    assert "bad cannot be registered: The schema of tool 'bad'" in problem
+    assert "its root has type 'string'" in problem
+
+
+def test_a_list_with_a_cursor_that_is_no_text_is_a_problem_and_its_tools_are_kept(tmp_path: Path) -> None:
+    done = checked(tmp_path, tools=[tool("good")], nextCursor=5)
+    (row,) = done.json["servers"]
+    told = "The server has 5 as nextCursor in its list of tools, which must be a text; what it lists after that is left out."
+    assert (done.code, row["tools"], row["problems"]) == (1, ["good"], [told])
