@@ -197,7 +197,9 @@ class ApprovalNeeded(CallgateError):
 
     code = "approval_needed"
 
-    def __init__(self, question: str, *, rule: str, binding: str, same_call: str = "", judgments: tuple[object, ...] = ()) -> None:
+    def __init__(
+        self, question: str, *, rule: str, binding: str, same_call: str = "", judgments: tuple[object, ...] = (), doubt: str = ""
+    ) -> None:
         super().__init__(question)
         self.judgments = judgments
         """The judgments, for the journal."""
@@ -207,6 +209,8 @@ class ApprovalNeeded(CallgateError):
         """Hash of what the approval is valid for: tool, final arguments, run, principal."""
         self.same_call = same_call
         """Hash of what a denial is valid for: the call, whatever the version of its tool."""
+        self.doubt = doubt
+        """The uid of an earlier equal call whose outcome is unknown, about which the human is told; empty if there is none."""
 
 
 class CallFailed(CallgateError):

@@ -69,6 +69,8 @@ class ApprovedCall(Struct, frozen=True, kw_only=True):
     """The approval that this call uses up; empty if it needed none."""
     allowed_by: str = ""
     """The human who allowed exactly this call; empty if none was asked."""
+    allowed_despite: str = ""
+    """The earlier equal call with an unknown outcome that this human was told of, by its uid; empty if there was none."""
     judgments: tuple[object, ...] = ()
     """The judgments about the call, for the record."""
 

@@ -145,7 +145,9 @@ class CallPreparation:
         except (CallFailed, CallAborted):
             return False
         asked = await call_to_ask_about(call, self._policies)
-        return asked is not None and not await self._recorded_effects.answers(asked, AbortSignal())
+        if asked is None or self._policies.has_happened(asked):
+            return False
+        return not await self._recorded_effects.answers(asked, AbortSignal())
 
     def _valid(self, raw: RawCall, scope: Scope) -> ValidatedCall:
         """Return the valid call as `prepare` does, without recording events."""

@@ -184,6 +184,8 @@ class CallRoute:
         except ApprovalNeeded as asks:
             done = await self._done_before(state, state.judged, asks)
             if done is None:
+                if self._approvals.is_outdated(asks.same_call, asks.doubt):
+                    self._close_question(state, state.judged, "it is asked again: the outcome of an equal call was not known, or is now")
                 raise
             self._close_question(state, state.judged, "an earlier call had the effect")
             return done
@@ -304,7 +306,12 @@ class CallRoute:
 
     async def _done_before(self, state: CallState, call: ValidatedCall, asks: ApprovalNeeded) -> ToolResult | None:
         """Return the stored result of a call about which a human would be asked, if an earlier call had its effect."""
-        result = await self._recorded_effects.replay(state, call, asks)
+        checked = None if state.doubtful else await self._unknown.answer_instead_of_human(state, call, asks)
+        if checked is not None:
+            state.verdict("ask", call.tool.name, rule=asks.rule, reason=asks.question, judgments=asks.judgments)
+            result: ToolResult | None = await self._verified(state, call, checked)
+        else:
+            result = await self._recorded_effects.replay(state, call, asks)
         if result is not None:
             state.check_stop(self._control)
             if state.known is not None:

@@ -21,7 +21,7 @@ from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_options import EngineContext
 from callgate._pipeline.known_runs import KnownRuns
 from callgate._pipeline.recorded_effects import RecordedEffects, not_started
-from callgate._pipeline.unknown_outcomes import UnknownOutcomes
+from callgate._pipeline.unknown_outcomes import Repeat, UnknownOutcomes
 from callgate._pipeline.wait_graph import WaitGraph, callers
 from callgate._run_state.earlier_effect import EarlierEffect, EffectClaim, effect_run
 from callgate._run_state.event_bodies import Reason
@@ -230,14 +230,16 @@ class EffectClaims:
                 details={"earlier_call": earlier.uid},
             )
         common = f"had the same key of its effect ({claim.key})"
-        return await self._unknown.rule_out(state, approved, doubt, earlier.arguments, common, key_run=claim.run)
+        repeat = Repeat(approved.call.tool, approved.key, earlier.arguments, common)
+        return await self._unknown.rule_out(state, repeat, doubt, key_run=claim.run)
 
     def _doubt(self, uid: str) -> Uncertain | None:
         """Return the unknown outcome of a call of this engine, or of a call in a run that this engine works on; None if
         there is none.
         """
         run = self._known.by_run.get(uid.rsplit("/", 2)[0])
-        return next((doubt for doubt in run.uncertain.values() if doubt.uid == uid), None) if run is not None else None
+        found = run.doubts().get(uid) if run is not None else None
+        return found[1] if found is not None else None
 
     async def _record(self, state: CallState, claim: EffectClaim, until: float) -> None:
         """Record that this call has claimed the key. Later calls with the key get its result.

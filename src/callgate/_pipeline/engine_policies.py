@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeGuard
 
 from callgate._engine_limits import Limits
+from callgate._json import canonical
 from callgate._pipeline.ask_judges import Judges
 from callgate._pipeline.call_hooks import HookHost
 from callgate._pipeline.known_runs import KnownRuns
@@ -62,6 +63,14 @@ class EnginePolicies:
         self.spend_approval = approvals.spend
         self._runs = runs
         self._dangerous_per_tick = limits.dangerous_per_tick
+
+    def call_in_doubt(self, call: ValidatedCall, encoded: bytes) -> str:
+        doubt = self._runs.state(call.scope.run).doubt(call.tool.name, encoded)
+        return "" if doubt is None else doubt.uid
+
+    def has_happened(self, call: ValidatedCall) -> bool:
+        """Return whether an operator has said that an equal call of the run happened, and no call has been told."""
+        return self._runs.state(call.scope.run).happened_before(call.tool.name, canonical(call.arguments)) is not None
 
     def check_limits(self, call: ValidatedCall) -> None:
         most = self._dangerous_per_tick

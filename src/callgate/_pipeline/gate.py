@@ -79,6 +79,10 @@ class GateParts(Protocol):
         """Return the human's answer about exactly this call, if it is not used up; else None."""
         ...
 
+    def call_in_doubt(self, call: ValidatedCall, encoded: bytes) -> str:
+        """Return the uid of an earlier equal call of the run whose outcome is unknown; empty if there is none."""
+        ...
+
     def spend_approval(self, binding: str) -> Question | None:
         """Use up the approval that is bound to this hash, and return it; None if there is none."""
         ...
@@ -360,6 +364,7 @@ def _approve(
         key=key,
         approval=approval.approval_id,
         allowed_by=approval.by,
+        allowed_despite=approval.doubt,
         judgments=judgments,
     )
 
@@ -376,7 +381,8 @@ def _approval(
     approval = edit if edit is not None and edit.binding == bound_to else deps.spend_approval(bound_to)
     if approval is None:
         question, rule = deps.host.cut(verdict.question), deps.host.cut(verdict.rule)
-        raise ApprovalNeeded(question, rule=rule, binding=bound_to, same_call=same_call(call, encoded), judgments=judgments)
+        same, doubt = same_call(call, encoded), deps.call_in_doubt(call, encoded)
+        raise ApprovalNeeded(question, rule=rule, binding=bound_to, same_call=same, judgments=judgments, doubt=doubt)
     return approval
 
 

@@ -146,7 +146,7 @@ class KnownRuns:
         self._kept.discard(run)
         if state is not None and state.dangerous:
             self._counts[run] = state.dangerous
-        if state is not None and (own := {doubt.uid: doubt for doubt in state.uncertain.values() if doubt.origin is None}):
+        if state is not None and (own := {uid: doubt for uid, (_, doubt) in state.doubts().items() if doubt.origin is None}):
             self._own_doubts[run] = own
 
     def knows(self, run: str) -> bool:

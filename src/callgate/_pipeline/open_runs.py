@@ -148,4 +148,4 @@ class OpenRuns:
 
     def _runs_on(self, state: RunState) -> bool:
         """Return whether code of a call with an unknown outcome still runs in this process."""
-        return any(doubt.uid in self._behind for doubt in state.uncertain.values())
+        return any(uid in self._behind for uid in state.doubts())

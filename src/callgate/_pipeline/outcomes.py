@@ -279,8 +279,8 @@ class Outcomes:
         return _answered(result=result)
 
     def _suspended(self, state: CallState, question: ApprovalNeeded, name: str) -> Suspended | Answered:
-        asked = self._approvals.ask(state.uid, state.scope.run, question.binding, question.same_call)
-        text = f"{question.question} ({asked.refused[0].upper()}{asked.refused[1:]})" if asked.refused else question.question
+        asked = self._approvals.ask(state.uid, state.scope.run, question.binding, question.same_call, question.doubt)
+        text = _question_text(question, asked)
         try:
             self._asked(state, asked, question, text, name)
         except RecordFailed as unwritable:  # without a record, the question would end with this engine
@@ -293,6 +293,8 @@ class Outcomes:
     def _asked(state: CallState, asked: Question, question: ApprovalNeeded, text: str, name: str) -> None:
         state.verdict("ask", name, rule=question.rule, reason=question.question, judgments=question.judgments)
         details = {"approval": asked.approval_id, "binding": asked.binding, "expires_at": asked.expires_at, "call": asked.same_call}
+        if asked.doubt:
+            details["doubt"] = asked.doubt
         state.end("call.suspended", Reason(reason=text, details=details))
 
     def _aborted(self, state: CallState, end: CallAborted, name: str) -> Aborted:
@@ -335,6 +337,14 @@ def _marked(result: ToolResult, error: RecordFailed | None = None) -> ToolResult
         return replace(result, metadata=metadata)
     said = None if result.error is None else _with(result.error, error)
     return replace(result, content=(*result.content, Text(text=f"This is not on record: {error}")), error=said, metadata=metadata)
+
+
+def _question_text(asks: ApprovalNeeded, asked: Question) -> str:
+    """Return the question with what the human has to know before they answer."""
+    known = [asked.refused] if asked.refused else []
+    if asked.doubt:
+        known.append(f"an equal call, {asked.doubt}, has started before and its outcome is not known: it may have taken effect")
+    return f"{asks.question} ({'; '.join(f'{one[0].upper()}{one[1:]}' for one in known)})" if known else asks.question
 
 
 def _unrecorded_question(question: str, error: RecordFailed) -> RecordFailed:

@@ -15,10 +15,11 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal, is_own_failure, settled
-from callgate._json import decode
+from callgate._json import canonical, decode, plain_bytes
 from callgate._pipeline.call_hooks import HostCode
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.known_runs import KnownRuns
@@ -29,16 +30,28 @@ from callgate._run_state.run_recovery import why_unknown
 from callgate._run_state.settlements import Settlement, did_happen, in_doubt
 from callgate._runners.abandoned_code import AbandonedCalls
 from callgate.calls import Note
-from callgate.errors import CallFailed, OutcomeUnknown
+from callgate.errors import ApprovalNeeded, CallFailed, OutcomeUnknown
 from callgate.protocols import Journal, NamesWriters
 from callgate.stage_types import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import BoundTool, Verified
 
-__all__ = ["Fence", "UnknownOutcomes", "refuse_other_arguments", "told_as_unknown", "verified_by_tool"]
+__all__ = ["Fence", "Repeat", "UnknownOutcomes", "refuse_other_arguments", "told_as_unknown", "verified_by_tool"]
 
 _ENDED = {"tool_crashed": "crashed", "timeout": "timed out", "killed": "was stopped"}
 """How a call with an unknown outcome ended, by its code; others raised an exception."""
 _OR_HAPPEN = ", but it may still happen, because the engine or worker that began it may only stand still"
+
+
+class Repeat(Struct, frozen=True):
+    """A call that must not start while an earlier one with the same effect may have happened."""
+
+    tool: BoundTool
+    key: str
+    """The key that identifies the call in its run."""
+    arguments: bytes
+    """The final arguments of the earlier call, for `verify`; empty if they are not known."""
+    common: str = "had the same arguments"
+    """What both calls have in common, for the message."""
 
 
 class UnknownOutcomes:
@@ -59,39 +72,59 @@ class UnknownOutcomes:
         Raises:
             OutcomeUnknown: It is not known whether the earlier call happened.
         """
-        tool = approved.call.tool
-        if state.run_state.happened and not approved.allowed_by:
-            settled = state.run_state.happened.get((tool.name, arguments_hash(approved.encoded)))
-            if settled is not None:
-                self._known.tell_happened(settled.uid, _answering(state, approved))
-                return Checked(value=did_happen(tool.name, settled.uid, settled.by), attempts=0)
-        doubt = state.run_state.doubt(approved)
-        if doubt is None or approved.allowed_by:
+        repeat = Repeat(approved.call.tool, approved.key, approved.arguments_json)
+        settled = self._as_happened(state, repeat, approved.encoded)
+        if settled is not None:
+            return settled
+        doubt = state.run_state.doubt(approved.call.tool.name, approved.encoded)
+        if doubt is None or approved.allowed_despite == doubt.uid:
             return None
-        return await self.rule_out(state, approved, doubt, approved.arguments_json, "had the same arguments")
+        return await self.rule_out(state, repeat, doubt)
 
-    async def rule_out(
-        self, state: CallState, approved: ApprovedCall, doubt: Uncertain, arguments: bytes, common: str, *, key_run: str = ""
-    ) -> Checked | None:
+    async def answer_instead_of_human(self, state: CallState, call: ValidatedCall, asks: ApprovalNeeded) -> Checked | None:
+        """Return the result of a call about which a human would be asked, if an equal call of its run is known to have taken effect.
+
+        None if a human has to be asked. `asks.doubt` is emptied if the tool's `verify` finds that the equal call did not happen.
+        """
+        repeat, encoded = Repeat(call.tool, state.key, plain_bytes(call.arguments)), canonical(call.arguments)
+        settled = self._as_happened(state, repeat, encoded)
+        if settled is not None or not asks.doubt:
+            return settled
+        doubt = state.run_state.doubt(call.tool.name, encoded)
+        assert doubt is not None
+        try:
+            checked = await self.rule_out(state, repeat, doubt)
+        except OutcomeUnknown:
+            return None
+        if checked is None:
+            asks.doubt = ""
+        return checked
+
+    def _as_happened(self, state: CallState, repeat: Repeat, encoded: bytes) -> Checked | None:
+        """Return the result of a call whose equal happened according to an operator; None if there is none."""
+        settled = state.run_state.happened_before(repeat.tool.name, encoded)
+        if settled is None:
+            return None
+        self._known.tell_happened(settled.uid, _answering(state, repeat))
+        return Checked(value=did_happen(repeat.tool.name, settled.uid, settled.by), attempts=0)
+
+    async def rule_out(self, state: CallState, repeat: Repeat, doubt: Uncertain, *, key_run: str = "") -> Checked | None:
         """Prevent a call from starting while this earlier call may have happened; see `rule_out_repeat`.
 
         Args:
-            arguments: The final arguments of the earlier call; empty if they are not known, so that `verify` cannot be
-                called.
-            common: What both calls have in common, for the message.
             key_run: See `KnownRuns.settle`.
         """
-        tool = approved.call.tool
-        ask = partial(verified_by_tool, tool, arguments, doubt.tool_key, self._host.hook_timeout_s, state.kill)
+        tool = repeat.tool
+        ask = partial(verified_by_tool, tool, repeat.arguments, doubt.tool_key, self._host.hook_timeout_s, state.kill)
         found, may_still_act = await ask(), False
         if found.happened is False:
             may_still_act = not await self._fence.has_ended(doubt)
             found = found if may_still_act else await ask()  # once more, because the call may have acted before it ended
         if found.happened is None or may_still_act:
-            raise in_doubt(tool.name, doubt.uid, common, _OR_HAPPEN if may_still_act else "")
+            raise in_doubt(tool.name, doubt.uid, repeat.common, _OR_HAPPEN if may_still_act else "")
         checked = await self._as_verified(tool, found) if found.happened else None
         if checked is None or checked.status == "ok":
-            details = _answering(state, approved) if checked is not None else None
+            details = _answering(state, repeat) if checked is not None else None
             self._known.settle(doubt.uid, happened=found.happened, why="the tool verified it", details=details, key_run=key_run)
         return checked
 
@@ -170,9 +203,9 @@ class UnknownOutcomes:
         return check(tool, Ran(await self._host.read(found.result), 0), 0.0, self._host.redactor)
 
 
-def _answering(state: CallState, approved: ApprovedCall) -> dict[str, object]:
+def _answering(state: CallState, repeat: Repeat) -> dict[str, object]:
     """Return the properties that identify a call that is never started because a settled outcome answers it."""
-    return {"answers": {"call": state.uid, "key": approved.key, "tool": approved.call.tool.name, "arguments": state.asked_hash}}
+    return {"answers": {"call": state.uid, "key": repeat.key, "tool": repeat.tool.name, "arguments": state.asked_hash}}
 
 
 def refuse_other_arguments(state: CallState, approved: ApprovedCall) -> None:

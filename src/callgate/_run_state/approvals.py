@@ -50,6 +50,8 @@ class Question(Struct, kw_only=True):
     """When the question expires, in UTC nanoseconds."""
     same_call: str = ""
     """See `same_call`; empty if it is not recorded."""
+    doubt: str = ""
+    """The uid of an earlier equal call whose outcome is unknown, about which the human is told; empty if there is none."""
     allowed: bool | None = None
     """None until it is answered."""
     by: str = ""
@@ -160,15 +162,19 @@ class Approvals:
         self._watches: dict[str, set[asyncio.Event]] = {}
         """Set when a question of the run is answered or dropped, by run."""
 
-    def ask(self, approval_id: str, run: str, bound_to: str, same_call: str = "") -> Question:
-        """Open a question, or return the open one for the same call."""
+    def ask(self, approval_id: str, run: str, bound_to: str, same_call: str = "", doubt: str = "") -> Question:
+        """Open a question, or return the open one for the same call.
+
+        Args:
+            doubt: See `Question.doubt`.
+        """
         self._forget_expired()
         now = self._clock.wall_ns()
         for question in self._questions.values():
             if question.binding in (bound_to, older_binding(bound_to)) and question.waits(now):
                 return question
         expires_at = now + self._life_ns
-        question = Question(approval_id=approval_id, run=run, binding=bound_to, same_call=same_call, expires_at=expires_at)
+        question = Question(approval_id=approval_id, run=run, binding=bound_to, same_call=same_call, doubt=doubt, expires_at=expires_at)
         self._questions[approval_id] = self.by_call[same_call] = question
         return question
 
@@ -276,6 +282,11 @@ class Approvals:
             return None
         self.drop(question.approval_id)
         return question
+
+    def is_outdated(self, same_call: str, doubt: str) -> bool:
+        """Return whether the open question about a call tells of another earlier call than this one, or of none."""
+        question = self.by_call.get(same_call)
+        return question is not None and question.allowed is None and question.doubt != doubt
 
     def close(self, call: ValidatedCall, encoded: bytes) -> Question | None:
         """Close the question about this call, answered or not, and return it; None if there is none.

@@ -27,7 +27,7 @@ from callgate._run_state.settlements import EARLIER, Settlement, happened_result
 from callgate.calls import Note, RawCall, Scope, ToolResult
 from callgate.errors import CallNotStarted, IdempotencyConflict, OutcomeUnknown
 from callgate.protocols import Journal
-from callgate.stage_types import ApprovedCall, ValidatedCall
+from callgate.stage_types import ValidatedCall
 
 __all__ = [
     "Doubt",
@@ -168,7 +168,9 @@ class RunState:
         self.dangerous: dict[str, int] = {}
         """The number of dangerous calls started, by tick (`Scope.tick`)."""
         self.uncertain: dict[tuple[str, str], Uncertain] = {}
-        """Calls with an effect and an unknown outcome, by (tool, hash of the final arguments)."""
+        """The latest calls with an effect and an unknown outcome, by (tool, hash of the final arguments)."""
+        self._overruled: dict[str, Doubt] = {}
+        """Earlier ones than the latest, by uid: a human who was told of them has allowed an equal call."""
         self.happened: dict[tuple[str, str], Happened] = {}
         """Calls that did happen according to an operator, by (tool, hash of the final arguments), until one identical
         call has been told.
@@ -249,11 +251,15 @@ class RunState:
     @property
     def idle(self) -> bool:
         """Whether no call runs and no outcome is unknown."""
-        return not self.under_way and not self.uncertain
+        return not (self.under_way or self.uncertain or self._overruled)
 
-    def doubt(self, approved: ApprovedCall) -> Uncertain | None:
-        """Return the earlier call of the same tool with the same arguments and an unknown outcome, or None."""
-        return self.uncertain.get((approved.call.tool.name, arguments_hash(approved.encoded))) if self.uncertain else None
+    def doubt(self, tool: str, encoded: bytes) -> Uncertain | None:
+        """Return the latest call of a tool with these final arguments and an unknown outcome, or None."""
+        return self.uncertain.get((tool, arguments_hash(encoded))) if self.uncertain else None
+
+    def happened_before(self, tool: str, encoded: bytes) -> Happened | None:
+        """Return the call of a tool with these final arguments that happened according to an operator, or None; see `happened`."""
+        return self.happened.get((tool, arguments_hash(encoded))) if self.happened else None
 
     def now_uncertain(self, call: ValidatedCall, encoded: bytes, key: str, tool_key: str, *, gone: bool) -> None:
         """Remember that this call's outcome is unknown. Ignored for a call without an effect.
@@ -265,19 +271,42 @@ class RunState:
             gone: Whether its code has ended, as far as its runner knows.
         """
         if call.tool.effect != "none":
-            self.uncertain[call.tool.name, arguments_hash(encoded)] = Uncertain(uid=call.uid, key=key, tool_key=tool_key, gone=gone)
+            doubt = Uncertain(uid=call.uid, key=key, tool_key=tool_key, gone=gone)
+            self.add_doubt((call.tool.name, arguments_hash(encoded)), doubt)
+
+    def add_doubt(self, fact: tuple[str, str], doubt: Uncertain) -> None:
+        """Remember that the outcome of a call is unknown.
+
+        Args:
+            fact: Its tool, and the hash of its final arguments.
+        """
+        earlier = self.uncertain.get(fact)
+        if earlier is not None and earlier.uid != doubt.uid:
+            self._overruled[earlier.uid] = fact, earlier
+        self.uncertain[fact] = doubt
+
+    def doubts(self) -> dict[str, Doubt]:
+        """Return all calls with an unknown outcome, by uid."""
+        return {**self._overruled, **{doubt.uid: (fact, doubt) for fact, doubt in self.uncertain.items()}}
+
+    def _end_doubt(self, uid: str) -> tuple[Doubt | None, bool]:
+        """Forget that the outcome of a call is unknown. Return it, or None if there was none, and whether it was the latest."""
+        if uid in self._overruled:
+            return self._overruled.pop(uid), False
+        found = self.doubts().get(uid)
+        if found is not None:
+            del self.uncertain[found[0]]
+        return found, True
 
     def reopen(self, uid: str) -> Doubt | None:
         """Allow a call without a recorded end to start again. Return its unknown outcome, or None if there was none."""
-        for fact, doubt in self.uncertain.items():
-            if doubt.uid == uid:
-                del self.uncertain[fact]
-                self.known.pop(doubt.key, None)
-                return fact, doubt
-        return None
+        found, _ = self._end_doubt(uid)
+        if found is not None:
+            self.known.pop(found[1].key, None)
+        return found
 
     def is_in_doubt(self, uid: str) -> bool:
-        return any(doubt.uid == uid for doubt in self.uncertain.values())
+        return uid in self.doubts()
 
     def can_settle(self, uid: str, *, happened: bool) -> bool:
         """Return whether an operator can settle a call: its outcome is unknown, or it ended with a failure that keeps the key of its
@@ -295,19 +324,20 @@ class RunState:
         Args:
             by: The operator who settled it. If the call happened, it and the next identical call are told so.
         """
-        for fact, doubt in self.uncertain.items():
-            if doubt.uid == uid:
-                del self.uncertain[fact]
-                if by:
-                    self.settled[uid] = Settlement(happened=happened, by=by)
-                if not happened:
-                    self.known.pop(doubt.key, None)
-                elif by:
-                    self.happened[fact] = Happened(uid=uid, by=by)
-                    self.known[doubt.key] = self._known_to_have_happened(doubt, fact[0], by)
-                return
-        if not happened and (failed := self._key_of_failure(uid)) is not None:
-            del self.known[failed]
+        found, is_latest = self._end_doubt(uid)
+        if found is None:
+            if not happened and (failed := self._key_of_failure(uid)) is not None:
+                del self.known[failed]
+            return
+        fact, doubt = found
+        if by:
+            self.settled[uid] = Settlement(happened=happened, by=by)
+        if not happened:
+            self.known.pop(doubt.key, None)
+        elif by:
+            if is_latest:
+                self.happened[fact] = Happened(uid=uid, by=by)
+            self.known[doubt.key] = self._known_to_have_happened(doubt, fact[0], by)
 
     def _known_to_have_happened(self, doubt: Uncertain, tool: str, by: str) -> Known:
         asked = self.known[doubt.key].arguments if doubt.key in self.known else ""

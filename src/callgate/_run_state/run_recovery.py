@@ -233,6 +233,7 @@ class RunReader:
         if isinstance(approval_id, str) and isinstance(bound_to, str) and isinstance(expires_at, int):
             same_call = str(details.get("call", ""))  # older engines did not record it
             question = Question(approval_id=approval_id, run=event.run, binding=bound_to, same_call=same_call, expires_at=expires_at)
+            question.doubt = str(details.get("doubt", ""))
             self.questions.setdefault(approval_id, question)
 
     def _answered(self, answer: Reason) -> None:
@@ -291,4 +292,4 @@ class RunReader:
     def _leave_doubt(self, uid: str, started: Started) -> None:
         origin = Origin(writer=started.writer, runner=started.runner, worker=self._workers.get(uid, ""))
         doubt = Uncertain(uid=uid, key=started.key, tool_key=started.tool_key, origin=origin)
-        self._state.uncertain[started.tool, started.arguments_hash] = doubt
+        self._state.add_doubt((started.tool, started.arguments_hash), doubt)

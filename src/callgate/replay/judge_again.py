@@ -252,6 +252,10 @@ class _JudgingContext:
     def answer_to(self, call: ValidatedCall, encoded: bytes) -> None:
         """Return None: a recorded call that a human denied or changed is not judged; see `_by_a_hook`."""
 
+    def call_in_doubt(self, call: ValidatedCall, encoded: bytes) -> str:
+        """Return nothing: what a human was told beside the question changes no verdict."""
+        return ""
+
     def spend_approval(self, binding: str) -> Question | None:
         """Return the approval that this call used, if it was given for the same call."""
         approval = self._call.approval if self._call is not None and self._call.ended != "asked" else ""
