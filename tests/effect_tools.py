@@ -8,7 +8,7 @@ from typing import Any
 from callgate import Tool, tool
 from tests.effect_ledger import Ledger
 
-__all__ = ["Unending", "failing", "paying", "paying_amounts", "refunding"]
+__all__ = ["Unending", "failing", "paying", "paying_amounts", "refunding", "returning_failure"]
 
 
 def paying(ledger: Ledger, **settings: Any) -> Tool:
@@ -58,6 +58,18 @@ def failing(ledger: Ledger, error: Exception, **settings: Any) -> Tool:
         """Refund an order."""
         ledger.write(order)
         raise error
+
+    return refund
+
+
+def returning_failure(ledger: Ledger, **settings: Any) -> Tool:
+    """`refund(order)`, a line in the ledger for each; then it returns that it failed."""
+
+    @tool(name="refund", key="refund:{order}", **settings)
+    async def refund(order: str) -> dict[str, object]:
+        """Refund an order."""
+        ledger.write(order)
+        return {"success": False, "error": "the card is blocked"}
 
     return refund
 

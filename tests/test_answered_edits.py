@@ -10,7 +10,7 @@ import pytest
 
 from callgate import Engine, Scope, SqliteJournal, Suspended, Tool, Verified
 from tests.effect_ledger import Ledger
-from tests.effect_tools import failing, refunding
+from tests.effect_tools import failing, refunding, returning_failure
 from tests.engine_calls import call, said
 
 SCOPE = Scope(run="chat", conversation="chat", message_id="m2")
@@ -51,6 +51,22 @@ async def test_an_edited_call_that_got_a_stored_result_gets_it_from_every_engine
     assert edited.text == again.text == elsewhere.text
     assert (elsewhere.structured, elsewhere.metadata.replayed) == ("refunded Z", True)
     assert ledger.lines() == ["Z 100"]
+
+
+@pytest.mark.parametrize("run", ["chat", "other"], ids=["of the run", "of another run"])
+async def test_an_edited_call_that_got_a_stored_failure_gets_it_until_that_is_settled(run: str, tmp_path: Path, ledger: Ledger) -> None:
+    """From the engine that asked, and from a later one. Settled as not happened, the failure answers nothing any more."""
+    tools = [returning_failure(ledger, requires_approval=asks)]
+    async with Engine(tools, journal=SqliteJournal(tmp_path / "j.db")) as engine:
+        earlier = await said(engine, EARLIER, Scope(run=run, conversation="chat", message_id="m1"))
+        edited = await edit(engine)
+        assert (edited.code, "Nothing was run for this call" in edited.text) == ("tool_declared", True)
+        assert (await said(engine, ASKED, SCOPE)).text == edited.text
+    async with Engine(tools, journal=SqliteJournal(tmp_path / "j.db")) as engine:
+        assert (await said(engine, ASKED, SCOPE)).text == edited.text
+        await engine.settle(earlier.uid, happened=False)
+        assert isinstance(await engine.call(ASKED, SCOPE), Suspended)
+    assert ledger.lines() == ["Z"]
 
 
 async def test_an_edited_call_that_was_asked_about_by_both_engines_gets_the_stored_result_from_both(engines: list[Engine]) -> None:

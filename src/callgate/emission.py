@@ -19,14 +19,16 @@ from functools import partial
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal
 from callgate._json import canonical
-from callgate._pipeline.call_slots import CallSlot, SameIdCalls
+from callgate._pipeline.call_slots import CallSlot, SameIdCalls, likeness
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.concurrency import CallOrder, QueueStarter, TaskQueue, footprint_of, may_run_beside
 from callgate._pipeline.outcomes import Outcomes, UnstartedCalls
 from callgate._pipeline.parse import has_large_arguments
+from callgate._run_state.approvals import HUMAN_DENIED
 from callgate._run_state.run_recovery import Unfinished
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, ToolResult
 from callgate.errors import CallFailed, UsageError
@@ -145,6 +147,8 @@ class Emission:
         """Created for the second call that may run."""
         self._ids: dict[str, SameIdCalls] = {}
         """The calls by their id from the model."""
+        self._effects: dict[tuple[str, bytes], CallSlot] = {}
+        """The first call with each effect, for tools whose effects have keys."""
         self._queue = TaskQueue(starter, parallel)
         self._prepared_bytes = 0
         """The bytes of arguments that were prepared before the message was sealed."""
@@ -349,14 +353,22 @@ class Emission:
         if not isinstance(prepared, ValidatedCall):
             slot.outcome = prepared
             return
-        slot.call = prepared
         tool = prepared.tool
+        slot.call = prepared if tool.effect_key is None else self._asked_once(slot, prepared)
         if tool.effect != "none" or tool.tool.reads is not None or tool.tool.writes is not None:
             slot.footprint = footprint_of(prepared)
         if self._first is None:
             self._first = slot
         else:
             slot.waits = self._planned(self._first, slot)
+
+    def _asked_once(self, slot: CallSlot, call: ValidatedCall) -> ValidatedCall:
+        """Return the call so that a human is asked once about it and all equal calls of the message, which have the same effect."""
+        first = self._effects.setdefault(likeness(call), slot)
+        if first is slot:
+            return call
+        slot.same_effect = first
+        return replace(call, asked_with=first.state.raw.id)
 
     def _planned(self, first: CallSlot, slot: CallSlot) -> tuple[int, ...]:
         """Return the indexes of the calls that must have ended before this one starts."""
@@ -374,6 +386,8 @@ class Emission:
         try:
             for index in slot.waits:
                 await self._slots[index].wait_end(self._kill)
+            if slot.same_effect is not None:
+                await self._join_denied(slot, slot.same_effect)
             if self._route.crowded:
                 await self._route.wait_for_capacity()
             if slot.outcome is None and not self._stopped and slot.call is not None:
@@ -388,6 +402,12 @@ class Emission:
             slot.state.before_start = None  # breaks the reference cycle between slot and state
             if slot.ended is not None:
                 slot.notify_end()
+
+    async def _join_denied(self, slot: CallSlot, first: CallSlot) -> None:
+        """Wait for the first call with the same effect. If a human has denied it, give this one the denial."""
+        await first.wait_end(self._kill)
+        if isinstance(first.outcome, Answered) and first.outcome.result.code == HUMAN_DENIED:
+            slot.state.first = first.outcome.result
 
     async def _join_duplicate(self, slot: CallSlot, call: ValidatedCall) -> None:
         """Give a duplicate of an earlier call of the message (same id, tool and arguments) the result of the earlier one."""

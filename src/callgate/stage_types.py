@@ -45,6 +45,9 @@ class ValidatedCall(Struct, frozen=True, kw_only=True):
     scope: Scope
     arguments: dict[str, object]
     notes: tuple[Note, ...] = ()
+    asked_with: str = ""
+    """The id of an earlier, equal call of the message with the same key of its effect: a question to a human about that one is about this
+    one too. Empty if there is none."""
 
     @property
     def name(self) -> str:

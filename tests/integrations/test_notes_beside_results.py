@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
+import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId
@@ -25,14 +27,22 @@ from tests.integrations.test_pydantic_ai_contract import scripted
 CHANGED = "The arguments were changed before the call ran (city)"
 
 
-async def test_a_model_reads_in_a_commands_message_that_a_human_has_changed_the_arguments() -> None:
+UPDATES: dict[str, Callable[[list[Any]], Any]] = {
+    "a dict": lambda messages: {"messages": messages},
+    "pairs": lambda messages: (("messages", messages),),
+    "pairs of one key": lambda messages: tuple(("messages", [one]) for one in messages),
+}
+
+
+@pytest.mark.parametrize("update", UPDATES.values(), ids=UPDATES.keys())
+async def test_a_model_reads_in_a_commands_message_that_a_human_has_changed_the_arguments(update: Callable[[list[Any]], Any]) -> None:
     made: list[ToolMessage] = []
 
     @langchain_tool
     async def book(city: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
         """Book a table."""
         made.append(ToolMessage(f"booked in {city}", tool_call_id=tool_call_id))
-        return Command(update={"messages": [made[0], HumanMessage("Thanks.")]})
+        return Command(update=update([made[0], HumanMessage("Thanks.")]))
 
     thread: Any = {"configurable": {"thread_id": "t"}}
     async with Engine(import_tools([book], options={"book": {"requires_approval": True}})) as engine:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from callgate.models.dialects import DIALECTS, ParsedText, ReasoningPart, TextPart, TextReader, collect_parts, read_text
+from callgate.models.dialects import DIALECTS, FoundCall, ParsedText, ReasoningPart, TextPart, TextReader, collect_parts, read_text
 from tests.models.dialect_texts import NO_CALLS, SEARCH, TOOLS, calls_in
 
 NOBODY_SAID: dict[str, Any] = {}
@@ -298,6 +298,33 @@ def test_a_call_within_a_sentence_about_a_text_or_in_a_cell_is_text(text: str) -
 )
 def test_a_call_after_a_sentence_or_beside_other_words_is_a_call(text: str) -> None:
     assert calls_in(read_text(text, TOOLS)) == [("search", {"query": "x"})]
+
+
+@pytest.mark.parametrize("end", [" is what such a model writes.", " is the form", " would look for x.", " means that it searches."])
+@pytest.mark.parametrize("before", ["", "The forms differ.\n", "There are forms. ", "- ", "1. "])
+@pytest.mark.parametrize("name", [name for name, of in DIALECTS.items() if not of.is_unmarked or name in ("pythonic", "bare-json")])
+def test_a_call_that_is_the_subject_of_a_sentence_is_text(name: str, before: str, end: str) -> None:
+    """Whole, in pieces of any size, and with a call after it."""
+    text = before + DIALECTS[name].example + end
+    for hint in (None, name):
+        assert read_text(text, TOOLS, dialect=hint).calls == ()
+        reader = TextReader(TOOLS, dialect=hint)
+        parts = [part for character in text for part in reader.feed(character)]
+        assert collect_parts([*parts, *reader.close()]) == read_text(text, TOOLS, dialect=hint)
+    assert calls_in(read_text(f"{text}\nI look it up.\n{MARKED}", TOOLS)) == [("search", {"query": "x"})]
+
+
+@pytest.mark.parametrize("after", ["", ".", "\nis it", " island", " and I wait", " Is it there?", f"\n{MARKED} is more", " now"])
+def test_a_call_that_no_sentence_goes_on_about_is_a_call(after: str) -> None:
+    assert ("search", {"query": "x"}) in calls_in(read_text(f"I look it up.\n{MARKED}{after}", TOOLS))
+
+
+def test_a_call_waits_only_for_the_text_that_decides_whether_it_is_mentioned() -> None:
+    reader = TextReader(TOOLS)
+    assert not any(isinstance(part, FoundCall) for part in reader.feed(MARKED))
+    assert [part.name for part in reader.feed("\n") if isinstance(part, FoundCall)] == ["search"]
+    (first, *_) = reader.feed(f"{MARKED}<")
+    assert isinstance(first, FoundCall)
 
 
 @pytest.mark.parametrize("name", ["<function-name>", "<name>"])

@@ -67,6 +67,14 @@ Here is an example:
 Here's a sample call, for example:
 e.g.:
 Wrong:
+Correct:
+**Correct:**
+Right:
+Good:
+That is wrong. Correct:
+As JSON:
+As raw JSON:
+As XML:
 Don't call it like this:
 Never write:
 Do not use it like this:
@@ -223,6 +231,10 @@ Thanks! Looking it up:
 The tool to use is search:
 The right tool is search:
 The correct tool call is:
+Correct. Next:
+I corrected it:
+I send it as JSON:
+All correct, next step:
 The next call is:
 I have to use a tool:
 The required call:

@@ -42,6 +42,61 @@ async def test_citations_of_anthropic_come_back_with_their_text(way: str) -> Non
     assert (reply.text, reply.done) == ("There are 3. Anything else?", True)
 
 
+DOCUMENT: dict[str, Any] = {
+    "title": "Stock",
+    "location": {"documentChar": {"documentIndex": 0, "start": 4, "end": 9}},
+    "sourceContent": [{"text": "3 lamps"}],
+}
+
+
+@pytest.mark.parametrize("way", ["respond", "watch"])
+async def test_citations_of_bedrock_come_back_with_their_text(way: str) -> None:
+    cited = {"citationsContent": {"content": [{"text": "There are 3."}], "citations": [DOCUMENT]}}
+    content = [{"text": "I see. "}, cited, {"text": " More?"}, {"toolUse": {"toolUseId": "t1", "name": "look", "input": {}}}]
+    whole = {"output": {"message": {"role": "assistant", "content": content}}, "stopReason": "tool_use", "usage": {}, "metrics": {}}
+    chunks: list[dict[str, Any]] = [
+        {"messageStart": {"role": "assistant"}},
+        {"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"text": "I see. "}}},
+        {"contentBlockStop": {"contentBlockIndex": 0}},
+        {"contentBlockDelta": {"contentBlockIndex": 1, "delta": {"text": "There are "}}},
+        {"contentBlockDelta": {"contentBlockIndex": 1, "delta": {"text": "3."}}},
+        {"contentBlockDelta": {"contentBlockIndex": 1, "delta": {"citation": DOCUMENT}}},
+        {"contentBlockStop": {"contentBlockIndex": 1}},
+        {"contentBlockDelta": {"contentBlockIndex": 2, "delta": {"text": " More?"}}},
+        {"contentBlockStop": {"contentBlockIndex": 2}},
+        {"contentBlockStart": {"contentBlockIndex": 3, "start": {"toolUse": {"toolUseId": "t1", "name": "look"}}}},
+        {"contentBlockDelta": {"contentBlockIndex": 3, "delta": {"toolUse": {"input": "{}"}}}},
+        {"contentBlockStop": {"contentBlockIndex": 3}},
+        {"messageStop": {"stopReason": "tool_use"}},
+    ]
+    async with Engine([look]) as engine:
+        reply = await (engine.respond(whole) if way == "respond" else engine.watch(chunks).reply())
+    assert reply.messages[0] == {"role": "assistant", "content": content}
+    assert reply.text == "I see. There are 3. More?"
+
+
+@pytest.mark.parametrize("way", ["respond", "watch"])
+async def test_the_plan_and_the_citations_of_cohere_come_back_in_their_own_fields(way: str) -> None:
+    citation: dict[str, Any] = {"start": 0, "end": 6, "text": "I look", "sources": [{"type": "tool", "id": "t0:0"}], "type": "PLAN"}
+    call = {"id": "t1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    message: dict[str, Any] = {"role": "assistant", "tool_plan": "I look.", "tool_calls": [call], "citations": [citation]}
+    whole = {"id": "m1", "finish_reason": "TOOL_CALL", "message": message}
+    chunks: list[dict[str, Any]] = [
+        {"type": "message-start", "id": "m1", "delta": {"message": {"role": "assistant"}}},
+        {"type": "tool-plan-delta", "delta": {"message": {"tool_plan": "I "}}},
+        {"type": "tool-plan-delta", "delta": {"message": {"tool_plan": "look."}}},
+        {"type": "citation-start", "index": 0, "delta": {"message": {"citations": citation}}},
+        {"type": "citation-end", "index": 0},
+        {"type": "tool-call-start", "index": 0, "delta": {"message": {"tool_calls": call}}},
+        {"type": "tool-call-end", "index": 0},
+        {"type": "message-end", "id": "m1", "delta": {"finish_reason": "TOOL_CALL"}},
+    ]
+    async with Engine([look]) as engine:
+        reply = await (engine.respond(whole) if way == "respond" else engine.watch(chunks).reply())
+    assert reply.messages[0] == message
+    assert reply.text == ""
+
+
 @pytest.mark.parametrize("arguments", ["null", " null ", "", "{}"])
 async def test_arguments_that_are_none_come_back_as_an_empty_object(arguments: str) -> None:
     async with Engine([look]) as engine:

@@ -81,3 +81,17 @@ async def test_a_thought_that_arrives_in_pieces_comes_back_whole() -> None:
             stream = await ASK["mistral"](server.url, QUESTIONS["mistral"], engine.schemas("mistral"), stream=True)
             reply = await engine.watch(stream).reply()
     assert reply.messages[0]["content"] == [THOUGHT]
+
+
+async def test_equal_calls_without_ids_are_two_calls_although_the_sdk_writes_null() -> None:
+    """A dict of the SDK's object has the text `null` for the id that a server leaves out, and the index 0 for every call."""
+    sent = copy.deepcopy(BODIES["mistral"])
+    calls = sent["choices"][0]["message"]["tool_calls"]
+    calls[0].pop("id")
+    calls[1:] = [copy.deepcopy(calls[0])]
+    with RecordedServer((JSON, body(sent))) as server:
+        async with Engine([stock]) as engine:
+            response = await ASK["mistral"](server.url, QUESTIONS["mistral"], engine.schemas("mistral"))
+            reply = await engine.respond(response.model_dump(), provider="mistral")
+    found = ids(reply.messages)
+    assert (len(found), len(set(found)), found[:2]) == (4, 2, found[2:])

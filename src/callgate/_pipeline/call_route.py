@@ -42,8 +42,10 @@ from callgate._pipeline.unknown_outcomes import UnknownOutcomes, refuse_other_ar
 from callgate._pipeline.wait_graph import WaitGraph
 from callgate._run_state.approvals import HUMAN_DENIED
 from callgate._run_state.event_bodies import Reason, arguments_hash
-from callgate._run_state.idempotency import Known, call_key, earlier_result, keeps_effect_key
+from callgate._run_state.idempotency import Known, call_key, earlier_result, is_others_failure, keeps_effect_key
+from callgate._run_state.recorder import off_loop
 from callgate._run_state.run_recovery import Unfinished
+from callgate._run_state.settlements import call_in_doubt, is_settled
 from callgate._runners.offload_to_threads import LARGE_BYTES
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
 from callgate.errors import ApprovalNeeded, CallDenied, CallFailed, CallNotStarted, ResultRejected
@@ -241,6 +243,7 @@ class CallRoute:
         if state.known is not None:
             state.known.result = result
             state.known.keeps_effect_key = state.claim is not None and state.started and keeps_effect_key(result, tool.effect)
+            state.known.has_others_failure = state.edited and not state.started and is_others_failure(result)
         return result
 
     async def _earlier(self, state: CallState, call: ValidatedCall) -> ToolResult | None:
@@ -263,11 +266,21 @@ class CallRoute:
                 state.run_state.known[state.key] = Known(tool=call.tool.name, arguments=asked, uid=call.uid, result=result)
                 return result
         known = state.run_state.find(call, state.key, asked)
-        if known is not None:
+        if known is not None and known.has_others_failure and await self._was_settled(known.uid):
+            del state.run_state.known[state.key]
+        elif known is not None:
             return await self._replayed(state, known)
         state.known = state.run_state.take_on(call, state.key, asked)
         state.asked_hash = asked
         return None
+
+    async def _was_settled(self, uid: str) -> bool:
+        """Return whether somebody has settled the call whose failure the call `uid` got."""
+
+        def read() -> bool:
+            return is_settled(self._journal.read(call=call_in_doubt(self._journal.read(call=uid), uid)))
+
+        return await off_loop(self._journal, read)
 
     def _denied(self, state: CallState, call: ValidatedCall, error: CallDenied) -> Outcome:
         """End a call that a human has denied, and keep the denial for when the same call is handed in again."""

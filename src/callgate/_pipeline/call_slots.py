@@ -18,7 +18,7 @@ from callgate.calls import Outcome
 from callgate.errors import CallFailed
 from callgate.stage_types import ValidatedCall
 
-__all__ = ["CallSlot", "SameIdCalls"]
+__all__ = ["CallSlot", "SameIdCalls", "likeness"]
 
 _FOREVER_S = 1e9
 
@@ -43,6 +43,8 @@ class CallSlot(Struct, eq=False):
     started: bool = False
     entered: bool = False
     """Whether the call is in the second half of the route, which records its end."""
+    same_effect: CallSlot | None = None
+    """The first call of the message with the same arguments, if the tool's effects have keys; None if that is this call itself."""
     ended: asyncio.Future[None] | None = None
     """Resolved when the call ends. Created by the first task that waits for it."""
 
@@ -76,9 +78,10 @@ class SameIdCalls(Struct, eq=False):
         for slot in self.slots[self._seen :]:
             self._seen += 1
             if slot.call is not None:
-                self._firsts.setdefault(_likeness(slot.call), slot)
-        return self._firsts[_likeness(call)]
+                self._firsts.setdefault(likeness(slot.call), slot)
+        return self._firsts[likeness(call)]
 
 
-def _likeness(call: ValidatedCall) -> tuple[str, bytes]:
+def likeness(call: ValidatedCall) -> tuple[str, bytes]:
+    """Return what is the same for all calls of one tool with the same arguments."""
     return call.tool.identity, canonical(call.arguments)

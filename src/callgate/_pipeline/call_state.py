@@ -134,6 +134,8 @@ class CallState(Struct, kw_only=True, eq=False):
     """The key that identifies the call in its run."""
     claim: EffectClaim | None = None
     """The key of its effect, while the call holds it; None otherwise."""
+    edited: bool = False
+    """Whether a human has given the call other arguments."""
     known: Known | None = None
     """The entry of the call among the run's calls with a key, while it is running."""
     final_hash: str = ""
@@ -183,6 +185,7 @@ class CallState(Struct, kw_only=True, eq=False):
     def modified(self, change: Modified) -> None:
         """Record that the gate continues with other arguments."""
         self.judged = change.call
+        self.edited = self.edited or bool(change.approval)
         name = change.call.tool.name
         key = self.key if change.approval and self.asked_hash else ""
         self.verdict("modify", name, rule=change.rule, reason=change.reason, hook=change.hook, approval=change.approval, key=key)

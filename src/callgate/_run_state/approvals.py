@@ -1,9 +1,10 @@
 """Questions to a human and their answers. They are held in memory; those that another process asked are loaded from the run's record.
 
 An approval is valid for one call: one version of a tool, certain final arguments, run, conversation and principal. Equal calls of a message
-have questions of their own. An approval is used up by the call that uses it, and it expires. A denial does not expire, and is valid for the
-call whatever the version of its tool; it is used up at once if the host itself tells the model. Its id is the uid of the call that was
-suspended for it, so that it can be found in the record. This module neither waits nor writes; it wakes those that wait.
+have questions of their own, except those with the same key of their effect: they share one. An approval is used up by the call that uses
+it, and it expires. A denial does not expire, and is valid for the call whatever the version of its tool; it is used up at once if the host
+itself tells the model. Its id is the uid of the call that was suspended for it, so that it can be found in the record. This module neither
+waits nor writes; it wakes those that wait.
 """
 
 from __future__ import annotations
@@ -121,8 +122,7 @@ def binding(call: ValidatedCall, encoded: bytes) -> str:
     parts = (call.tool.identity, scope.run, scope.principal, scope.actor, scope.workspace)
     digest = hashlib.sha256("\x00".join(parts).encode())
     digest.update(b"\x00" + encoded)
-    call_id = "" if has_made_id(call.raw) else call.raw.id
-    return f"{digest.hexdigest()}:{_short_hash(scope.conversation)}:{_short_hash(scope.message_id, call_id)}"
+    return f"{digest.hexdigest()}:{_short_hash(scope.conversation)}:{_short_hash(scope.message_id, _asked_id(call))}"
 
 
 def same_call(call: ValidatedCall, encoded: bytes) -> str:
@@ -131,9 +131,15 @@ def same_call(call: ValidatedCall, encoded: bytes) -> str:
     Equal calls of a message differ by their ids, as in `binding`.
     """
     scope = call.scope
-    call_id = "" if has_made_id(call.raw) else call.raw.id
+    call_id = _asked_id(call)
     parts = (call.tool.name, scope.run, scope.principal, scope.actor, scope.workspace, scope.conversation, scope.message_id, call_id)
     return hashlib.sha256("\x00".join(parts).encode("utf-8", "surrogatepass") + b"\x00" + encoded).hexdigest()
+
+
+def _asked_id(call: ValidatedCall) -> str:
+    """Return the id of the call that a question about this one is about; empty if the engine made it."""
+    call_id = call.asked_with or call.raw.id
+    return "" if has_made_id(call_id) else call_id
 
 
 def _short_hash(*parts: str) -> str:

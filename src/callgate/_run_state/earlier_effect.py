@@ -122,7 +122,7 @@ class EarlierEffect(Struct, frozen=True, kw_only=True):
             return bool(self.key) and self.key == other.key
         scope, recorded = other.scope, self.received.scope or {}
         message = (str(recorded.get("message_id", "")), str(recorded.get("conversation", "")), self.received.id)
-        return bool(scope.message_id) and not has_made_id(other.raw) and message == (scope.message_id, scope.conversation, other.raw.id)
+        return bool(scope.message_id) and not has_made_id(other.raw.id) and message == (scope.message_id, scope.conversation, other.raw.id)
 
 
 def _settled(events: Sequence[Event], result: ToolResult | None) -> Literal["nothing", "happened"] | None:

@@ -337,9 +337,9 @@ def with_id(raw: RawCall, clock: Clock) -> RawCall:
     return raw if raw.id else replace(raw, id=f"call_{clock.new_id()}")
 
 
-def has_made_id(raw: RawCall) -> bool:
+def has_made_id(call_id: str) -> bool:
     """Return whether the engine probably made the call's id, so that the call has another one when it is submitted again."""
-    return _MADE_ID.fullmatch(raw.id) is not None
+    return _MADE_ID.fullmatch(call_id) is not None
 
 
 def clean(text: object, redactor: Redactor | None = None, chars: int = MOST_CHARS) -> str:

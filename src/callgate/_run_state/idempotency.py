@@ -39,6 +39,7 @@ __all__ = [
     "Uncertain",
     "call_key",
     "earlier_result",
+    "is_others_failure",
     "keeps_effect_key",
 ]
 
@@ -112,6 +113,14 @@ class Known(Struct, kw_only=True):
     """Whether a human has denied the call, so that the result says that and the tool was not started."""
     keeps_effect_key: bool = False
     """Whether it ended with a failure that is the result of all calls with the same key of their effect; see `keeps_effect_key`."""
+    has_others_failure: bool = False
+    """Whether it did not start, with arguments that a human gave, and its result is the failure of another call with the key of its effect.
+    It counts until somebody settles that call."""
+
+
+def is_others_failure(result: ToolResult) -> bool:
+    """Return whether the result of a call that did not start is the stored failure of another one."""
+    return result.status == "error" and (result.metadata.replayed or result.metadata.joined)
 
 
 def keeps_effect_key(result: ToolResult, effect: str) -> bool:
@@ -226,7 +235,7 @@ class RunState:
     def over(self, known: Known, key: str, *, started: bool) -> None:
         """Remember the end of a call. A call that never started may be handed in again."""
         known.running = False
-        told = known.result is not None and (known.result.status == "ok" or known.denied)
+        told = known.result is not None and (known.result.status == "ok" or known.denied or known.has_others_failure)
         known.entered = started or told
         if known.ended is not None:
             known.ended.set_result(None)

@@ -15,7 +15,7 @@ from msgspec import Struct
 from callgate._json import canonical, decode
 from callgate._run_state.approvals import Answer, Question
 from callgate._run_state.event_bodies import Reason, Started, Verdict, arguments_hash, decode_reason, decode_result, utc_text, verdict_of
-from callgate._run_state.idempotency import Known, Origin, RunState, Uncertain, keeps_effect_key
+from callgate._run_state.idempotency import Known, Origin, RunState, Uncertain, is_others_failure, keeps_effect_key
 from callgate._run_state.settlements import until_settled, used_result
 from callgate.calls import ToolResult
 from callgate.errors import OutcomeUnknown
@@ -146,7 +146,8 @@ class RunReader:
         self._denied: dict[str, Verdict] = {}
         """Calls that a human has denied and whose denial has not been returned yet, by uid."""
         self._decided: dict[str, Verdict] = {}
-        """Calls that a human has allowed, or changed if they have effects, and that have neither started nor ended yet, by uid."""
+        """Calls that a human has allowed, or changed if they have effects, and that have neither started nor ended yet, by uid: the first
+        verdict, so that a change is known."""
         self.questions: dict[str, Question] = {}
         """The questions of this run whose answers no call has used up, by approval."""
         self.resumed: set[str] = set()
@@ -159,7 +160,7 @@ class RunReader:
             if b'"approval"' in event.body and (verdict := verdict_of(event)) is not None and verdict.approval:
                 self._approved[event.call] = verdict.approval
                 if verdict.key:
-                    (self._denied if verdict.verdict == "deny" else self._decided)[event.call] = verdict
+                    (self._denied if verdict.verdict == "deny" else self._decided).setdefault(event.call, verdict)
             if self._approved and event.call in self._approved and _uses(event):
                 self.questions.pop(self._approved.pop(event.call), None)
             match event.kind:
@@ -223,8 +224,10 @@ class RunReader:
         That call had the effect that the human's arguments describe, or its result was in the cache, or it was an equal read that ran at
         the same time. Without the note, a human would be asked again when the call is handed in again.
         """
-        if result.status == "ok":
-            self._state.known[verdict.key] = Known(tool=verdict.tool, arguments=verdict.asked_hash, uid=uid, result=result)
+        failed = verdict.verdict == "modify" and is_others_failure(result)
+        if result.status == "ok" or failed:
+            known = Known(tool=verdict.tool, arguments=verdict.asked_hash, uid=uid, result=result, has_others_failure=failed)
+            self._state.known[verdict.key] = known
             self._state.keeps_reads = True
 
     def _asked(self, event: Event) -> None:

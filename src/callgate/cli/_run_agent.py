@@ -328,7 +328,7 @@ class TerminalRun:
         if not self._record.name:
             return shlex.join(("callgate", "run", *(_without_credentials(word, self._options) for word in sys.argv[2:])))
         approvals = result.pending.approvals if result.pending is not None else ()
-        words = [word for approval in approvals for word in ("--allow", approval.approval_id)]
+        words = [word for asked in dict.fromkeys(one.approval_id for one in approvals) for word in ("--allow", asked)]
         given = self._options
         named = (
             *(("--model", given.model), ("--base-url", redact_url(given.base_url)), ("--rules", given.rules)),

@@ -82,6 +82,8 @@ def encode(output: Any) -> object:
         return {"content": "\n".join(filter(None, map(_content_text, several))), _KEY: {"outputs": several}}
     if _is_command(output):
         fields = {"graph": output.graph, "update": _with_messages(output.update), "goto": _goto(output.goto)}
+        if _is_pairs(output.update):
+            fields["pairs"] = True
         return {"content": _tool_text(output.update), _KEY: {"command": fields}}
     return output
 
@@ -110,6 +112,7 @@ def restore(value: Any, result: ToolResult, call: Mapping[str, Any]) -> Any:
 
         fields = kept["command"]
         update = _from_messages(fields["update"])
+        update = [tuple(pair) for pair in update] if fields.get("pairs") else update
         _answer_with(_tool_messages(update), result, call)
         return Command(graph=fields["graph"], update=update, goto=_from_goto(fields["goto"]))
     if "outputs" in kept:
@@ -145,10 +148,17 @@ def _tool_text(update: object) -> str:
     return "\n".join(text_of(one.content) for one in _tool_messages(update))
 
 
-def _tool_messages(update: object) -> list[ToolMessage]:
+def _tool_messages(update: Any) -> list[ToolMessage]:
     """Return the tool messages in a command's update."""
-    values = update.values() if isinstance(update, dict) else (update,)
-    return [one for value in values if isinstance(value, list) for one in value if isinstance(one, ToolMessage)]
+    values = update.values() if isinstance(update, dict) else [value for _, value in update] if _is_pairs(update) else [update]
+    return [one for value in values if isinstance(value, (list, tuple)) for one in value if isinstance(one, ToolMessage)]
+
+
+def _is_pairs(update: Any) -> bool:
+    """Return whether a command's update is a sequence of pairs of a key of the state and a value, which LangGraph takes as a dict."""
+    if not isinstance(update, (list, tuple)) or not update:
+        return False
+    return all(isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str) for one in update)
 
 
 def _answer_with(messages: Sequence[ToolMessage], result: ToolResult, call: Mapping[str, Any]) -> None:
@@ -185,7 +195,9 @@ def with_notes(output: Any, result: ToolResult, call: Mapping[str, Any]) -> Any:
 def _replaced(update: Any, old: ToolMessage, new: ToolMessage) -> Any:
     if isinstance(update, dict):
         return {key: _replaced(value, old, new) for key, value in update.items()}
-    return [new if one is old else one for one in update] if isinstance(update, list) else update
+    if isinstance(update, (list, tuple)):
+        return type(update)(new if one is old else _replaced(one, old, new) for one in update)
+    return update
 
 
 def _noted(content: Any, result: ToolResult) -> Any:

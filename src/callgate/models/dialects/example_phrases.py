@@ -19,6 +19,12 @@ __all__ = [
     "without_first_sentence",
 ]
 
+
+def _any_of(*alternatives: str) -> re.Pattern[str]:
+    """Return a pattern that matches what one of these does, in capitals or not. A comment before each shows a line that it matches."""
+    return re.compile("|".join(alternatives), re.IGNORECASE)
+
+
 _EXAMPLE_WORD = rf"(?:examples?|{EXAMPLE_WORDS}|przyk\u0142ad\w*|\u00f6rnek\w*|contoh\w*|v\u00ed d\u1ee5)(?![./]\w)"
 _EXAMPLE_PHRASE = (
     rf"(?:\b(?:for instance|(?:for|zum|par|por|per|na) {_EXAMPLE_WORD}|bijvoorbeeld|hypothetically|(?:for|as an|by way of) illustration"
@@ -32,13 +38,18 @@ _LINE_START = (
 _SENTENCE_START = r"(?:^|[.!?]\s+)\W*(?:(?:and|so|now|then|here),? )?"
 _REST_OF_SENTENCE = r"(?:(?![.!?]\s+(?-i:[A-Z])).)*$"
 """The rest of one sentence."""
-_EXAMPLE = re.compile(
-    rf"(?:{_EXAMPLE_PHRASE}|{_LINE_START}){_REST_OF_SENTENCE}|\b{_EXAMPLE_WORD}\W*$"
-    r"|例如|比如|举例|举个例|示例|例えば|例子?[\W_]*$|예를 들[어면]|예시|^\W*예\W*$|\b(?:например|пример\w*)\b|مثال|उदाहरण"
-    rf"|{_SENTENCE_START}(?:suppose|imagine|let['\u2019]?s (?:say|assume|pretend) (?:the|an?|that|this|it|you|I|we|someone|one)\b"
-    r"|consider (?:this|the following|an?|such))\b"
-    r"|\bequivalent to\W*$|\bin pseudo-?code\W*$",
-    re.IGNORECASE,
+_EXAMPLE = _any_of(
+    # Example:
+    rf"(?:{_EXAMPLE_PHRASE}|{_LINE_START}){_REST_OF_SENTENCE}|\b{_EXAMPLE_WORD}\W*$",
+    # 例如
+    r"例如|比如|举例|举个例|示例|例えば|例子?[\W_]*$|예를 들[어면]|예시|^\W*예\W*$|\b(?:например|пример\w*)\b|مثال|उदाहरण",
+    # Consider this tool call:
+    (
+        rf"{_SENTENCE_START}(?:suppose|imagine|let['\u2019]?s (?:say|assume|pretend) (?:the|an?|that|this|it|you|I|we|someone|one)\b"
+        r"|consider (?:this|the following|an?|such))\b"
+    ),
+    # In pseudo-code:
+    r"\bequivalent to\W*$|\bin pseudo-?code\W*$",
 )
 _USED_EXAMPLE = re.compile(
     r"\b(?:(?:look(?:ing)? for|search(?:ing)?(?: for)?|(?:find|read|open|fetch|load|inspect|edit|add)(?:ing)?|run(?:ning)?"
@@ -58,63 +69,113 @@ _CALL_TERMS = re.compile(
     rf"{_EXAMPLE_PHRASE}|\b(?:{_CALL_VERB}s?|called|used|written|wrote|forms?|formats?|syntax|tags?|markers?)\b", re.IGNORECASE
 )
 _THIS_WAY = r"(?:like (?:this|that|so)|this way|in (?:this|the following) (?:way|form|format|manner|syntax|style))"
-_INSTRUCTION = re.compile(
-    rf"\byou (?:(?:just|only|simply) )?(?:can|could|may|might|must|should|would|need to|have to) (?:\w+ )?{_MAKE_VERB}\b"
-    rf"|{_SENTENCE_START}you(?:['\u2019](?:d|ll))? (?:will )?(?:\w+ )?{_CALL_VERB}\b|{_SENTENCE_START}you['\u2019]d {_MAKE_VERB}\b"
-    rf"|\blooks? (?:\w+ )?(?:like|so|as follows)(?: (?:this|that|so|the following))?\W*$"
-    rf"|(?:^[\W\d]*|[.!?]\s+)(?:in order )?to (?:\w+ )?{_CALL_VERB}\b[^:]*, (?:\w+ )?(?:{_CALL_VERB}|respond|reply|answer|return|output)\b"
-    rf"|{_SENTENCE_START}(?:(?:here(?:['\u2019]s| is)|(?:this|that|it)(?:['\u2019]s| is| shows)|see) )?(?:exactly )?"
-    rf"how (?:to|you|one|they|it|this|that|an?|the|\w+s)\b[^:]*\b(?:{_CALL_VERB}s?|{_PARTICIPLE}|looks?|works?|done)\b"
-    rf"|{_SENTENCE_START}here(?:['\u2019]s| is) how\W*$"
-    rf"|{_SENTENCE_START}if you (?:want|need|wish|like|would like)\b[^:.]*, (?:just |simply )?{_CALL_VERB}\W*$"
-    rf"|\b(?:{_CALL_VERB}s?|{_PARTICIPLE}|do|does|done|works?)\b[^:.]* {_THIS_WAY}\W*$"
-    rf"|\b(?:{_PARTICIPLE}|works?|done)\b[^:.]* as follows\W*$"
-    rf"|\b(?:is|are|be) (?:\w+ )?{_PARTICIPLE} (?:(?:as|by|via|thus|so)\b|(?:using|with)\W*$)"
-    r"|\b(?:is|are|be) (?:\w+ )?(?:written|formatted|expressed|encoded|represented)\W*$"
-    rf"|{_SENTENCE_START}an? (?:\w+ ){{0,3}}(?:calls?|invocation|request) (?:is|has|contains|reads)\W*$"
-    rf"|\b{_CALL_VERB} (?:it|them) (?:like|with|as|by|via|using)\W*$"
-    r"|^\W*(?:or |and )?(?:something )?(?:like (?:this|that|so)|like|such as|as in|along (?:the|these) lines(?: of)?)\W*$"
-    r"|\b(?:calls?|syntax|format|command|message|output|request|invocation|markup|block|tags?) would (?:be|look|read)\b"
-    rf"|(?:\bwould|\w['\u2019]d)(?: \w+)? {_ANSWER_VERB}\W*$"
-    r"|^\W*given (?:the|this|such an?) (?:\w+ )?(?:call|invocation|request|message|output|text|input)\W*$"
-    r"|^\W*(?:question\W+)?what (?:does|do|happens|would)\b"
-    rf"|{_SENTENCE_START}(?:in (?:\w+ ){{1,4}}?\w+, )?(?:just |simply )?(?:(?:write|type|emit|paste|add|insert|include)(?= ?:)"
-    r"|(?:copy|copy and paste|add|insert|include|save) (?:this|that|it|the following)\b"
-    r"|try (?:this|that|it)(?: out| yourself)?\W*$"
-    r"|(?:write|type|emit|paste|put|send|output|(?:respond|reply|answer) with) "
-    r"(?:this|that|it|exactly|only|the following|(?:an?|such an?) (?:\w+ )?call)\b)",
-    re.IGNORECASE,
+_INSTRUCTION = _any_of(
+    # You would write:
+    rf"\byou (?:(?:just|only|simply) )?(?:can|could|may|might|must|should|would|need to|have to) (?:\w+ )?{_MAKE_VERB}\b",
+    # You call it like this:
+    rf"{_SENTENCE_START}you(?:['\u2019](?:d|ll))? (?:will )?(?:\w+ )?{_CALL_VERB}\b|{_SENTENCE_START}you['\u2019]d {_MAKE_VERB}\b",
+    # A call looks like this:
+    r"\blooks? (?:\w+ )?(?:like|so|as follows)(?: (?:this|that|so|the following))?\W*$",
+    # To call it, write:
+    rf"(?:^[\W\d]*|[.!?]\s+)(?:in order )?to (?:\w+ )?{_CALL_VERB}\b[^:]*, (?:\w+ )?(?:{_CALL_VERB}|respond|reply|answer|return|output)\b",
+    # Here is how to call it:
+    (
+        rf"{_SENTENCE_START}(?:(?:here(?:['\u2019]s| is)|(?:this|that|it)(?:['\u2019]s| is| shows)|see) )?(?:exactly )?"
+        rf"how (?:to|you|one|they|it|this|that|an?|the|\w+s)\b[^:]*\b(?:{_CALL_VERB}s?|{_PARTICIPLE}|looks?|works?|done)\b"
+    ),
+    # Here is how:
+    rf"{_SENTENCE_START}here(?:['\u2019]s| is) how\W*$",
+    # If you want to search, write:
+    rf"{_SENTENCE_START}if you (?:want|need|wish|like|would like)\b[^:.]*, (?:just |simply )?{_CALL_VERB}\W*$",
+    # Invoke it like this:
+    rf"\b(?:{_CALL_VERB}s?|{_PARTICIPLE}|do|does|done|works?)\b[^:.]* {_THIS_WAY}\W*$",
+    # Tool calls are written as follows:
+    rf"\b(?:{_PARTICIPLE}|works?|done)\b[^:.]* as follows\W*$",
+    # A tool call is written as:
+    rf"\b(?:is|are|be) (?:\w+ )?{_PARTICIPLE} (?:(?:as|by|via|thus|so)\b|(?:using|with)\W*$)",
+    # Such a call is written
+    r"\b(?:is|are|be) (?:\w+ )?(?:written|formatted|expressed|encoded|represented)\W*$",
+    # A valid call is:
+    rf"{_SENTENCE_START}an? (?:\w+ ){{0,3}}(?:calls?|invocation|request) (?:is|has|contains|reads)\W*$",
+    # You invoke it with:
+    rf"\b{_CALL_VERB} (?:it|them) (?:like|with|as|by|via|using)\W*$",
+    # Something like this:
+    r"^\W*(?:or |and )?(?:something )?(?:like (?:this|that|so)|like|such as|as in|along (?:the|these) lines(?: of)?)\W*$",
+    # A call would look like:
+    r"\b(?:calls?|syntax|format|command|message|output|request|invocation|markup|block|tags?) would (?:be|look|read)\b",
+    # Claude would write:
+    rf"(?:\bwould|\w['\u2019]d)(?: \w+)? {_ANSWER_VERB}\W*$",
+    # Given the call:
+    r"^\W*given (?:the|this|such an?) (?:\w+ )?(?:call|invocation|request|message|output|text|input)\W*$",
+    # What does this mean:
+    r"^\W*(?:question\W+)?what (?:does|do|happens|would)\b",
+    # Write this:
+    (
+        rf"{_SENTENCE_START}(?:in (?:\w+ ){{1,4}}?\w+, )?(?:just |simply )?(?:(?:write|type|emit|paste|add|insert|include)(?= ?:)"
+        r"|(?:copy|copy and paste|add|insert|include|save) (?:this|that|it|the following)\b"
+        r"|try (?:this|that|it)(?: out| yourself)?\W*$"
+        r"|(?:write|type|emit|paste|put|send|output|(?:respond|reply|answer) with) "
+        r"(?:this|that|it|exactly|only|the following|(?:an?|such an?) (?:\w+ )?call)\b)"
+    ),
 )
 """Matches text that tells the reader how to make a call."""
-_LABEL = re.compile(
-    r"^\W*(?!(?:in (?:the )?(?:required|requested|correct|right|specified|json|xml)|following (?:the|your)) (?:\w+ )?format)"
-    rf"(?:\w+ ){{0,3}}(?:usage|syntax|{_FORM_WORD}|formats|templates|notations)\W*$"
-    rf"|\b(?:syntax|form|pattern|schema|{_FORM_WORD})\b(?: (?:for|of|used|that|which)\b[^:.]*)?"
-    rf" (?:is|are|looks?|must be|should be)(?: [\w'`<>]+){{0,4}}\W*$"
-    rf"|\b(?:has|have|uses?|takes?|follows?) (?:the|this|that|an?) (?:\w+ )?(?:syntax|{_FORM_WORD})\W*$"
-    r"|^\W*(?:an? |the )?(?:expected|hypothetical|typical|previous|earlier|original|failed) (?:\w+ ){0,2}"
-    r"(?:calls?|invocation|request|output|response|answer|message)\W*$"
-    r"|^\W*(?:the )?(?:(?:general |common |usual )?pattern|general form|how[- ]to"
-    r"|expected|expected \w+|reference (?:answer|call)|answer key|unit test|test (?:case|input)s?(?: \d+)?|(?:right|wrong) way)\W*$"
-    r"|\bsieht (?:\w+ )?(?:so|wie folgt) aus\b|\bso sieht\b[^:]*\baus\b|\bman (?:ruft|schreibt|verwendet|benutzt)\b"
-    r"|\b(?:format|formato|formaat|syntax|syntaxe|sintaxis) (?:ist|est|es|lautet|\u00e9|\u00e8)\b|\b(?:формат)\w*(?: \w+)?\W*$"
-    r"|^\W*(?:(?:this|that) (?:is|would be) )?(?:wrong|incorrect|bad|invalid|not (?:so|like this)|instead of)\W*$"
-    r"|^\W*avoid(?: this| that| \w+ing)?\W*$"
-    r"|\b(?:this|that|the following|such an?) (?:\w+ )?(?:call|request|form|syntax|one)s? (?:(?:would|will|does|is|are|was|were) )?"
-    r"(?:fails?|failed|wrong|invalid|incorrect|malformed|rejected|refused|not (?:work|valid|allowed))\W*$"
-    rf"|{_SENTENCE_START}(?:please )?(?:do not|don['\u2019]t|never) (?:\w+ )?{_MAKE_VERB}\b"
-    r"|\bso (?:ruft man|wird (?:es|er|sie|das|ein)|schreibt man|geht es)\b|\b(?:on l['\u2019]appelle|s['\u2019](?:appelle|utilise)) comme\b"
-    r"|\bse (?:llama|usa|invoca|escribe) (?:as\u00ed|de esta)|用法|调用(?:方法|方式|格式)|格式(?:为|如下|\W*$)|使い方|呼び出し方|書き方",
-    re.IGNORECASE,
+_LABEL = _any_of(
+    # Format:
+    (
+        r"^\W*(?!(?:in (?:the )?(?:required|requested|correct|right|specified|json|xml)|following (?:the|your)) (?:\w+ )?format)"
+        rf"(?:\w+ ){{0,3}}(?:usage|syntax|{_FORM_WORD}|formats|templates|notations)\W*$"
+    ),
+    # The format is:
+    (
+        rf"\b(?:syntax|form|pattern|schema|{_FORM_WORD})\b(?: (?:for|of|used|that|which)\b[^:.]*)?"
+        rf" (?:is|are|looks?|must be|should be)(?: [\w'`<>]+){{0,4}}\W*$"
+    ),
+    # Use this format:
+    rf"\b(?:has|have|uses?|takes?|follows?) (?:the|this|that|an?) (?:\w+ )?(?:syntax|{_FORM_WORD})\W*$",
+    # Expected tool call:
+    (
+        r"^\W*(?:an? |the )?(?:expected|hypothetical|typical|previous|earlier|original|failed) (?:\w+ ){0,2}"
+        r"(?:calls?|invocation|request|output|response|answer|message)\W*$"
+    ),
+    # The expected format:
+    (
+        r"^\W*(?:the )?(?:(?:general |common |usual )?pattern|general form|how[- ]to"
+        r"|expected|expected \w+|reference (?:answer|call)|answer key|unit test|test (?:case|input)s?(?: \d+)?|(?:right|wrong) way)\W*$"
+    ),
+    # Der Aufruf sieht so aus:
+    r"\bsieht (?:\w+ )?(?:so|wie folgt) aus\b|\bso sieht\b[^:]*\baus\b|\bman (?:ruft|schreibt|verwendet|benutzt)\b",
+    # Das Format ist:
+    r"\b(?:format|formato|formaat|syntax|syntaxe|sintaxis) (?:ist|est|es|lautet|\u00e9|\u00e8)\b|\b(?:формат)\w*(?: \w+)?\W*$",
+    # Wrong:
+    r"^\W*(?:(?:this|that) (?:is|would be) )?(?:wrong|incorrect|bad|invalid|correct|right|good|not (?:so|like this)|instead of)\W*$",
+    # As JSON:
+    r"^\W*as (?:(?:plain|raw|valid) )?(?:json|xml|yaml|python|text)\W*$",
+    # Avoid this:
+    r"^\W*avoid(?: this| that| \w+ing)?\W*$",
+    # The following call fails:
+    (
+        r"\b(?:this|that|the following|such an?) (?:\w+ )?(?:call|request|form|syntax|one)s? (?:(?:would|will|does|is|are|was|were) )?"
+        r"(?:fails?|failed|wrong|invalid|incorrect|malformed|rejected|refused|not (?:work|valid|allowed))\W*$"
+    ),
+    # Don't call it like this:
+    rf"{_SENTENCE_START}(?:please )?(?:do not|don['\u2019]t|never) (?:\w+ )?{_MAKE_VERB}\b",
+    # So ruft man es auf:
+    r"\bso (?:ruft man|wird (?:es|er|sie|das|ein)|schreibt man|geht es)\b|\b(?:on l['\u2019]appelle|s['\u2019](?:appelle|utilise)) comme\b",
+    # 调用方式如下
+    r"\bse (?:llama|usa|invoca|escribe) (?:as\u00ed|de esta)|用法|调用(?:方法|方式|格式)|格式(?:为|如下|\W*$)|使い方|呼び出し方|書き方",
 )
 """Matches a line that names what follows: the form of calls, or a wrong call."""
-_SHOWING = re.compile(
-    r"\b(?:show|demonstrate|illustrate|explain)\w*\b[^:]*"
-    rf"\b(?:how\b[^:]*\b(?:{_CALL_VERB}|{_PARTICIPLE}|works?)\b|what an? (?:\w+ )?call (?:would )?looks? like"
-    rf"|(?:format|syntax|notation|{_EXAMPLE_WORD})\W*$)"
-    rf"|\b(?:illustrate|demonstrate)\W*$|\b(?:{_EXAMPLE_WORD}|sample|hypothetical) (?:\w+ )?(?:calls?|request|invocation)\W*$"
-    r"|\bquote (?:the|its|this|your)\b",
-    re.IGNORECASE,
+_SHOWING = _any_of(
+    # Let me show you how to call it:
+    (
+        r"\b(?:show|demonstrate|illustrate|explain)\w*\b[^:]*"
+        rf"\b(?:how\b[^:]*\b(?:{_CALL_VERB}|{_PARTICIPLE}|works?)\b|what an? (?:\w+ )?call (?:would )?looks? like"
+        rf"|(?:format|syntax|notation|{_EXAMPLE_WORD})\W*$)"
+    ),
+    # Example call:
+    rf"\b(?:illustrate|demonstrate)\W*$|\b(?:{_EXAMPLE_WORD}|sample|hypothetical) (?:\w+ )?(?:calls?|request|invocation)\W*$",
+    # Let me quote the manual:
+    r"\bquote (?:the|its|this|your)\b",
 )
 """Matches text with which a model says that it shows a call, also about itself."""
 _ACTS_FIRST = re.compile(
@@ -136,52 +197,91 @@ _QUOTED = (
     rf"|(?:an?|this|these|some|such an?|the following) (?:\w+ )?{_SHOWN}))?\W*$"
 )
 _WRITERS = r"(?:models?|assistants?|agents?|llms?|clients?|users?|developers?|callers?)"
-_QUOTATION = re.compile(
-    rf"\b{_SOURCE} (?:(?!to )\w+ )?(?:say|show|read|state|contain|describe|give|suggest|recommend|mention|expect|include|ha)s?{_QUOTED}"
-    rf"|\b(?:they|he|she|someone|somebody|the (?:user|author|other \w+|model|assistant|agent|developer)|you|{_SOURCE}) "
-    r"(?:(?:has|have|had) )?(?:\w+ )?(?:wrote|said|called|invoked|ran|executed|emitted|generated|produced|issued|made|sent|posted|typed"
-    rf"|quoted|replied|answered|showed|pasted|shared|printed)(?: (?:me|us))?{_QUOTED}"
-    rf"|\b{_WRITERS} (?:(?:should|would|could|may|might|can|will|must) )?(?:\w+ )?"
-    rf"(?:emit|output|return|produce|generate|write|send|print|(?:call|invoke|run) it with|(?:respond|reply|answer) with)(?:s|ed)?{_QUOTED}"
-    rf"|\b{_WRITERS} (?:\w+ )?(?:responds|replies|answers|responded|replied|answered) with{_QUOTED}"
-    r"|\b(?:snippet|template|text|line|string|message|code|example) (?:that |which )?(?:you|they|he|she|the user) (?:\w+ )?"
-    r"(?:asked about|asked for|sent|pasted|wrote|mentioned|quoted|gave|posted)(?: (?:me|us))?(?: (?:is|was))?\W*$"
-    r"|^\W*(?:the )?(?:\w+ )?contents? of (?:the|this|that|your) (?:\w+ )?\w+(?: (?:is|are|was|were))?\W*$"
-    rf"|^\W*(?:the )?{_SOURCE}(?:['\u2019]s)? contents?(?: (?:is|are|was|were))?\W*$|^\W*your (?:\w+ )?(?:message|text) (?:was|is|read)\W*$"
-    rf"|^\W*as (?:the|its) {_SOURCE} (?:puts?|says?|shows?)(?: it)?\W*$|^\W*(?:quoted|taken|copied|pasted) from\b"
-    r"|\b(?:calls?|invocation|request|attempt) (?:(?:that|which) )?(?:failed|was rejected|did not work|didn['\u2019]t work)\W*$"
-    rf"|^\W*(?:(?:from|in) (?:the|its|their|your)|(?:per|according to) (?:the|its|their)) (?:\w+ )?{_SOURCE}(?:,[^:]* (?:is|are|was))?\W*$"
-    rf"|\b{_ACTOR} (?:\w+ )?(?:return(?:s|ed)|respond(?:s|ed)(?: with)?|print(?:s|ed)|contained|included|had|output|gave|sent){_QUOTED}"
-    rf"|\b(?:results?|output|response|reply|answer) (?:(?:of|from) \w+ \w+ )?(?:was|were){_QUOTED}"
-    r"|^\W*(?:as documented|for reference|docs|documentation|spec|specification|tutorial|quote|quoting(?: [\w']+){0,4})\W*$",
-    re.IGNORECASE,
+_QUOTATION = _any_of(
+    # The documentation says:
+    rf"\b{_SOURCE} (?:(?!to )\w+ )?(?:say|show|read|state|contain|describe|give|suggest|recommend|mention|expect|include|ha)s?{_QUOTED}",
+    # The user wrote:
+    (
+        rf"\b(?:they|he|she|someone|somebody|the (?:user|author|other \w+|model|assistant|agent|developer)|you|{_SOURCE}) "
+        r"(?:(?:has|have|had) )?(?:\w+ )?(?:wrote|said|called|invoked|ran|executed|emitted|generated|produced|issued|made|sent|posted|typed"
+        rf"|quoted|replied|answered|showed|pasted|shared|printed)(?: (?:me|us))?{_QUOTED}"
+    ),
+    # The client should send:
+    (
+        rf"\b{_WRITERS} (?:(?:should|would|could|may|might|can|will|must) )?(?:\w+ )?"
+        r"(?:emit|output|return|produce|generate|write|send|print|(?:call|invoke|run) it with|(?:respond|reply|answer) with)"
+        rf"(?:s|ed)?{_QUOTED}"
+    ),
+    # The model responds with:
+    rf"\b{_WRITERS} (?:\w+ )?(?:responds|replies|answers|responded|replied|answered) with{_QUOTED}",
+    # Here is the template you asked for:
+    (
+        r"\b(?:snippet|template|text|line|string|message|code|example) (?:that |which )?(?:you|they|he|she|the user) (?:\w+ )?"
+        r"(?:asked about|asked for|sent|pasted|wrote|mentioned|quoted|gave|posted)(?: (?:me|us))?(?: (?:is|was))?\W*$"
+    ),
+    # The contents of the file:
+    r"^\W*(?:the )?(?:\w+ )?contents? of (?:the|this|that|your) (?:\w+ )?\w+(?: (?:is|are|was|were))?\W*$",
+    # The file's content is:
+    rf"^\W*(?:the )?{_SOURCE}(?:['\u2019]s)? contents?(?: (?:is|are|was|were))?\W*$|^\W*your (?:\w+ )?(?:message|text) (?:was|is|read)\W*$",
+    # As the docs put it:
+    rf"^\W*as (?:the|its) {_SOURCE} (?:puts?|says?|shows?)(?: it)?\W*$|^\W*(?:quoted|taken|copied|pasted) from\b",
+    # The last call failed:
+    r"\b(?:calls?|invocation|request|attempt) (?:(?:that|which) )?(?:failed|was rejected|did not work|didn['\u2019]t work)\W*$",
+    # From the docs:
+    rf"^\W*(?:(?:from|in) (?:the|its|their|your)|(?:per|according to) (?:the|its|their)) (?:\w+ )?{_SOURCE}(?:,[^:]* (?:is|are|was))?\W*$",
+    # The tool returned:
+    rf"\b{_ACTOR} (?:\w+ )?(?:return(?:s|ed)|respond(?:s|ed)(?: with)?|print(?:s|ed)|contained|included|had|output|gave|sent){_QUOTED}",
+    # The output was:
+    rf"\b(?:results?|output|response|reply|answer) (?:(?:of|from) \w+ \w+ )?(?:was|were){_QUOTED}",
+    # For reference:
+    r"^\W*(?:as documented|for reference|docs|documentation|spec|specification|tutorial|quote|quoting(?: [\w']+){0,4})\W*$",
 )
 """Matches a line that announces what another text contains."""
-_RECEIVED = re.compile(
-    rf"\b(?:I|we) (?:\w+ )?(?:found|got|received|saw|read|see) (?:this|that|the following|the|an?)(?: (?:\w+ )?{_SHOWN})?"
-    rf" (?:in|inside|from|on) (?:the|a|an|its|your|their) (?:\w+ )?{_ACTOR}\W*$"
-    rf"|\b(?:in|inside|from|on) (?:the|its|your|their) (?:\w+ )?{_ACTOR}(?: \w+)?,? (?:I|we|there) (?:\w+ )?"
-    r"(?:found|got|received|saw|read|see|was|were|is)\W*$",
-    re.IGNORECASE,
+_RECEIVED = _any_of(
+    # I found this in the file:
+    (
+        rf"\b(?:I|we) (?:\w+ )?(?:found|got|received|saw|read|see) (?:this|that|the following|the|an?)(?: (?:\w+ )?{_SHOWN})?"
+        rf" (?:in|inside|from|on) (?:the|a|an|its|your|their) (?:\w+ )?{_ACTOR}\W*$"
+    ),
+    # In the log I found:
+    (
+        rf"\b(?:in|inside|from|on) (?:the|its|your|their) (?:\w+ )?{_ACTOR}(?: \w+)?,? (?:I|we|there) (?:\w+ )?"
+        r"(?:found|got|received|saw|read|see|was|were|is)\W*$"
+    ),
 )
 """Matches a line with which a model says what it received, also about itself."""
 _PAST = r"(?:called|used|invoked|ran|tried|wrote|sent|emitted|made)"
 _NOT = r"(?: not|n['\u2019]t)"
 _REST_OF_CLAUSE = r"\b[^.,;:]*[:\s]*$"
-_NOT_DONE = re.compile(
-    rf"\b(?:I|we) (?:\w+ )?(?:won['\u2019]t|can(?:not|['\u2019]t)|(?:will|would|could|can|should|must|may|do|did|am|are|was|were){_NOT}) "
-    rf"(?:\w+ )?(?:{_CALL_VERB}|make|execute|calling|using|running|making|executing){_REST_OF_CLAUSE}"
-    rf"|\b(?:earlier|previously|before|last time)\b[^.,;:]*\b(?:I|we) (?:had )?{_PAST}{_REST_OF_CLAUSE}"
-    rf"|\b(?:I|we) (?:had )?(?:already|previously|earlier|just) {_PAST}{_REST_OF_CLAUSE}"
-    rf"|\b(?:I|we)(?: (?:would|could|might)|['\u2019]d) (?:\w+ )?(?:write|put|type|emit){_REST_OF_CLAUSE}"
-    rf"|\b(?:I|we)(?: would|['\u2019]d) have {_PAST}{_REST_OF_CLAUSE}"
-    rf"|\bif\b[^.:;]*(?:\bwould|\w['\u2019]d)(?: \w+)? {_ANSWER_VERB}{_REST_OF_CLAUSE}"
-    r"|\b(?:it|that|this|which|but the (?:\w+ )?call)(?: would|['\u2019]d)(?: then)? (?:be|look|read)(?: written| expressed)?"
-    r"(?: as| like)?\W*$"
-    r"|\b(?:previous|earlier|last|prior|preceding|failing|failed|wrong) (?:\w+ )?(?:calls?|invocation|request|attempt|turn|message|query)"
-    r" (?:was|were)\W*$"
-    rf"|\bcalls? (?:(?:that|which) )?(?:I|we) (?:\w+ )?{_PAST}{_REST_OF_CLAUSE}",
-    re.IGNORECASE,
+_NOT_DONE = _any_of(
+    # I won't make this call:
+    (
+        r"\b(?:I|we) (?:\w+ )?(?:won['\u2019]t|can(?:not|['\u2019]t)"
+        rf"|(?:will|would|could|can|should|must|may|do|did|am|are|was|were){_NOT}) "
+        rf"(?:\w+ )?(?:{_CALL_VERB}|make|execute|calling|using|running|making|executing){_REST_OF_CLAUSE}"
+    ),
+    # Earlier I called:
+    rf"\b(?:earlier|previously|before|last time)\b[^.,;:]*\b(?:I|we) (?:had )?{_PAST}{_REST_OF_CLAUSE}",
+    # I already sent:
+    rf"\b(?:I|we) (?:had )?(?:already|previously|earlier|just) {_PAST}{_REST_OF_CLAUSE}",
+    # I could write:
+    rf"\b(?:I|we)(?: (?:would|could|might)|['\u2019]d) (?:\w+ )?(?:write|put|type|emit){_REST_OF_CLAUSE}",
+    # I would have called:
+    rf"\b(?:I|we)(?: would|['\u2019]d) have {_PAST}{_REST_OF_CLAUSE}",
+    # If I had access to the tool, I would call:
+    rf"\bif\b[^.:;]*(?:\bwould|\w['\u2019]d)(?: \w+)? {_ANSWER_VERB}{_REST_OF_CLAUSE}",
+    # I won't run this, but it would be:
+    (
+        r"\b(?:it|that|this|which|but the (?:\w+ )?call)(?: would|['\u2019]d)(?: then)? (?:be|look|read)(?: written| expressed)?"
+        r"(?: as| like)?\W*$"
+    ),
+    # The previous assistant turn was:
+    (
+        r"\b(?:previous|earlier|last|prior|preceding|failing|failed|wrong) (?:\w+ )?"
+        r"(?:calls?|invocation|request|attempt|turn|message|query) (?:was|were)\W*$"
+    ),
+    # The call I made earlier:
+    rf"\bcalls? (?:(?:that|which) )?(?:I|we) (?:\w+ )?{_PAST}{_REST_OF_CLAUSE}",
 )
 """Matches the end of a clause in which the model says that it does not make a call, made it before, or could write it."""
 _CONDITIONAL = re.compile(rf"\b(?:I|we) (?:would|could|might) (?:\w+ )?{_CALL_VERB}{_REST_OF_CLAUSE}", re.IGNORECASE)
@@ -206,16 +306,25 @@ _NAMED_EXAMPLE = re.compile(rf"\b(?:from|in|of) (?:the|this|that|your) {_EXAMPLE
 _LAST_FENCE = re.compile(r"\s*```\w*$")
 _OPEN_END = re.compile(r"(?:[:\uff1a]|\b(?:is|are|be|like|as|with|using|written))[*_`\s]*$")
 """Matches a line that what follows must complete; with one of the phrases above, such a line announces an example."""
-_STATEMENT = re.compile(
-    rf"^(?!</)[\W\d_]*(?:(?:an?|the|another|usage|code|simple|short|minimal) )?(?:{_EXAMPLE_WORD}|samples?|usage|\u793a\u4f8b|\u4f8b\u5b50)"
-    r"(?: (?:usage|(?:tool |function )?(?:calls?|request|invocation)))?(?: \d+)?(?:(?: ?[:(\u2013\u2014]| - )[^.:]*)?[\W_]*$"
-    rf"|\b(?:here|this|that|it|below|the following){_BE} (?:just |only |merely )?(?:an?|some|another|one) (?:\w+ )?{_EXAMPLE_WORD}\b"
-    rf"|\b{_EXAMPLE_WORD} (?:is|are) (?:\w+ )?(?:below|here|as follows)\b|\bsee (?:the|this|an) (?:\w+ )?{_EXAMPLE_WORD}\b"
-    rf"|\b(?:call|{_FORM_WORD}|syntax|form|{_PARTICIPLE})s? (?:is |are |looks? )?(?:\w+ )?(?:like this|as follows|below)\W*$"
-    rf"|\byou (?:\w+ )?{_CALL_VERB}\b[^.:]* (?:like this|as follows|this way)\W*$"
-    rf"|^\W*(?:here|this){_BE} how (?:to|you) (?:\w+ )?{_CALL_VERB}\b"
-    rf"|^\W*(?:please )?(?:do not|don['\u2019]t|never) (?:\w+ )?{_CALL_VERB} (?:this|that|it|the following)\b",
-    re.IGNORECASE,
+_STATEMENT = _any_of(
+    # Usage:
+    (
+        r"^(?!</)[\W\d_]*(?:(?:an?|the|another|usage|code|simple|short|minimal) )?"
+        rf"(?:{_EXAMPLE_WORD}|samples?|usage|\u793a\u4f8b|\u4f8b\u5b50)"
+        r"(?: (?:usage|(?:tool |function )?(?:calls?|request|invocation)))?(?: \d+)?(?:(?: ?[:(\u2013\u2014]| - )[^.:]*)?[\W_]*$"
+    ),
+    # Here is an example:
+    rf"\b(?:here|this|that|it|below|the following){_BE} (?:just |only |merely )?(?:an?|some|another|one) (?:\w+ )?{_EXAMPLE_WORD}\b",
+    # An example is shown below.
+    rf"\b{_EXAMPLE_WORD} (?:is|are) (?:\w+ )?(?:below|here|as follows)\b|\bsee (?:the|this|an) (?:\w+ )?{_EXAMPLE_WORD}\b",
+    # It is called like this:
+    rf"\b(?:call|{_FORM_WORD}|syntax|form|{_PARTICIPLE})s? (?:is |are |looks? )?(?:\w+ )?(?:like this|as follows|below)\W*$",
+    # Note: you call it like this:
+    rf"\byou (?:\w+ )?{_CALL_VERB}\b[^.:]* (?:like this|as follows|this way)\W*$",
+    # Here's how to use the tool:
+    rf"^\W*(?:here|this){_BE} how (?:to|you) (?:\w+ )?{_CALL_VERB}\b",
+    # Do not use it like this:
+    rf"^\W*(?:please )?(?:do not|don['\u2019]t|never) (?:\w+ )?{_CALL_VERB} (?:this|that|it|the following)\b",
 )
 """Matches a sentence or a label that announces an example without a colon."""
 _SHOWN_EXAMPLE = re.compile(rf"\b(?:show|give) (?:you |us )?(?:an?|the|some|another|one) (?:\w+ )?{_EXAMPLE_WORD}\W*$", re.IGNORECASE)

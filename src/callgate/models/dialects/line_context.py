@@ -54,6 +54,11 @@ class LineContext:
         return self._from_line_start and self._line.lstrip().startswith(">")
 
     @property
+    def is_before_words(self) -> bool:
+        """Whether the line has no word so far, only a mark or a number as in a list."""
+        return not any(character.isalpha() for character in self._line)
+
+    @property
     def between_quotes(self) -> bool:
         """Whether a line before opened a quotation."""
         return self._between_quotes

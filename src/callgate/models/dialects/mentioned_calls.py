@@ -6,9 +6,12 @@ directly after it decides whether it is a mention. The position of the cursor do
 
 from __future__ import annotations
 
+import re
+
 from callgate.models.dialects.dialect import Dialect
 from callgate.models.dialects.known_tools import KnownTools
 from callgate.models.dialects.markers import Markers
+from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 from callgate.models.dialects.text_output import TextOutput
 
@@ -18,6 +21,12 @@ WASTED_CHARS, WASTED_PER_CHAR = 65_536, 8
 """The limit on characters that are read without finding a call: `WASTED_CHARS`, plus `WASTED_PER_CHAR` for each
 character of the message up to the cursor.
 """
+_MAX_CLOSING_CHARS = 64
+"""Maximum length of what closes a call, in characters. A call with more text before its end is not the subject of a sentence."""
+_NEVER_CLOSING = frozenset('{("')
+_MAX_PREDICATE_CHARS = 16
+_PREDICATE = re.compile(r"(?:is|are|was|were|isn['\u2019]t|would|means|looks|shows|has)(?![\w'\u2019])")
+_PREDICATE_START = re.compile(r"[a-z'\u2019]*")
 
 
 class MentionFinder:
@@ -42,6 +51,27 @@ class MentionFinder:
                 if chars:
                     return chars
         return 0
+
+    def is_no_subject(self, call: FoundCall) -> bool:
+        """Whether the text from the call to the cursor is more than what closes a call, as when it has the arguments of the next one."""
+        if self._cursor.candidate_chars - len(call.source) > _MAX_CLOSING_CHARS:
+            return True
+        return not _NEVER_CLOSING.isdisjoint(self._cursor.candidate_text()[len(call.source) :])
+
+    def is_subject(self, call: FoundCall) -> Incremental[bool]:
+        """Return whether a call, which begins the candidate, is the subject of a sentence: whether ` is` or the like follows its end."""
+        cursor = self._cursor
+        if self.is_no_subject(call):
+            return False
+        read = cursor.candidate_text()[len(call.source) :]
+        spaces = read[len(read.rstrip()) :]
+        while True:
+            words = spaces + cursor.ahead(_MAX_PREDICATE_CHARS)
+            is_open = words == "" or (words[0] == " " and _PREDICATE_START.fullmatch(words[1:]) is not None)
+            if not is_open or len(words) >= _MAX_PREDICATE_CHARS or not (yield from cursor.wait_more()):
+                break
+        is_cut_off = is_open and words != "" and cursor.truncated
+        return words[:1] == " " and (is_cut_off or _PREDICATE.match(words[1:]) is not None)
 
     def quoted_marker_chars(self, literal: str) -> Incremental[int]:
         """Return the length of a marker without meaning that directly follows an opening quote; else 0.

@@ -97,6 +97,13 @@ class TextCursor:
             self._candidate_pos, self.base = 0, self._candidate_start
         self.pos = self._candidate_pos
 
+    def shorten_candidate(self, chars: int) -> None:
+        """Remove this many characters from the start of the candidate. The position of the cursor does not change."""
+        rest = self.candidate_text()[chars:]
+        self._consumed[:] = [rest] if rest else []
+        self._candidate_start += chars
+        self._candidate_pos, self.ran_out = self.pos, self.ran_out and rest != ""
+
     def candidate_text(self) -> str:
         """Return the text that the candidate has consumed."""
         return "".join(self._consumed) + self.text[self._candidate_pos : self.pos]

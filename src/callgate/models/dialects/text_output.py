@@ -148,6 +148,11 @@ class TextOutput:
         """Whether a call or reasoning may start at the current position, or after `text` on the same line."""
         return (self.line_is_blank and not text.strip()) or _SENTENCE_END.search((self._last_chars + text)[-2:]) is not None
 
+    @property
+    def begins_sentence(self) -> bool:
+        """Whether a sentence may begin at the current position: after the end of a sentence, or before the first word of the line."""
+        return self.is_start() or self._line_context.is_before_words
+
     def is_quoted(self) -> bool:
         """Whether the current position is in a quotation: directly after an opening quote, or on a quoted line."""
         return (self._last_chars[-1:] in _OPENING_QUOTES and not self.line_is_blank) or self._line_context.is_quoted

@@ -18,11 +18,12 @@ from collections.abc import Generator, Iterator, Mapping
 from msgspec.structs import replace
 
 from callgate.models.dialects.dialect import Dialect
+from callgate.models.dialects.families import ALL_DIALECTS
 from callgate.models.dialects.known_tools import KnownTools
 from callgate.models.dialects.marker_search import MarkerSearch
 from callgate.models.dialects.markers import ANSWER_TAGS, CODE_FENCE, END_MARKERS, FINAL_ANSWERS, OBSERVATIONS, OTHERS_TEXT, markers_for
 from callgate.models.dialects.mentioned_calls import WASTED_CHARS, WASTED_PER_CHAR, MentionFinder
-from callgate.models.dialects.text_and_call_parts import ParsedPart, ParsedText, collect_parts
+from callgate.models.dialects.text_and_call_parts import FoundCall, ParsedPart, ParsedText, collect_parts
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 from callgate.models.dialects.text_output import TextOutput
 
@@ -33,6 +34,7 @@ _STEP_CHARS = 32_768
 """Characters scanned per step: a few milliseconds, or some tens for text that is made to be slow."""
 _TEXT_STEP_CHARS = 8_192
 """Characters of plain text that are passed through at once."""
+_UNMARKED_DIALECTS = frozenset(dialect.name for dialect in ALL_DIALECTS if dialect.is_unmarked)
 _CLOSING_ANSWER_TAGS = frozenset(ANSWER_TAGS.values())
 
 
@@ -334,29 +336,64 @@ class TextReader:
 
         If the dialect fails after some calls, the text after the last of them becomes text again.
         """
-        cursor = self._cursor
+        cursor, count = self._cursor, 0
+        first: FoundCall | None = None
+        may_be_subject = self._output.begins_sentence
         cursor.start_candidate()
-        start, count = cursor.offset, 0
         try:
             yield from cursor.take(opener)
             for found in dialect.read(cursor, self._tools, opener):
+                if first is not None and (found is not None or self._mention_finder.is_no_subject(first)):
+                    self._add_call(first)
+                    first = None
                 if found is None:
                     yield
                     continue
                 count += 1
-                self._called_unmarked = self._called_unmarked or dialect.is_unmarked
-                self._output.add_call(replace(found, dialect=dialect.name, source=cursor.candidate_text()))
-                cursor.start_candidate()
-                start = cursor.offset
+                call = replace(found, dialect=dialect.name, source=cursor.candidate_text())
+                if may_be_subject and count == 1:
+                    first = call
+                else:
+                    self._add_call(call)
         except NotACall:
-            self._wasted += cursor.offset - start
-            cursor.rewind()
+            yield from self._end_failed_candidate(first)
             if count and self._is_cut_off():
                 yield from self._emit_text(len(cursor.text))
             return count > 0
+        if first is not None:
+            yield from self._add_unless_subject(first)
         if not count:
             self._output.add_marker()
         return True
+
+    def _end_failed_candidate(self, first: FoundCall | None) -> Incremental[None]:
+        """Go back to the end of the last call, or to the start of the candidate. `first` is its first call, if that was not added yet."""
+        cursor = self._cursor
+        if first is not None and self._mention_finder.is_no_subject(first):
+            self._add_call(first)
+            first = None
+        call_chars = len(first.source) if first is not None else 0
+        self._wasted += cursor.candidate_chars - call_chars
+        cursor.rewind()
+        if first is not None:
+            cursor.pos += call_chars
+            yield from self._add_unless_subject(first)
+
+    def _add_call(self, call: FoundCall) -> None:
+        """Add a call that begins the candidate. The candidate then begins after it."""
+        self._called_unmarked = self._called_unmarked or call.dialect in _UNMARKED_DIALECTS
+        self._output.add_call(call)
+        self._cursor.shorten_candidate(len(call.source))
+
+    def _add_unless_subject(self, call: FoundCall) -> Incremental[None]:
+        """Add the only call of the candidate, or emit the candidate as text if the call is the subject of a sentence."""
+        if not (yield from self._mention_finder.is_subject(call)):
+            self._add_call(call)
+            return
+        chars = self._cursor.candidate_chars
+        self._cursor.rewind()
+        yield from self._emit_text(self._cursor.pos + chars, as_word=True)
+        self._cursor.start_candidate()
 
 
 def read_text(

@@ -39,7 +39,18 @@ _RETRYABLE_PREFIXES = ("throttling", "internalserver", "serviceunavailable", "mo
 class _ConverseBlock:
     """One content block while it is written."""
 
-    __slots__ = ("call", "has_reasoning", "native", "pieces", "reasoning_fields", "results", "signature", "stopped_pieces")
+    __slots__ = (
+        "call",
+        "citations",
+        "has_reasoning",
+        "native",
+        "pieces",
+        "reasoning_fields",
+        "results",
+        "signature",
+        "stopped_pieces",
+        "texts",
+    )
 
     def __init__(self, call: OpenCall | None = None, native: dict[str, object] | None = None) -> None:
         self.call = call
@@ -50,6 +61,10 @@ class _ConverseBlock:
         """Number of pieces at the time the block was stopped."""
         self.results: list[Mapping[str, object]] = []
         """The content of a native tool's result."""
+        self.texts: list[str] = []
+        """The visible text of the block so far."""
+        self.citations: list[object] = []
+        """The sources of the text."""
         self.has_reasoning = False
         self.signature: list[str] = []
         self.reasoning_fields: dict[str, object] = {}
@@ -121,7 +136,11 @@ class BedrockConverseDecoder(Decoder):
 
     def _read_delta(self, index: int, delta: Mapping[str, object]) -> None:
         block = self._blocks.setdefault(index, _ConverseBlock())
-        self.message.append_text(as_text(delta.get("text")))
+        if text := as_text(delta.get("text")):
+            self.message.append_text(text)
+            block.texts.append(text)
+        if "citation" in delta:
+            block.citations.append(delta["citation"])
         if "toolUse" in delta:
             self._append_input(block, as_arguments(as_object(delta["toolUse"]).get("input")))
         if "toolResult" in delta and block.native is not None:
@@ -157,6 +176,9 @@ class BedrockConverseDecoder(Decoder):
         block = self._blocks.get(index, _ConverseBlock())
         if block.call is not None:
             self.message.seal(block.call)
+        if block.citations:
+            self._add_citations({"content": [{"text": "".join(block.texts)}], "citations": block.citations})
+            block.citations = []
         block.stopped_pieces = len(block.pieces)
 
     def join_pieces(self) -> None:
@@ -176,8 +198,10 @@ class BedrockConverseDecoder(Decoder):
         elif "text" in block:
             self.message.append_text(as_text(block["text"]))
         elif "citationsContent" in block:
-            for part in as_objects(as_object(block["citationsContent"]).get("content")):
+            cited = as_object(block["citationsContent"])
+            for part in as_objects(cited.get("content")):
                 self.message.append_text(as_text(part.get("text")))
+            self._add_citations(cited)
         elif "reasoningContent" in block:
             reasoning_fields = as_object(block["reasoningContent"])
             text = as_object(reasoning_fields.get("reasoningText"))
@@ -188,6 +212,10 @@ class BedrockConverseDecoder(Decoder):
         else:
             for kind, item in block.items():
                 self._add_native(kind, as_object(item))
+
+    def _add_citations(self, cited: Mapping[str, object]) -> None:
+        """Note that the text before this is the text of a block with its sources."""
+        self.message.append_reasoning(opaque={"citationsContent": cited}, new_part=True)
 
     def _add_native(self, kind: str, item: Mapping[str, object]) -> None:
         self.message.add_native(as_text(item.get("name")) or kind, as_text(item.get("toolUseId")), {kind: item})

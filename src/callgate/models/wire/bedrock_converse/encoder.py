@@ -2,6 +2,8 @@
 
 Bedrock requires alternating turns, the user's first; all results of one answer at the start of the turn after it; no blank text; ids of
 letters, digits and few other characters; and declared tools wherever the history has calls.
+
+Quirks: `as_received` (send cited texts with their sources, as the model wrote them; without it, the text alone).
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from callgate.models.wire.history_encoding import (
     system_text,
 )
 from callgate.models.wire.image_types import with_accepted_images
-from callgate.models.wire.json_fields import as_object
+from callgate.models.wire.json_fields import as_object, as_objects, as_text
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
 from callgate.models.wire.result_order import order_results
 from callgate.models.wire.tool_names import WireNames
@@ -91,7 +93,7 @@ def encode_history(request: ModelRequest, names: WireNames, quirks: Mapping[str,
     placed = order_results(with_accepted_images(request.messages))
     for message in group_results(_with_anthropic_ids(message) if is_anthropic else message for message in placed):
         role = "assistant" if isinstance(message, AssistantMessage) else "user"
-        blocks = _encode_message(message, names)
+        blocks = _encode_message(message, names, as_received=bool(quirks.get("as_received")))
         if not blocks:
             continue
         if role != turns[-1][0]:
@@ -117,7 +119,7 @@ def _with_anthropic_ids(message: Message) -> Message:
             return message
 
 
-def _encode_message(message: Message | list[ToolMessage], names: WireNames) -> list[_Block]:
+def _encode_message(message: Message | list[ToolMessage], names: WireNames, *, as_received: bool) -> list[_Block]:
     match message:
         case list():
             results: list[_Block] = [encode_result(result, names) for result in message]
@@ -130,9 +132,27 @@ def _encode_message(message: Message | list[ToolMessage], names: WireNames) -> l
         case ToolMessage():
             return [encode_result(message, names)]
         case AssistantMessage():
-            return [
-                block for part in message.parts for block in _encode_answer_part(part, names, same_api=message.api == "bedrock.converse")
-            ]
+            same_api = message.api == "bedrock.converse"
+            blocks: list[_Block] = []
+            for part in message.parts:
+                cited = (part.opaque or {}).get("citationsContent") if isinstance(part, Reasoning) and same_api else None
+                if cited is None:
+                    blocks += _encode_answer_part(part, names, same_api=same_api)
+                elif as_received:
+                    _cite(blocks, as_object(cited))
+            return blocks
+
+
+def _cite(blocks: list[_Block], cited: Mapping[str, object]) -> None:
+    """Replace the text at the end of the blocks by the block with this text and its sources, as the model wrote it."""
+    text = "".join(as_text(part.get("text")) for part in as_objects(cited.get("content")))
+    before = as_text(blocks[-1].get("text")) if blocks else ""
+    if not text or not before.endswith(text):
+        return
+    del blocks[-1]
+    if before := before.removesuffix(text):
+        blocks.append({"text": before})
+    blocks.append({"citationsContent": dict(cited)})
 
 
 def _encode_answer_part(part: object, names: WireNames, *, same_api: bool) -> list[_Block]:

@@ -39,6 +39,8 @@ class CohereChatDecoder(Decoder):
     def __init__(self, **settings: object) -> None:
         super().__init__(**settings)  # type: ignore[arg-type]
         self._by_index: dict[object, OpenCall] = {}
+        self._citations: list[object] = []
+        """The sources of parts of the text or plan."""
 
     def framing(self, content_type: str, *, streamed: bool) -> FrameParser:
         return JsonLines() if "stream+json" in content_type else super().framing(content_type, streamed=streamed)
@@ -60,6 +62,8 @@ class CohereChatDecoder(Decoder):
             case "tool-call-end":
                 if call := self._call_at(value.get("index")):
                     self.message.seal(call)
+            case "citation-start":
+                self._citations += _listed(message.get("citations"))
             case "message-end":
                 self._read_end(as_object(value.get("delta")))
             case "" if "message" in value:
@@ -92,6 +96,7 @@ class CohereChatDecoder(Decoder):
             self.message.append_text(content)
         for item in as_objects(message.get("tool_calls")):
             self._open_call(item)
+        self._citations += _listed(message.get("citations"))
         self.message.seal_all_but_last()
 
     def _read_content(self, part: Mapping[str, object]) -> None:
@@ -120,6 +125,9 @@ class CohereChatDecoder(Decoder):
         return self._by_index.get(index) or (self.message.calls[-1] if index is None and self.message.calls else None)
 
     def _read_end(self, end: Mapping[str, object]) -> None:
+        if self._citations:
+            self.message.append_reasoning(opaque={"kind": "citations", "citations": self._citations}, new_part=True)
+            self._citations = []
         usage = as_object(end.get("usage") or end.get("meta"))
         if usage:
             tokens = as_object(usage.get("tokens")) or as_object(usage.get("billed_units"))
@@ -198,3 +206,8 @@ class CohereChatDecoder(Decoder):
             self._open_call(item)
         self.message.seal_all_but_last()
         self._read_end({**value, "finish_reason": value.get("finish_reason") or "COMPLETE"})
+
+
+def _listed(citations: object) -> list[Mapping[str, object]]:
+    """Return the citations of a message, or the one of a stream's event, as a list."""
+    return [citations] if isinstance(citations, dict) else list(as_objects(citations))

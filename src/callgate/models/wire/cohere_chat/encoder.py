@@ -40,7 +40,10 @@ def encode_history(request: ModelRequest, names: WireNames, quirks: Mapping[str,
     """Return the conversation as the request's `messages`."""
     messages: list[dict[str, object]] = []
     for message in group_results(order_results(with_accepted_images(request.messages))):
-        messages.extend(_encode_results(message, names) if isinstance(message, list) else _encode_message(message, names))
+        items = _encode_results(message, names) if isinstance(message, list) else _encode_message(message, names)
+        if items and quirks.get("as_received") and isinstance(message, AssistantMessage) and (citations := _citations(message)):
+            items[0]["citations"] = citations
+        messages.extend(items)
     return messages
 
 
@@ -89,6 +92,12 @@ def _encode_answer(message: AssistantMessage, names: WireNames) -> list[dict[str
         if plan := _reasoning_text(message, "tool_plan"):
             item["tool_plan"] = plan
     return [item] if message.text or message.calls else []
+
+
+def _citations(message: AssistantMessage) -> object:
+    """Return the citations of an answer that Cohere's API sent, None without any."""
+    found = (part.opaque for part in message.parts if isinstance(part, Reasoning) and part.opaque and message.api == "cohere.chat")
+    return next((opaque["citations"] for opaque in found if opaque.get("kind") == "citations"), None)
 
 
 def _reasoning_text(message: AssistantMessage, kind: str) -> str:

@@ -40,15 +40,16 @@ class CallMatcher:
         fields = payload if isinstance(payload, dict) else item
         name = as_text(fields.get("name"))
         arguments = as_arguments(fields.get("input") if is_custom else fields.get("arguments", fields.get("parameters")))
-        if name and self._message.has_call(as_text(item.get("id")), name, arguments):
+        call_id = _call_id(item)
+        if name and self._message.has_call(call_id, name, arguments):
             return
         call = self._find_call(item, name, arguments, calls_before)
-        if call is None and not (name or arguments or item.get("id")):
+        if call is None and not (name or arguments or call_id):
             return  # a placeholder for a call
         if call is not None and name and call.complete and call.has_arguments(arguments):
             return  # the whole call, sent again
         if call is None:
-            call = self._message.open_call(as_text(item.get("id")), name, custom=is_custom)
+            call = self._message.open_call(call_id, name, custom=is_custom)
         index = _index(item)
         if index is not None:
             self._by_index[index] = call
@@ -61,7 +62,7 @@ class CallMatcher:
 
     def _find_call(self, item: Mapping[str, object], name: str, arguments: str, calls_before: int) -> OpenCall | None:
         """Return the call that a piece continues; None if it begins one."""
-        index, call_id = _index(item), as_text(item.get("id"))
+        index, call_id = _index(item), _call_id(item)
         calls = self._message.calls
         known = self._by_index.get(index) if index is not None else calls[-1] if calls else None
         if known is None:
@@ -92,6 +93,12 @@ def _continues(call: OpenCall, name: str, arguments: str) -> bool:
     """
     open_json = call.size > 0 and not call.custom and not call.complete
     return open_json and call.name == name and not arguments.lstrip().startswith("{")
+
+
+def _call_id(item: Mapping[str, object]) -> str:
+    """Return the id of a piece's call; empty if it has none. A dict of Mistral's SDK has the text `null` for a missing id."""
+    call_id = as_text(item.get("id"))
+    return "" if call_id == "null" else call_id
 
 
 def _index(item: Mapping[str, object]) -> int | None:
