@@ -115,14 +115,34 @@ def test_a_wal_without_its_journal_is_refused_and_kept(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == [log.name]
 
 
-async def test_an_empty_file_or_a_deleted_journal_starts_a_new_journal(tmp_path: Path) -> None:
-    """An empty file with no log beside it cannot be told from a new one, and deleting a journal is taken as intentional."""
+async def test_an_empty_file_or_a_journal_deleted_as_a_whole_starts_a_new_journal(tmp_path: Path) -> None:
+    """An empty file with nothing beside it cannot be told from a new one, and deleting all files of a journal is taken as intentional."""
     path = tmp_path / "journal.db"
     path.touch()
     for _ in range(2):
         async with Engine([pay], journal=SqliteJournal(path)) as engine:
             assert (await said(engine, call("pay", to="ann"), RUN)).uid == "order/0/0"
         path.unlink()
+        path.with_name("journal.db.lock").unlink()
+
+
+async def test_a_journal_whose_file_alone_is_missing_is_refused_if_it_had_events(tmp_path: Path) -> None:
+    """Otherwise the effects that it knew would be repeated. A journal without events loses nothing."""
+    path = tmp_path / "journal.db"
+    await SqliteJournal(path).close()
+    path.unlink()
+    async with Engine([pay], journal=SqliteJournal(path)) as engine:
+        assert (await said(engine, call("pay", to="ann"), RUN)).success
+    content = path.read_bytes()
+    path.unlink()
+    for _ in range(2):
+        with pytest.raises(UsageError, match=rf"{path} is missing, and there was a journal in it with at least 3 events") as refused:
+            SqliteJournal(path)
+        assert f"{path}.lock" in str(refused.value)
+        assert not path.exists()
+    path.write_bytes(content)
+    async with Engine([pay], journal=SqliteJournal(path)) as engine:
+        assert (await said(engine, call("pay", to="ann"), RUN)).uid == "order/0/1"
 
 
 @pytest.mark.parametrize("place", [0.0, 0.5, 0.99])

@@ -61,6 +61,7 @@ def open_file(path: Path, synchronous: str) -> OpenedFile:
     try:
         refuse_remains(path, was_journal=lock.is_marked)
         if not path.exists():
+            _refuse_missing(path, lock)
             lock.forget()
             with refused_paths(path, "a journal"):
                 make_private(path)
@@ -173,6 +174,16 @@ class _Opening:
     def _close(self) -> None:
         while self._connections:
             self._connections.pop().close()
+
+
+def _refuse_missing(path: Path, lock: LockFile) -> None:
+    """Refuse to begin a new journal in the place of one that had events, of which only the lock file is left."""
+    end = lock.end
+    if end is not None:
+        raise UsageError(
+            f"{path} is missing, and there was a journal in it with at least {end.position} events, as {lock.path} says. A new one would not"
+            f" know which calls have run. {RESTORE}"
+        )
 
 
 def _refuse_lost_events(connection: apsw.Connection, path: Path, lock: LockFile) -> None:
