@@ -181,8 +181,8 @@ def _refuse_missing(path: Path, lock: LockFile) -> None:
     end = lock.end
     if end is not None:
         raise UsageError(
-            f"{path} is missing, and there was a journal in it with at least {end.position} events, as {lock.path} says. A new one would not"
-            f" know which calls have run. {RESTORE}"
+            f"{path} is missing, and there was a journal in it with at least {end.position} events, as {lock.path} says. A new one would"
+            f" not know which calls have run. {RESTORE}"
         )
 
 
