@@ -81,7 +81,7 @@ def test_a_call_is_sealed_at_its_closing_brace() -> None:
     assert [type(told) for told in decoder.feed(piece(0, "}"))][-1] is CallSealed
 
 
-def test_reasoning_and_text_are_read_and_citations_skipped() -> None:
+def test_reasoning_text_and_citations_are_read() -> None:
     body = (
         BEGIN
         + event("content-start", 0, content={"type": "thinking", "thinking": ""})
@@ -95,7 +95,8 @@ def test_reasoning_and_text_are_read_and_citations_skipped() -> None:
         + end("COMPLETE")
     )
     told = finished(read(API, body))
-    assert told.message.parts == (Reasoning(text="Hm.", opaque={"kind": "thinking"}), Text(text="Sunny."))
+    cited = {"kind": "citations", "citations": [{"start": 0, "end": 5, "text": "Sunny"}]}
+    assert told.message.parts == (Reasoning(text="Hm.", opaque={"kind": "thinking"}), Text(text="Sunny."), Reasoning(text="", opaque=cited))
     assert told.reason == "stop"
 
 

@@ -21,7 +21,7 @@ from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_options import EngineContext
 from callgate._pipeline.known_runs import KnownRuns
 from callgate._pipeline.recorded_effects import RecordedEffects, not_started
-from callgate._pipeline.unknown_outcomes import Repeat, UnknownOutcomes
+from callgate._pipeline.unknown_outcomes import PossibleRepeat, UnknownOutcomes
 from callgate._pipeline.wait_graph import WaitGraph, callers
 from callgate._run_state.earlier_effect import EarlierEffect, EffectClaim, effect_run
 from callgate._run_state.event_bodies import Reason
@@ -230,7 +230,7 @@ class EffectClaims:
                 details={"earlier_call": earlier.uid},
             )
         common = f"had the same key of its effect ({claim.key})"
-        repeat = Repeat(approved.call.tool, approved.key, earlier.arguments, common)
+        repeat = PossibleRepeat(approved.call.tool, approved.key, earlier.arguments, common)
         return await self._unknown.rule_out(state, repeat, doubt, key_run=claim.run)
 
     def _doubt(self, uid: str) -> Uncertain | None:

@@ -35,14 +35,14 @@ from callgate.protocols import Journal, NamesWriters
 from callgate.stage_types import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import BoundTool, Verified
 
-__all__ = ["Fence", "Repeat", "UnknownOutcomes", "refuse_other_arguments", "told_as_unknown", "verified_by_tool"]
+__all__ = ["Fence", "PossibleRepeat", "UnknownOutcomes", "refuse_other_arguments", "told_as_unknown", "verified_by_tool"]
 
 _ENDED = {"tool_crashed": "crashed", "timeout": "timed out", "killed": "was stopped"}
 """How a call with an unknown outcome ended, by its code; others raised an exception."""
 _OR_HAPPEN = ", but it may still happen, because the engine or worker that began it may only stand still"
 
 
-class Repeat(Struct, frozen=True):
+class PossibleRepeat(Struct, frozen=True):
     """A call that must not start while an earlier one with the same effect may have happened."""
 
     tool: BoundTool
@@ -72,7 +72,7 @@ class UnknownOutcomes:
         Raises:
             OutcomeUnknown: It is not known whether the earlier call happened.
         """
-        repeat = Repeat(approved.call.tool, approved.key, approved.arguments_json)
+        repeat = PossibleRepeat(approved.call.tool, approved.key, approved.arguments_json)
         settled = self._as_happened(state, repeat, approved.encoded)
         if settled is not None:
             return settled
@@ -86,7 +86,7 @@ class UnknownOutcomes:
 
         None if a human has to be asked. `asks.doubt` is emptied if the tool's `verify` finds that the equal call did not happen.
         """
-        repeat, encoded = Repeat(call.tool, state.key, plain_bytes(call.arguments)), canonical(call.arguments)
+        repeat, encoded = PossibleRepeat(call.tool, state.key, plain_bytes(call.arguments)), canonical(call.arguments)
         settled = self._as_happened(state, repeat, encoded)
         if settled is not None or not asks.doubt:
             return settled
@@ -100,7 +100,7 @@ class UnknownOutcomes:
             asks.doubt = ""
         return checked
 
-    def _as_happened(self, state: CallState, repeat: Repeat, encoded: bytes) -> Checked | None:
+    def _as_happened(self, state: CallState, repeat: PossibleRepeat, encoded: bytes) -> Checked | None:
         """Return the result of a call whose equal happened according to an operator; None if there is none."""
         settled = state.run_state.happened_before(repeat.tool.name, encoded)
         if settled is None:
@@ -108,7 +108,7 @@ class UnknownOutcomes:
         self._known.tell_happened(settled.uid, _answering(state, repeat))
         return Checked(value=did_happen(repeat.tool.name, settled.uid, settled.by), attempts=0)
 
-    async def rule_out(self, state: CallState, repeat: Repeat, doubt: Uncertain, *, key_run: str = "") -> Checked | None:
+    async def rule_out(self, state: CallState, repeat: PossibleRepeat, doubt: Uncertain, *, key_run: str = "") -> Checked | None:
         """Prevent a call from starting while this earlier call may have happened; see `rule_out_repeat`.
 
         Args:
@@ -203,7 +203,7 @@ class UnknownOutcomes:
         return check(tool, Ran(await self._host.read(found.result), 0), 0.0, self._host.redactor)
 
 
-def _answering(state: CallState, repeat: Repeat) -> dict[str, object]:
+def _answering(state: CallState, repeat: PossibleRepeat) -> dict[str, object]:
     """Return the properties that identify a call that is never started because a settled outcome answers it."""
     return {"answers": {"call": state.uid, "key": repeat.key, "tool": repeat.tool.name, "arguments": state.asked_hash}}
 
