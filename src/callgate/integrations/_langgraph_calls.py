@@ -270,7 +270,12 @@ class GraphCalls:
         decision = answers.decision_about(request, self._take(request, answers))
         if not isinstance(decision, HumanDecision):
             return None
-        return refusal_by(decision, arguments)
+        is_final = decision.arguments is not None and self._is_final(call["name"], decision.arguments, arguments)
+        return None if is_final and decision.allow else refusal_by(decision, arguments)
+
+    def _is_final(self, name: str, decided: Mapping[str, object], arguments: Mapping[str, object]) -> bool:
+        """Return whether a call with the arguments of a human would run with these."""
+        return self.tools.final(name, decided) == self.tools.final(name, arguments)
 
     def _meant(self, request: ToolCallRequest, scope: Scope) -> tuple[ToolCallRequest, Scope]:
         """Return the request with the tool that its name means, if it is almost the name of one of the agent's tools.
@@ -284,6 +289,10 @@ class GraphCalls:
         if tools.keys() >= set(self._engine.tools.names()):
             return request, scope
         return request, replace(scope, deliberate=True, allowed_tools=frozenset(tools))
+
+    def final_arguments(self, request: ToolCallRequest) -> Mapping[str, Any]:
+        """Return the arguments with which a call would run if no policy, hook or human changed them."""
+        return self.tools.final(request.tool_call["name"], request.tool_call["args"])
 
     def placed(self, request: ToolCallRequest) -> Scope:
         """Return the scope of a call, with what identifies its run and its message."""

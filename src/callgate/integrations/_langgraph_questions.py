@@ -148,12 +148,16 @@ def _older() -> list[Any]:
 # One call
 
 
-def question_about(call: Mapping[str, Any], suspended: Suspended, problem: str) -> dict[str, Any]:
-    """Return what a human is shown about a call."""
+def question_about(call: Mapping[str, Any], arguments: Mapping[str, Any], suspended: Suspended, problem: str) -> dict[str, Any]:
+    """Return what a human is shown about a call.
+
+    Args:
+        arguments: Those with which it would run, with the tool's defaults.
+    """
     description = f"{problem}\n\n{suspended.question}" if problem else suspended.question
     return {
         "name": call["name"],
-        "args": call["args"],
+        "args": arguments,
         "description": description,
         "tool_call_id": call["id"],
         "approval_id": suspended.approval_id,
@@ -231,6 +235,8 @@ class AskedCall(Struct, frozen=True):
     request: ToolCallRequest
     suspended: Suspended
     scope: Scope
+    arguments: Mapping[str, Any]
+    """The arguments with which it would run."""
 
     @property
     def call(self) -> Mapping[str, Any]:
@@ -245,7 +251,7 @@ async def ask_about(engine: CallsEngine, calls: Iterable[AskedCall], answers: Ta
     waiting = sorted(calls, key=lambda one: (place_of(one.request)[1], str(one.call["id"])))
     problems = dict.fromkeys((one.suspended.approval_id for one in waiting), "")
     while waiting:
-        asked = [question_about(one.call, one.suspended, problems[one.suspended.approval_id]) for one in waiting]
+        asked = [question_about(one.call, one.arguments, one.suspended, problems[one.suspended.approval_id]) for one in waiting]
         configs = [{"action_name": one.call["name"], "allowed_decisions": list(_DECISIONS)} for one in waiting]
         given = answers.taken.pop() if answers.taken else answers.ask({"action_requests": asked, "review_configs": configs})
         if answers.in_order:  # they are about the one call that asks
