@@ -75,6 +75,6 @@ class CallgateMiddleware(AgentMiddleware[Any, Any, Any]):
             given = answers.ask({"type": "tool_approval", **question_about(call, self._calls.final_arguments(request), suspended, problem)})
             if not (answers.in_order or answers.is_asked(call["id"])):
                 return "The graph was resumed before anybody was asked about this call, so the answer was not used."
-            return decision_of(given, call)
+            return decision_of(given, call, suspended.approval_id)
 
         return decide
