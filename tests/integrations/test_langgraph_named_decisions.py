@@ -98,6 +98,30 @@ def test_a_decision_that_names_another_call_counts_for_none(made: Any, kind: str
     assert shop.paid == []
 
 
+@pytest.mark.parametrize("kind", ["node", "send", "agent"])
+@pytest.mark.parametrize("otherwise", ["", "approved in the engine"])
+def test_a_decision_about_another_question_is_asked_for_again(made: Any, kind: str, otherwise: str) -> None:
+    shop = made(kind, call("refund", "c1", cents=1))
+    own = question_of(shop.start())["approval_id"]
+    if otherwise:
+        shop.engine.approve_sync(own, by="ada")
+    asked = shop.resume_with(shaped(kind, {**YES, "approval_id": "t/7/0"}))
+    assert (waiting(asked), shop.paid) == (["c1"], [])
+    told = f"The decision was about the question 't/7/0', and the open question about refund is '{own}'."
+    assert question_of(asked)["description"].startswith(told)
+    shop.resume_with(shaped(kind, {**YES, "approval_id": own}))
+    assert shop.paid == [1]
+
+
+def question_of(result: Any) -> Any:
+    value = result["__interrupt__"][0].value
+    return value.get("action_requests", [value])[0]
+
+
+def shaped(kind: str, decision: dict[str, Any]) -> dict[str, Any]:
+    return decision if kind == "agent" else {"decisions": [decision]}
+
+
 @pytest.mark.parametrize(
     ("decisions", "left"),
     [

@@ -9,6 +9,7 @@ parser are imported on first use.
 from __future__ import annotations
 
 from callgate._schema.coercion import coerced
+from callgate._schema.conversion_errors import model_problems
 from callgate._schema.integral_floats import whole_numbers
 from callgate._schema.schema_compiler import CompiledSchema, compile_schema
 from callgate._schema.schema_from_signature import FunctionSchema, function_schema
@@ -23,6 +24,7 @@ __all__ = [
     "coerced",
     "compile_schema",
     "function_schema",
+    "model_problems",
     "text_formats",
     "whole_numbers",
 ]

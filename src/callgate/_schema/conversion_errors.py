@@ -15,7 +15,7 @@ from callgate._schema.text_formats import EXAMPLES
 from callgate._schema.validation_errors import MAX_PROBLEMS, ValidationProblem
 from callgate._schema.value_descriptions import clear_path, shown
 
-__all__ = ["conversion_problems"]
+__all__ = ["conversion_problems", "model_problems"]
 
 _PLACE = re.compile(r"(?s)(.*?)(?: - at `(?:key in )?\$([^`]*)`)?")
 _STEP = re.compile(r"\.([^.\[]+)")
@@ -34,11 +34,9 @@ _MAX_TEXT = 300
 
 def conversion_problems(name: str, value: object, error: ValueError) -> list[ValidationProblem]:
     """Return the problems that the error of a conversion reports for the argument `name`. There is at least one."""
-    details = getattr(error, "errors", None)
-    if callable(details):
-        found = [_problem([name, *one["loc"]], str(one["msg"]), one.get("input")) for one in details()[:MAX_PROBLEMS]]
-        if found:
-            return found
+    found = _of_pydantic([name], error)
+    if found:
+        return found
     match = _PLACE.fullmatch(str(error))
     text, place = match.groups() if match else (str(error), None)
     path, inner = [name], value
@@ -46,6 +44,18 @@ def conversion_problems(name: str, value: object, error: ValueError) -> list[Val
         path.append(step)
         inner = found_value
     return [_problem(list(path), text, inner)]
+
+
+def model_problems(error: ValueError) -> list[ValidationProblem]:
+    """Return the problems that pydantic's error reports for the arguments as a whole. There is at least one."""
+    return _of_pydantic([], error) or [_problem([], str(error), None)]
+
+
+def _of_pydantic(path: list[str | int], error: ValueError) -> list[ValidationProblem]:
+    details = getattr(error, "errors", None)
+    if not callable(details):
+        return []
+    return [_problem([*path, *one["loc"]], str(one["msg"]), one.get("input")) for one in details()[:MAX_PROBLEMS]]
 
 
 def _walk(value: Any, place: str) -> Iterator[tuple[str, object]]:

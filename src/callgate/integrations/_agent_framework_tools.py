@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from callgate.calls import Audio, Image, Link, Part, Resource, Text, ToolResult
+from callgate.integrations._model_arguments import ModelArguments
 from callgate.integrations.framework_call import CallsEngine, FrameworkCall, until_ended, whole_value
 from callgate.integrations.import_tools import ToolDescription
 from callgate.tools import ToolContext
@@ -34,7 +35,10 @@ def describe(item: object) -> tuple[ToolDescription, ...] | None:
         return encode(await (until_ended(work) if is_sync(tool) else work))
 
     source = f"the function tool {tool.name} of Microsoft Agent Framework"
-    return (ToolDescription(name=tool.name, description=tool.description, parameters=tool.parameters(), run=run, source=source),)
+    schema = tool.parameters()
+    model = None if tool._schema_supplied else tool.input_model
+    forms = None if model is None else ModelArguments(model.model_validate, schema).forms
+    return (ToolDescription(name=tool.name, description=tool.description, parameters=schema, run=run, source=source, forms=forms),)
 
 
 def is_sync(tool: FunctionTool) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from types import NoneType
+from typing import Any, TypeGuard
 
 from langchain_core.messages import BaseMessage, ToolMessage, message_to_dict, messages_from_dict
 from langchain_core.tools import BaseTool, StructuredTool
@@ -18,6 +19,8 @@ from pydantic import BaseModel
 from callgate._json import to_jsonable
 from callgate.calls import Text, ToolResult
 from callgate.errors import ResultNotSerializable
+from callgate.integrations._model_arguments import ModelArguments, without_fields
+from callgate.integrations.external_tool import Forms
 from callgate.integrations.framework_call import until_ended
 from callgate.integrations.import_tools import ToolDescription
 from callgate.tools import ToolContext
@@ -43,7 +46,15 @@ def describe(item: object) -> tuple[ToolDescription, ...] | None:
     source = f"the LangChain tool {tool.name}"
     parameters = _schema(tool)
     return (
-        ToolDescription(name=tool.name, description=tool.description, parameters=parameters, run=run, source=source, content_key="content"),
+        ToolDescription(
+            name=tool.name,
+            description=tool.description,
+            parameters=parameters,
+            run=run,
+            source=source,
+            forms=_forms(tool, parameters),
+            content_key="content",
+        ),
     )
 
 
@@ -60,6 +71,25 @@ def is_async(tool: BaseTool) -> bool:
 def _schema(tool: BaseTool) -> Mapping[str, Any]:
     schema = tool.tool_call_schema
     return schema if isinstance(schema, dict) else schema.model_json_schema()  # type: ignore[union-attr]
+
+
+def _forms(tool: BaseTool, schema: Mapping[str, Any]) -> Forms | None:
+    """Return what checks a tool's arguments as LangChain does; None if it reads them without a model of the current pydantic."""
+    model, visible = tool.args_schema, tool.tool_call_schema
+    if _is_model(model) and _is_model(visible):
+        hidden = model.model_fields.keys() - visible.model_fields.keys()
+        return ModelArguments(without_fields(model, hidden).model_validate, schema, {*hidden, *tool._injected_args_keys}).forms
+    if model is not None or isinstance(tool, TextTool):
+        return None
+    inputs = tool.get_input_schema()
+    fields = inputs.model_fields if _is_model(inputs) else {}
+    shown = {name: fields[name].default for name, one in schema.get("properties", {}).items() if "default" in one and name in fields}
+    plain = {name: value for name, value in shown.items() if isinstance(value, (str, int, float, NoneType))}
+    return lambda arguments: (plain | arguments, arguments)
+
+
+def _is_model(schema: object) -> TypeGuard[type[BaseModel]]:
+    return isinstance(schema, type) and issubclass(schema, BaseModel)
 
 
 # Results

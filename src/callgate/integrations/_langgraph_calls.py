@@ -205,7 +205,7 @@ class GraphCalls:
         paused, asked = await read_journal(journal, lambda: paused_or_asked(journal, scope))
         answers.in_order = answers.in_order or call_id in paused
         given = answers.taken[0] if answers.taken else answers.next_one()
-        decision = answers.decision_about(request, given)
+        decision = answers.decision_about(request, given, asked.get(call_id, ""))
         if not isinstance(decision, HumanDecision):
             return
         with suppress(UsageError):  # the question is used up or has expired; or the run is held, which the call reports
@@ -235,11 +235,9 @@ class GraphCalls:
         given = answers.taken[0] if answers.taken else answers.next_one()
         if answers.in_order or given is None or not answers.is_asked(request.tool_call["id"]):
             return None
-        if isinstance(answers.decision_about(request, given), HumanDecision):
-            return None
         journal = self._engine.journal
         question = await read_journal(journal, lambda: last_question(journal, scope, str(request.tool_call["id"])))
-        if question is None:
+        if question is None or isinstance(answers.decision_about(request, given, question.approval_id), HumanDecision):
             return None
         with suppress(UsageError):
             answered = await engine.wait_for_answer(question.approval_id, timeout_s=0)
@@ -267,10 +265,15 @@ class GraphCalls:
             return None
         if not answers.is_asked(call["id"]):
             return None
-        decision = answers.decision_about(request, self._take(request, answers))
+        decision = answers.decision_about(request, self._take(request, answers), "")
         if not isinstance(decision, HumanDecision):
             return None
-        return refusal_by(decision, arguments)
+        is_final = decision.arguments is not None and self._is_final(call["name"], decision.arguments, arguments)
+        return None if is_final and decision.allow else refusal_by(decision, arguments)
+
+    def _is_final(self, name: str, decided: Mapping[str, object], arguments: Mapping[str, object]) -> bool:
+        """Return whether a call with the arguments of a human would run with these."""
+        return self.tools.final(name, decided) == self.tools.final(name, arguments)
 
     def _meant(self, request: ToolCallRequest, scope: Scope) -> tuple[ToolCallRequest, Scope]:
         """Return the request with the tool that its name means, if it is almost the name of one of the agent's tools.
@@ -284,6 +287,10 @@ class GraphCalls:
         if tools.keys() >= set(self._engine.tools.names()):
             return request, scope
         return request, replace(scope, deliberate=True, allowed_tools=frozenset(tools))
+
+    def final_arguments(self, request: ToolCallRequest) -> Mapping[str, Any]:
+        """Return the arguments with which a call would run if no policy, hook or human changed them."""
+        return self.tools.final(request.tool_call["name"], request.tool_call["args"])
 
     def placed(self, request: ToolCallRequest) -> Scope:
         """Return the scope of a call, with what identifies its run and its message."""

@@ -65,7 +65,7 @@ class NodeExecution:
         call_id = str(request.tool_call["id"])
         self._requests[call_id] = request
         if isinstance(output, Suspended):
-            self._waiting.append(AskedCall(request, output, self._calls.placed(request)))
+            self._waiting.append(AskedCall(request, output, self._calls.placed(request), self._calls.final_arguments(request)))
         elif isinstance(output, GraphInterrupt):
             self._paused[call_id] = output
         else:

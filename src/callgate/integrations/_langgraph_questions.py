@@ -77,13 +77,17 @@ class TaskAnswers:
         """Return whether the last interrupt was about this call."""
         return recorded_call_id(str(call_id)) in (self.asked or ())
 
-    def decision_about(self, request: ToolCallRequest, given: Any) -> HumanDecision | str | None:
-        """Return the decision about a call in what the graph was resumed with; None if it has none, or the call was not asked about."""
+    def decision_about(self, request: ToolCallRequest, given: Any, approval_id: str) -> HumanDecision | str | None:
+        """Return the decision about a call in what the graph was resumed with; None if it has none, or the call was not asked about.
+
+        Args:
+            approval_id: The question about the call; empty if it does not matter which one the decision names.
+        """
         call = request.tool_call
         if not self.is_asked(call["id"]):
             return None
         made = _decision_about(call["id"], given, self._asked_beside(request))
-        return None if made is None else decision_of(made, call)
+        return None if made is None else decision_of(made, call, approval_id)
 
     def why_undecided(self, request: ToolCallRequest, given: Any) -> str:
         """Return why `decision_about` has found no decision about a call."""
@@ -148,12 +152,16 @@ def _older() -> list[Any]:
 # One call
 
 
-def question_about(call: Mapping[str, Any], suspended: Suspended, problem: str) -> dict[str, Any]:
-    """Return what a human is shown about a call."""
+def question_about(call: Mapping[str, Any], arguments: Mapping[str, Any], suspended: Suspended, problem: str) -> dict[str, Any]:
+    """Return what a human is shown about a call.
+
+    Args:
+        arguments: Those with which it would run, with the tool's defaults.
+    """
     description = f"{problem}\n\n{suspended.question}" if problem else suspended.question
     return {
         "name": call["name"],
-        "args": call["args"],
+        "args": arguments,
         "description": description,
         "tool_call_id": call["id"],
         "approval_id": suspended.approval_id,
@@ -202,11 +210,21 @@ def _why_undecided(name: str, call_id: Any, given: Any, in_order: Sequence[Any])
     return f"No decision names {name}; those that came name {', '.join(map(str, about)):.500}.{beside}"
 
 
-def decision_of(given: Any, call: Mapping[str, Any]) -> HumanDecision | str:
-    """Return a human's decision, in the form of LangChain's human-in-the-loop middleware; if it has another form, why it cannot be used."""
+def decision_of(given: Any, call: Mapping[str, Any], approval_id: str) -> HumanDecision | str:
+    """Return a human's decision, in the form of LangChain's human-in-the-loop middleware; if it has another form, why it cannot be used.
+
+    Args:
+        approval_id: The question about the call; empty if it does not matter which one the decision names.
+    """
     named = given.get("tool_call_id") if isinstance(given, Mapping) else None
     if named is not None and named != call["id"]:
         return f"The decision was about the call {named!r:.200}, and this is the call {call['id']!r:.200}. Decide about this one."
+    answered = given.get("approval_id") if isinstance(given, Mapping) else None
+    if answered is not None and approval_id and answered != approval_id:
+        return (
+            f"The decision was about the question {answered!r:.200}, and the open question about {call['name']} is {approval_id!r}."
+            " Decide about this one."
+        )
     kind = given.get("type") if isinstance(given, Mapping) and "decisions" not in given else None
     by = human_named(str(get_config()["configurable"].get(USER) or ""))
     if kind == "approve":
@@ -231,6 +249,8 @@ class AskedCall(Struct, frozen=True):
     request: ToolCallRequest
     suspended: Suspended
     scope: Scope
+    arguments: Mapping[str, Any]
+    """The arguments with which it would run."""
 
     @property
     def call(self) -> Mapping[str, Any]:
@@ -245,7 +265,7 @@ async def ask_about(engine: CallsEngine, calls: Iterable[AskedCall], answers: Ta
     waiting = sorted(calls, key=lambda one: (place_of(one.request)[1], str(one.call["id"])))
     problems = dict.fromkeys((one.suspended.approval_id for one in waiting), "")
     while waiting:
-        asked = [question_about(one.call, one.suspended, problems[one.suspended.approval_id]) for one in waiting]
+        asked = [question_about(one.call, one.arguments, one.suspended, problems[one.suspended.approval_id]) for one in waiting]
         configs = [{"action_name": one.call["name"], "allowed_decisions": list(_DECISIONS)} for one in waiting]
         given = answers.taken.pop() if answers.taken else answers.ask({"action_requests": asked, "review_configs": configs})
         if answers.in_order:  # they are about the one call that asks
@@ -270,7 +290,7 @@ def _decided(asked: AskedCall, given: Any, answers: TaskAnswers) -> HumanDecisio
     The decisions are about the calls that the last interrupt was about. Some of them may have been answered another way since then, and
     others may wait now.
     """
-    found = answers.decision_about(asked.request, given)
+    found = answers.decision_about(asked.request, given, asked.suspended.approval_id)
     if isinstance(found, HumanDecision):
         return found
     problem = answers.why_undecided(asked.request, given) if found is None else found

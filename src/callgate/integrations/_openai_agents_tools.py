@@ -13,6 +13,7 @@ from typing import Any, get_args, get_origin
 from agents import FunctionTool
 from agents import Tool as AgentTool
 from agents.exceptions import ModelBehaviorError
+from agents.function_schema import function_schema
 from agents.tool import set_function_tool_failure_error_function
 from agents.tool_context import ToolContext as CallContext
 
@@ -21,6 +22,8 @@ from callgate._option_checks import shown
 from callgate.calls import Audio, Image, Link, Part, Resource, Text, ToolResult
 from callgate.engine import Engine
 from callgate.errors import NotDone, UsageError
+from callgate.integrations._model_arguments import ModelArguments
+from callgate.integrations.external_tool import Forms
 from callgate.integrations.framework_call import FrameworkCall, until_ended, whole_value
 from callgate.integrations.import_tools import ToolDescription
 from callgate.tools import Tool, ToolContext
@@ -50,9 +53,25 @@ def describe(item: object) -> tuple[ToolDescription, ...] | None:
             parameters=tool.params_json_schema,
             run=run,
             source=f"the function tool {tool.name} of the OpenAI Agents SDK",
+            forms=_forms(item),
             timeout_s=tool.timeout_seconds,
         ),
     )
+
+
+def _forms(tool: FunctionTool) -> Forms | None:
+    """Return what checks a tool's arguments as the SDK does; None if the tool was not made from a function."""
+    function = getattr(tool, "__wrapped__", None)
+    if function is None:
+        return None
+    try:
+        found = function_schema(function, use_docstring_info=False, strict_json_schema=False)
+    except Exception:  # the SDK has made the tool in another way
+        return None
+    names = found.params_json_schema.get("properties", {}).keys()
+    if names != tool.params_json_schema.get("properties", {}).keys():
+        return None
+    return ModelArguments(lambda arguments: found.params_pydantic_model(**arguments), tool.params_json_schema).forms
 
 
 def listed_tools(tools: object) -> list[Any]:

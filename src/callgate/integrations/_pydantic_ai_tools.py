@@ -12,9 +12,9 @@ from pydantic_ai import _utils
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.tools import Tool, ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, CombinedToolset, FunctionToolset, ToolsetTool
-from pydantic_core import to_jsonable_python
 
 from callgate.errors import NotDone, UsageError
+from callgate.integrations._model_arguments import ModelArguments, json_form
 from callgate.integrations._pydantic_ai_results import encode
 from callgate.integrations.abandonable_threads import AbandonableThreads
 from callgate.integrations.framework_call import until_ended
@@ -95,7 +95,8 @@ def _described(tool: Tool[Any], timeout_s: float | None = None) -> ToolDescripti
         work = schema.call(schema.validator.validate_python(arguments), cast("Any", None))
         return encode(await (work if schema.is_async else in_thread_until_ended(work)))
 
-    return defined(tool.tool_def, run, timeout_s)
+    read = ModelArguments(tool.function_schema.validator.validate_python, tool.tool_def.parameters_json_schema)
+    return structs.replace(defined(tool.tool_def, run, timeout_s), forms=read.forms)
 
 
 def defined(tool: ToolDefinition, run: Any = None, timeout_s: float | None = None) -> ToolDescription:
@@ -163,7 +164,7 @@ def is_sync(tool: ToolsetTool[Any]) -> bool:
 
 def plain(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return validated arguments as JSON data."""
-    return cast("dict[str, Any]", to_jsonable_python(dict(arguments), by_alias=True))
+    return cast("dict[str, Any]", json_form(dict(arguments), whole=True))
 
 
 async def in_thread_until_ended(work: Awaitable[T]) -> T:

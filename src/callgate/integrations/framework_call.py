@@ -39,6 +39,7 @@ __all__ = [
     "in_turn",
     "is_on_route",
     "is_told_by_wrapper",
+    "is_validated",
     "no_because",
     "placed_scope",
     "record_decision",
@@ -108,6 +109,8 @@ class Framework(Struct, frozen=True, kw_only=True, eq=False):
     """Exceptions that end the framework's run. They are raised again; what the tool has done until then is not known."""
     failures: tuple[type[Exception], ...] = ()
     """Exceptions with which a tool's code answers the model, so that they do not leave the outcome unknown."""
+    validates: bool = False
+    """Whether the framework has read the arguments of a call itself, so that its validators must not run again."""
     asks_again: bool = False
     """Whether the framework can ask the human again. Else a yes to an outdated question is recorded as a no, which the model reads."""
 
@@ -186,6 +189,12 @@ def started_by(context: ToolContext) -> FrameworkCall | None:
     """Return the framework's call that a tool is started for; None for another call, such as one that its code makes."""
     call = _call_of.get()
     return call if call is not None and call.name == context.tool and call.sent_id == context.call_id else None
+
+
+def is_validated(tool: str) -> bool:
+    """Return whether a framework that makes a call of this tool now has validated its arguments."""
+    call = _call_of.get()
+    return call is not None and call.name == tool and call.framework.validates
 
 
 def is_on_route(engine: CallsEngine, call: FrameworkCall) -> bool:

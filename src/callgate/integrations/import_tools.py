@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from callgate.calls import Effect
 from callgate.errors import UsageError
-from callgate.integrations.external_tool import ExternalTool, Run
+from callgate.integrations.external_tool import ExternalTool, Forms, Run
 from callgate.integrations.given_options import GivenOptions
 from callgate.integrations.plain_callables import as_function
 from callgate.tools import Tool, ToolOptions, tool
@@ -44,6 +44,8 @@ class ToolDescription(Struct, frozen=True, kw_only=True):
     run: Run
     """Runs the tool outside of its framework, with as much of its context as there is."""
     source: str = "a tool of another framework"
+    forms: Forms | None = None
+    """Checks arguments as the framework does."""
     content_key: str | None = None
     """`Tool.content_key`: the key of the text for the model in what `run` returns."""
     timeout_s: float | None = None
@@ -57,7 +59,7 @@ class ToolDescription(Struct, frozen=True, kw_only=True):
             given.setdefault("content_key", self.content_key)
         if self.timeout_s is not None:
             given.setdefault("timeout_s", self.timeout_s)
-        return ExternalTool(self.run, source=self.source, **given)
+        return ExternalTool(self.run, source=self.source, forms=self.forms, **given)
 
 
 class DescribesTools(Protocol):

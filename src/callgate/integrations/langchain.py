@@ -52,29 +52,29 @@ class CallgateMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
         answers = TaskAnswers()
-        return self._calls.make_sync(request, handler, answers, _interrupting(request, answers))
+        return self._calls.make_sync(request, handler, answers, self._interrupting(request, answers))
 
     async def awrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]) -> Any:
         answers = TaskAnswers()
-        return await self._calls.make(request, handler, answers, _interrupting(request, answers))
+        return await self._calls.make(request, handler, answers, self._interrupting(request, answers))
 
+    def _interrupting(self, request: ToolCallRequest, answers: TaskAnswers) -> Decide:
+        """Return what asks a human about a call: an interrupt of the graph.
 
-def _interrupting(request: ToolCallRequest, answers: TaskAnswers) -> Decide:
-    """Return what asks a human about a call: an interrupt of the graph.
+        A decision that cannot be used interrupts again. An exception would leave it in the checkpoint, where each later resume would find
+        it.
+        """
+        call = request.tool_call
 
-    A decision that cannot be used interrupts again. An exception would leave it in the checkpoint, where each later resume would find it.
-    """
-    call = request.tool_call
+        def decide(suspended: Suspended, problem: str) -> HumanDecision:
+            while isinstance(made := ask(suspended, problem), str):
+                problem = made
+            return made
 
-    def decide(suspended: Suspended, problem: str) -> HumanDecision:
-        while isinstance(made := ask(suspended, problem), str):
-            problem = made
-        return made
+        def ask(suspended: Suspended, problem: str) -> HumanDecision | str:
+            given = answers.ask({"type": "tool_approval", **question_about(call, self._calls.final_arguments(request), suspended, problem)})
+            if not (answers.in_order or answers.is_asked(call["id"])):
+                return "The graph was resumed before anybody was asked about this call, so the answer was not used."
+            return decision_of(given, call, suspended.approval_id)
 
-    def ask(suspended: Suspended, problem: str) -> HumanDecision | str:
-        given = answers.ask({"type": "tool_approval", **question_about(call, suspended, problem)})
-        if not (answers.in_order or answers.is_asked(call["id"])):
-            return "The graph was resumed before anybody was asked about this call, so the answer was not used."
-        return decision_of(given, call)
-
-    return decide
+        return decide

@@ -60,7 +60,12 @@ __all__ = ["CallgateCapability", "CallgateToolset", "recorded_answers"]
 
 _NOBODY = Scope()
 _PYDANTIC_AI = Framework(
-    name="pydantic_ai", encode=encode, pauses=(ApprovalRequired, CallDeferred), failures=(ModelRetry, ToolFailed), asks_again=True
+    name="pydantic_ai",
+    encode=encode,
+    pauses=(ApprovalRequired, CallDeferred),
+    failures=(ModelRetry, ToolFailed),
+    asks_again=True,
+    validates=True,
 )
 ScopeOf = Scope | Callable[[RunContext[Any]], Scope]
 

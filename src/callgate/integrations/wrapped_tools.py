@@ -81,6 +81,12 @@ class WrappedTools:
         registered = self._engine.tools.get(name)
         return registered is not None and isinstance(registered.tool, ExternalTool)
 
+    def final(self, name: str, arguments: Mapping[str, object]) -> Mapping[str, object]:
+        """Return the arguments with which a call of the tool with these would run, for comparisons; themselves if that is not known."""
+        registered = self._engine.tools.get(name)
+        tool = registered.tool if registered is not None else None
+        return (tool.final(arguments) if isinstance(tool, ExternalTool) else None) or arguments
+
     def unregistered(self) -> bool:
         """Return whether an effect or option is given for a tool that the engine does not have."""
         return any(name not in self._engine.tools for _, name in self._given.entries)
