@@ -27,7 +27,7 @@ from callgate._pipeline.approval_answers import ANSWERS, EDIT, EditMessage, answ
 from callgate._run_state.approvals import Question
 from callgate._run_state.event_bodies import Received, approval_id_of, decode_reason
 from callgate._run_state.run_recovery import RunReader
-from callgate._run_state.settlements import call_in_doubt, is_settled, why_not_in_doubt
+from callgate._run_state.settlements import Settlement, call_in_doubt, is_settled, refuse_against_record, why_not_in_doubt
 from callgate.errors import UsageError
 from callgate.event_queries import EventQuery
 from callgate.events import Event
@@ -269,6 +269,7 @@ def settle(journal: JournalAddress, call: str, *, happened: bool, by: str, reaso
         own = list(reader.find(EventQuery(call=first)))
         if is_settled(own) or not reading.state().can_settle(first, happened=happened):
             raise UsageError(why_not_in_doubt(own, first))
+        refuse_against_record(own, Settlement(happened=happened, by=by, reason=reason))
     return _sent(journal, "happened" if happened else "not_happened", run, first, by, reason)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine, RawCall, Scope, SqliteJournal, Tool, Verified, tool
+from callgate import Engine, RawCall, Scope, SqliteJournal, Tool, UsageError, Verified, inbox, tool
 from tests.cli.shell import Ended, shell
 from tests.engine_calls import result_of
 from tests.waiting import PATIENCE_S
@@ -155,3 +155,14 @@ def test_settle_tells_what_became_of_code_that_went_on_after_its_timeout(tmp_pat
     (call,) = said(tmp_path, "settle", "--json").lines
     assert (call["late"], call["late_ns"] > 0) == (("returned", True) if then == "returns" else ("", False))
     assert ("the tool returned later" in said(tmp_path, "log", "list").out) is (then == "returns")
+
+
+def test_a_call_whose_tool_returned_later_is_not_settled_as_not_happened_without_a_reason(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", LATE, "returns"], cwd=tmp_path, timeout=PATIENCE_S, check=True)
+    (call,) = said(tmp_path, "settle", "--json").lines
+    refused = said(tmp_path, "settle", call["uid"], "--not-happened")
+    assert refused.code == 2
+    assert "it has probably taken effect: settle it as happened" in " ".join(refused.err.split())
+    with pytest.raises(UsageError, match="it has probably taken effect"):
+        inbox.settle(tmp_path / "calls.db", call["uid"], happened=False, by="ann")
+    assert said(tmp_path, "settle", call["uid"], "--not-happened", "--reason", "the bank sent it back").code == 0

@@ -30,6 +30,7 @@ __all__ = [
     "how_to_free",
     "in_doubt",
     "is_settled",
+    "refuse_against_record",
     "settle_call",
     "until_settled",
     "used_result",
@@ -156,6 +157,23 @@ def why_not_in_doubt(events: list[Event], uid: str) -> str:
     return f"The call '{uid[:80]}' is not in doubt: {why}. Nothing was changed."
 
 
+def refuse_against_record(events: Iterable[Event], said: Settlement) -> None:
+    """Refuse a statement that a call did not happen if its tool returned after the call had ended, unless a reason is given.
+
+    Args:
+        events: The events of the call.
+
+    Raises:
+        UsageError: The tool returned.
+    """
+    call = next(iter(summarise(events)), None)
+    if call is not None and call.late == "returned" and not said.happened and not said.reason:
+        raise UsageError(
+            f"{call.tool or 'The tool'} returned after the call {call.uid[:80]} had ended, so it has probably taken effect: settle it as"
+            " happened. If you know that it has not, give the reason, which is recorded. Nothing was changed."
+        )
+
+
 async def settle_call(uid: str, said: Settlement, runs: OpensRuns, known: SettlesCalls, recorder: Recorder) -> int:
     """Record whether a call happened, and return the event's position.
 
@@ -163,7 +181,8 @@ async def settle_call(uid: str, said: Settlement, runs: OpensRuns, known: Settle
         uid: The uid of the call, or of a call that was refused because of it.
 
     Raises:
-        UsageError: The call cannot be settled, see `RunState.can_settle`; or, as `RunHeld`, another engine works on its run.
+        UsageError: The call cannot be settled, see `RunState.can_settle` and `refuse_against_record`; or, as `RunHeld`, another engine works
+            on its run.
     """
     if not isinstance(uid, str):
         raise UsageError(f"The call {uid!s:.80} is {type(uid).__name__}; give the id of a call that is in doubt.")
@@ -172,6 +191,8 @@ async def settle_call(uid: str, said: Settlement, runs: OpensRuns, known: Settle
     if events:
         await runs.open(first.rsplit("/", 2)[0])
     own = events if first == uid else await off_loop(recorder.journal, partial(_of_call, recorder.journal, first))
+    if not is_settled(own):
+        refuse_against_record(own, said)
     position = None if is_settled(own) else known.settle_by_hand(first, said)
     if position is None:
         raise UsageError(why_not_in_doubt(own, first))
