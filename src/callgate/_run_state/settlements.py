@@ -181,8 +181,8 @@ async def settle_call(uid: str, said: Settlement, runs: OpensRuns, known: Settle
         uid: The uid of the call, or of a call that was refused because of it.
 
     Raises:
-        UsageError: The call cannot be settled, see `RunState.can_settle` and `refuse_against_record`; or, as `RunHeld`, another engine works
-            on its run.
+        UsageError: The call cannot be settled, see `RunState.can_settle` and `refuse_against_record`; or, as `RunHeld`, another engine
+            works on its run.
     """
     if not isinstance(uid, str):
         raise UsageError(f"The call {uid!s:.80} is {type(uid).__name__}; give the id of a call that is in doubt.")
