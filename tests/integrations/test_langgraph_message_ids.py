@@ -1,0 +1,60 @@
+"""A message without an id, whose calls the engine cannot recognise when the graph makes them again."""
+
+from __future__ import annotations
+
+import logging
+import operator
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+
+from callgate import Engine
+from callgate.integrations import import_tools
+from callgate.integrations.langgraph import CallgateToolNode
+from callgate.tools import ToolOptions
+from tests.integrations.langchain_agents import call, says
+
+
+class Listed(TypedDict):
+    messages: Annotated[list[Any], operator.add]
+
+
+@tool
+def pay(order: str) -> str:
+    """Pay."""
+    return "paid"
+
+
+def run(message: AIMessage, options: ToolOptions) -> list[ToolMessage]:
+    """Return the results of the message's calls in a graph whose state gives messages no ids."""
+    engine = Engine(import_tools([pay], options={"pay": options}))
+    builder = StateGraph(Listed)
+    builder.add_node("payments", CallgateToolNode([pay], engine))
+    builder.add_edge(START, "payments")
+    thread: Any = {"configurable": {"thread_id": "t"}}
+    ended = builder.compile(checkpointer=InMemorySaver()).invoke({"messages": [message]}, thread)
+    engine.close_sync()
+    return [one for one in ended["messages"] if isinstance(one, ToolMessage)]
+
+
+def test_a_message_without_an_id_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "callgate")
+    assert [one.content for one in run(says(call("pay", "c1", order="A"), call("pay", "c2", order="B")), {})] == ["paid", "paid"]
+    (warned,) = [one.getMessage() for one in caplog.records if "without an id" in one.getMessage()]
+    assert "a call of pay in the node payments" in warned
+    assert "add_messages" in warned
+
+
+@pytest.mark.parametrize(("message_id", "options"), [("m1", {}), (None, {"key": "pay:{order}"}), (None, {"effect": "none"})])
+def test_nothing_is_logged_if_a_repeated_call_is_recognised_or_harmless(
+    caplog: pytest.LogCaptureFixture, message_id: str | None, options: Any
+) -> None:
+    caplog.set_level(logging.WARNING, "callgate")
+    message = says(call("pay", "c1", order="A"))
+    message.id = message_id
+    assert [one.content for one in run(message, options)] == ["paid"]
+    assert not [one for one in caplog.records if "without an id" in one.getMessage()]
