@@ -60,8 +60,8 @@ ScopeOf = Scope | Callable[[ToolCallRequest], Scope]
 """The scope of an agent's calls, or a function of the request that returns it. The run, the conversation and the message are added."""
 _LANGGRAPH = Framework(name="langgraph", encode=encode, pauses=(GraphBubbleUp,))
 _NO_MESSAGE_ID = (
-    "A message without an id made a call of %s in the node %s, and the tool has an effect but no key. If the graph makes the call again after"
-    " update_state or from an earlier checkpoint, the engine takes it for a new call, and the tool runs again. Declare the messages of the"
+    "A message without an id made a call of %s in the node %s, and the tool has an effect but no key. If the graph makes the call again"
+    " after update_state or from an earlier checkpoint, the engine takes it for a new call, and the tool runs again. Declare the messages of the"
     " state with the reducer add_messages, which gives them ids, as MessagesState does; or give the tool a key."
 )
 Handler = Callable[[ToolCallRequest], Any]
@@ -76,7 +76,7 @@ class BlockingEngine:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self.blobs, self.journal = engine.blobs, engine.journal
+        self.blobs, self.journal, self.control = engine.blobs, engine.journal, engine.control
 
     async def call(self, raw: RawCall, scope: Scope) -> Outcome:
         return self._engine.call_sync(raw, scope)
