@@ -58,11 +58,11 @@ log = logging.getLogger("callgate")
 T = TypeVar("T")
 ScopeOf = Scope | Callable[[ToolCallRequest], Scope]
 """The scope of an agent's calls, or a function of the request that returns it. The run, the conversation and the message are added."""
-_LANGGRAPH = Framework(name="langgraph", encode=encode, pauses=(GraphBubbleUp,))
+_LANGGRAPH = Framework(name="langgraph", encode=encode, pauses=(GraphBubbleUp,), decides_again=True)
 _NO_MESSAGE_ID = (
     "A message without an id made a call of %s in the node %s, and the tool has an effect but no key. If the graph makes the call again"
-    " after update_state or from an earlier checkpoint, the engine takes it for a new call, and the tool runs again. Declare the messages of the"
-    " state with the reducer add_messages, which gives them ids, as MessagesState does; or give the tool a key."
+    " after update_state or from an earlier checkpoint, the engine takes it for a new call, and the tool runs again. Declare the"
+    " messages of the state with the reducer add_messages, which gives them ids, as MessagesState does; or give the tool a key."
 )
 Handler = Callable[[ToolCallRequest], Any]
 _RESUMING = "__pregel_resuming"
