@@ -1,4 +1,4 @@
-"""A message without an id, whose calls the engine cannot recognise when the graph makes them again."""
+"""Messages that a graph makes by hand or a model spoils: without an id, or with calls whose arguments are malformed."""
 
 from __future__ import annotations
 
@@ -58,3 +58,18 @@ def test_nothing_is_logged_if_a_repeated_call_is_recognised_or_harmless(
     message.id = message_id
     assert [one.content for one in run(message, options)] == ["paid"]
     assert not [one for one in caplog.records if "without an id" in one.getMessage()]
+
+
+def test_a_call_with_malformed_arguments_is_answered_beside_the_others() -> None:
+    """Its provider would refuse the message without an answer to each call."""
+    message = says(call("pay", "c1", order="A"))
+    message.invalid_tool_calls = [
+        {"type": "invalid_tool_call", "name": "pay", "args": '{"order": "B', "id": "c2", "error": "cut off"},
+        {"type": "invalid_tool_call", "name": "pay", "args": "{'order': 'C'}", "id": "c3", "error": "quotes"},
+    ]
+    first, cut_off, quoted = run(message, {"key": "pay:{order}"})
+    assert (first.content, first.tool_call_id) == ("paid", "c1")
+    assert (cut_off.tool_call_id, cut_off.status) == ("c2", "error")
+    assert "The arguments were cut off" in str(cut_off.content)
+    assert (quoted.tool_call_id, quoted.status) == ("c3", "error")
+    assert '"code":"invalid_json"' in str(quoted.content)
