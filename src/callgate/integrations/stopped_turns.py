@@ -18,7 +18,7 @@ _Turn = tuple[str, str, int]
 """Conversation, tick and turn."""
 
 
-class _Stopped:
+class _StoppedTurns:
     """The stopped turns of one engine."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class _Stopped:
         """Why earlier turns were stopped. Of very many, the oldest are forgotten."""
 
 
-_stopped: WeakKeyDictionary[Control, _Stopped] = WeakKeyDictionary()
+_stopped: WeakKeyDictionary[Control, _StoppedTurns] = WeakKeyDictionary()
 
 
 def begin_call(control: Control, scope: Scope) -> str | None:
@@ -50,7 +50,7 @@ def begin_call(control: Control, scope: Scope) -> str | None:
 def end_call(control: Control, scope: Scope) -> None:
     """Note that a stop that is in force has reached the turn of a call that has ended."""
     if control.pending(scope.conversation) is not None:
-        _stopped.setdefault(control, _Stopped()).reached.setdefault(scope.conversation, _turn_of(scope))
+        _stopped.setdefault(control, _StoppedTurns()).reached.setdefault(scope.conversation, _turn_of(scope))
 
 
 def _turn_of(scope: Scope) -> _Turn:
