@@ -40,7 +40,7 @@ from callgate._pipeline.result_parts import has_large_parts
 from callgate._pipeline.tool_plan import ToolPlan, ToolPlans
 from callgate._pipeline.unknown_outcomes import UnknownOutcomes, refuse_other_arguments
 from callgate._pipeline.wait_graph import WaitGraph
-from callgate._run_state.approvals import HUMAN_DENIED
+from callgate._run_state.approvals import REFUSED_BY_ANSWER
 from callgate._run_state.event_bodies import Reason, arguments_hash
 from callgate._run_state.idempotency import Known, call_key, earlier_result, is_others_failure, keeps_effect_key
 from callgate._run_state.recorder import off_loop
@@ -154,7 +154,7 @@ class CallRoute:
             return outcome
         except (Exception, SystemExit) as error:
             self._leave_doubt(state, call)
-            if isinstance(error, CallDenied) and error.code == HUMAN_DENIED:
+            if isinstance(error, CallDenied) and error.code in REFUSED_BY_ANSWER:
                 return self._denied(state, call, error)
             return self._outcomes.ended(state, error, call.tool.name, harmless=call.tool.effect == "none")
         except BaseException as error:
@@ -291,7 +291,7 @@ class CallRoute:
         if state.known is None:  # a read, which is not remembered
             state.key, state.asked_hash = _identity(state, call)
         outcome = self._outcomes.ended(state, error, call.tool.name)
-        if isinstance(outcome, Answered) and outcome.result.code == HUMAN_DENIED:
+        if isinstance(outcome, Answered) and outcome.result.code in REFUSED_BY_ANSWER:
             state.known = state.known or state.run_state.take_on(call, state.key, state.asked_hash)
             state.run_state.deny(state.known, outcome.result)
         return outcome

@@ -17,7 +17,7 @@ from callgate._abort_signals import AbortSignal, Control
 from callgate._json import plain_bytes
 from callgate._pipeline.concurrency import Slots
 from callgate._pipeline.validate import Modified
-from callgate._run_state.approvals import HUMAN_DENIED
+from callgate._run_state.approvals import REFUSED_BY_ANSWER
 from callgate._run_state.earlier_effect import EffectClaim
 from callgate._run_state.event_bodies import (
     MOST_CHARS,
@@ -232,7 +232,7 @@ class CallState(Struct, kw_only=True, eq=False):
         """Record that a policy, a hook or a human denied the call."""
         by = error.details or {}
         rule, hook = (str(by.get(one, "")) for one in ("rule", "hook"))
-        key = self.key if error.code == HUMAN_DENIED else ""
+        key = self.key if error.code in REFUSED_BY_ANSWER else ""
         self.verdict("deny", tool, rule=rule, reason=str(error), hook=hook, judgments=error.judgments, approval=error.approval, key=key)
 
     def approved(self, approved: ApprovedCall) -> None:

@@ -22,10 +22,24 @@ from callgate._run_state.event_bodies import has_made_id
 from callgate.errors import CallDenied, UsageError
 from callgate.stage_types import ValidatedCall
 
-__all__ = ["HUMAN_DENIED", "Answer", "Approvals", "Question", "binding", "denied_by_human", "older_binding", "same_call"]
+__all__ = [
+    "BY_ENGINE",
+    "REFUSED_BY_ANSWER",
+    "Answer",
+    "Approvals",
+    "Question",
+    "binding",
+    "denied_by_human",
+    "older_binding",
+    "same_call",
+]
 
-HUMAN_DENIED: Final = "human_denied"
-"""The code of a call that a human has denied."""
+BY_ENGINE: Final = "callgate"
+"""Who has closed a question of which a wrapper knows that the answer was not about it."""
+ANSWER_UNUSABLE: Final = "answer_unusable"
+"""The code of a call whose question was closed so."""
+REFUSED_BY_ANSWER: Final = frozenset({"human_denied", ANSWER_UNUSABLE})
+"""The codes of calls that ended with the answer to their question, be it a human's no."""
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -102,12 +116,15 @@ class Question(Struct, kw_only=True):
 
 
 def denied_by_human(tool: str, *, approval_id: str, by: str, reason: str) -> CallDenied:
-    """Return the error for a call that a human has denied."""
+    """Return the error for a call that a human has denied, or whose question a wrapper has closed because the answer was not about it."""
+    if by == BY_ENGINE:
+        text = f"{tool} was not run, because no human has allowed this call: {reason.rstrip('.')}."
+        return CallDenied(text, code=ANSWER_UNUSABLE, approval=approval_id)
     why = f"{by or 'a human'} said no{': ' if reason else ''}{reason.rstrip('.')}"
     end = "" if why.endswith(("!", "?")) else "."
     return CallDenied(
         f"{tool} was denied: {why}{end} Do not try it again; go on without it, or say what you would need it for.",
-        code=HUMAN_DENIED,
+        code="human_denied",
         approval=approval_id,
     )
 

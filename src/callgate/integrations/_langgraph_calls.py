@@ -58,7 +58,12 @@ log = logging.getLogger("callgate")
 T = TypeVar("T")
 ScopeOf = Scope | Callable[[ToolCallRequest], Scope]
 """The scope of an agent's calls, or a function of the request that returns it. The run, the conversation and the message are added."""
-_LANGGRAPH = Framework(name="langgraph", encode=encode, pauses=(GraphBubbleUp,))
+_LANGGRAPH = Framework(name="langgraph", encode=encode, pauses=(GraphBubbleUp,), decides_again=True)
+_NO_MESSAGE_ID = (
+    "A message without an id made a call of %s in the node %s, and the tool has an effect but no key. If the graph makes the call again"
+    " after update_state or from an earlier checkpoint, the engine takes it for a new call, and the tool runs again. Declare the"
+    " messages of the state with the reducer add_messages, which gives them ids, as MessagesState does; or give the tool a key."
+)
 Handler = Callable[[ToolCallRequest], Any]
 _RESUMING = "__pregel_resuming"
 """The key that is set while a resumed graph makes steps again that had not ended. LangGraph has no public name for it."""
@@ -71,7 +76,7 @@ class BlockingEngine:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self.blobs, self.journal = engine.blobs, engine.journal
+        self.blobs, self.journal, self.control = engine.blobs, engine.journal, engine.control
 
     async def call(self, raw: RawCall, scope: Scope) -> Outcome:
         return self._engine.call_sync(raw, scope)
@@ -111,6 +116,8 @@ class GraphCalls:
         self._engine = engine
         self._scope = scope
         self._blocking = BlockingEngine(engine)
+        self._has_warned = False
+        """Whether the log says that a message has no id."""
 
     def make_sync(self, request: ToolCallRequest, handler: Handler, answers: TaskAnswers, decide: Decide | None) -> Any:
         """Make a call from a thread without an event loop, as `make` does.
@@ -153,6 +160,7 @@ class GraphCalls:
             decide, decided = _refuse_same_ids, False
         if request.tool is not None:
             self.tools.add_once(call["name"], request.tool, describe)
+        self._warn_of_missing_id(request)
 
         async def run_tool(arguments: dict[str, Any]) -> Any:
             refusal = await self._dropped_decision(request, scope, answers, arguments) if decided else None
@@ -183,6 +191,14 @@ class GraphCalls:
             return undecided
         result = await run_call(engine, made, decide)
         return result if isinstance(result, Suspended) else _output(engine, made, result, call)
+
+    def _warn_of_missing_id(self, request: ToolCallRequest) -> None:
+        """Log once that a message has no id, if a repeat of its call would have its effect again."""
+        message, tool = message_of(request)[0], self._engine.tools.get(request.tool_call["name"])
+        if self._has_warned or message is None or message.id or tool is None or tool.effect == "none" or tool.effect_key is not None:
+            return
+        self._has_warned = True
+        log.warning(_NO_MESSAGE_ID, tool.name, (request.runtime.config or {}).get("metadata", {}).get("langgraph_node", "of the tools"))
 
     async def _with_recorded_principal(self, request: ToolCallRequest, scope: Scope) -> Scope:
         """Return the scope of a call, with the principal that the journal has for it if a resumed graph makes the call again."""

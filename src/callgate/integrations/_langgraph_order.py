@@ -14,7 +14,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
-__all__ = ["MessageOrder", "calls_of_input", "message_of", "place_of", "turn_of"]
+__all__ = ["MessageOrder", "calls_of_input", "malformed_calls_of_input", "message_of", "place_of", "turn_of"]
 
 
 class MessageOrder:
@@ -48,16 +48,39 @@ class MessageOrder:
 
 def calls_of_input(given: Any, messages_key: str) -> Sequence[Mapping[str, Any]]:
     """Return the calls that a `ToolNode` runs for its input; empty for a single call that was sent to it, or an unknown form."""
+    messages = _messages_of_input(given, messages_key)
+    if messages and isinstance(messages[-1], Mapping):
+        return messages if messages[-1].get("type") == "tool_call" else ()
+    return next((_calls_of(message) for message in reversed(messages) if isinstance(message, AIMessage)), ())
+
+
+def malformed_calls_of_input(given: Any, messages_key: str) -> Sequence[Mapping[str, Any]]:
+    """Return the calls of a `ToolNode`'s input whose arguments are not valid JSON; empty if its input is no message."""
+    messages = _messages_of_input(given, messages_key)
+    if messages and isinstance(messages[-1], Mapping):
+        return ()
+    return next((_malformed_calls_of(message) for message in reversed(messages) if isinstance(message, AIMessage)), ())
+
+
+def _messages_of_input(given: Any, messages_key: str) -> Sequence[Any]:
     messages = given
     if isinstance(given, Mapping):
         messages = [] if "__type" in given else given.get(messages_key)
     elif not isinstance(given, list):
         messages = getattr(given, messages_key, None)
-    if not isinstance(messages, list) or not messages:
-        return ()
-    if isinstance(messages[-1], Mapping):
-        return messages if messages[-1].get("type") == "tool_call" else ()
-    return next((message.tool_calls for message in reversed(messages) if isinstance(message, AIMessage)), ())
+    return messages if isinstance(messages, list) else ()
+
+
+def _calls_of(message: Any) -> Sequence[Mapping[str, Any]]:
+    """Return the calls of a message, then those with malformed arguments, whose `args` are the model's text."""
+    return [*getattr(message, "tool_calls", ()), *_malformed_calls_of(message)]
+
+
+def _malformed_calls_of(message: Any) -> Sequence[Mapping[str, Any]]:
+    found = getattr(message, "invalid_tool_calls", ())
+    return [
+        {"name": one["name"], "args": one["args"] or "", "id": one["id"], "type": "tool_call"} for one in found if one["name"] and one["id"]
+    ]
 
 
 def place_of(request: ToolCallRequest) -> tuple[str, int]:
@@ -81,7 +104,7 @@ def _messages_of(request: ToolCallRequest) -> Sequence[Any]:
 def message_of(request: ToolCallRequest) -> tuple[Any, list[Any]]:
     """Return the message that made the call and the ids of all its calls; (None, []) if the state does not show it."""
     for message in reversed(_messages_of(request)):
-        ids = [call["id"] for call in getattr(message, "tool_calls", ())]
+        ids = [call["id"] for call in _calls_of(message)]
         if request.tool_call["id"] in ids:
             return message, ids
     return None, []

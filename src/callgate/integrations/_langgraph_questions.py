@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from callgate.calls import Scope, Suspended
 from callgate.integrations._langgraph_order import message_of, place_of
-from callgate.integrations.framework_call import CallsEngine, HumanDecision, answer, human_named, no_because
+from callgate.integrations.framework_call import CallsEngine, HumanDecision, answer, human_named
 from callgate.integrations.open_questions import last_asked
 from callgate.integrations.outdated_answers import read_journal, recorded_call_id, why_outdated
 from callgate.protocols import Journal
@@ -281,7 +281,7 @@ async def _answer(engine: CallsEngine, asked: AskedCall, decision: HumanDecision
     """Answer the engine's question. Return why the decision cannot be used; empty if it was."""
     name, call_id = asked.call["name"], asked.call["id"] or ""
     outdated = await why_outdated(engine.journal, name, call_id, asked.scope, asked.suspended) if decision.allow else ""
-    return await answer(engine, asked.suspended, no_because(outdated) if outdated else decision)
+    return outdated or await answer(engine, asked.suspended, decision)
 
 
 def _decided(asked: AskedCall, given: Any, answers: TaskAnswers) -> HumanDecision | str:

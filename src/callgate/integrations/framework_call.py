@@ -15,13 +15,16 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from callgate._abort_signals import Control
 from callgate._json import decode, to_jsonable
 from callgate._option_checks import without_check
+from callgate._run_state.approvals import BY_ENGINE
 from callgate._runners.started_tasks import not_left_running
 from callgate.calls import Aborted, Answered, Approval, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
 from callgate.errors import NotDone, ResultNotSerializable, RunHeld, UsageError
 from callgate.integrations.abandonable_threads import in_abandonable_threads
 from callgate.integrations.outdated_answers import recorded_call_id, why_outdated
+from callgate.integrations.stopped_turns import begin_call, end_call
 from callgate.protocols import BlobStore, Journal
 from callgate.tools import ToolContext
 
@@ -54,7 +57,6 @@ __all__ = [
 T = TypeVar("T")
 A_HUMAN = "a human"
 """Who has decided, if the framework does not say it."""
-_ENGINE = "callgate"
 _raw_call = without_check(RawCall, RawCall(name=""))
 _call_of: ContextVar[FrameworkCall | None] = ContextVar("callgate framework call", default=None)
 
@@ -66,7 +68,7 @@ def human_named(name: str) -> str:
 
 def is_told_by_wrapper(by: str) -> bool:
     """Return whether a wrapper has told the engine the decision of `by`, not an operator."""
-    return by in (A_HUMAN, _ENGINE) or by.startswith(f"{A_HUMAN} (")
+    return by in (A_HUMAN, BY_ENGINE) or by.startswith(f"{A_HUMAN} (")
 
 
 class CallsEngine(Protocol):
@@ -76,6 +78,8 @@ class CallsEngine(Protocol):
     def blobs(self) -> BlobStore: ...
     @property
     def journal(self) -> Journal: ...
+    @property
+    def control(self) -> Control: ...
     async def call(self, raw: RawCall, scope: Scope) -> Outcome: ...
     async def approve(self, approval_id: str, *, by: str, reason: str, arguments: Mapping[str, object] | None) -> None: ...
     async def deny(self, approval_id: str, *, by: str, reason: str) -> None: ...
@@ -113,6 +117,8 @@ class Framework(Struct, frozen=True, kw_only=True, eq=False):
     """Whether the framework has read the arguments of a call itself, so that its validators must not run again."""
     asks_again: bool = False
     """Whether the framework can ask the human again. Else a yes to an outdated question is recorded as a no, which the model reads."""
+    decides_again: bool = False
+    """Whether `decide` itself asks the human again if a decision could not be used."""
 
 
 class FrameworkCall(Struct, kw_only=True, eq=False):
@@ -274,12 +280,25 @@ async def run_call(engine: CallsEngine, call: FrameworkCall, decide: Decide | No
         UsageError: The engine is closed, or belongs to another event loop.
         BaseException: What the tool's code raised to pause or end the framework's run.
     """
+    stopped = begin_call(engine.control, call.scope)
+    if stopped is not None:
+        return _without_result(call, f"its turn was ended. {stopped}")
+    try:
+        return await _decided(engine, call, decide)
+    finally:
+        end_call(engine.control, call.scope)
+
+
+async def _decided(engine: CallsEngine, call: FrameworkCall, decide: Decide | None) -> ToolResult | Suspended:
     outcome = await _outcome(engine, call)
     problem = ""
     while isinstance(outcome, Suspended) and decide is not None and (decision := decide(outcome, problem)) is not None:
         outdated = await _outdated(engine, call, outcome) if decision.allow else ""
         if outdated and call.framework.asks_again:
             return replace(outcome, question=f"{outdated} {outcome.question}")
+        if outdated and call.framework.decides_again:
+            problem = outdated
+            continue
         problem = await answer(engine, outcome, no_because(outdated) if outdated else decision)
         if not problem:
             outcome = await _outcome(engine, call)
@@ -297,8 +316,8 @@ async def run_call(engine: CallsEngine, call: FrameworkCall, decide: Decide | No
 
 
 def no_because(reason: str) -> HumanDecision:
-    """Return the decision about a call whose yes does not count."""
-    return HumanDecision(allow=False, by=_ENGINE, reason=f"{reason} Make the call again, as a new one, to ask a human again")
+    """Return the decision about a call whose yes does not count. Nobody has said no, so the model may make the call again."""
+    return HumanDecision(allow=False, by=BY_ENGINE, reason=f"{reason} Make the call again, as a new one, to ask a human again")
 
 
 async def record_decision(engine: CallsEngine, approval_id: str, decision: HumanDecision) -> None:

@@ -24,7 +24,7 @@ from callgate.engine import Engine
 from callgate.integrations._langchain_tools import describe
 from callgate.integrations._langgraph_calls import BlockingEngine, GraphCalls, ScopeOf, without_loop
 from callgate.integrations._langgraph_execution import new_execution, running
-from callgate.integrations._langgraph_order import MessageOrder, calls_of_input
+from callgate.integrations._langgraph_order import MessageOrder, calls_of_input, malformed_calls_of_input
 from callgate.integrations._langgraph_questions import ask_about
 
 __all__ = ["CallgateToolNode"]
@@ -73,6 +73,11 @@ class CallgateToolNode(ToolNode):
         super().__init__(tools, wrap_tool_call=wrap, awrap_tool_call=awrap, **options)
         for name, one in self.tools_by_name.items():
             calls.tools.add_once(name, one, describe)
+
+    def _parse_input(self, input: Any) -> Any:
+        """Add the calls with malformed arguments to those of a message, which `ToolNode` would leave without an answer."""
+        calls, kind = super()._parse_input(input)
+        return ([*calls, *malformed_calls_of_input(input, self._messages_key)], kind)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         with new_execution(self._engine, self._calls) as execution:

@@ -24,7 +24,7 @@ __all__ = ["Decision", "ReplayedCall", "Word", "calls_of"]
 
 Word = Literal["allow", "ask", "deny", "refused"]
 
-_NOT_THE_ROUTES: Final = REFUSED_BY_LOOP | {"human_denied"}
+_NOT_THE_ROUTES: Final = REFUSED_BY_LOOP | {"human_denied", "answer_unusable"}
 """The codes of calls that were refused by the agent loop or a human, and not by a stage of the engine."""
 _REFUSALS: Final = frozenset(
     {

@@ -1,0 +1,75 @@
+"""Messages that a graph makes by hand or a model spoils: without an id, or with calls whose arguments are malformed."""
+
+from __future__ import annotations
+
+import logging
+import operator
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+
+from callgate import Engine
+from callgate.integrations import import_tools
+from callgate.integrations.langgraph import CallgateToolNode
+from callgate.tools import ToolOptions
+from tests.integrations.langchain_agents import call, says
+
+
+class Listed(TypedDict):
+    messages: Annotated[list[Any], operator.add]
+
+
+@tool
+def pay(order: str) -> str:
+    """Pay."""
+    return "paid"
+
+
+def run(message: AIMessage, options: ToolOptions) -> list[ToolMessage]:
+    """Return the results of the message's calls in a graph whose state gives messages no ids."""
+    engine = Engine(import_tools([pay], options={"pay": options}))
+    builder = StateGraph(Listed)
+    builder.add_node("payments", CallgateToolNode([pay], engine))
+    builder.add_edge(START, "payments")
+    thread: Any = {"configurable": {"thread_id": "t"}}
+    ended = builder.compile(checkpointer=InMemorySaver()).invoke({"messages": [message]}, thread)
+    engine.close_sync()
+    return [one for one in ended["messages"] if isinstance(one, ToolMessage)]
+
+
+def test_a_message_without_an_id_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "callgate")
+    assert [one.content for one in run(says(call("pay", "c1", order="A"), call("pay", "c2", order="B")), {})] == ["paid", "paid"]
+    (warned,) = [one.getMessage() for one in caplog.records if "without an id" in one.getMessage()]
+    assert "a call of pay in the node payments" in warned
+    assert "add_messages" in warned
+
+
+@pytest.mark.parametrize(("message_id", "options"), [("m1", {}), (None, {"key": "pay:{order}"}), (None, {"effect": "none"})])
+def test_nothing_is_logged_if_a_repeated_call_is_recognised_or_harmless(
+    caplog: pytest.LogCaptureFixture, message_id: str | None, options: Any
+) -> None:
+    caplog.set_level(logging.WARNING, "callgate")
+    message = says(call("pay", "c1", order="A"))
+    message.id = message_id
+    assert [one.content for one in run(message, options)] == ["paid"]
+    assert not [one for one in caplog.records if "without an id" in one.getMessage()]
+
+
+def test_a_call_with_malformed_arguments_is_answered_beside_the_others() -> None:
+    """Its provider would refuse the message without an answer to each call."""
+    message = says(call("pay", "c1", order="A"))
+    message.invalid_tool_calls = [
+        {"type": "invalid_tool_call", "name": "pay", "args": '{"order": "B', "id": "c2", "error": "cut off"},
+        {"type": "invalid_tool_call", "name": "pay", "args": "{'order': 'C'}", "id": "c3", "error": "quotes"},
+    ]
+    first, cut_off, quoted = run(message, {"key": "pay:{order}"})
+    assert (first.content, first.tool_call_id) == ("paid", "c1")
+    assert (cut_off.tool_call_id, cut_off.status) == ("c2", "error")
+    assert "The arguments were cut off" in str(cut_off.content)
+    assert (quoted.tool_call_id, quoted.status) == ("c3", "error")
+    assert '"code":"invalid_json"' in str(quoted.content)
