@@ -42,7 +42,7 @@ class WatchedStream(Generic[Chunk]):
 
     Iterate over it as over the SDK's stream, then `await reply()`. After `aclose`, which `async with` calls, nothing of an unfinished
     message is left behind. A wait for the next chunk can be cancelled, for example by a timeout: the next iteration goes on waiting for the
-    same chunk. Use it in one task at a time, except that another may call `reply()` again, and `aclose` while `reply()` runs the calls.
+    same chunk. Use it in one task at a time.
 
     Args:
         stream: The SDK's stream.
@@ -82,8 +82,6 @@ class WatchedStream(Generic[Chunk]):
         self._response: ProviderResponse | None = None
         """The whole message, when its stream has ended."""
         self._reply: ResponseReply | None = None
-        self._replying = asyncio.Lock()
-        """Held while the reply is made. Who asks again meanwhile gets the same reply."""
 
     def __aiter__(self) -> Self:
         return self
@@ -119,16 +117,12 @@ class WatchedStream(Generic[Chunk]):
     async def reply(self) -> ResponseReply:
         """Read the rest of the stream, run the remaining calls, and return what to append.
 
-        Returns the same reply again, also to a task that asks while it is made, unless calls were suspended: those that a human has
-        answered since then run or are denied, and the reply is a new one. Closing does not end a reply whose message is complete.
+        Returns the same reply again, unless calls were suspended: those that a human has answered since then run or are
+        denied, and the reply is a new one.
 
         Raises:
             UsageError: No chunk was of a known provider, or the stream has failed or was closed before its end.
         """
-        async with self._replying:
-            return await self._made_reply()
-
-    async def _made_reply(self) -> ResponseReply:
         async for _ in self:
             pass
         if self._discarded == _CLOSED and self._read:
@@ -146,11 +140,8 @@ class WatchedStream(Generic[Chunk]):
         return self._reply
 
     async def aclose(self) -> None:
-        """Close the stream, and discard its message unless it has a reply, or `reply()` runs its calls: calls that started early are ended.
-
-        Idempotent.
-        """
-        if self._reply is None and not (self._read and self._replying.locked()):
+        """Close the stream, and discard its message unless it has a reply: calls that started early are ended. Idempotent."""
+        if self._reply is None:
             if self._read and not self._discarded and self._handed_in:
                 log.warning(
                     "A stream with %d tool calls was read to its end and closed without reply(), so its calls were discarded. Await"

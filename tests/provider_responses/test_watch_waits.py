@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine, Scope, UsageError, tool
-from callgate.response_streams import WatchedStream
+from callgate import Engine, UsageError
 from tests.provider_responses.shop import paid, refund
 from tests.provider_responses.test_watch import Reads, end, piece, reads
 from tests.waiting import PATIENCE_S
@@ -183,40 +182,3 @@ async def test_the_thread_of_a_synchronous_stream_ends_with_the_stream(how: str,
         thread = threads[0]
         await asyncio.to_thread(thread.join, PATIENCE_S)
     assert not thread.is_alive()
-
-
-async def test_a_block_that_is_left_while_the_reply_is_made_lets_it_finish(caplog: pytest.LogCaptureFixture) -> None:
-    """A web server cancels the handler of a client that leaves, and the handler has shielded the reply."""
-    begun, may_end = asyncio.Event(), asyncio.Event()
-
-    @tool(name="refund")
-    async def refunding(item: str) -> str:
-        """Refund."""
-        begun.set()
-        await may_end.wait()
-        return f"refunded {item}"
-
-    async def stream() -> AsyncIterator[dict[str, Any]]:
-        yield piece(0, "refund", '{"item": "lamp"}')
-        yield end()
-
-    watched: list[WatchedStream[dict[str, Any]]] = []
-
-    async def handler(engine: Engine) -> None:
-        async with engine.watch(stream(), Scope(run="r")) as chunks:
-            watched.append(chunks)
-            async for _ in chunks:
-                pass
-            await asyncio.shield(chunks.reply())
-
-    async with Engine([refunding]) as engine:
-        handling = asyncio.create_task(handler(engine))
-        await begun.wait()
-        handling.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await handling
-        asking = asyncio.create_task(watched[0].reply())
-        await asyncio.sleep(0)
-        may_end.set()
-        assert "refunded lamp" in str((await asking).results)
-    assert "discarded" not in caplog.text
