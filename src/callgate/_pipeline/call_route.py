@@ -148,10 +148,7 @@ class CallRoute:
             if not isinstance(approved, ApprovedCall):
                 return await self._outcomes.answered(state, approved)
             result = await self._result(state, plan, approved)
-            outcome = await self._outcomes.answered(state, result, state.release_lock if self._survives else None)
-            if (state.stopped or self._control.stops) and isinstance(outcome, Answered):
-                return self._outcomes.unless_stopped(state, outcome)
-            return outcome
+            return await self._outcomes.answered(state, result, state.release_lock if self._survives else None)
         except (Exception, SystemExit) as error:
             self._leave_doubt(state, call)
             if isinstance(error, CallDenied) and error.code in REFUSED_BY_ANSWER:
@@ -241,8 +238,7 @@ class CallRoute:
         except EffectKnown as earlier_call:
             result = earlier_call.result or await self._verified(state, approved.call, earlier_call.checked)
         except CallFailed as error:
-            if not state.started:
-                state.check_stop(self._control)
+            state.check_stop(self._control)
             result = self._outcomes.result_of(state, error, tool.name, approved)
         if state.known is not None:
             state.known.result = result
@@ -353,8 +349,8 @@ class CallRoute:
         return await self._cache.answer(state, approved, execute, hooked, plan.hooks.changes_by)
 
     async def _hooked(self, state: CallState, plan: ToolPlan, call: ValidatedCall, checked: Checked) -> Checked:
-        """Return the checked result as the hooks after the call leave it. A stop ends a call that has not succeeded here."""
-        if (state.stopped or self._control.stops) and checked.status != "ok":
+        """Return the checked result as the hooks after the call leave it."""
+        if state.stopped or self._control.stops:
             state.check_stop(self._control, checked)
         return await hook_result(call, checked, plan.hooks.after, self._host) if plan.hooks.after else checked
 

@@ -397,17 +397,12 @@ class CallState(Struct, kw_only=True, eq=False):
         if held is not None:
             held.give()
 
-    def stop_reason(self, control: Control) -> str | None:
-        """Return why the call's message is stopped; None if no stop is pending."""
-        return self.stopped or control.pending(self.scope.conversation)
-
     def check_stop(self, control: Control, checked: Checked | None = None) -> None:
         """Raise `CallAborted` if a stop is pending.
 
-        Args:
-            checked: The result of a call that has run. What it says of the call is recorded.
+        The result of a call that ran is recorded, but not added to the history.
         """
-        reason = self.stop_reason(control)
+        reason = self.stopped or control.pending(self.scope.conversation)
         if reason is not None:
             facts = None if checked is None else checked.facts
             if facts is not None and self.withholds:

@@ -84,7 +84,7 @@ class Outcomes:
             state.tell_result(result)
         if result.status == "unknown":
             self._warn_of_unknown(result)
-        if self._restart is not None and success and state.stop_reason(self._control) is None and await self._restarts(result):
+        if self._restart is not None and success and await self._restarts(result):
             return self._restarted(state)
         position = state.end("call.completed", self._normaliser.recorded(result))
         if over is not None and over():
@@ -96,20 +96,6 @@ class Outcomes:
         if self._bus.busy:
             self._bus.publish("tool.completed", result)
         return _answered(result=result)
-
-    def unless_stopped(self, state: CallState, outcome: Answered) -> Answered | Aborted:
-        """Return the outcome of a call that has ended, or that its message ends here because a stop is pending.
-
-        The result stays on record, so that the same call gets it, and calls with the same key of their effect do.
-        """
-        reason = state.stop_reason(self._control)
-        if reason is None:
-            return outcome
-        result, reason = outcome.result, self._recorder.cut(reason)
-        self._recorder.log.warning("Tool call aborted: %s", reason)
-        became = f"has started and {_MAY_HAVE}" if result.status == "unknown" else f"has ended ({result.status}); its result is on record"
-        told = f"{reason.rstrip('.')}. {result.name} ({state.uid}) {became}"
-        return Aborted("stopped_by_user", self._recorder.redacted(told), recorded=result.metadata.recorded)
 
     def _restarted(self, state: CallState) -> Restarted:
         self._control.count(state.scope.conversation, success=True)
