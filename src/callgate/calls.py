@@ -218,7 +218,9 @@ class Metadata(NamedStruct, frozen=True, kw_only=True, gc=False, omit_defaults=T
     """Whether this is the result of an identical call that was already running."""
     notes: tuple[Note, ...] = ()
     recorded: bool = True
-    """False if this end of the call could not be recorded; the text says why."""
+    """False if this end of the call could not be recorded."""
+    record_failure: str = ""
+    """Why not, and what the operator has to do. Not shown to the model."""
     command_end: str = ""
     """How the command of an `ok` call ended, if not with exit code 0: `exit code 3`, `killed by SIGKILL`, `timed out after 2 s`."""
     untrusted: bool = True

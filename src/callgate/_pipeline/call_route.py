@@ -35,6 +35,7 @@ from callgate._pipeline.gate import gate
 from callgate._pipeline.outcomes import Outcomes, UnstartedCalls
 from callgate._pipeline.parse import has_large_arguments
 from callgate._pipeline.recorded_effects import RecordedEffects
+from callgate._pipeline.remembered_results import RememberedResults
 from callgate._pipeline.result_cache import Cache
 from callgate._pipeline.result_parts import has_large_parts
 from callgate._pipeline.tool_plan import ToolPlan, ToolPlans
@@ -46,7 +47,7 @@ from callgate._run_state.idempotency import Known, call_key, earlier_result, kee
 from callgate._run_state.run_recovery import Unfinished
 from callgate._runners.offload_to_threads import LARGE_BYTES
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
-from callgate.errors import ApprovalNeeded, CallDenied, CallFailed, CallNotStarted, ResultRejected
+from callgate.errors import ApprovalNeeded, CallDenied, CallFailed, CallNotStarted, RecordFailed, ResultRejected, RunHeld
 from callgate.stage_types import ApprovedCall, Checked, ValidatedCall
 
 __all__ = ["CallRoute", "RouteParts"]
@@ -69,6 +70,7 @@ class RouteParts(Struct, frozen=True, kw_only=True):
     executor: Executor
     outcomes: Outcomes
     unstarted: UnstartedCalls
+    results: RememberedResults
     lifecycle: Lifecycle
     activity: Activity
 
@@ -95,6 +97,7 @@ class CallRoute:
         self._executor = parts.executor
         self._outcomes = parts.outcomes
         self._unstarted = parts.unstarted
+        self._results = parts.results
         self._lifecycle = parts.lifecycle
         self._activity = parts.activity
         self._running = parts.lifecycle.running
@@ -119,12 +122,22 @@ class CallRoute:
         if self._shared:  # another engine may take this call's run over, and another process end it, alone
             kill = AbortSignal(kill)
         if not self._survives:
-            return await self._run(self._admission.admit(raw, scope, kill, self._nested))
+            state = self._admission.admit(raw, scope, kill, self._nested)
+            return self.remembered(state, await self._run(state))
         if self._recorder.crowded:
             await self._recorder.wait_for_capacity()
         state = self._admission.admit(raw, scope, kill, self._nested)
         (outcome,) = await self._outcomes.durable([(state, await self._run(state))])
-        return outcome
+        return self.remembered(state, outcome)
+
+    def unopened(self, raw: RawCall, scope: Scope, error: RunHeld | RecordFailed) -> Outcome:
+        """Return the outcome of a call whose run cannot be opened: its stored result, if this engine remembers it."""
+        outcome = self._outcomes.unrecorded(raw, error)
+        return outcome if isinstance(error, RunHeld) else self._results.instead_of(outcome, raw, self._admission.placed(scope))
+
+    def remembered(self, state: CallState, outcome: Outcome) -> Outcome:
+        """Return the outcome of a call, or the stored result if the call is refused only because its repetition cannot be recorded."""
+        return self._results.instead_of(outcome, state.raw, state.scope)
 
     async def _run(self, state: CallState) -> Outcome:
         """Take an admitted call through both halves."""
@@ -353,7 +366,7 @@ class CallRoute:
         raw = RawCall(id=f"in:{parent.uid}", name=name, arguments=arguments, origin=f"tool:{parent.uid}")
         state = self._admission.admit_nested(raw, parent)
         parent.give()
-        match await self._run(state):
+        match self.remembered(state, await self._run(state)):
             case Answered(result=result):
                 return result
             case Suspended(question=question):
