@@ -322,12 +322,16 @@ class Restarted(NamedStruct, frozen=True):
 
 
 class Aborted(NamedStruct, frozen=True):
-    """The call ended its message without a result, with this turn status. Add no history entry."""
+    """The call ended its message, with this turn status. Add no history entry of it, unless it has a result in `finished`."""
 
     status: Literal["error", "stopped_by_user"]
     reason: str = ""
     recorded: bool = True
     """False if this could not be recorded; `reason` says why."""
+    finished: ToolResult | None = None
+    """The result of a call with an effect that had finished when its message was stopped. It is on record; add it to the history, if the
+    message itself is added. The engine's own agent adds neither.
+    """
 
     def message(self) -> dict[str, Any]:
         raise UsageError(f"The call ended its message (Aborted, {self.status}): {self.reason} Add no message of it, and end the turn.")

@@ -117,7 +117,7 @@ def reply_to(response: ProviderResponse, ends: Sequence[EndedCall]) -> ResponseR
     """
     outcomes = tuple(end.outcome for end in ends if end.outcome is not None)
     ended, reason = _ending(outcomes)
-    results = [end.outcome.result if isinstance(end.outcome, Answered) else None for end in ends]
+    results = [_result_of(end.outcome) for end in ends]
     keeps = ended is None or (ended == "aborted" and any(result is not None for result in results))
     items = history_items(response, results) if keeps else None
     return ResponseReply(
@@ -133,6 +133,13 @@ def reply_to(response: ProviderResponse, ends: Sequence[EndedCall]) -> ResponseR
         reason=reason,
         message_id=response.message_id,
     )
+
+
+def _result_of(outcome: Outcome | None) -> ToolResult | None:
+    match outcome:
+        case Answered(result=result) | Aborted(finished=result):
+            return result
+    return None
 
 
 def _is_done(response: ProviderResponse, ended: Ending | None) -> bool:

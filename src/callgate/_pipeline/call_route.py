@@ -159,7 +159,8 @@ class CallRoute:
             if not isinstance(approved, ApprovedCall):
                 return await self._outcomes.answered(state, approved)
             result = await self._result(state, plan, approved)
-            return await self._outcomes.answered(state, result, state.release_lock if self._survives else None)
+            outcome = await self._outcomes.answered(state, result, state.release_lock if self._survives else None)
+            return self._outcomes.stopped(state, outcome) if state.stopped_late else outcome
         except (Exception, SystemExit) as error:
             self._leave_doubt(state, call)
             if isinstance(error, CallDenied) and error.code == HUMAN_DENIED:
@@ -247,7 +248,8 @@ class CallRoute:
         except EffectKnown as earlier_call:
             result = earlier_call.result or await self._verified(state, approved.call, earlier_call.checked)
         except CallFailed as error:
-            state.check_stop(self._control)
+            if not state.stopped_late:
+                state.check_stop(self._control)
             result = self._outcomes.result_of(state, error, tool.name, approved)
         if state.known is not None:
             state.known.result = result
@@ -344,8 +346,19 @@ class CallRoute:
     async def _hooked(self, state: CallState, plan: ToolPlan, call: ValidatedCall, checked: Checked) -> Checked:
         """Return the checked result as the hooks after the call leave it."""
         if state.stopped or self._control.stops:
-            state.check_stop(self._control, checked)
+            state.stopped_late = self._stopped_after(state, call, checked)
+            if not state.stopped_late:
+                state.check_stop(self._control, checked)
         return await hook_result(call, checked, plan.hooks.after, self._host) if plan.hooks.after else checked
+
+    def _stopped_after(self, state: CallState, call: ValidatedCall, checked: Checked) -> str:
+        """Return why the message ends after a call with an effect that finished although a stop is pending; empty if the call leaves no
+        result.
+        """
+        finished = checked.status == "ok" or (checked.status == "error" and checked.failure_class == "tool_declared")
+        if not finished or call.tool.effect == "none" or state.kill.aborted:
+            return ""
+        return state.stopped or self._control.pending(state.scope.conversation) or ""
 
     @staticmethod
     def _leave_doubt(state: CallState, call: ValidatedCall) -> None:

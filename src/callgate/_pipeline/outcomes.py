@@ -99,6 +99,15 @@ class Outcomes:
             self._bus.publish("tool.completed", result)
         return _answered(result=result)
 
+    def stopped(self, state: CallState, outcome: Outcome) -> Outcome:
+        """Return the outcome of a call that finished and whose message was stopped meanwhile: the message ends, the result is kept."""
+        if not isinstance(outcome, Answered):
+            return outcome
+        why, result = self._recorder.cut(state.stopped_late), outcome.result
+        self._recorder.log.warning("The message of %s was stopped: %s. The call ran to its end, and its result is kept", state.uid, why)
+        told = f"{why}. {result.name} ({state.uid}) ran to its end; its result is kept"
+        return Aborted("stopped_by_user", self._recorder.redacted(told), finished=result)
+
     def _restarted(self, state: CallState) -> Restarted:
         self._control.count(state.scope.conversation, success=True)
         try:
@@ -167,7 +176,7 @@ class Outcomes:
                 failed = _unrecorded_question(outcome.question, error)
                 return Answered(_unrecorded(self.result_of(state, failed, self._recorder.cut(state.raw.name or ""), None), error))
             case Aborted():
-                return replace(outcome, reason=_with(outcome.reason, error), recorded=False)
+                return replace(outcome, reason=_with(outcome.reason, error), recorded=False, finished=None)
             case Restarted():
                 return replace(outcome, recorded=False)
             case Answered(result=result) if result.metadata.recorded:
