@@ -234,8 +234,11 @@ async def test_a_stop_without_a_kill_lets_the_tool_finish_and_then_ends_the_mess
             await asyncio.sleep(0)
         engine.control.stop("here")
         release.set()
-        assert isinstance(await task, Aborted)
-        assert bodies(engine, "call.aborted")[0]["details"] == {"status": "ok", "attempts": 1, "error": None}
+        outcome = await task
+        assert isinstance(outcome, Aborted)
+        assert outcome.finished is not None
+        assert (outcome.status, outcome.finished.text) == ("stopped_by_user", "paid")
+        assert kinds(engine)[-1] == "call.completed"
 
 
 @pytest.mark.parametrize("during", ["the attempt", "the wait"])

@@ -218,7 +218,9 @@ class Metadata(NamedStruct, frozen=True, kw_only=True, gc=False, omit_defaults=T
     """Whether this is the result of an identical call that was already running."""
     notes: tuple[Note, ...] = ()
     recorded: bool = True
-    """False if this end of the call could not be recorded; the text says why."""
+    """False if this end of the call could not be recorded."""
+    record_failure: str = ""
+    """Why not, and what the operator has to do. Not shown to the model."""
     command_end: str = ""
     """How the command of an `ok` call ended, if not with exit code 0: `exit code 3`, `killed by SIGKILL`, `timed out after 2 s`."""
     untrusted: bool = True
@@ -320,12 +322,16 @@ class Restarted(NamedStruct, frozen=True):
 
 
 class Aborted(NamedStruct, frozen=True):
-    """The call ended its message without a result, with this turn status. Add no history entry."""
+    """The call ended its message, with this turn status. Add no history entry of it, unless it has a result in `finished`."""
 
     status: Literal["error", "stopped_by_user"]
     reason: str = ""
     recorded: bool = True
     """False if this could not be recorded; `reason` says why."""
+    finished: ToolResult | None = None
+    """The result of a call with an effect that had finished when its message was stopped. It is on record; add it to the history, if the
+    message itself is added. The engine's own agent adds neither.
+    """
 
     def message(self) -> dict[str, Any]:
         raise UsageError(f"The call ended its message (Aborted, {self.status}): {self.reason} Add no message of it, and end the turn.")

@@ -65,6 +65,7 @@ class Route(Protocol):
     def preparation(self) -> Preparation: ...
     def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int, unfinished: Unfinished | None) -> CallState: ...
     async def complete(self, state: CallState, call: ValidatedCall) -> Outcome: ...
+    def remembered(self, state: CallState, outcome: Outcome) -> Outcome: ...
 
     @property
     def crowded(self) -> bool:
@@ -312,7 +313,7 @@ class Emission:
                 ended.append(slot)
                 outcomes.append((slot.state, slot.outcome))
         for slot, outcome in zip(ended, await self._outcomes.durable(outcomes), strict=True):
-            slot.outcome = outcome
+            slot.outcome = self._route.remembered(slot.state, outcome)
 
     async def _refuse_surplus(self) -> None:
         """Refuse the calls above the limit."""

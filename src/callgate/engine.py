@@ -201,7 +201,7 @@ class Engine:
                 try:
                     await self._open(scope)
                 except (RunHeld, RecordFailed) as error:
-                    return parts.outcomes.unrecorded(raw, error)
+                    return parts.route.unopened(raw, scope, error)
         return await parts.route.call(raw, scope, signal or self.control.signal(scope.conversation))
 
     async def _open(self, scope: Scope) -> None:
@@ -281,7 +281,7 @@ class Engine:
             try:
                 await self._open(scope)
             except (RunHeld, RecordFailed) as error:
-                return [EndedCall(outcome=parts.outcomes.unrecorded(raw, error)) for raw in raws]
+                return [EndedCall(outcome=parts.route.unopened(raw, scope, error)) for raw in raws]
         emission = self.emission(scope, signal=signal, early=False)
         try:
             for number, raw in enumerate(raws, 1):

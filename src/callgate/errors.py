@@ -382,7 +382,18 @@ class OutcomeUnknown(CallFailed):
 
 
 class RecordFailed(CallFailed):
-    """The operator must act: the call could not be recorded, so it was not run."""
+    """The operator must act: the call could not be recorded, so it was not run.
+
+    Args:
+        message: For the operator: what failed, why, and what to do.
+        code: See `CallFailed`.
+        told: The text for the model, which needs neither paths nor advice for the operator. None: `message`.
+    """
 
     code = "record_failed"
     failure_class = "record_failed"
+
+    def __init__(self, message: str, *, code: str | None = None, told: str | None = None) -> None:
+        super().__init__(message, code=code)
+        self.told = message if told is None else told
+        """The text for the model."""

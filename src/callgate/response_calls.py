@@ -12,7 +12,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate.calls import Aborted, Answered, Outcome, Restarted, Scope, Suspended
+from callgate.calls import Aborted, Answered, Outcome, Restarted, Scope, Suspended, ToolResult
 from callgate.emission import EndedCall
 from callgate.models.model_events import FinishReason
 from callgate.provider_responses import ProviderResponse, history_items
@@ -54,8 +54,8 @@ class ResponseReply(Struct, frozen=True, kw_only=True):
     finish: FinishReason
     """Why the message ended. Calls that a limit cut (`length`) have error results."""
     ended: Ending | None = None
-    """Why the conversation cannot continue with `messages`; None if it can. `held`: another engine works on the run, and no call ran; hand
-    the same response in again later.
+    """Why the conversation cannot continue with `messages`; None if it can. `held`: another engine works on the run, or the record of the
+    run cannot be read, and no call ran; hand the same response in again later.
     """
     reason: str = ""
     """The reason of `ended`, in words."""
@@ -117,7 +117,7 @@ def reply_to(response: ProviderResponse, ends: Sequence[EndedCall]) -> ResponseR
     """
     outcomes = tuple(end.outcome for end in ends if end.outcome is not None)
     ended, reason = _ending(outcomes)
-    results = [end.outcome.result if isinstance(end.outcome, Answered) else None for end in ends]
+    results = [_result_of(end.outcome) for end in ends]
     keeps = ended is None or (ended == "aborted" and any(result is not None for result in results))
     items = history_items(response, results) if keeps else None
     return ResponseReply(
@@ -135,6 +135,13 @@ def reply_to(response: ProviderResponse, ends: Sequence[EndedCall]) -> ResponseR
     )
 
 
+def _result_of(outcome: Outcome | None) -> ToolResult | None:
+    match outcome:
+        case Answered(result=result) | Aborted(finished=result):
+            return result
+    return None
+
+
 def _is_done(response: ProviderResponse, ended: Ending | None) -> bool:
     if ended is not None:
         return ended != "restarted"
@@ -150,7 +157,10 @@ def _ending(outcomes: Sequence[Outcome]) -> tuple[Ending | None, str]:
         return "suspended", "; ".join(questions)
     if any(isinstance(outcome, Restarted) for outcome in outcomes):
         return "restarted", "a result was added to the context; ask the model again"
-    held = [outcome.result for outcome in outcomes if isinstance(outcome, Answered) and outcome.result.code == "run_held"]
-    if held and len(held) == len(outcomes) and not any(result.metadata.recorded for result in held):
-        return "held", str(held[0].error)
-    return None, ""
+    unopened = [outcome.result for outcome in outcomes if isinstance(outcome, Answered) and _is_unopened(outcome.result)]
+    return ("held", unopened[0].metadata.record_failure) if unopened else (None, "")
+
+
+def _is_unopened(result: ToolResult) -> bool:
+    """Return whether a call has no place in its run, because the run could not be opened."""
+    return not result.uid and result.failure_class == "record_failed"

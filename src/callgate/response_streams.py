@@ -82,6 +82,8 @@ class WatchedStream(Generic[Chunk]):
         self._response: ProviderResponse | None = None
         """The whole message, when its stream has ended."""
         self._reply: ResponseReply | None = None
+        self._replying: asyncio.Future[None] | None = None
+        """Resolved when the calls of the reply that is being made have ended; None if none is being made."""
 
     def __aiter__(self) -> Self:
         return self
@@ -117,31 +119,45 @@ class WatchedStream(Generic[Chunk]):
     async def reply(self) -> ResponseReply:
         """Read the rest of the stream, run the remaining calls, and return what to append.
 
-        Returns the same reply again, unless calls were suspended: those that a human has answered since then run or are
-        denied, and the reply is a new one.
+        Returns the same reply again, also after `aclose`, and to each task that asks once the stream is read. Unless calls were suspended:
+        those that a human has answered since then run or are denied, and the reply is a new one. The same holds for a reply that is `held`.
 
         Raises:
             UsageError: No chunk was of a known provider, or the stream has failed or was closed before its end.
         """
         async for _ in self:
             pass
+        if self._replying is not None:
+            await asyncio.shield(self._replying)
+            if self._reply is not None:
+                return self._reply
         if self._discarded == _CLOSED and self._read:
             raise UsageError("Its stream was closed before its calls were run. Await reply() inside of `async with engine.watch(...)`.")
         if self._discarded:
             raise UsageError(f"The message was discarded: {self._discarded}. Request it again, and give the new stream to engine.watch.")
-        if self._reply is None:
+        if self._reply is None or self._reply.ended in ("suspended", "held"):
+            replying = self._replying = asyncio.get_running_loop().create_future()
             try:
-                self._reply = await self._ended(self._reader.close())
-            except BaseException as error:
-                await self._discard(f"its calls were not run to their end ({type(error).__name__})")
-                raise
-        elif self._reply.ended == "suspended" and self._response is not None:
-            self._reply = await self._run_all(self._response)
+                self._reply = await self._new_reply()
+            finally:
+                self._replying = None
+                replying.set_result(None)
         return self._reply
 
+    async def _new_reply(self) -> ResponseReply:
+        if self._reply is not None and self._response is not None:
+            return await self._run_all(self._response)
+        try:
+            return await self._ended(self._reader.close())
+        except BaseException as error:
+            await self._discard(f"its calls were not run to their end ({type(error).__name__})")
+            raise
+
     async def aclose(self) -> None:
-        """Close the stream, and discard its message unless it has a reply: calls that started early are ended. Idempotent."""
-        if self._reply is None:
+        """Close the stream, and discard its message unless it has a reply or `reply()` runs its calls: calls that started early are ended.
+        Idempotent.
+        """
+        if self._reply is None and self._replying is None:
             if self._read and not self._discarded and self._handed_in:
                 log.warning(
                     "A stream with %d tool calls was read to its end and closed without reply(), so its calls were discarded. Await"

@@ -86,7 +86,7 @@ class Admission:
             RecordFailed: The record cannot be read.
         """
         self._lifecycle.check_open()
-        placed = self._place(scope)
+        placed = self.placed(scope)
         try:
             await self._open_runs.open(placed.run, new=new or (placed.run == self._run and self._is_new))
         except RunHeld:
@@ -94,7 +94,8 @@ class Admission:
         except Exception as error:
             self._lifecycle.check_open()  # it was closed meanwhile, and its journal with it
             raise RecordFailed(
-                f"The record of run '{placed.run[:80]}' cannot be read ({error}). Nothing is run until it can be."
+                f"The record of run '{placed.run[:80]}' cannot be read ({error}). Nothing is run until it can be.",
+                told="The record of calls cannot be read.",
             ) from error
         self._take(scope, placed)
         self._latest.opened = scope
@@ -106,7 +107,7 @@ class Admission:
             UsageError: The scope is invalid, or the engine is closed or belongs to another event loop.
         """
         self._lifecycle.check_open()
-        placed = self._place(scope)
+        placed = self.placed(scope)
         if self._host_fields is not None:
             self.check_extra(scope)
         if not self._known.is_open(placed.run, new=self._is_new and placed.run == self._run):
@@ -199,7 +200,7 @@ class Admission:
             UsageError: The value is not a scope, one of its fields has the wrong type, or its `extra` is not as declared.
         """
         if scope is not self._latest.scope:
-            placed = self._place(scope)
+            placed = self.placed(scope)
             if self._host_fields is not None:
                 self.check_extra(scope)
             self._take(scope, placed)
@@ -219,7 +220,12 @@ class Admission:
         latest.scope, latest.placed, latest.opened = scope, placed, NO_SCOPE
         latest.facts = ScopeFacts(placed, self._recorder.redactor)
 
-    def _place(self, scope: Scope) -> Scope:
+    def placed(self, scope: Scope) -> Scope:
+        """Return the scope with a run: its own, or else the engine's.
+
+        Raises:
+            UsageError: The scope is invalid.
+        """
         check_scope(scope)
         return _recordable(scope if scope.run else replace(scope, run=self._run))
 

@@ -128,7 +128,8 @@ class Attempts:
         try:
             await self._recorder.durable(state.last, time.deadline - self._clock.monotonic())
         except RecordFailed as error:
-            raise RecordFailed(f"{'' if attempt > 1 else f'{tool.name} was not run. '}{error}", code=error.code) from error
+            prefix = "" if attempt > 1 else f"{tool.name} was not run. "
+            raise RecordFailed(f"{prefix}{error}", code=error.code, told=f"{prefix}{error.told} Tell the operator.") from error
         return 0.0 if state.kill.reason is not None else min(timeout_s, time.deadline - self._clock.monotonic())
 
     def _request(

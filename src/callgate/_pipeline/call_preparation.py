@@ -110,12 +110,12 @@ class CallPreparation:
             name = resolved.tool.name
             call = validate(resolved, state.scope, coerce=self.settings.coerce)
             if call.notes and self._redactor is not None:
-                again = partial(self._valid, scope=state.scope)
+                again = partial(self.valid, scope=state.scope)
                 call = replace(call, notes=quoted_notes(state.raw, call.notes, again, self._redactor))
             return call
         except FAILURES as error:
             if isinstance(error, CallFailed) and self._redactor is not None:
-                again = partial(self._valid, scope=state.scope)
+                again = partial(self.valid, scope=state.scope)
                 error = quoted_error(state.raw, error, again, self._redactor, self._limits.arguments_bytes)
             return self._outcomes.ended(state, error, name)
         except BaseException as error:
@@ -128,7 +128,7 @@ class CallPreparation:
         The call is neither recorded nor run.
         """
         try:
-            call = self._valid(raw, scope)
+            call = self.valid(raw, scope)
             return call.tool.name, canonical(call.arguments)
         except (CallFailed, CallAborted):
             return None
@@ -141,7 +141,7 @@ class CallPreparation:
     async def asks_human(self, raw: RawCall, scope: Scope) -> bool:
         """Return whether a human has to decide about a valid call, and none has. The call is neither recorded nor run."""
         try:
-            call = self._valid(raw, scope)
+            call = self.valid(raw, scope)
         except (CallFailed, CallAborted):
             return False
         asked = await call_to_ask_about(call, self._policies)
@@ -149,7 +149,7 @@ class CallPreparation:
             return False
         return not await self._recorded_effects.answers(asked, AbortSignal())
 
-    def _valid(self, raw: RawCall, scope: Scope) -> ValidatedCall:
+    def valid(self, raw: RawCall, scope: Scope) -> ValidatedCall:
         """Return the valid call as `prepare` does, without recording events."""
         resolved = resolve(parse(raw, "", self._limits, repair=self.settings.repair), self._tools, scope)
         return validate(resolved, scope, coerce=self.settings.coerce)

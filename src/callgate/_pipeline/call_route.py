@@ -35,6 +35,7 @@ from callgate._pipeline.gate import gate
 from callgate._pipeline.outcomes import Outcomes, UnstartedCalls
 from callgate._pipeline.parse import has_large_arguments
 from callgate._pipeline.recorded_effects import RecordedEffects
+from callgate._pipeline.remembered_results import RememberedResults
 from callgate._pipeline.result_cache import Cache
 from callgate._pipeline.result_parts import has_large_parts
 from callgate._pipeline.tool_plan import ToolPlan, ToolPlans
@@ -48,7 +49,7 @@ from callgate._run_state.run_recovery import Unfinished
 from callgate._run_state.settlements import call_in_doubt, is_settled
 from callgate._runners.offload_to_threads import LARGE_BYTES
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
-from callgate.errors import ApprovalNeeded, CallDenied, CallFailed, CallNotStarted, ResultRejected
+from callgate.errors import ApprovalNeeded, CallDenied, CallFailed, CallNotStarted, RecordFailed, ResultRejected, RunHeld
 from callgate.stage_types import ApprovedCall, Checked, ValidatedCall
 
 __all__ = ["CallRoute", "RouteParts"]
@@ -71,6 +72,7 @@ class RouteParts(Struct, frozen=True, kw_only=True):
     executor: Executor
     outcomes: Outcomes
     unstarted: UnstartedCalls
+    results: RememberedResults
     lifecycle: Lifecycle
     activity: Activity
 
@@ -97,6 +99,7 @@ class CallRoute:
         self._executor = parts.executor
         self._outcomes = parts.outcomes
         self._unstarted = parts.unstarted
+        self._results = parts.results
         self._lifecycle = parts.lifecycle
         self._activity = parts.activity
         self._running = parts.lifecycle.running
@@ -121,12 +124,22 @@ class CallRoute:
         if self._shared:  # another engine may take this call's run over, and another process end it, alone
             kill = AbortSignal(kill)
         if not self._survives:
-            return await self._run(self._admission.admit(raw, scope, kill, self._nested))
+            state = self._admission.admit(raw, scope, kill, self._nested)
+            return self.remembered(state, await self._run(state))
         if self._recorder.crowded:
             await self._recorder.wait_for_capacity()
         state = self._admission.admit(raw, scope, kill, self._nested)
         (outcome,) = await self._outcomes.durable([(state, await self._run(state))])
-        return outcome
+        return self.remembered(state, outcome)
+
+    def unopened(self, raw: RawCall, scope: Scope, error: RunHeld | RecordFailed) -> Outcome:
+        """Return the outcome of a call whose run cannot be opened: its stored result, if this engine remembers it."""
+        outcome = self._outcomes.unrecorded(raw, error)
+        return outcome if isinstance(error, RunHeld) else self._results.instead_of(outcome, raw, self._admission.placed(scope))
+
+    def remembered(self, state: CallState, outcome: Outcome) -> Outcome:
+        """Return the outcome of a call, or the stored result if the call is refused only because its repetition cannot be recorded."""
+        return self._results.instead_of(outcome, state.raw, state.scope)
 
     async def _run(self, state: CallState) -> Outcome:
         """Take an admitted call through both halves."""
@@ -148,7 +161,8 @@ class CallRoute:
             if not isinstance(approved, ApprovedCall):
                 return await self._outcomes.answered(state, approved)
             result = await self._result(state, plan, approved)
-            return await self._outcomes.answered(state, result, state.release_lock if self._survives else None)
+            outcome = await self._outcomes.answered(state, result, state.release_lock if self._survives else None)
+            return self._outcomes.stopped(state, outcome) if state.stopped_late else outcome
         except (Exception, SystemExit) as error:
             self._leave_doubt(state, call)
             if isinstance(error, CallDenied) and error.code in REFUSED_BY_ANSWER:
@@ -238,7 +252,8 @@ class CallRoute:
         except EffectKnown as earlier_call:
             result = earlier_call.result or await self._verified(state, approved.call, earlier_call.checked)
         except CallFailed as error:
-            state.check_stop(self._control)
+            if not state.stopped_late:
+                state.check_stop(self._control)
             result = self._outcomes.result_of(state, error, tool.name, approved)
         if state.known is not None:
             state.known.result = result
@@ -351,8 +366,19 @@ class CallRoute:
     async def _hooked(self, state: CallState, plan: ToolPlan, call: ValidatedCall, checked: Checked) -> Checked:
         """Return the checked result as the hooks after the call leave it."""
         if state.stopped or self._control.stops:
-            state.check_stop(self._control, checked)
+            state.stopped_late = self._stopped_after(state, call, checked)
+            if not state.stopped_late:
+                state.check_stop(self._control, checked)
         return await hook_result(call, checked, plan.hooks.after, self._host) if plan.hooks.after else checked
+
+    def _stopped_after(self, state: CallState, call: ValidatedCall, checked: Checked) -> str:
+        """Return why the message ends after a call with an effect that finished although a stop is pending; empty if the call leaves no
+        result.
+        """
+        finished = checked.status == "ok" or (checked.status == "error" and checked.failure_class == "tool_declared")
+        if not finished or call.tool.effect == "none" or state.kill.aborted:
+            return ""
+        return state.stopped or self._control.pending(state.scope.conversation) or ""
 
     @staticmethod
     def _leave_doubt(state: CallState, call: ValidatedCall) -> None:
@@ -373,7 +399,7 @@ class CallRoute:
         raw = RawCall(id=f"in:{parent.uid}", name=name, arguments=arguments, origin=f"tool:{parent.uid}")
         state = self._admission.admit_nested(raw, parent)
         parent.give()
-        match await self._run(state):
+        match self.remembered(state, await self._run(state)):
             case Answered(result=result):
                 return result
             case Suspended(question=question):

@@ -116,6 +116,8 @@ class CallState(Struct, kw_only=True, eq=False):
     """Whether the tool's code may have been entered."""
     unfinished: Unfinished | None = None
     """The recorded state of the call, if another engine left it without an end and its run is resumed."""
+    stopped_late: str = ""
+    """Why the message ends after this call, which had finished when the stop was noticed; empty if it does not."""
     stopped: str = ""
     """Why this call must end its message although its conversation was not stopped; empty if it must not."""
     doubtful: bool = False

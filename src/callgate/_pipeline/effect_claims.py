@@ -20,7 +20,7 @@ from callgate._abort_signals import settled
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_options import EngineContext
 from callgate._pipeline.known_runs import KnownRuns
-from callgate._pipeline.recorded_effects import RecordedEffects, not_started
+from callgate._pipeline.recorded_effects import RecordedEffects, not_started, unusable
 from callgate._pipeline.unknown_outcomes import PossibleRepeat, UnknownOutcomes
 from callgate._pipeline.wait_graph import WaitGraph, callers
 from callgate._run_state.earlier_effect import EarlierEffect, EffectClaim, effect_run
@@ -28,7 +28,7 @@ from callgate._run_state.event_bodies import Reason
 from callgate._run_state.idempotency import Uncertain
 from callgate._run_state.recorder import too_late
 from callgate.calls import ToolResult
-from callgate.errors import CallNotStarted, OutcomeUnknown, RecordFailed, RunHeld
+from callgate.errors import CallNotStarted, OutcomeUnknown, RunHeld
 from callgate.events import Draft
 from callgate.stage_types import ApprovedCall, Checked
 
@@ -179,9 +179,7 @@ class EffectClaims:
         except TimeoutError:
             raise
         except Exception as error:
-            raise RecordFailed(
-                f"{state.raw.name} was not run: the record of the key of its effect cannot be used ({error}). Tell the operator."
-            ) from error
+            raise unusable(state.raw.name, error) from error
         finally:
             if not holding.done():
                 holding.add_done_callback(partial(self._let_go_late, claim.run))
@@ -263,7 +261,3 @@ def _waits_for_itself(state: CallState, holder: CallState, text: str) -> CallNot
     return CallNotStarted(
         f"{state.raw.name} was not run: it has the same key of its effect ({text}) as {why}. {then}", code="waits_for_itself"
     )
-
-
-def _unusable(state: CallState, error: Exception) -> RecordFailed:
-    return RecordFailed(f"{state.raw.name} was not run: the record of the key of its effect cannot be used ({error}). Tell the operator.")

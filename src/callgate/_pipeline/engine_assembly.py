@@ -29,6 +29,7 @@ from callgate._pipeline.known_runs import KnownRuns, Work
 from callgate._pipeline.open_runs import LatestScope, OpenRuns
 from callgate._pipeline.outcomes import Outcomes, UnstartedCalls
 from callgate._pipeline.recorded_effects import RecordedEffects
+from callgate._pipeline.remembered_results import RememberedResults
 from callgate._pipeline.result_cache import Cache
 from callgate._pipeline.run_leases import RunLeases
 from callgate._pipeline.server_changes import ServerChanges
@@ -156,6 +157,7 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
             executor=execution.executor,
             outcomes=outcomes,
             unstarted=unstarted,
+            results=RememberedResults(known, preparation, context.normaliser),
             lifecycle=lifecycle,
             activity=activity,
         )

@@ -61,6 +61,8 @@ class KnownRuns:
         """Runs whose lease is being acquired, or was when the caller gave up: another engine may have written to their records."""
         self._kept: set[str] = set()
         """Runs whose lease was acquired here, and neither lost nor released nor offered since. Their states are known."""
+        self._unreadable: dict[str, RunState] = {}
+        """The latest states of runs that cannot be read any more, by run."""
         self._own = own
         self._work = work
         self._counts: dict[str, dict[str, int]] = {}
@@ -102,12 +104,23 @@ class KnownRuns:
         async with self._opening:
             outdated = run in self._outdated
             self._outdated.add(run)
-            if await self._acquire(run) or outdated:
-                self._approvals.forget(run)
-                self._set_aside(run)
-            self._outdated.discard(run)
-            await self._load(run)
+            before = self.by_run.get(run)
+            try:
+                if await self._acquire(run) or outdated:
+                    self._approvals.forget(run)
+                    self._set_aside(run)
+                self._outdated.discard(run)
+                await self._load(run)
+            except Exception:
+                if before is not None:
+                    self._unreadable[run] = before
+                raise
+            self._unreadable.pop(run, None)
             self._kept.add(run)
+
+    def remembered(self, run: str) -> RunState | None:
+        """Return the latest state of a run that this engine knew, although other engines may have worked on the run since."""
+        return self.by_run.get(run) or self._unreadable.get(run)
 
     def is_open(self, run: str, *, new: bool = False) -> bool:
         """Return whether `open` has nothing to do."""

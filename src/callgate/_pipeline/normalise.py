@@ -23,7 +23,7 @@ from callgate._run_state.event_bodies import MOST_NAME, clean
 from callgate._secret_redaction import RedactedLog, Redactor
 from callgate.calls import Metadata, Note, RawCall, ToolResult
 from callgate.content_parts import Part, Text, data_of, part_text, with_data, without_data
-from callgate.errors import CallFailed
+from callgate.errors import CallFailed, RecordFailed
 from callgate.protocols import BlobStore
 from callgate.stage_types import Checked, ValidatedCall
 from callgate.tools.registry import BoundTool, ToolRegistry
@@ -157,8 +157,9 @@ class Normaliser:
 
     def refusal(self, raw: RawCall, uid: str, name: str, error: CallFailed, notes: tuple[Note, ...] = (), rule: str = "") -> ToolResult:
         """Return the result of a call that was refused, or whose result was withheld."""
+        text = error.told if isinstance(error, RecordFailed) else str(error)
         checked = Checked(
-            status=error.status, error=str(error), failure_class=error.failure_class, code=error.code, details=error.details, attempts=0
+            status=error.status, error=text, failure_class=error.failure_class, code=error.code, details=error.details, attempts=0
         )
         shown = clean(name, self._redactor, MOST_NAME)  # the name may not be that of a tool
         return self._redacted(raw, uid, checked, lambda redacted: self._failure(raw, uid, shown, redacted, rule, notes))

@@ -46,6 +46,8 @@ from callgate.stage_types import ApprovedCall
 
 __all__ = ["Outcomes", "UnstartedCalls"]
 
+_TELL = "Tell the operator."
+_BEFORE = "It may have run before, if it was sent before. Do not send it again; tell the operator."
 _MAY_HAVE = "may have taken effect: check that before the call is made again."
 _answered = without_check(Answered, Answered(ToolResult(id="", uid="", name="", status="ok")))
 
@@ -91,11 +93,20 @@ class Outcomes:
             for _ in range(2):  # a call that waited records its start meanwhile, so that one commit has this end and that start
                 await asyncio.sleep(0)
         if self._survives:
-            await self._keep(state, position, success=success)
+            await self._keep(state, position, success=success and not (result.metadata.replayed or result.metadata.joined))
         self._control.count(state.scope.conversation, success=success)
         if self._bus.busy:
             self._bus.publish("tool.completed", result)
         return _answered(result=result)
+
+    def stopped(self, state: CallState, outcome: Outcome) -> Outcome:
+        """Return the outcome of a call that finished and whose message was stopped meanwhile: the message ends, the result is kept."""
+        if not isinstance(outcome, Answered):
+            return outcome
+        why, result = self._recorder.cut(state.stopped_late), outcome.result
+        self._recorder.log.warning("The message of %s was stopped: %s. The call ran to its end, and its result is kept", state.uid, why)
+        told = f"{why}. {result.name} ({state.uid}) ran to its end; its result is kept"
+        return Aborted("stopped_by_user", self._recorder.redacted(told), finished=result)
 
     def _restarted(self, state: CallState) -> Restarted:
         self._control.count(state.scope.conversation, success=True)
@@ -133,7 +144,11 @@ class Outcomes:
         return outcomes
 
     async def _keep(self, state: CallState, position: int, *, success: bool) -> None:
-        """Wait until a result is on disk. A refusal is returned in any case; `durable` marks one that is not on record."""
+        """Wait until a result is on disk. A refusal or a stored result is returned in any case; `durable` marks one that is not on record.
+
+        Args:
+            success: Whether the call itself has succeeded.
+        """
         try:
             await self._recorder.durable(position, self._left_s(state))
             state.durable = position
@@ -159,9 +174,9 @@ class Outcomes:
             case Suspended():
                 self._approvals.drop(state.uid)
                 failed = _unrecorded_question(outcome.question, error)
-                return Answered(_marked(self.result_of(state, failed, self._recorder.cut(state.raw.name or ""), None)))
+                return Answered(_unrecorded(self.result_of(state, failed, self._recorder.cut(state.raw.name or ""), None), error))
             case Aborted():
-                return replace(outcome, reason=_with(outcome.reason, error), recorded=False)
+                return replace(outcome, reason=_with(outcome.reason, error), recorded=False, finished=None)
             case Restarted():
                 return replace(outcome, recorded=False)
             case Answered(result=result) if result.metadata.recorded:
@@ -190,12 +205,16 @@ class Outcomes:
                 return self._fault(state, error, name, harmless=harmless)
 
     def unrecorded(self, raw: RawCall, error: RunHeld | RecordFailed) -> Answered:
-        """Return the outcome of a call whose run cannot be written to. The call is not on record, and nothing happened."""
+        """Return the outcome of a call whose run cannot be opened. The call is not on record, and was not run now.
+
+        If the record of the run cannot be read, the same call may have run before.
+        """
         advice = " To wait for the run: await engine.wait_for_run(scope, timeout_s=60)." if isinstance(error, RunHeld) else ""
         self._recorder.log.error("The call %s was not run: %s%s", self._recorder.cut(raw.name), error, advice)
         raw = with_id(raw, self._clock)
-        told = RecordFailed(f"It was not run: {error}", code=error.code)
-        return Answered(_marked(self._normaliser.refusal(raw, "", self._recorder.cut(raw.name or ""), told)))
+        text = f"It was not run now: {error.told} {_BEFORE}" if isinstance(error, RecordFailed) else f"It was not run: {error}"
+        refusal = self._normaliser.refusal(raw, "", self._recorder.cut(raw.name or ""), RecordFailed(text, code=error.code))
+        return Answered(_unrecorded(refusal, error))
 
     def unrouted(self, raw: RawCall, scope: Scope, error: CallFailed) -> Answered:
         """Return the outcome of a call that is refused before it has a state in its run; the caller records the refusal."""
@@ -237,25 +256,26 @@ class Outcomes:
             return self._refused(
                 state, CallFailed(f"{name} was not run: {type(error).__name__} in the engine. Tell the operator.", code=code), name
             )
-        why = f" ({error})" if isinstance(error, RecordFailed) else ""
+        unwritable = error if isinstance(error, RecordFailed) else None
+        why = "" if unwritable is None else f" ({unwritable.told})"
         if harmless:
             told = f"{name} ran and changed nothing, but what it gave was lost{why}. It may be sent again; tell the operator."
-            return self._refused(state, (RecordFailed if why else CallFailed)(told, code=code), name, recorded=not why)
+            return self._refused(state, (RecordFailed if why else CallFailed)(told, code=code), name, unwritable)
         unknown = OutcomeUnknown(
             f"{name} ran, but what came of it could not be kept{why}. Do not repeat the call; tell the operator.", code=code
         )
-        return self._refused(state, unknown, name, recorded=not why)
+        return self._refused(state, unknown, name, unwritable)
 
-    def _refused(self, state: CallState, error: CallFailed, name: str, *, recorded: bool = True) -> Answered:
+    def _refused(self, state: CallState, error: CallFailed, name: str, failure: RecordFailed | None = None) -> Answered:
         """End a call without a result of its own.
 
         Args:
-            recorded: False if recording has failed already and `error` says so.
+            failure: Why recording has failed already; `error` says that it has.
         """
         if isinstance(error, ToolRaised) and error.__cause__ is not None:  # for the tool's author; the model is not told its type
             self._recorder.log.debug("The call %s of %s was refused: %s", state.uid, name, error, error=error.__cause__)
         result = self.result_of(state, error, name, None)
-        result = result if recorded else _marked(result)
+        result = result if failure is None else _unrecorded(result, failure)
         state.tell_result(result)
         if result.status == "unknown":
             self._warn_of_unknown(result)
@@ -266,10 +286,10 @@ class Outcomes:
             state.end("call.completed", self._normaliser.recorded(result))
         except RecordFailed as unwritable:  # the caller must still be told
             self._recorder.log.error("%s", unwritable)
-            if recorded and not state.started:
-                not_run = RecordFailed(f"It was not run: {unwritable}", code=unwritable.code)
-                result = _marked(self.result_of(state, not_run, name, None))
-            elif recorded:
+            if failure is None and not state.started:
+                not_run = RecordFailed(f"It was not run: {unwritable.told} {_TELL}", code=unwritable.code)
+                result = _unrecorded(self.result_of(state, not_run, name, None), unwritable)
+            elif failure is None:
                 result = _marked(result, unwritable)
         if not (isinstance(error, CallRepeated) and error.of_data):
             self._control.count(state.scope.conversation, success=False)
@@ -285,7 +305,7 @@ class Outcomes:
             self._asked(state, asked, question, text, name)
         except RecordFailed as unwritable:  # without a record, the question would end with this engine
             self._approvals.drop(asked.approval_id)
-            return self._refused(state, _unrecorded_question(self._recorder.redacted(text), unwritable), name, recorded=False)
+            return self._refused(state, _unrecorded_question(self._recorder.redacted(text), unwritable), name, unwritable)
         redacted, arguments = self._recorder.redacted, state.judged_arguments.decode()
         return Suspended(asked.approval_id, asked.expires_at, redacted(text), state.uid, name, redacted(arguments), redacted(question.rule))
 
@@ -330,13 +350,18 @@ class Outcomes:
         return found.value is True
 
 
-def _marked(result: ToolResult, error: RecordFailed | None = None) -> ToolResult:
-    """Mark a result that is not on record; `error` says why, if the result itself does not."""
-    metadata = replace(result.metadata, recorded=False)
-    if error is None:
-        return replace(result, metadata=metadata)
-    said = None if result.error is None else _with(result.error, error)
-    return replace(result, content=(*result.content, Text(text=f"This is not on record: {error}")), error=said, metadata=metadata)
+def _unrecorded(result: ToolResult, failure: RecordFailed | RunHeld) -> ToolResult:
+    """Mark a result that is not on record, and says so."""
+    return replace(result, metadata=replace(result.metadata, recorded=False, record_failure=str(failure)))
+
+
+def _marked(result: ToolResult, failure: RecordFailed) -> ToolResult:
+    """Mark a result that is not on record. A stored result is on record, only its repetition is not."""
+    marked = _unrecorded(result, failure)
+    if result.metadata.replayed or result.metadata.joined:
+        return marked
+    said = None if result.error is None else f"{result.error} (not on record: {failure.told})"
+    return replace(marked, content=(*result.content, Text(text=f"This is not on record: {failure.told}")), error=said)
 
 
 def _question_text(asks: ApprovalNeeded, asked: Question) -> str:
@@ -349,9 +374,8 @@ def _question_text(asks: ApprovalNeeded, asked: Question) -> str:
 
 def _unrecorded_question(question: str, error: RecordFailed) -> RecordFailed:
     """Return the refusal of a call whose question to a human is not on record."""
-    return RecordFailed(
-        f"It was not run: a human has to decide first ({question}), and the question could not be recorded: {error}", code=error.code
-    )
+    text = f"It was not run: a human has to decide first ({question}), and the question could not be recorded"
+    return RecordFailed(f"{text}: {error}", code=error.code, told=f"{text}: {error.told} {_TELL}")
 
 
 def _with(reason: str, error: RecordFailed) -> str:

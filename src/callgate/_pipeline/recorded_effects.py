@@ -99,9 +99,7 @@ class RecordedEffects:
         try:
             return await off_loop(self._journal, partial(self._read, run, uid))
         except Exception as error:
-            raise RecordFailed(
-                f"{tool} was not run: the record of the key of its effect cannot be used ({error}). Tell the operator."
-            ) from error
+            raise unusable(tool, error) from error
 
     def _read(self, run: str, uid: str) -> EarlierEffect | None:
         journal = self._journal
@@ -213,6 +211,12 @@ def _never(writer: str) -> bool:
 
 def not_started(reason: str) -> CallNotStarted:
     return CallNotStarted(f"It was not started: {reason}. Nothing happened; it may be sent again.")
+
+
+def unusable(tool: str, error: Exception) -> RecordFailed:
+    """Return the error for a call if the record of the key of its effect cannot be read or written."""
+    text = f"{tool} was not run: the record of the key of its effect cannot be used"
+    return RecordFailed(f"{text} ({error}). Tell the operator.", told=f"{text}. Tell the operator.")
 
 
 def _no_key(call: ValidatedCall, why: str) -> ToolRaised:

@@ -29,6 +29,7 @@ __all__ = ["Recorder", "off_loop", "too_late"]
 T = TypeVar("T")
 _ERROR_CHARS = 4_000
 _MOST_STARTED = 4_096
+_TOLD = "The record of calls could not be written."
 _argument_log = logging.getLogger("callgate.arguments")
 _argument_log.addHandler(logging.NullHandler())  # so that Python does not print the warnings where logging is not set up
 
@@ -71,7 +72,7 @@ class Recorder:
             raise RecordFailed(str(error), code=error.code) from error
         except Exception as error:
             raise RecordFailed(
-                f"The record could not be written ({_cause(error)}). Nothing is run until it can be; tell the operator."
+                f"The record could not be written ({_cause(error)}). Nothing is run until it can be; tell the operator.", told=_TOLD
             ) from error
         if isinstance(draft.body, Started):
             self._started[draft.call or ""] = draft.body.tool
@@ -138,7 +139,7 @@ class Recorder:
             if limit.expired:
                 raise too_late() from error
             raise RecordFailed(
-                f"The record could not be made durable ({_cause(error)}). Nothing is run until then; tell the operator."
+                f"The record could not be made durable ({_cause(error)}). Nothing is run until then; tell the operator.", told=_TOLD
             ) from error
 
 

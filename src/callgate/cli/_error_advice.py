@@ -36,6 +36,8 @@ ADVICE = {
     "Nothing is run until then; tell the operator.": "No call runs without its record.",
     "It is written as soon as it can be; tell the operator.": "It is written as soon as it can be.",
     "Do not repeat the call; tell the operator.": "Check what it did before you repeat it.",
+    "Do not send it again; tell the operator.": "Check that before you repeat it.",
+    " Tell the operator.": "",
     "It may be sent again; tell the operator.": "It may be repeated.",
 }
 """Maps a phrase of the library's errors to the phrase for the command line."""

@@ -45,6 +45,8 @@ def show_result(result: ToolResult, shown: ShownWhere) -> None:
     console().print(Text.assemble(status_text(result.status, end), f"  {one_line(result.name)}", shown_why))
     text = "\n".join(map(part_text, result.content))
     write_text(f"{text if result.metadata.recorded else at_terminal(text)}\n")
+    if result.metadata.record_failure:
+        say(f"  {at_terminal(result.metadata.record_failure)}", "red")
     for note in result.metadata.notes:
         say(f"  note    {note.kind}: {one_line(note.text)}", "yellow")
     say(f"  {_facts(result)}", "dim")

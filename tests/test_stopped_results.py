@@ -1,0 +1,92 @@
+"""A stop lets running calls finish, so what they did is kept: on record, for their key, and for the history of the host."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from callgate import Aborted, Answered, Engine, Scope, SqliteJournal, tool
+from callgate.response_calls import ResponseReply
+from tests.engine_calls import call, result_of
+from tests.provider_responses.shop import claude
+
+IN_RUN = Scope(run="chat", conversation="chat")
+MESSAGE: tuple[tuple[str, dict[str, str]], ...] = (("refund", {"order": "A7"}), ("look", {}))
+
+
+class Shop:
+    """Tools of which one runs until `release` is set."""
+
+    def __init__(self) -> None:
+        self.paid: list[str] = []
+        self.running, self.release = asyncio.Event(), asyncio.Event()
+
+    def engine(self, path: Path) -> Engine:
+        @tool(key="refund:{order}")
+        async def refund(order: str) -> str:
+            """Refund an order."""
+            self.paid.append(order)
+            self.running.set()
+            await self.release.wait()
+            return f"refunded {order}"
+
+        @tool(effect="none")
+        def look() -> str:
+            """Look."""
+            return "seen"
+
+        return Engine([refund, look], journal=SqliteJournal(path / "calls.db"))
+
+
+def texts(reply: ResponseReply) -> list[str]:
+    return [item["content"] for turn in reply.results for item in turn["content"]]
+
+
+async def stopped(engine: Engine, shop: Shop) -> ResponseReply:
+    """Hand in the message, stop it while its first call runs, and let that call finish."""
+    asked = asyncio.create_task(engine.respond(claude(*MESSAGE, message_id="msg_1"), IN_RUN))
+    await shop.running.wait()
+    engine.control.stop("chat", "ops")
+    shop.release.set()
+    reply = await asked
+    engine.control.end_turn("chat")
+    return reply
+
+
+async def test_the_reply_has_the_result_of_a_call_that_finished_after_a_stop(tmp_path: Path) -> None:
+    shop = Shop()
+    async with shop.engine(tmp_path) as engine:
+        reply = await stopped(engine, shop)
+        assert (reply.ended, reply.done) == ("aborted", True)
+        assert reply.reason.startswith("stopped_by_user: ops. refund (chat/0/0) ran to its end")
+        refunded, looked = texts(reply)
+        assert refunded == "refunded A7"
+        assert "It was not started" in looked
+        assert isinstance(reply.outcomes[0], Aborted)
+        assert [event.kind for event in engine.journal.read(call="chat/0/0")][-1] == "call.completed"
+
+
+async def test_a_call_that_finished_after_a_stop_is_replayed_and_answers_its_key(tmp_path: Path) -> None:
+    """Also in another engine: the record says that it was done."""
+    shop = Shop()
+    async with shop.engine(tmp_path) as engine:
+        await stopped(engine, shop)
+        assert texts(await engine.respond(claude(*MESSAGE, message_id="msg_1"), IN_RUN)) == ["refunded A7", "seen"]
+    async with shop.engine(tmp_path) as engine:
+        assert texts(await engine.respond(claude(*MESSAGE, message_id="msg_1"), IN_RUN)) == ["refunded A7", "seen"]
+        elsewhere = result_of(await engine.call(call("refund", order="A7"), Scope(run="other", conversation="other")))
+        assert (elsewhere.status, elsewhere.text.splitlines()[0]) == ("ok", "refunded A7")
+    assert shop.paid == ["A7"]
+
+
+async def test_a_call_that_has_not_started_when_the_stop_comes_does_not_start(tmp_path: Path) -> None:
+    shop = Shop()
+    async with shop.engine(tmp_path) as engine:
+        engine.control.stop("chat", "ops")
+        outcome = await engine.call(call("refund", order="A7"), IN_RUN)
+        engine.control.end_turn("chat")
+        assert isinstance(outcome, Aborted)
+        assert outcome.finished is None
+        shop.release.set()
+        assert isinstance(await engine.call(call("refund", order="A7"), IN_RUN), Answered)
+    assert shop.paid == ["A7"]
