@@ -28,7 +28,7 @@ from callgate._pipeline.call_state import CallState
 from callgate._pipeline.concurrency import CallOrder, QueueStarter, TaskQueue, footprint_of, may_run_beside
 from callgate._pipeline.outcomes import Outcomes, UnstartedCalls
 from callgate._pipeline.parse import has_large_arguments
-from callgate._run_state.approvals import HUMAN_DENIED
+from callgate._run_state.approvals import REFUSED_BY_ANSWER
 from callgate._run_state.run_recovery import Unfinished
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, ToolResult
 from callgate.errors import CallFailed, UsageError
@@ -407,7 +407,7 @@ class Emission:
     async def _join_denied(self, slot: CallSlot, first: CallSlot) -> None:
         """Wait for the first call with the same effect. If a human has denied it, give this one the denial."""
         await first.wait_end(self._kill)
-        if isinstance(first.outcome, Answered) and first.outcome.result.code == HUMAN_DENIED:
+        if isinstance(first.outcome, Answered) and first.outcome.result.code in REFUSED_BY_ANSWER:
             slot.state.first = first.outcome.result
 
     async def _join_duplicate(self, slot: CallSlot, call: ValidatedCall) -> None:
