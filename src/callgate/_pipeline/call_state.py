@@ -18,6 +18,7 @@ from callgate._json import plain_bytes
 from callgate._pipeline.concurrency import Slots
 from callgate._pipeline.validate import Modified
 from callgate._run_state.approvals import REFUSED_BY_ANSWER
+from callgate._run_state.calls_in_doubt import Doubt
 from callgate._run_state.earlier_effect import EffectClaim
 from callgate._run_state.event_bodies import (
     MOST_CHARS,
@@ -31,7 +32,7 @@ from callgate._run_state.event_bodies import (
     Verdict,
     arguments_hash,
 )
-from callgate._run_state.idempotency import Doubt, IdenticalCalls, Known, RunState
+from callgate._run_state.idempotency import IdenticalCalls, Known, RunState
 from callgate._run_state.recorder import Recorder
 from callgate._run_state.run_recovery import Unfinished
 from callgate.calls import RawCall, Scope, ToolResult

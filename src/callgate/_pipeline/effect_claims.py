@@ -23,9 +23,9 @@ from callgate._pipeline.known_runs import KnownRuns
 from callgate._pipeline.recorded_effects import RecordedEffects, not_started, unusable
 from callgate._pipeline.unknown_outcomes import PossibleRepeat, UnknownOutcomes
 from callgate._pipeline.wait_graph import WaitGraph, callers
+from callgate._run_state.calls_in_doubt import Uncertain
 from callgate._run_state.earlier_effect import EarlierEffect, EffectClaim, effect_run
 from callgate._run_state.event_bodies import Reason
-from callgate._run_state.idempotency import Uncertain
 from callgate._run_state.recorder import too_late
 from callgate.calls import ToolResult
 from callgate.errors import CallNotStarted, OutcomeUnknown, RunHeld
@@ -236,8 +236,7 @@ class EffectClaims:
         there is none.
         """
         run = self._known.by_run.get(uid.rsplit("/", 2)[0])
-        found = run.doubts().get(uid) if run is not None else None
-        return found[1] if found is not None else None
+        return run.in_doubt.by_uid().get(uid) if run is not None else None
 
     async def _record(self, state: CallState, claim: EffectClaim, until: float) -> None:
         """Record that this call has claimed the key. Later calls with the key get its result.

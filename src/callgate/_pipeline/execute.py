@@ -76,7 +76,7 @@ class Executor:
                 state.held = plan.slots
             else:
                 await state.take(plan.slots, min(self._timeout_s, state.deadline - began))
-            if plan.hooks.observers or state.run_state.uncertain or state.run_state.happened:
+            if plan.hooks.observers or state.run_state.in_doubt.latest or state.run_state.in_doubt.happened:
                 earlier = await self._last_checks(state, plan, approved)
                 if earlier is not None:
                     return earlier

@@ -14,8 +14,9 @@ from itertools import islice
 from msgspec import Struct, field
 
 from callgate._pipeline.engine_options import EngineContext
+from callgate._run_state.calls_in_doubt import Uncertain
 from callgate._run_state.event_bodies import Reason
-from callgate._run_state.idempotency import RunState, Uncertain
+from callgate._run_state.idempotency import RunState
 from callgate._run_state.recorder import off_loop
 from callgate._run_state.run_recovery import RunReader
 from callgate._run_state.settlements import Settlement
@@ -159,7 +160,7 @@ class KnownRuns:
         self._kept.discard(run)
         if state is not None and state.dangerous:
             self._counts[run] = state.dangerous
-        if state is not None and (own := {uid: doubt for uid, (_, doubt) in state.doubts().items() if doubt.origin is None}):
+        if state is not None and (own := {uid: doubt for uid, doubt in state.in_doubt.by_uid().items() if doubt.origin is None}):
             self._own_doubts[run] = own
 
     def knows(self, run: str) -> bool:
@@ -183,9 +184,9 @@ class KnownRuns:
     def _restore_own(self, state: RunState, own: Mapping[str, Uncertain]) -> None:
         """Replace the calls in doubt that this engine started last with what it knows of them."""
         writer = self._recorder.identity
-        for fact, doubt in state.uncertain.items():
+        for fact, doubt in state.in_doubt.latest.items():
             if doubt.uid in own and doubt.origin is not None and doubt.origin.writer == writer:
-                state.uncertain[fact] = own[doubt.uid]
+                state.in_doubt.latest[fact] = own[doubt.uid]
 
     def _forget_idle_runs(self) -> None:
         """Drop the oldest idle runs above a limit; they can be read from the journal again.
@@ -211,7 +212,7 @@ class KnownRuns:
                 not work on the call's own run, which another engine may hold.
         """
         state = self.by_run.get(str(uid).rsplit("/", 2)[0])
-        state = state if state is not None and state.is_in_doubt(uid) else None
+        state = state if state is not None and uid in state.in_doubt else None
         run = state.run if state is not None else key_run
         if not run:
             return None
@@ -241,4 +242,4 @@ class KnownRuns:
         run = uid.rsplit("/", 2)[0]
         body = Reason(reason="an identical call was told that this one happened", status="happened", details=details)
         self._recorder.write(Draft(kind="fact.settled", run=run, body=body, call=uid))
-        self.by_run[run].told_happened(uid)
+        self.by_run[run].in_doubt.told(uid)

@@ -148,4 +148,4 @@ class OpenRuns:
 
     def _runs_on(self, state: RunState) -> bool:
         """Return whether code of a call with an unknown outcome still runs in this process."""
-        return any(uid in self._behind for uid in state.doubts())
+        return any(uid in self._behind for uid in state.in_doubt.by_uid())

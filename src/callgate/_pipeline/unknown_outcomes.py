@@ -24,8 +24,8 @@ from callgate._pipeline.call_hooks import HostCode
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.known_runs import KnownRuns
 from callgate._pipeline.result_check import Ran, check
+from callgate._run_state.calls_in_doubt import Origin, Uncertain
 from callgate._run_state.event_bodies import arguments_hash
-from callgate._run_state.idempotency import Origin, Uncertain
 from callgate._run_state.run_recovery import why_unknown
 from callgate._run_state.settlements import Settlement, did_happen, in_doubt
 from callgate._runners.abandoned_code import AbandonedCalls
@@ -76,7 +76,7 @@ class UnknownOutcomes:
         settled = self._as_happened(state, repeat, approved.encoded)
         if settled is not None:
             return settled
-        doubt = state.run_state.doubt(approved.call.tool.name, approved.encoded)
+        doubt = state.run_state.in_doubt.like(approved.call.tool.name, approved.encoded)
         if doubt is None or approved.allowed_despite == doubt.uid:
             return None
         return await self.rule_out(state, repeat, doubt)
@@ -90,7 +90,7 @@ class UnknownOutcomes:
         settled = self._as_happened(state, repeat, encoded)
         if settled is not None or not asks.doubt:
             return settled
-        doubt = state.run_state.doubt(call.tool.name, encoded)
+        doubt = state.run_state.in_doubt.like(call.tool.name, encoded)
         assert doubt is not None
         try:
             checked = await self.rule_out(state, repeat, doubt)
@@ -102,7 +102,7 @@ class UnknownOutcomes:
 
     def _as_happened(self, state: CallState, repeat: PossibleRepeat, encoded: bytes) -> Checked | None:
         """Return the result of a call whose equal happened according to an operator; None if there is none."""
-        settled = state.run_state.happened_before(repeat.tool.name, encoded)
+        settled = state.run_state.in_doubt.happened_like(repeat.tool.name, encoded)
         if settled is None:
             return None
         self._known.tell_happened(settled.uid, _answering(state, repeat))
@@ -226,7 +226,7 @@ def told_as_unknown(state: CallState, error: CallFailed) -> CallFailed:
     if not state.doubtful or state.unfinished is None:
         return error
     if state.doubt is not None:
-        state.run_state.uncertain.update([state.doubt])
+        state.run_state.in_doubt.add(*state.doubt)
     if isinstance(error, OutcomeUnknown):
         return error
     return why_unknown(state.unfinished, f"Starting it again was refused: {state.recorder.cut(error, 500)}")

@@ -13,8 +13,9 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from callgate._run_state.calls_in_doubt import Uncertain
 from callgate._run_state.event_bodies import Received, arguments_hash, decode_reason, decode_received, decode_result, has_made_id, utc_text
-from callgate._run_state.idempotency import Uncertain, keeps_effect_key
+from callgate._run_state.idempotency import keeps_effect_key
 from callgate._run_state.run_recovery import Unfinished, unfinished_calls
 from callgate.calls import RawCall, Scope, ToolResult
 from callgate.events import TERMINAL, Event

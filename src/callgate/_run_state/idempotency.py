@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal, settled
 from callgate._json import plain_bytes
+from callgate._run_state.calls_in_doubt import CallsInDoubt, Doubt, Uncertain
 from callgate._run_state.event_bodies import arguments_hash, decode_result
 from callgate._run_state.recorder import off_loop
 from callgate._run_state.settlements import EARLIER, Settlement, happened_result, how_to_free, until_settled
@@ -30,13 +31,9 @@ from callgate.protocols import Journal
 from callgate.stage_types import ValidatedCall
 
 __all__ = [
-    "Doubt",
-    "Happened",
     "IdenticalCalls",
     "Known",
-    "Origin",
     "RunState",
-    "Uncertain",
     "call_key",
     "earlier_result",
     "is_others_failure",
@@ -133,41 +130,6 @@ def keeps_effect_key(result: ToolResult, effect: str) -> bool:
     return result.status == "error" and not no_effect
 
 
-class Origin(Struct, frozen=True, kw_only=True):
-    """The engine and the worker that ran a call, according to the record."""
-
-    writer: str
-    """The engine that started it, by its name in the journal; see `callgate.protocols.NamesWriters`."""
-    runner: str
-    worker: str = ""
-    """The worker process that accepted it, if the runner names one."""
-
-
-class Uncertain(Struct, frozen=True, kw_only=True):
-    """A call with an unknown outcome."""
-
-    uid: str
-    key: str
-    """The key that identifies the call in its run."""
-    tool_key: str
-    """The idempotency key that the tool got."""
-    origin: Origin | None = None
-    """The recorded origin of the call; None: it ran in this engine."""
-    gone: bool = True
-    """For a call of this engine: whether its code had ended, as far as its runner knows."""
-
-
-class Happened(Struct, frozen=True, kw_only=True):
-    """A call that took effect according to an operator."""
-
-    uid: str
-    by: str
-
-
-Doubt = tuple[tuple[str, str], Uncertain]
-"""A tool with a hash of final arguments, and the call of it with an unknown outcome."""
-
-
 class RunState:
     """The state of one run, as one engine knows it."""
 
@@ -176,14 +138,7 @@ class RunState:
         self.counter = 0
         self.dangerous: dict[str, int] = {}
         """The number of dangerous calls started, by tick (`Scope.tick`)."""
-        self.uncertain: dict[tuple[str, str], Uncertain] = {}
-        """The latest calls with an effect and an unknown outcome, by (tool, hash of the final arguments)."""
-        self._overruled: dict[str, Doubt] = {}
-        """Earlier ones than the latest, by uid: a human who was told of them has allowed an equal call."""
-        self.happened: dict[tuple[str, str], Happened] = {}
-        """Calls that did happen according to an operator, by (tool, hash of the final arguments), until one identical
-        call has been told.
-        """
+        self.in_doubt = CallsInDoubt()
         self.settled: dict[str, Settlement] = {}
         """The statements of operators about calls, by uid, until the call itself is resumed."""
         self.known: dict[str, Known] = {}
@@ -260,15 +215,7 @@ class RunState:
     @property
     def idle(self) -> bool:
         """Whether no call runs and no outcome is unknown."""
-        return not (self.under_way or self.uncertain or self._overruled)
-
-    def doubt(self, tool: str, encoded: bytes) -> Uncertain | None:
-        """Return the latest call of a tool with these final arguments and an unknown outcome, or None."""
-        return self.uncertain.get((tool, arguments_hash(encoded))) if self.uncertain else None
-
-    def happened_before(self, tool: str, encoded: bytes) -> Happened | None:
-        """Return the call of a tool with these final arguments that happened according to an operator, or None; see `happened`."""
-        return self.happened.get((tool, arguments_hash(encoded))) if self.happened else None
+        return not (self.under_way or self.in_doubt)
 
     def now_uncertain(self, call: ValidatedCall, encoded: bytes, key: str, tool_key: str, *, gone: bool) -> None:
         """Remember that this call's outcome is unknown. Ignored for a call without an effect.
@@ -281,47 +228,20 @@ class RunState:
         """
         if call.tool.effect != "none":
             doubt = Uncertain(uid=call.uid, key=key, tool_key=tool_key, gone=gone)
-            self.add_doubt((call.tool.name, arguments_hash(encoded)), doubt)
-
-    def add_doubt(self, fact: tuple[str, str], doubt: Uncertain) -> None:
-        """Remember that the outcome of a call is unknown.
-
-        Args:
-            fact: Its tool, and the hash of its final arguments.
-        """
-        earlier = self.uncertain.get(fact)
-        if earlier is not None and earlier.uid != doubt.uid:
-            self._overruled[earlier.uid] = fact, earlier
-        self.uncertain[fact] = doubt
-
-    def doubts(self) -> dict[str, Doubt]:
-        """Return all calls with an unknown outcome, by uid."""
-        return {**self._overruled, **{doubt.uid: (fact, doubt) for fact, doubt in self.uncertain.items()}}
-
-    def _end_doubt(self, uid: str) -> tuple[Doubt | None, bool]:
-        """Forget that the outcome of a call is unknown. Return it, or None if there was none, and whether it was the latest."""
-        if uid in self._overruled:
-            return self._overruled.pop(uid), False
-        found = self.doubts().get(uid)
-        if found is not None:
-            del self.uncertain[found[0]]
-        return found, True
+            self.in_doubt.add((call.tool.name, arguments_hash(encoded)), doubt)
 
     def reopen(self, uid: str) -> Doubt | None:
         """Allow a call without a recorded end to start again. Return its unknown outcome, or None if there was none."""
-        found, _ = self._end_doubt(uid)
+        found = self.in_doubt.remove(uid)
         if found is not None:
             self.known.pop(found[1].key, None)
         return found
-
-    def is_in_doubt(self, uid: str) -> bool:
-        return uid in self.doubts()
 
     def can_settle(self, uid: str, *, happened: bool) -> bool:
         """Return whether an operator can settle a call: its outcome is unknown, or it ended with a failure that keeps the key of its
         effect and did not happen.
         """
-        return self.is_in_doubt(uid) or (not happened and self._key_of_failure(uid) is not None)
+        return uid in self.in_doubt or (not happened and self._key_of_failure(uid) is not None)
 
     def _key_of_failure(self, uid: str) -> str | None:
         """Return the key in `known` of a call that ended with a failure that keeps the key of its effect."""
@@ -333,7 +253,7 @@ class RunState:
         Args:
             by: The operator who settled it. If the call happened, it and the next identical call are told so.
         """
-        found, is_latest = self._end_doubt(uid)
+        found = self.in_doubt.note_happened(uid, by) if happened and by else self.in_doubt.remove(uid)
         if found is None:
             if not happened and (failed := self._key_of_failure(uid)) is not None:
                 del self.known[failed]
@@ -344,17 +264,11 @@ class RunState:
         if not happened:
             self.known.pop(doubt.key, None)
         elif by:
-            if is_latest:
-                self.happened[fact] = Happened(uid=uid, by=by)
             self.known[doubt.key] = self._known_to_have_happened(doubt, fact[0], by)
 
     def _known_to_have_happened(self, doubt: Uncertain, tool: str, by: str) -> Known:
         asked = self.known[doubt.key].arguments if doubt.key in self.known else ""
         return Known(tool=tool, arguments=asked, uid=doubt.uid, result=happened_result(tool, doubt.uid, by))
-
-    def told_happened(self, uid: str) -> None:
-        """Forget an operator's statement that a call happened, because an identical call has been told."""
-        self.happened = {fact: one for fact, one in self.happened.items() if one.uid != uid}
 
 
 def _not_known(tool: str, uid: str) -> str:

@@ -14,8 +14,9 @@ from msgspec import Struct
 
 from callgate._json import canonical, decode
 from callgate._run_state.approvals import Answer, Question
+from callgate._run_state.calls_in_doubt import Origin, Uncertain
 from callgate._run_state.event_bodies import Reason, Started, Verdict, arguments_hash, decode_reason, decode_result, utc_text, verdict_of
-from callgate._run_state.idempotency import Known, Origin, RunState, Uncertain, is_others_failure, keeps_effect_key
+from callgate._run_state.idempotency import Known, RunState, is_others_failure, keeps_effect_key
 from callgate._run_state.settlements import until_settled, used_result
 from callgate.calls import ToolResult
 from callgate.errors import OutcomeUnknown
@@ -266,7 +267,7 @@ class RunReader:
         self._state.settle(uid, happened=fact.status == "happened", by=str(details.get("by", "")))
         answers = details.get("answers")
         if isinstance(answers, dict):
-            self._state.told_happened(uid)
+            self._state.in_doubt.told(uid)
             key, tool, arguments, call = (str(answers.get(name)) for name in ("key", "tool", "arguments", "call"))
             self._answered_by_fact[call] = key, Known(tool=tool, arguments=arguments, uid=call)
 
@@ -295,4 +296,4 @@ class RunReader:
     def _leave_doubt(self, uid: str, started: Started) -> None:
         origin = Origin(writer=started.writer, runner=started.runner, worker=self._workers.get(uid, ""))
         doubt = Uncertain(uid=uid, key=started.key, tool_key=started.tool_key, origin=origin)
-        self._state.add_doubt((started.tool, started.arguments_hash), doubt)
+        self._state.in_doubt.add((started.tool, started.arguments_hash), doubt)

@@ -68,5 +68,5 @@ def _in_doubt(reader: JournalReader, calls: Iterable[CallSummary]) -> set[str]:
         reading = RunReader(run, remember=0)
         reading.take(reader.find(EventQuery(run=run)))
         state = reading.state()
-        found |= {call.uid for call in calls if call.run == run and state.is_in_doubt(call.uid)}
+        found |= {call.uid for call in calls if call.run == run and call.uid in state.in_doubt}
     return found

@@ -1,0 +1,111 @@
+"""The calls of one run with an effect and an unknown outcome, and those that happened according to an operator.
+
+A call is found by its tool and its final arguments, because an equal call must not start while the outcome is unknown. A human who is told
+of one may allow an equal call all the same; if the outcome of that is unknown, too, both wait to be settled. Records nothing and asks nobody.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from callgate._run_state.event_bodies import arguments_hash
+
+__all__ = ["CallsInDoubt", "Doubt", "Fact", "Happened", "Origin", "Uncertain"]
+
+Fact = tuple[str, str]
+"""A tool, and the hash of final arguments."""
+
+
+class Origin(Struct, frozen=True, kw_only=True):
+    """The engine and the worker that ran a call, according to the record."""
+
+    writer: str
+    """The engine that started it, by its name in the journal; see `callgate.protocols.NamesWriters`."""
+    runner: str
+    worker: str = ""
+    """The worker process that accepted it, if the runner names one."""
+
+
+class Uncertain(Struct, frozen=True, kw_only=True):
+    """A call with an unknown outcome."""
+
+    uid: str
+    key: str
+    """The key that identifies the call in its run."""
+    tool_key: str
+    """The idempotency key that the tool got."""
+    origin: Origin | None = None
+    """The recorded origin of the call; None: it ran in this engine."""
+    gone: bool = True
+    """For a call of this engine: whether its code had ended, as far as its runner knows."""
+
+
+class Happened(Struct, frozen=True, kw_only=True):
+    """A call that took effect according to an operator."""
+
+    uid: str
+    by: str
+
+
+Doubt = tuple[Fact, Uncertain]
+"""What a call with an unknown outcome was to do, and the call."""
+
+
+class CallsInDoubt:
+    """The calls in doubt of one run."""
+
+    def __init__(self) -> None:
+        self.latest: dict[Fact, Uncertain] = {}
+        """The latest call in doubt of each tool with certain final arguments."""
+        self._earlier: dict[str, Doubt] = {}
+        """The ones before, by uid."""
+        self.happened: dict[Fact, Happened] = {}
+        """Calls that happened according to an operator, until one equal call has been told."""
+
+    def __bool__(self) -> bool:
+        """Whether the outcome of a call is unknown."""
+        return bool(self.latest or self._earlier)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._earlier or any(doubt.uid == uid for doubt in self.latest.values())
+
+    def add(self, fact: Fact, doubt: Uncertain) -> None:
+        before = self.latest.get(fact)
+        if before is not None and before.uid != doubt.uid:
+            self._earlier[before.uid] = fact, before
+        self.latest[fact] = doubt
+
+    def like(self, tool: str, encoded: bytes) -> Uncertain | None:
+        """Return the latest call in doubt of a tool with these final arguments, or None."""
+        return self.latest.get((tool, arguments_hash(encoded))) if self.latest else None
+
+    def happened_like(self, tool: str, encoded: bytes) -> Happened | None:
+        """Return the call of a tool with these final arguments that happened according to an operator, or None; see `happened`."""
+        return self.happened.get((tool, arguments_hash(encoded))) if self.happened else None
+
+    def by_uid(self) -> dict[str, Uncertain]:
+        """Return all calls in doubt, by uid."""
+        return {**{uid: doubt for uid, (_, doubt) in self._earlier.items()}, **{doubt.uid: doubt for doubt in self.latest.values()}}
+
+    def remove(self, uid: str) -> Doubt | None:
+        """Remove the call with this uid because its outcome is known, and return it; None if it is not in doubt."""
+        if uid in self._earlier:
+            return self._earlier.pop(uid)
+        for fact, doubt in self.latest.items():
+            if doubt.uid == uid:
+                del self.latest[fact]
+                return fact, doubt
+        return None
+
+    def note_happened(self, uid: str, by: str) -> Doubt | None:
+        """Remove the call as `remove` does, because it happened according to an operator. The next equal call is told, unless it may
+        repeat a later one in doubt.
+        """
+        found = self.remove(uid)
+        if found is not None and found[0] not in self.latest:
+            self.happened[found[0]] = Happened(uid=uid, by=by)
+        return found
+
+    def told(self, uid: str) -> None:
+        """Forget that a call happened, because an equal call has been told."""
+        self.happened = {fact: one for fact, one in self.happened.items() if one.uid != uid}
