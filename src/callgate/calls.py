@@ -220,7 +220,7 @@ class Metadata(NamedStruct, frozen=True, kw_only=True, gc=False, omit_defaults=T
     recorded: bool = True
     """False if this end of the call could not be recorded."""
     record_failure: str = ""
-    """Why not, and what the operator has to do. Not shown to the model."""
+    """Why the call or its end could not be recorded, and what the operator has to do. Not shown to the model."""
     command_end: str = ""
     """How the command of an `ok` call ended, if not with exit code 0: `exit code 3`, `killed by SIGKILL`, `timed out after 2 s`."""
     untrusted: bool = True

@@ -31,7 +31,7 @@ from callgate._pipeline.parse import has_large_arguments
 from callgate._run_state.approvals import REFUSED_BY_ANSWER
 from callgate._run_state.run_recovery import Unfinished
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, ToolResult
-from callgate.errors import CallFailed, UsageError
+from callgate.errors import CallFailed, RecordFailed, UsageError
 from callgate.stage_types import ApprovedCall, ValidatedCall
 
 __all__ = ["Emission", "EndedCall", "Refusal"]
@@ -313,7 +313,8 @@ class Emission:
                 ended.append(slot)
                 outcomes.append((slot.state, slot.outcome))
         for slot, outcome in zip(ended, await self._outcomes.durable(outcomes), strict=True):
-            slot.outcome = self._route.remembered(slot.state, outcome)
+            unrecorded = type(outcome) is Answered and outcome.result.failure_class == RecordFailed.failure_class
+            slot.outcome = self._route.remembered(slot.state, outcome) if unrecorded else outcome
 
     async def _refuse_surplus(self) -> None:
         """Refuse the calls above the limit."""

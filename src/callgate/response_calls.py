@@ -55,7 +55,7 @@ class ResponseReply(Struct, frozen=True, kw_only=True):
     """Why the message ended. Calls that a limit cut (`length`) have error results."""
     ended: Ending | None = None
     """Why the conversation cannot continue with `messages`; None if it can. `held`: another engine works on the run, or the record of the
-    run cannot be read, and no call ran; hand the same response in again later.
+    run cannot be read, and no call ran now; hand the same response in again later.
     """
     reason: str = ""
     """The reason of `ended`, in words."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -40,13 +39,8 @@ MODEL: list[list[Call] | str] = [[Call("balance", id="c1")], [Call("balance", id
 """What the models answer with in two turns, of which the first has two messages with calls."""
 
 
-_made: list[Engine] = []
-"""The engine that was made last."""
-
-
 def _engine(tool: Any) -> Engine:
-    _made[:] = [Engine(import_tools([tool], options={"balance": CACHED}))]
-    return _made[0]
+    return Engine(import_tools([tool], options={"balance": CACHED}))
 
 
 def _chat() -> ScriptedChat:
@@ -128,19 +122,3 @@ async def test_a_result_cached_for_a_turn_is_read_again_in_the_next_turn(turns: 
 
     await turns(balance, scope)
     assert len(read) == reads
-
-
-@pytest.mark.parametrize("turns", ALL)
-async def test_a_kill_ends_the_calls_of_its_turn_and_not_those_of_the_next(turns: Turns) -> None:
-    read: list[str] = []
-
-    async def balance() -> str:
-        """Look up the balance."""
-        read.append("read")
-        if len(read) == 1:
-            _made[0].control.kill("talk", "too slow")
-            await asyncio.Event().wait()
-        return "100"
-
-    await turns(balance, Scope(run="case-7", conversation="talk"))
-    assert len(read) == 2

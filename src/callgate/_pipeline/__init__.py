@@ -13,6 +13,7 @@ The stages
         answers from a stored result that is still valid. `execute` runs the tool, with its attempts and timeouts.
         `result_check` checks the result. `call_hooks` runs the host's code before and after. `normalise` gives every
         result the same format. `outcomes` turns errors and results into outcomes, and records them.
+        `remembered_results` answers a call that was handed in again and cannot be recorded.
 
 The state of runs
     `open_runs` acquires the leases of runs, and offers those of idle runs to other engines. `known_runs` has the state

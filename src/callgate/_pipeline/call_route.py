@@ -123,14 +123,15 @@ class CallRoute:
         """Take a call through both halves. Return its outcome when that is durable, if the journal is."""
         if self._shared:  # another engine may take this call's run over, and another process end it, alone
             kill = AbortSignal(kill)
-        if not self._survives:
-            state = self._admission.admit(raw, scope, kill, self._nested)
-            return self.remembered(state, await self._run(state))
-        if self._recorder.crowded:
+        if self._survives and self._recorder.crowded:
             await self._recorder.wait_for_capacity()
         state = self._admission.admit(raw, scope, kill, self._nested)
-        (outcome,) = await self._outcomes.durable([(state, await self._run(state))])
-        return self.remembered(state, outcome)
+        outcome = await self._run(state)
+        if self._survives:
+            (outcome,) = await self._outcomes.durable([(state, outcome)])
+        if type(outcome) is Answered and outcome.result.failure_class == RecordFailed.failure_class:
+            return self.remembered(state, outcome)
+        return outcome
 
     def unopened(self, raw: RawCall, scope: Scope, error: RunHeld | RecordFailed) -> Outcome:
         """Return the outcome of a call whose run cannot be opened: its stored result, if this engine remembers it."""
@@ -399,7 +400,7 @@ class CallRoute:
         raw = RawCall(id=f"in:{parent.uid}", name=name, arguments=arguments, origin=f"tool:{parent.uid}")
         state = self._admission.admit_nested(raw, parent)
         parent.give()
-        match self.remembered(state, await self._run(state)):
+        match await self._run(state):
             case Answered(result=result):
                 return result
             case Suspended(question=question):

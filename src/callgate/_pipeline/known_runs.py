@@ -62,8 +62,8 @@ class KnownRuns:
         """Runs whose lease is being acquired, or was when the caller gave up: another engine may have written to their records."""
         self._kept: set[str] = set()
         """Runs whose lease was acquired here, and neither lost nor released nor offered since. Their states are known."""
-        self._unreadable: dict[str, RunState] = {}
-        """The latest states of runs that cannot be read any more, by run."""
+        self._unread: dict[str, RunState] = {}
+        """The last states of runs whose state has to be read again and was not, because that failed. By run."""
         self._own = own
         self._work = work
         self._counts: dict[str, dict[str, int]] = {}
@@ -105,23 +105,19 @@ class KnownRuns:
         async with self._opening:
             outdated = run in self._outdated
             self._outdated.add(run)
-            before = self.by_run.get(run)
-            try:
-                if await self._acquire(run) or outdated:
-                    self._approvals.forget(run)
-                    self._set_aside(run)
-                self._outdated.discard(run)
-                await self._load(run)
-            except Exception:
-                if before is not None:
-                    self._unreadable[run] = before
-                raise
-            self._unreadable.pop(run, None)
+            if await self._acquire(run) or outdated:
+                self._approvals.forget(run)
+                if run in self.by_run:
+                    self._unread[run] = self.by_run[run]
+                self._set_aside(run)
+            self._outdated.discard(run)
+            await self._load(run)
+            self._unread.pop(run, None)
             self._kept.add(run)
 
     def remembered(self, run: str) -> RunState | None:
-        """Return the latest state of a run that this engine knew, although other engines may have worked on the run since."""
-        return self.by_run.get(run) or self._unreadable.get(run)
+        """Return the last state of a run that this engine knew, or None. Other engines may have worked on the run since."""
+        return self.by_run.get(run) or self._unread.get(run)
 
     def is_open(self, run: str, *, new: bool = False) -> bool:
         """Return whether `open` has nothing to do."""

@@ -174,13 +174,13 @@ class Outcomes:
             case Suspended():
                 self._approvals.drop(state.uid)
                 failed = _unrecorded_question(outcome.question, error)
-                return Answered(_unrecorded(self.result_of(state, failed, self._recorder.cut(state.raw.name or ""), None), error))
+                return Answered(self._unrecorded(self.result_of(state, failed, self._recorder.cut(state.raw.name or ""), None), error))
             case Aborted():
                 return replace(outcome, reason=_with(outcome.reason, error), recorded=False, finished=None)
             case Restarted():
                 return replace(outcome, recorded=False)
             case Answered(result=result) if result.metadata.recorded:
-                return Answered(_marked(result, error))
+                return Answered(self._marked(result, error))
             case Answered():
                 return outcome
             case unknown:
@@ -209,12 +209,16 @@ class Outcomes:
 
         If the record of the run cannot be read, the same call may have run before.
         """
-        advice = " To wait for the run: await engine.wait_for_run(scope, timeout_s=60)." if isinstance(error, RunHeld) else ""
-        self._recorder.log.error("The call %s was not run: %s%s", self._recorder.cut(raw.name), error, advice)
+        name = self._recorder.cut(raw.name)
+        if isinstance(error, RunHeld):
+            text, wait = f"It was not run: {error}", "To wait for the run: await engine.wait_for_run(scope, timeout_s=60)."
+            self._recorder.log.error("The call %s was not run: %s %s", name, error, wait)
+        else:
+            text = f"It was not run now: {error.told} {_BEFORE}"
+            self._recorder.log.error("The call %s was not run now: %s", name, error)
         raw = with_id(raw, self._clock)
-        text = f"It was not run now: {error.told} {_BEFORE}" if isinstance(error, RecordFailed) else f"It was not run: {error}"
         refusal = self._normaliser.refusal(raw, "", self._recorder.cut(raw.name or ""), RecordFailed(text, code=error.code))
-        return Answered(_unrecorded(refusal, error))
+        return Answered(self._unrecorded(refusal, error))
 
     def unrouted(self, raw: RawCall, scope: Scope, error: CallFailed) -> Answered:
         """Return the outcome of a call that is refused before it has a state in its run; the caller records the refusal."""
@@ -275,7 +279,10 @@ class Outcomes:
         if isinstance(error, ToolRaised) and error.__cause__ is not None:  # for the tool's author; the model is not told its type
             self._recorder.log.debug("The call %s of %s was refused: %s", state.uid, name, error, error=error.__cause__)
         result = self.result_of(state, error, name, None)
-        result = result if failure is None else _unrecorded(result, failure)
+        if failure is not None:
+            result = self._unrecorded(result, failure)
+        elif isinstance(error, RecordFailed):  # its end may be recorded all the same
+            result = self._with_failure(result, error)
         state.tell_result(result)
         if result.status == "unknown":
             self._warn_of_unknown(result)
@@ -288,9 +295,9 @@ class Outcomes:
             self._recorder.log.error("%s", unwritable)
             if failure is None and not state.started:
                 not_run = RecordFailed(f"It was not run: {unwritable.told} {_TELL}", code=unwritable.code)
-                result = _unrecorded(self.result_of(state, not_run, name, None), unwritable)
+                result = self._unrecorded(self.result_of(state, not_run, name, None), unwritable)
             elif failure is None:
-                result = _marked(result, unwritable)
+                result = self._marked(result, unwritable)
         if not (isinstance(error, CallRepeated) and error.of_data):
             self._control.count(state.scope.conversation, success=False)
         self._recorder.log.info("Function call refused: %s (%s)", name, result.code)
@@ -333,6 +340,22 @@ class Outcomes:
             return Aborted(end.status, self._recorder.redacted(_with(told, unwritable)), recorded=False)
         return Aborted(end.status, self._recorder.redacted(told))
 
+    def _unrecorded(self, result: ToolResult, failure: RecordFailed | RunHeld) -> ToolResult:
+        """Mark a result that is not on record, and says so."""
+        marked = self._with_failure(result, failure)
+        return replace(marked, metadata=replace(marked.metadata, recorded=False))
+
+    def _with_failure(self, result: ToolResult, failure: RecordFailed | RunHeld) -> ToolResult:
+        return replace(result, metadata=replace(result.metadata, record_failure=self._recorder.redacted(str(failure))))
+
+    def _marked(self, result: ToolResult, failure: RecordFailed) -> ToolResult:
+        """Mark a result that is not on record. A stored result is on record, only its repetition is not."""
+        marked = self._unrecorded(result, failure)
+        if result.metadata.replayed:
+            return marked
+        said = None if result.error is None else f"{result.error} (not on record: {failure.told})"
+        return replace(marked, content=(*result.content, Text(text=f"This is not on record: {failure.told}")), error=said)
+
     async def _restarts(self, result: ToolResult) -> bool:
         """Return whether the host's restart handler used the result. If it fails or times out, the result goes to the model."""
         data = result.data
@@ -348,20 +371,6 @@ class Outcomes:
         if found.error is not None:
             self._recorder.log.error("The restart handler failed on %s; its result goes to the model", result.uid, error=found.error)
         return found.value is True
-
-
-def _unrecorded(result: ToolResult, failure: RecordFailed | RunHeld) -> ToolResult:
-    """Mark a result that is not on record, and says so."""
-    return replace(result, metadata=replace(result.metadata, recorded=False, record_failure=str(failure)))
-
-
-def _marked(result: ToolResult, failure: RecordFailed) -> ToolResult:
-    """Mark a result that is not on record. A stored result is on record, only its repetition is not."""
-    marked = _unrecorded(result, failure)
-    if result.metadata.replayed or result.metadata.joined:
-        return marked
-    said = None if result.error is None else f"{result.error} (not on record: {failure.told})"
-    return replace(marked, content=(*result.content, Text(text=f"This is not on record: {failure.told}")), error=said)
 
 
 def _question_text(asks: ApprovalNeeded, asked: Question) -> str:

@@ -45,7 +45,7 @@ class RememberedResults:
         except (CallFailed, CallAborted):
             return outcome
         before = self._before(call)
-        if before is None:
+        if before is None or before.uid == outcome.result.uid or not before.entered:
             return outcome
         result = self._lost(call, before) if before.result is None else _repeated(call, before.result)
         metadata = replace(result.metadata, recorded=False, record_failure=outcome.result.metadata.record_failure)

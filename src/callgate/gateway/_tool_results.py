@@ -69,7 +69,7 @@ class ToolResults:
         return found if isinstance(found, dict) else None
 
     def _made(self, result: ToolResult) -> Message:
-        if result.status != "ok" and not result.metadata.recorded:
+        if result.status != "ok" and not result.metadata.recorded and not result.metadata.replayed:
             return _unrecorded(result)
         declared = declared_failure(result)
         if declared is not None:
@@ -100,7 +100,7 @@ def error_result(text: str, outcome: Mapping[str, object]) -> Message:
 
 
 def _unrecorded(result: ToolResult) -> Message:
-    """Return the result of a call without success that is not on record. The reason may name the database, and is for the operator."""
+    """Return the result of a call without success that is not on record."""
     if result.status == "unknown":
         return error_result(_IN_DOUBT, _outcome(result))
     if result.failure_class == "record_failed":

@@ -76,7 +76,7 @@ class BlockingEngine:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self.blobs, self.journal, self.control = engine.blobs, engine.journal, engine.control
+        self.blobs, self.journal = engine.blobs, engine.journal
 
     async def call(self, raw: RawCall, scope: Scope) -> Outcome:
         return self._engine.call_sync(raw, scope)

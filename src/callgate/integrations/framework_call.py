@@ -15,7 +15,6 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._abort_signals import Control
 from callgate._json import decode, to_jsonable
 from callgate._option_checks import without_check
 from callgate._run_state.approvals import BY_ENGINE
@@ -24,7 +23,6 @@ from callgate.calls import Aborted, Answered, Approval, Outcome, RawCall, Restar
 from callgate.errors import NotDone, ResultNotSerializable, RunHeld, UsageError
 from callgate.integrations.abandonable_threads import in_abandonable_threads
 from callgate.integrations.outdated_answers import recorded_call_id, why_outdated
-from callgate.integrations.stopped_turns import begin_call, end_call
 from callgate.protocols import BlobStore, Journal
 from callgate.tools import ToolContext
 
@@ -78,8 +76,6 @@ class CallsEngine(Protocol):
     def blobs(self) -> BlobStore: ...
     @property
     def journal(self) -> Journal: ...
-    @property
-    def control(self) -> Control: ...
     async def call(self, raw: RawCall, scope: Scope) -> Outcome: ...
     async def approve(self, approval_id: str, *, by: str, reason: str, arguments: Mapping[str, object] | None) -> None: ...
     async def deny(self, approval_id: str, *, by: str, reason: str) -> None: ...
@@ -280,16 +276,6 @@ async def run_call(engine: CallsEngine, call: FrameworkCall, decide: Decide | No
         UsageError: The engine is closed, or belongs to another event loop.
         BaseException: What the tool's code raised to pause or end the framework's run.
     """
-    stopped = begin_call(engine.control, call.scope)
-    if stopped is not None:
-        return _without_result(call, f"its turn was ended. {stopped}")
-    try:
-        return await _decided(engine, call, decide)
-    finally:
-        end_call(engine.control, call.scope)
-
-
-async def _decided(engine: CallsEngine, call: FrameworkCall, decide: Decide | None) -> ToolResult | Suspended:
     outcome = await _outcome(engine, call)
     problem = ""
     while isinstance(outcome, Suspended) and decide is not None and (decision := decide(outcome, problem)) is not None:
