@@ -1,7 +1,8 @@
 """The calls of one run with an effect and an unknown outcome, and those that happened according to an operator.
 
-A call is found by its tool and its final arguments, because an equal call must not start while the outcome is unknown. A human who is told
-of one may allow an equal call all the same; if the outcome of that is unknown, too, both wait to be settled. Records nothing and asks nobody.
+A call is found by its tool and its final arguments, because an equal call must not start while the outcome is unknown. A human who is
+told of one may allow an equal call all the same; if the outcome of that is unknown, too, both wait to be settled. Records nothing and
+asks nobody.
 """
 
 from __future__ import annotations
