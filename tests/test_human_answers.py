@@ -209,7 +209,7 @@ async def test_a_human_may_change_the_arguments_and_the_model_is_told(tmp_path: 
     async with engine:
         result = result_of(await engine.call(PAY, SCOPE))
         assert (result.status, shop.paid) == ("ok", ["ann 60"])
-        assert 'The arguments were changed before the call ran (amount): bob approved it with {"amount":60,"to":"ann"}.' in result.text
+        assert 'The arguments were changed (amount): bob approved it with {"amount":60,"to":"ann"}.' in result.text
         again = result_of(await engine.call(PAY, SCOPE))
         assert (again.metadata.replayed, again.text) == (True, result.text)
         other = RawCall(id="b", name="pay", arguments={"to": "ann", "amount": 60})

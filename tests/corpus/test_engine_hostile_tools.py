@@ -77,7 +77,7 @@ def word_for(result: ToolResult) -> set[str]:
     if result.success and any(note.kind == "normalised" for note in result.metadata.notes):
         words.add("ok_normalised")
     if result.failure_class in ("timeout", "killed"):
-        words.add("abandoned" if "cannot be stopped" in str(result.error) or "still runs" in str(result.error) else "killed")
+        words.add("abandoned" if "could not be stopped" in str(result.error) else "killed")
     return words
 
 

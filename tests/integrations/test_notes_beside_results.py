@@ -24,7 +24,7 @@ from tests.integrations.contract import Call
 from tests.integrations.langchain_agents import ScriptedChat, call, says, tool_messages
 from tests.integrations.test_pydantic_ai_contract import scripted
 
-CHANGED = "The arguments were changed before the call ran (city)"
+CHANGED = "The arguments were changed (city)"
 
 
 UPDATES: dict[str, Callable[[list[Any]], Any]] = {

@@ -218,8 +218,8 @@ def _tried(ran: Ran) -> str:
 def _advice(tool: BoundTool, ran: Ran, *, in_doubt: bool) -> str:
     execution = ran.execution
     if execution.abandoned:
-        still = "Its code still runs and cannot be stopped"
-        return f"{still}; it may still take effect. Check the real state before you repeat it." if in_doubt else f"{still}."
+        still = "Its code could not be stopped and went on"
+        return f"{still}; it may take effect later. Check the real state before you repeat it." if in_doubt else f"{still}."
     if in_doubt:
         return (
             "It may have taken effect. It was not run again. Check first whether it did, by another tool or by asking; repeat it only if"
