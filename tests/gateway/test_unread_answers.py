@@ -31,7 +31,7 @@ class WritingClient:
     def __init__(self, process: subprocess.Popen[bytes], ledger: Path) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
-        self.stdin, self.stdout = process.stdin, process.stdout
+        self.process, self.stdin, self.stdout = process, process.stdin, process.stdout
         self._ledger = ledger
         about = {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}, "clientInfo": {"name": "w", "version": "1"}}
         self.send(id=0, method="initialize", params=about)
@@ -122,3 +122,17 @@ async def test_a_client_that_sends_more_than_is_held_goes_on_when_it_reads(tmp_p
         answered = await asyncio.to_thread(client.read_to_the_end)
         await writing
         assert sorted(answered) == list(range(1, CALLS))
+
+
+async def test_the_gateway_ends_when_a_client_is_gone_that_has_read_nothing_of_much(tmp_path: Path) -> None:
+    """Of so many pings, more than is held are still unread when the client ends."""
+    with writing_client(tmp_path) as client:
+        for number in range(1, 9):
+            client.call(number)
+        await until(lambda: len(client.called) >= 8)
+        await client.wait_for_unread()
+        pings = b"".join(b'{"jsonrpc": "2.0", "id": %d, "method": "ping"}\n' % number for number in range(100, 90_100))
+        await asyncio.to_thread(client.stdin.write, pings)
+        client.stdin.close()
+        client.stdout.close()
+        await until(lambda: client.process.poll() is not None)

@@ -42,9 +42,9 @@ _MAY_ASK = frozenset({"tools/call", "prompts/get", "resources/read"})
 """The requests whose answer may need input of the client, if it can give any."""
 _CACHEABLE = frozenset({"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"})
 _APPROVAL = "approval"
+"""The name of the question whether a call may run."""
 _CALL_ID_S = 0.05
 """Seconds between two looks whether a call that is to become a task has its id."""
-"""The name of the question whether a call may run."""
 
 
 class StatelessFront:

@@ -92,7 +92,7 @@ class _StdioServer:
         written.closed.add_done_callback(lambda _: lines.feed_eof())
         is_patient = False
         try:
-            while line := await next_line(lines):
+            while not written.closed.done() and (line := await next_line(lines)):
                 self._take(line)
                 await self._held.wait_for_room()
             await self._answer_last()
