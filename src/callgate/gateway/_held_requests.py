@@ -21,11 +21,11 @@ __all__ = ["MAX_HELD_BYTES", "HeldRequests"]
 
 MAX_HELD_BYTES: Final = 16_777_216
 """The size of what may be held. Above it, the input is not read until the client has read."""
-_FIRST: Final = 8
+_FIRST: Final = 16
 """How many requests run at once before the client has read an answer, or after it has left too much unread."""
 _MOST: Final = 64
 """How many run at once when the client has read many answers. More only if they take long."""
-_MOMENT_S: Final = 0.25
+_MOMENT_S: Final = 0.05
 _REQUEST_BYTES: Final = 512
 """What a held request needs at least, and the answer of one that is small."""
 
