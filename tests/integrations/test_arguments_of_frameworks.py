@@ -39,6 +39,10 @@ FRAMEWORKS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+class Limits(BaseModel):
+    cents: int = 100
+
+
 class Shop:
     """Tools of a framework, and with what they were run."""
 
@@ -181,6 +185,16 @@ async def test_a_tool_without_a_model_has_its_defaults() -> None:
 
     result, seen = await run(Pay(), order="A")
     assert (result.text, seen) == ("A 70000", {"order": "A", "cents": 70_000})
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+async def test_a_default_that_is_a_model_reaches_the_tool_as_it_is(framework: str) -> None:
+    def pay(order: str, limits: Limits = Limits()) -> str:
+        """Pay."""
+        return f"{order} {limits.cents}"
+
+    async with Engine(import_tools([FRAMEWORKS[framework](pay)])) as engine:
+        assert result_of(await engine.call(RawCall(name="pay", arguments={"order": "A"}))).text == "A 100"
 
 
 async def test_nested_values_and_additional_arguments_stay() -> None:

@@ -299,12 +299,19 @@ class RunState:
         return {**self._overruled, **{doubt.uid: (fact, doubt) for fact, doubt in self.uncertain.items()}}
 
     def _end_doubt(self, uid: str) -> tuple[Doubt | None, bool]:
-        """Forget that the outcome of a call is unknown. Return it, or None if there was none, and whether it was the latest."""
+        """Forget that the outcome of a call is unknown, so that an equal call before it is the latest again.
+
+        Return the doubt, or None if there was none, and whether it was the latest.
+        """
         if uid in self._overruled:
             return self._overruled.pop(uid), False
         found = self.doubts().get(uid)
         if found is not None:
-            del self.uncertain[found[0]]
+            fact = found[0]
+            del self.uncertain[fact]
+            before = next((one for one in reversed(self._overruled) if self._overruled[one][0] == fact), None)
+            if before is not None:
+                self.uncertain[fact] = self._overruled.pop(before)[1]
         return found, True
 
     def reopen(self, uid: str) -> Doubt | None:
