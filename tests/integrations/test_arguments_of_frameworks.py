@@ -43,6 +43,9 @@ class Limits(BaseModel):
     cents: int = 100
 
 
+NO_LIMITS = Limits()
+
+
 class Shop:
     """Tools of a framework, and with what they were run."""
 
@@ -189,7 +192,7 @@ async def test_a_tool_without_a_model_has_its_defaults() -> None:
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 async def test_a_default_that_is_a_model_reaches_the_tool_as_it_is(framework: str) -> None:
-    def pay(order: str, limits: Limits = Limits()) -> str:
+    def pay(order: str, limits: Limits = NO_LIMITS) -> str:
         """Pay."""
         return f"{order} {limits.cents}"
 

@@ -305,7 +305,7 @@ async def _decided(engine: CallsEngine, call: FrameworkCall, decide: Decide | No
     if call.ended_by is not None:
         raise call.ended_by
     match outcome:
-        case Answered(result=result):
+        case Answered(result=result) | Aborted(finished=ToolResult() as result):
             return result
         case Suspended():
             return outcome
