@@ -260,3 +260,22 @@ async def test_a_toolset_makes_one_key_of_equal_values() -> None:
     async with Engine(import_tools(shop.tools, options={"refund": {"key": "refund:{total}:{day}"}})) as engine:
         await Agent(FunctionModel(answer), toolsets=[CallgateToolset(shop.tools, engine)]).run("go")
     assert shop.made == [(Decimal("10.5"), date(2026, 1, 31))]
+
+
+async def test_a_toolset_runs_a_tool_whose_only_parameter_is_a_model() -> None:
+    made: list[Limits] = []
+
+    def limit(limits: Limits) -> str:
+        """Set the limits."""
+        made.append(limits)
+        return "set"
+
+    def answer(messages: list[ModelMessage], info: Any) -> ModelResponse:
+        return ModelResponse(parts=[TextPart("done")] if len(messages) > 1 else [ToolCallPart("limit", {"cents": 7})])
+
+    tools = [PydanticTool(limit)]
+    async with Engine(import_tools(tools)) as engine:
+        await Agent(FunctionModel(answer), toolsets=[CallgateToolset(tools, engine)]).run("go")
+        (started,) = bodies(engine, "call.started")
+    assert made == [Limits(cents=7)]
+    assert started["arguments"] == {"cents": 7}
