@@ -163,7 +163,7 @@ def is_sync(tool: ToolsetTool[Any]) -> bool:
 
 
 def plain(arguments: Mapping[str, Any], tool: ToolsetTool[Any]) -> dict[str, Any]:
-    """Return validated arguments as JSON data, as the tool's schema has them: those of a single parameter that is a model are its fields."""
+    """Return validated arguments as JSON data, as the tool's schema has them: for a single parameter that is a model, its fields."""
     values, known = json_form(dict(arguments), whole=True), declared(tool)
     single = known.function_schema.single_arg_name if known is not None else None
     fields = values.get(single) if single is not None else None
