@@ -11,7 +11,7 @@ from callgate import Agent, Answered, Engine, Scope, SqliteJournal, Suspended
 from tests.agent.scripted_model import Script, says
 from tests.agent.scripted_model import call as model_call
 from tests.effect_ledger import Ledger
-from tests.effect_tools import paying, refunding
+from tests.effect_tools import failing, paying, refunding
 from tests.engine_calls import call, result_of
 
 SCOPE = Scope(run="chat", conversation="chat", message_id="m1")
@@ -61,6 +61,21 @@ async def test_calls_that_are_not_equal_or_whose_tool_has_no_key_are_asked_about
     pays = [call("pay", id="c", to="ann"), call("pay", id="d", to="ann")]
     async with Engine([refunding(ledger, requires_approval=True), paying(ledger, requires_approval=True)]) as engine:
         assert len(set(await asked(engine, [*others, *pays]))) == 4
+
+
+async def test_a_yes_that_cannot_start_the_first_call_is_no_question_about_the_second(ledger: Ledger) -> None:
+    """Another principal's call with the same key has an unknown outcome. A host that hands the message in again comes to an end."""
+    async with Engine([failing(ledger, ConnectionResetError("lost"), requires_approval=True)]) as engine:
+        elsewhere = Scope(run="other", conversation="other", principal="bob")
+        lost = await engine.call(TWO[0], elsewhere)
+        assert isinstance(lost, Suspended)
+        await engine.approve(lost.approval_id, by="ann")
+        assert result_of(await engine.call(TWO[0], elsewhere)).status == "unknown"
+        (approval, _) = await asked(engine)
+        await engine.approve(approval, by="ann")
+        results = [result_of(outcome) for outcome in await engine.call_many(TWO, SCOPE)]
+        assert [(one.id, one.status) for one in results] == [("a", "unknown"), ("b", "unknown")]
+    assert ledger.lines() == ["A7"]
 
 
 @pytest.mark.parametrize("allow", [True, False])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from callgate import Aborted, Answered, Engine, Scope, SqliteJournal, tool
+from callgate import Aborted, Answered, Engine, Scope, SqliteJournal, ToolContext, ToolResult, tool
 from callgate.response_calls import ResponseReply
 from tests.engine_calls import call, result_of
 from tests.provider_responses.shop import claude
@@ -90,3 +90,23 @@ async def test_a_call_that_has_not_started_when_the_stop_comes_does_not_start(tm
         shop.release.set()
         assert isinstance(await engine.call(call("refund", order="A7"), IN_RUN), Answered)
     assert shop.paid == ["A7"]
+
+
+async def test_a_nested_call_that_finishes_after_a_stop_gives_its_result_to_the_tool_that_made_it(tmp_path: Path) -> None:
+    shop, told = Shop(), asyncio.Queue[ToolResult]()
+
+    @tool
+    async def close(context: ToolContext, order: str) -> str:
+        """Close an order."""
+        told.put_nowait(await context.call("refund", {"order": order}))
+        return "closed"
+
+    async with shop.engine(tmp_path) as engine:
+        engine.tools.register(close)
+        asked = asyncio.create_task(engine.call(call("close", order="A7"), IN_RUN))
+        await shop.running.wait()
+        engine.control.stop("chat", "ops")
+        shop.release.set()
+        await asked
+        refunded = told.get_nowait()
+    assert (refunded.status, refunded.text) == ("ok", "refunded A7")

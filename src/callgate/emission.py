@@ -389,7 +389,7 @@ class Emission:
             for index in slot.waits:
                 await self._slots[index].wait_end(self._kill)
             if slot.same_effect is not None:
-                await self._join_denied(slot, slot.same_effect)
+                await self._join_refused(slot, slot.same_effect)
             if self._route.crowded:
                 await self._route.wait_for_capacity()
             if slot.outcome is None and not self._stopped and slot.call is not None:
@@ -405,11 +405,16 @@ class Emission:
             if slot.ended is not None:
                 slot.notify_end()
 
-    async def _join_denied(self, slot: CallSlot, first: CallSlot) -> None:
-        """Wait for the first call with the same effect. If a human has denied it, give this one the denial."""
+    async def _join_refused(self, slot: CallSlot, first: CallSlot) -> None:
+        """Wait for the first call with the same effect. If a human has denied it, or it was refused because of an earlier call with an
+        unknown outcome, give this one its result: a yes would not let it start either.
+        """
         await first.wait_end(self._kill)
-        if isinstance(first.outcome, Answered) and first.outcome.result.code in REFUSED_BY_ANSWER:
-            slot.state.first = first.outcome.result
+        if not isinstance(first.outcome, Answered):
+            return
+        result = first.outcome.result
+        if result.code in REFUSED_BY_ANSWER or (result.status == "unknown" and not first.state.started):
+            slot.state.first = result
 
     async def _join_duplicate(self, slot: CallSlot, call: ValidatedCall) -> None:
         """Give a duplicate of an earlier call of the message (same id, tool and arguments) the result of the earlier one."""

@@ -74,6 +74,17 @@ async def test_a_call_whose_gateway_was_killed_is_listed_as_unknown_and_a_new_re
     assert noted(tmp_path / "paper", "ledger.txt") == ["a", "a"]
 
 
+async def test_a_call_that_finishes_after_a_stop_gives_its_result(tmp_path: Path) -> None:
+    server, release = tmp_path / "paper", tmp_path / "release"
+    async with ledger_gateway(tmp_path, {"paper": upstream(server)}) as client:
+        calling = begun(client, "paper", "a", release)
+        await until(lambda: "a" in noted(server, "ledger.txt"))
+        stopped = await asyncio.to_thread(shell, tmp_path, "stop", "last", "--journal", str(tmp_path / "journal.db"))
+        assert stopped.code == 0, stopped.err
+        release.touch()
+        assert text_of(await calling) == "did a"
+
+
 @pytest.mark.parametrize("happened", [True, False])
 async def test_a_killed_call_with_a_key_is_unknown_in_a_new_gateway_until_it_is_settled(tmp_path: Path, happened: bool) -> None:
     servers = {"paper": upstream(tmp_path / "paper")}

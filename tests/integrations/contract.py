@@ -122,6 +122,20 @@ class WrapperContract(ABC):
         assert told["c2"].is_error
         assert "It may have taken effect. It was not run again." in told["c2"].text
 
+    async def test_a_call_that_finishes_after_a_stop_gives_its_result(self) -> None:
+        async def refund(order: str) -> str:
+            """Refund an order."""
+            for conversation in ("", next(iter(engine.journal.read())).run):  # each framework names one of them
+                engine.control.stop(conversation, "the shop is closed")
+            return f"{order} refunded"
+
+        tools = [self.tool(refund)]
+        engine = Engine(import_tools(tools), journal=MemoryJournal())
+        async with engine:
+            told = await self.run(engine, tools, [Call("refund", {"order": "A7"}), Call("refund", {"order": "B8"}, "c2")])
+        assert told["c1"] == Told("A7 refunded", is_error=False)
+        assert "the shop is closed" in told["c2"].text
+
     async def test_a_call_whose_result_has_no_json_form_is_not_in_doubt(self) -> None:
         """A framework may write the result as text; else the model is told what is wrong with it."""
 

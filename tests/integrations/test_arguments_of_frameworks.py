@@ -39,6 +39,13 @@ FRAMEWORKS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+class Limits(BaseModel):
+    cents: int = 100
+
+
+NO_LIMITS = Limits()
+
+
 class Shop:
     """Tools of a framework, and with what they were run."""
 
@@ -183,6 +190,16 @@ async def test_a_tool_without_a_model_has_its_defaults() -> None:
     assert (result.text, seen) == ("A 70000", {"order": "A", "cents": 70_000})
 
 
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+async def test_a_default_that_is_a_model_reaches_the_tool_as_it_is(framework: str) -> None:
+    def pay(order: str, limits: Limits = NO_LIMITS) -> str:
+        """Pay."""
+        return f"{order} {limits.cents}"
+
+    async with Engine(import_tools([FRAMEWORKS[framework](pay)])) as engine:
+        assert result_of(await engine.call(RawCall(name="pay", arguments={"order": "A"}))).text == "A 100"
+
+
 async def test_nested_values_and_additional_arguments_stay() -> None:
     class Line(BaseModel):
         price: Decimal
@@ -243,3 +260,22 @@ async def test_a_toolset_makes_one_key_of_equal_values() -> None:
     async with Engine(import_tools(shop.tools, options={"refund": {"key": "refund:{total}:{day}"}})) as engine:
         await Agent(FunctionModel(answer), toolsets=[CallgateToolset(shop.tools, engine)]).run("go")
     assert shop.made == [(Decimal("10.5"), date(2026, 1, 31))]
+
+
+async def test_a_toolset_runs_a_tool_whose_only_parameter_is_a_model() -> None:
+    made: list[Limits] = []
+
+    def limit(limits: Limits) -> str:
+        """Set the limits."""
+        made.append(limits)
+        return "set"
+
+    def answer(messages: list[ModelMessage], info: Any) -> ModelResponse:
+        return ModelResponse(parts=[TextPart("done")] if len(messages) > 1 else [ToolCallPart("limit", {"cents": 7})])
+
+    tools = [PydanticTool(limit)]
+    async with Engine(import_tools(tools)) as engine:
+        await Agent(FunctionModel(answer), toolsets=[CallgateToolset(tools, engine)]).run("go")
+        (started,) = bodies(engine, "call.started")
+    assert made == [Limits(cents=7)]
+    assert started["arguments"] == {"cents": 7}

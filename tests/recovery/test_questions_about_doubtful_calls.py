@@ -99,6 +99,22 @@ async def test_an_earlier_call_still_waits_to_be_settled_after_a_human_has_allow
     await engine.close()
 
 
+async def test_an_earlier_call_is_told_again_once_the_equal_one_that_was_allowed_after_it_is_settled(
+    tmp_path: Path, ledger: Ledger, continued: Callable[..., Any]
+) -> None:
+    tools, path = [paying(ledger)], tmp_path / "j.db"
+    engine = Engine(tools, journal=SqliteJournal(path))
+    first, second = [await allowed(engine, id) for id in ("a", "b")]
+    await engine.settle(second.uid, happened=False, by="ann")
+    engine = await continued(engine, tools, path)
+    assert first.uid in (await asked(engine, "c")).question
+    await engine.settle(first.uid, happened=True, by="ann")
+    engine = await continued(engine, tools, path)
+    assert "did happen" in result_of(await engine.call(call("c"), SCOPE)).text
+    assert ledger.lines() == ["ann", "ann"]
+    await engine.close()
+
+
 async def test_nobody_is_asked_about_a_call_whose_equal_has_happened_according_to_an_operator(
     tmp_path: Path, ledger: Ledger, continued: Callable[..., Any]
 ) -> None:

@@ -401,7 +401,7 @@ class CallRoute:
         state = self._admission.admit_nested(raw, parent)
         parent.give()
         match await self._run(state):
-            case Answered(result=result):
+            case Answered(result=result) | Aborted(finished=ToolResult() as result):
                 return result
             case Suspended(question=question):
                 why = f"a human has to decide first: {question}"

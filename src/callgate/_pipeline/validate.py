@@ -153,9 +153,7 @@ def modified(
     fresh = replace(fresh, notes=notes_on_value(arguments, fresh.notes, lambda copy: again(copy).notes, told.redactor))
     before, after = ({name: canonical(value) for name, value in one.arguments.items()} for one in (call, fresh))
     changed = ", ".join(sorted(name for name in {*before, *after} if before.get(name) != after.get(name)))
-    note = Note(
-        kind="modified", text=f"The arguments were changed ({told.cut(changed, 500)}): {told.cut(reason, MOST_CHARS)}."
-    )
+    note = Note(kind="modified", text=f"The arguments were changed ({told.cut(changed, 500)}): {told.cut(reason, MOST_CHARS)}.")
     return replace(fresh, notes=(*fresh.notes, note))
 
 

@@ -89,21 +89,27 @@ class CallsInDoubt:
         return {**{uid: doubt for uid, (_, doubt) in self._earlier.items()}, **{doubt.uid: doubt for doubt in self.latest.values()}}
 
     def remove(self, uid: str) -> Doubt | None:
-        """Remove the call with this uid because its outcome is known, and return it; None if it is not in doubt."""
+        """Remove the call with this uid because its outcome is known, and return it; None if it is not in doubt.
+
+        If it was the latest, the one before it is the latest again.
+        """
         if uid in self._earlier:
             return self._earlier.pop(uid)
-        for fact, doubt in self.latest.items():
-            if doubt.uid == uid:
-                del self.latest[fact]
-                return fact, doubt
-        return None
+        fact = next((fact for fact, doubt in self.latest.items() if doubt.uid == uid), None)
+        if fact is None:
+            return None
+        removed = self.latest.pop(fact)
+        before = next((one for one in reversed(self._earlier) if self._earlier[one][0] == fact), None)
+        if before is not None:
+            self.latest[fact] = self._earlier.pop(before)[1]
+        return fact, removed
 
     def note_happened(self, uid: str, by: str) -> Doubt | None:
-        """Remove the call as `remove` does, because it happened according to an operator. The next equal call is told, unless it may
-        repeat a later one in doubt.
+        """Remove the call as `remove` does, because it happened according to an operator. The next equal call is told, unless a later
+        one is in doubt.
         """
-        found = self.remove(uid)
-        if found is not None and found[0] not in self.latest:
+        was_latest, found = uid not in self._earlier, self.remove(uid)
+        if found is not None and was_latest:
             self.happened[found[0]] = Happened(uid=uid, by=by)
         return found
 

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from callgate.calls import Aborted, Answered, Outcome, Restarted, Suspended
+from callgate.calls import Aborted, Answered, Outcome, Restarted, Suspended, ToolResult
 from callgate.engine import Engine
 from callgate.errors import CallgateError, RunHeld, UsageError
 from callgate.gateway._approvals import approval_form, pending_text, read_answer
@@ -269,7 +269,7 @@ class ToolCalls:
 
     def _result(self, outcome: Outcome, client_call: ClientCall, call: SubmittedCall) -> Message:
         match outcome:
-            case Answered(result=result):
+            case Answered(result=result) | Aborted(finished=ToolResult() as result):
                 client_call.uid = result.uid
                 if result.uid:  # else nothing is on record, and an approval is still unused
                     self._pending.forget(call.id)

@@ -37,7 +37,7 @@ def describe(item: object) -> tuple[ToolDescription, ...] | None:
     source = f"the function tool {tool.name} of Microsoft Agent Framework"
     schema = tool.parameters()
     model = None if tool._schema_supplied else tool.input_model
-    forms = None if model is None else ModelArguments(model.model_validate, schema).forms
+    forms = None if model is None else ModelArguments(model.model_validate, schema, dumped=True).forms
     return (ToolDescription(name=tool.name, description=tool.description, parameters=schema, run=run, source=source, forms=forms),)
 
 

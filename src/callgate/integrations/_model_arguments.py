@@ -29,6 +29,8 @@ class _Values(Struct, frozen=True):
     """The values of arguments, by the names of the framework's fields or parameters."""
 
     by_name: Mapping[str, Any]
+    passed: Mapping[str, Any]
+    """The same as the tool gets them."""
     given: Collection[str]
     """The names of the values that are no defaults."""
     aliases: Mapping[str, str]
@@ -42,10 +44,15 @@ class ModelArguments:
         read: The framework's validation: a pydantic model or a dict by the names of parameters.
         schema: The JSON Schema of the arguments, whose `default` says which omitted arguments have a fixed value.
         hidden: The fields that the framework fills in itself.
+        dumped: Whether the tool gets the given values of a model without nested models, as `model_dump` returns them, and its own
+            defaults as they are.
     """
 
-    def __init__(self, read: Callable[[Arguments], Any], schema: Mapping[str, Any], hidden: Collection[str] = ()) -> None:
+    def __init__(
+        self, read: Callable[[Arguments], Any], schema: Mapping[str, Any], hidden: Collection[str] = (), *, dumped: bool = False
+    ) -> None:
         self._validated = read
+        self._dumped = dumped
         self._hidden = frozenset(hidden)
         properties = schema.get("properties", {})
         self._fixed = frozenset(name for name, one in properties.items() if "default" in one and name not in self._hidden)
@@ -71,6 +78,7 @@ class ModelArguments:
         """Return the values; None if they cannot be read without what the framework fills in, or without its context."""
         try:
             read = self._validated(given)
+            dumped = read.model_dump(exclude_unset=True, warnings=False) if self._dumped and isinstance(read, BaseModel) else {}
         except ValidationError as error:
             if self._hidden and any(not one["loc"] for one in error.errors()):
                 return None
@@ -80,8 +88,9 @@ class ModelArguments:
         if isinstance(read, BaseModel):
             fields = type(read).model_fields
             aliases = {name: one.alias for name, one in fields.items() if one.alias is not None}
-            return _Values({name: getattr(read, name) for name in fields}, read.model_fields_set & fields.keys(), aliases)
-        return _Values(read, read.keys() & given.keys(), {}) if isinstance(read, dict) else None
+            values = {name: getattr(read, name) for name in fields}
+            return _Values(values, values | dumped, read.model_fields_set & fields.keys(), aliases)
+        return _Values(read, read, read.keys() & given.keys(), {}) if isinstance(read, dict) else None
 
     def _defaults(self, values: _Values) -> Arguments:
         """Return the defaults of omitted arguments in their JSON form."""
@@ -112,7 +121,7 @@ class ModelArguments:
     def _is_equal(self, name: str, values: _Values, again: _Values) -> bool:
         if name in self._hidden or (name not in values.given and name not in again.given):
             return True
-        one, other = values.by_name[name], again.by_name[name]
+        one, other = values.passed[name], again.passed[name]
         return bool(one == other) and (type(one) is type(other) or name not in values.given)
 
 

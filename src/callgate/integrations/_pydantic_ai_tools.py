@@ -162,9 +162,12 @@ def is_sync(tool: ToolsetTool[Any]) -> bool:
     return getattr(_source(tool), "is_async", True) is False
 
 
-def plain(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return validated arguments as JSON data."""
-    return cast("dict[str, Any]", json_form(dict(arguments), whole=True))
+def plain(arguments: Mapping[str, Any], tool: ToolsetTool[Any]) -> dict[str, Any]:
+    """Return validated arguments as JSON data, as the tool's schema has them: for a single parameter that is a model, its fields."""
+    values, known = json_form(dict(arguments), whole=True), declared(tool)
+    single = known.function_schema.single_arg_name if known is not None else None
+    fields = values.get(single) if single is not None else None
+    return cast("dict[str, Any]", fields if isinstance(fields, dict) else values)
 
 
 async def in_thread_until_ended(work: Awaitable[T]) -> T:

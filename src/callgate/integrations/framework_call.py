@@ -291,7 +291,7 @@ async def run_call(engine: CallsEngine, call: FrameworkCall, decide: Decide | No
     if call.ended_by is not None:
         raise call.ended_by
     match outcome:
-        case Answered(result=result):
+        case Answered(result=result) | Aborted(finished=ToolResult() as result):
             return result
         case Suspended():
             return outcome

@@ -122,7 +122,7 @@ class CallgateToolset(WrapperToolset[Any]):
         return tools
 
     async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Any:
-        given, place = plain(tool_args), place_of(ctx)
+        given, place = plain(tool_args, tool), place_of(ctx)
 
         def run(arguments: dict[str, Any]) -> Awaitable[Any]:
             if call.arguments != given and arguments == call.arguments and (refusal := refusal_by(edit, arguments)) is not None:
@@ -159,7 +159,7 @@ class CallgateToolset(WrapperToolset[Any]):
         made = made_by(ctx)[1]
         if made is None:
             return call.arguments
-        asked = plain(tool.args_validator.validate_python(made.args_as_dict(), context=ctx.validation_context))
+        asked = plain(tool.args_validator.validate_python(made.args_as_dict(), context=ctx.validation_context), tool)
         return asked if asked != call.arguments and await was_asked(self.engine, call, asked) else call.arguments
 
     async def _record_denials(self, ctx: RunContext[Any]) -> None:
