@@ -329,8 +329,8 @@ class Aborted(NamedStruct, frozen=True):
     recorded: bool = True
     """False if this could not be recorded; `reason` says why."""
     finished: ToolResult | None = None
-    """The result of a call with an effect that had finished when its message was stopped. It is on record; add it to the history, if the
-    message itself is added. The engine's own agent adds neither.
+    """The result of a call with an effect that had finished when its message was stopped. It is on record; add it to the history, so that
+    the model does not make the call again.
     """
 
     def message(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from callgate import Engine, tool
@@ -249,6 +249,7 @@ def check_nothing_is_left(world: World) -> None:
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@example([[Call("nest", {"conversation": "c"})]], [("run", 1, 4), ("stop", 1, 2)])
 @given(TURNS, ACTS)
 def test_runs_end_with_valid_conversations_under_any_interleaving(turns: list[list[Piece]], acts: list[tuple[str, int, int]]) -> None:
     """Requirements A11, A12, A46, B21."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from callgate import Agent, Engine, Scope, SqliteJournal, UsageError, tool
+from callgate import Agent, Engine, Scope, SqliteJournal, ToolContext, UsageError, tool
 from callgate.agent import Settings
 from callgate.agent.loop_settings import Budget
 from callgate.models.wire.request import ModelRequest
@@ -65,6 +65,39 @@ async def test_a_stopped_run_can_be_resumed(tmp_path: Path) -> None:
         assert agent.stop("talk")
         assert (await running).turn_status == "stopped_by_user"
         assert (await agent.resume("case-7")).completed
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_run_that_was_stopped_while_a_call_finished_is_resumed_with_the_conversation_that_it_had(
+    tmp_path: Path, restarts: bool
+) -> None:
+    """The model reads that it was paid, and does not pay again."""
+    path, paid = tmp_path / "journal.db", []
+
+    @tool
+    async def pay(ctx: ToolContext) -> str:
+        """Pay."""
+        paid.append("ann")
+        engine.control.stop(ctx.conversation)
+        return "paid"
+
+    engine = Engine([pay], journal=SqliteJournal(path))
+    result = await Agent(ScriptedModel([[Call("pay")]]), engine).run("Pay.", scope=SCOPE, conversation="talk")
+    assert result.turn_status == "stopped_by_user"
+    assert [type(one).__name__ for one in result.messages] == ["UserMessage", "AssistantMessage", "ToolMessage"]
+    if restarts:
+        await engine.close()
+        engine = Engine([pay], journal=SqliteJournal(path))
+    shown: list[int] = []
+
+    def answer(request: ModelRequest) -> str:
+        shown.append(len(request.messages))
+        return "Done."
+
+    resumed = await Agent(ScriptedModel([answer]), engine).resume("case-7")
+    assert (resumed.completed, shown, paid) == (True, [3], ["ann"])
+    assert not Replay.of(engine.journal, "case-7", engine.blobs).differences
+    await engine.close()
 
 
 async def test_a_run_that_exhausted_its_budget_can_be_resumed_with_a_larger_one(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from callgate.agent.run_events import AgentEvent, CallEnded
 from callgate.agent.run_recorder import PhaseExecutedBody
 from callgate.agent.run_result import CommittedMessage, PendingCalls
 from callgate.agent.turn_state import TurnParts, TurnState
-from callgate.calls import Aborted, Answered, Suspended, Text, ToolResult
+from callgate.calls import Aborted, Answered, Outcome, Suspended, Text, ToolResult
 from callgate.emission import EndedCall
 from callgate.errors import CallFailed
 from callgate.loop_decision import CallEnd, Ending, check_loop_continuation
@@ -126,7 +126,7 @@ class MessageCommitter:
             uids.append(end.uid)
             positions.append(end.position)
             finals.append(end.arguments)
-            results.append(end.outcome.result if type(end.outcome) is Answered else None)
+            results.append(end.outcome.result if type(end.outcome) is Answered else _finished(end.outcome))
         hints = parts.guard.told(calls.calls, results, finals) if parts.guard is not None else {}
         said = {str(place): hint for place, hint in hints.items()} if hints else {}
         if calls.broken_off:
@@ -201,6 +201,11 @@ def _refusal(guard: StuckGuard | None, budget: BudgetTracker, call: ToolCall, pl
     """Return the error that refuses a call. If the call may run, reserve it in the budget and return None."""
     refusal = guard.refusal(call, place) if guard is not None else None
     return refusal or budget.reserve(place)
+
+
+def _finished(outcome: Outcome | None) -> ToolResult | None:
+    """Return the result of a call that finished after a stop; None if there is none."""
+    return outcome.finished if isinstance(outcome, Aborted) else None
 
 
 def _hinted(result: ToolResult | None, hint: str | None) -> ToolResult | None:
