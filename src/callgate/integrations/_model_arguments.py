@@ -68,8 +68,11 @@ class ModelArguments:
         given = {name: value for name, value in arguments.items() if name not in self._hidden}
         values = self._read(given)
         if values is not None:
-            defaults = self._defaults(values)
-            for form in (_regular(given, values), given):
+            defaults, regular = self._defaults(values), _regular(given, values)
+            if not defaults and regular is not None and canonical(regular) == canonical(given):
+                yield given
+                return
+            for form in (regular, given):
                 if form is not None and (found := self._filled(form, defaults, values)) is not None:
                     yield found
         yield given
