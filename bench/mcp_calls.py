@@ -21,7 +21,7 @@ _IDLE_S = 30.0
 
 
 def _gateway() -> tuple[str, ...]:
-    return (sys.executable, "-m", "bench.mcp_gateway", "memory", str(_SERVERS), *SERVER)
+    return (sys.executable, "-m", "bench.mcp_gateway", str(_SERVERS), *SERVER)
 
 
 class McpCalls:

@@ -1,4 +1,4 @@
-"""A human who is asked about a call is told of an equal call whose outcome is unknown, and only who was told can let it start again."""
+"""If an identical earlier call has an unknown outcome, the question to a human says so, and only a yes to that question starts the call."""
 
 from __future__ import annotations
 

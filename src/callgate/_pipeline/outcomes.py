@@ -377,7 +377,7 @@ def _question_text(asks: ApprovalNeeded, asked: Question) -> str:
     """Return the question with what the human has to know before they answer."""
     known = [asked.refused] if asked.refused else []
     if asked.doubt:
-        known.append(f"an equal call, {asked.doubt}, has started before and its outcome is not known: it may have taken effect")
+        known.append(f"an identical call, {asked.doubt}, started before and its outcome is not known: it may have taken effect")
     return f"{asks.question} ({'; '.join(f'{one[0].upper()}{one[1:]}' for one in known)})" if known else asks.question
 
 

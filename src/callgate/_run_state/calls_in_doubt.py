@@ -1,8 +1,8 @@
 """The calls of one run with an effect and an unknown outcome, and those that happened according to an operator.
 
-A call is found by its tool and its final arguments, because an equal call must not start while the outcome is unknown. A human who is
-told of one may allow an equal call all the same; if the outcome of that is unknown, too, both wait to be settled. Records nothing and
-asks nobody.
+A call is found by its tool and its final arguments, because an identical call must not start while the outcome is unknown. A human who
+knows of the first may allow a second one; if the outcome of that is unknown, too, both have to be settled. Records nothing and asks
+nobody.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class CallsInDoubt:
         self._earlier: dict[str, Doubt] = {}
         """The ones before, by uid."""
         self.happened: dict[Fact, Happened] = {}
-        """Calls that happened according to an operator, until one equal call has been told."""
+        """Calls that happened according to an operator, until one identical call has been told."""
 
     def __bool__(self) -> bool:
         """Whether the outcome of a call is unknown."""
@@ -105,7 +105,7 @@ class CallsInDoubt:
         return fact, removed
 
     def note_happened(self, uid: str, by: str) -> Doubt | None:
-        """Remove the call as `remove` does, because it happened according to an operator. The next equal call is told, unless a later
+        """Remove the call as `remove` does, because it happened according to an operator. The next identical call is told, unless a later
         one is in doubt.
         """
         was_latest, found = uid not in self._earlier, self.remove(uid)
@@ -114,5 +114,5 @@ class CallsInDoubt:
         return found
 
     def told(self, uid: str) -> None:
-        """Forget that a call happened, because an equal call has been told."""
+        """Forget that a call happened, because an identical call has been told."""
         self.happened = {fact: one for fact, one in self.happened.items() if one.uid != uid}
