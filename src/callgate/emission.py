@@ -365,7 +365,7 @@ class Emission:
             slot.waits = self._planned(self._first, slot)
 
     def _asked_once(self, slot: CallSlot, call: ValidatedCall) -> ValidatedCall:
-        """Return the call so that a human is asked once about it and all equal calls of the message, which have the same effect."""
+        """Return the call so that a human is asked once about it and all identical calls of the message, which have the same effect."""
         first = self._effects.setdefault(likeness(call), slot)
         if first is slot:
             return call

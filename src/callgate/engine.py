@@ -75,7 +75,6 @@ Chunk = TypeVar("Chunk")
 log = logging.getLogger("callgate")
 _NOWHERE = Scope()
 _DEFAULTS = Limits()
-_MEMORY_END_S = 5.0
 _TOGETHER = 256
 """The number of calls of a message to add before other tasks of the event loop may run."""
 
@@ -563,7 +562,7 @@ class Engine:
             by: Who denies. The model is told.
             reason: Why. The model is told.
             told: Whether you tell the model yourself and do not submit the call again. Then the denial waits for no call, and the
-                next equal call asks again.
+                next identical call asks again.
         """
         check_answer("engine.deny", approval_id, by, reason)
         check("engine.deny", "told", told, bool)

@@ -46,8 +46,8 @@ class ValidatedCall(Struct, frozen=True, kw_only=True):
     arguments: dict[str, object]
     notes: tuple[Note, ...] = ()
     asked_with: str = ""
-    """The id of an earlier, equal call of the message with the same key of its effect: a question to a human about that one is about this
-    one too. Empty if there is none."""
+    """The id of an earlier, identical call of the message with the same key of its effect: a question to a human about that one is about
+    this one too. Empty if there is none."""
 
     @property
     def name(self) -> str:
@@ -73,7 +73,7 @@ class ApprovedCall(Struct, frozen=True, kw_only=True):
     allowed_by: str = ""
     """The human who allowed exactly this call; empty if none was asked."""
     allowed_despite: str = ""
-    """The earlier equal call with an unknown outcome that this human was told of, by its uid; empty if there was none."""
+    """The earlier identical call with an unknown outcome that this human was told of, by its uid; empty if there was none."""
     judgments: tuple[object, ...] = ()
     """The judgments about the call, for the record."""
 

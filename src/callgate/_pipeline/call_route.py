@@ -202,7 +202,9 @@ class CallRoute:
             done = await self._done_before(state, state.judged, asks)
             if done is None:
                 if self._approvals.is_outdated(asks.same_call, asks.doubt):
-                    self._close_question(state, state.judged, "it is asked again: the outcome of an equal call was not known, or is now")
+                    self._close_question(
+                        state, state.judged, "it is asked again: the outcome of an identical call was not known, or is now"
+                    )
                 raise
             self._close_question(state, state.judged, "an earlier call had the effect")
             return done

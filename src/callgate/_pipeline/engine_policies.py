@@ -69,7 +69,7 @@ class EnginePolicies:
         return "" if doubt is None else doubt.uid
 
     def has_happened(self, call: ValidatedCall) -> bool:
-        """Return whether an operator has said that an equal call of the run happened, and no call has been told."""
+        """Return whether an operator has said that an identical call of the run happened, and no call has been told."""
         return self._runs.state(call.scope.run).in_doubt.happened_like(call.tool.name, canonical(call.arguments)) is not None
 
     def check_limits(self, call: ValidatedCall) -> None:

@@ -80,7 +80,7 @@ class GateParts(Protocol):
         ...
 
     def call_in_doubt(self, call: ValidatedCall, encoded: bytes) -> str:
-        """Return the uid of an earlier equal call of the run whose outcome is unknown; empty if there is none."""
+        """Return the uid of an earlier identical call of the run whose outcome is unknown; empty if there is none."""
         ...
 
     def spend_approval(self, binding: str) -> Question | None:

@@ -82,9 +82,9 @@ class UnknownOutcomes:
         return await self.rule_out(state, repeat, doubt)
 
     async def answer_instead_of_human(self, state: CallState, call: ValidatedCall, asks: ApprovalNeeded) -> Checked | None:
-        """Return the result of a call about which a human would be asked, if an equal call of its run is known to have taken effect.
+        """Return the result of a call about which a human would be asked, if an identical call of its run is known to have taken effect.
 
-        None if a human has to be asked. `asks.doubt` is emptied if the tool's `verify` finds that the equal call did not happen.
+        None if a human has to be asked. `asks.doubt` is emptied if the tool's `verify` finds that the identical call did not happen.
         """
         repeat, encoded = PossibleRepeat(call.tool, state.key, plain_bytes(call.arguments)), canonical(call.arguments)
         settled = self._as_happened(state, repeat, encoded)

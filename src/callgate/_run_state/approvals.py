@@ -1,10 +1,10 @@
 """Questions to a human and their answers. They are held in memory; those that another process asked are loaded from the run's record.
 
-An approval is valid for one call: one version of a tool, certain final arguments, run, conversation and principal. Equal calls of a message
-have questions of their own, except those with the same key of their effect: they share one. An approval is used up by the call that uses
-it, and it expires. A denial does not expire, and is valid for the call whatever the version of its tool; it is used up at once if the host
-itself tells the model. Its id is the uid of the call that was suspended for it, so that it can be found in the record. This module neither
-waits nor writes; it wakes those that wait.
+An approval is valid for one call: one version of a tool, certain final arguments, run, conversation and principal. Identical calls of a
+message have questions of their own, except those with the same key of their effect: they share one. An approval is used up by the call that
+uses it, and it expires. A denial does not expire, and is valid for the call whatever the version of its tool; it is used up at once if the
+host itself tells the model. Its id is the uid of the call that was suspended for it, so that it can be found in the record. This module
+neither waits nor writes; it wakes those that wait.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Question(Struct, kw_only=True):
     same_call: str = ""
     """See `same_call`; empty if it is not recorded."""
     doubt: str = ""
-    """The uid of an earlier equal call whose outcome is unknown, about which the human is told; empty if there is none."""
+    """The uid of an earlier identical call whose outcome is unknown, about which the human is told; empty if there is none."""
     allowed: bool | None = None
     """None until it is answered."""
     by: str = ""
@@ -133,7 +133,7 @@ def binding(call: ValidatedCall, encoded: bytes) -> str:
     """Return a text that identifies what an approval of this call is bound to: three hashes with colons between them.
 
     The first is that of the tool, the run, the principal and the arguments, the second that of the conversation. The
-    third, of the message and the call's id, tells equal calls from each other. An id that the engine made is left out.
+    third, of the message and the call's id, tells identical calls from each other. An id that the engine made is left out.
     """
     scope = call.scope
     parts = (call.tool.identity, scope.run, scope.principal, scope.actor, scope.workspace)
@@ -145,7 +145,7 @@ def binding(call: ValidatedCall, encoded: bytes) -> str:
 def same_call(call: ValidatedCall, encoded: bytes) -> str:
     """Return a hash that identifies this call whatever the version of its tool. A denial is bound to it.
 
-    Equal calls of a message differ by their ids, as in `binding`.
+    Identical calls of a message differ by their ids, as in `binding`.
     """
     scope = call.scope
     call_id = _asked_id(call)
@@ -314,7 +314,7 @@ class Approvals:
     def close(self, call: ValidatedCall, encoded: bytes) -> Question | None:
         """Close the question about this call, answered or not, and return it; None if there is none.
 
-        The call ends or starts without the answer. A later answer to the question must not reach another, equal call.
+        The call ends or starts without the answer. A later answer to the question must not reach another, identical call.
         """
         question = self.by_call.get(same_call(call, encoded))
         if question is None:
@@ -324,7 +324,7 @@ class Approvals:
         return question
 
     def _answered(self, bound_to: str) -> Question | None:
-        """Return the answer to a call: its own, or else that of an equal call of its conversation, unless its own question is open."""
+        """Return the answer to a call: its own, or else that of an identical call of its conversation, unless its own question is open."""
         exact = self.answered.get(bound_to)
         if exact is not None or not self.answered:
             return exact

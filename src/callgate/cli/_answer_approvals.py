@@ -44,8 +44,8 @@ _LATER = {
 _HANDED_IN = {
     "approve": "The call runs when it is made again in that run, with the same arguments, tools and rules.",
     "deny": (
-        "The call does not run. Made again in that run with the same id or key, it gets the denial each time; without them, an equal call"
-        " gets it once."
+        "The call does not run. Made again in that run with the same id or key, it gets the denial each time; without them, an"
+        " identical call gets it once."
     ),
 }
 _MOST_WAIT_S = 3_600.0

@@ -202,7 +202,7 @@ def is_validated(tool: str) -> bool:
 def is_on_route(engine: CallsEngine, call: FrameworkCall) -> bool:
     """Return whether this very call is on the engine's route already, because it has two wrappers. Then the inner one only runs the tool.
 
-    An equal call that the tool's code makes has another place.
+    An identical call that the tool's code makes has another place.
 
     Raises:
         UsageError: The two have different scopes. It ends the framework's run, whatever the framework makes of it.
