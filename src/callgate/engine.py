@@ -691,8 +691,9 @@ class Engine:
             uid: The uid of the call, or of a call that was refused because of it or got its result.
 
         Raises:
-            UsageError: The outcome of the call is not unknown, and it has no such failure. The subclass `RunHeld` means
-                that another engine works on the run; use `callgate.inbox` to send this to that engine.
+            UsageError: The outcome of the call is not unknown, and it has no such failure; or `happened=False` has no reason
+                although the tool has returned since, or its code may still run. The subclass `RunHeld` means that another
+                engine works on the run; use `callgate.inbox` to send this to that engine.
             RecordFailed: This could not be recorded, so it has no effect.
         """
         check("engine.settle", "happened", happened, bool)

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import DecodeError, Struct
 
 from callgate._clock import SystemClock
-from callgate._journal import JournalAddress, JournalReader, MemoryJournal, open_reader
+from callgate._journal import JournalAddress, JournalReader, MemoryJournal, ended_writers, open_reader
 from callgate._journal.event_rows import Unreadable
 from callgate._journal.inbox_sender import EDIT_CHARS, MESSAGE_CHARS, InboxClient, open_inbox
 from callgate._json import canonical, decode, json_text
@@ -257,7 +257,8 @@ def settle(journal: JournalAddress, call: str, *, happened: bool, by: str, reaso
         reason: Why. Recorded.
 
     Raises:
-        UsageError: The outcome of the call is not unknown, and it has no failure that keeps the key of its effect.
+        UsageError: The outcome of the call is not unknown, and it has no failure that keeps the key of its effect; or `happened=False` has
+            no reason although the tool has returned since, or its code may still run.
     """
     check("inbox.settle", "happened", happened, bool)
     check_said("inbox.settle", by, reason)
@@ -269,7 +270,7 @@ def settle(journal: JournalAddress, call: str, *, happened: bool, by: str, reaso
         own = list(reader.find(EventQuery(call=first)))
         if is_settled(own) or not reading.state().can_settle(first, happened=happened):
             raise UsageError(why_not_in_doubt(own, first))
-        refuse_against_record(own, Settlement(happened=happened, by=by, reason=reason))
+        refuse_against_record(own, Settlement(happened=happened, by=by, reason=reason), ended_writers(journal))
     return _sent(journal, "happened" if happened else "not_happened", run, first, by, reason)
 
 

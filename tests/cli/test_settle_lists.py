@@ -121,7 +121,7 @@ async def test_what_verify_says_of_a_call_of_another_run_settles_it_for_the_oper
 
 LATE = '''
 import sys, threading
-from callgate import Engine, RawCall, Scope, SqliteJournal, tool
+from callgate import Engine, RawCall, Scope, SqliteJournal, UsageError, tool
 
 go_on = threading.Event()
 
@@ -136,7 +136,13 @@ engine = Engine([pay], journal=SqliteJournal("calls.db"))
 late = threading.Event()
 engine.bus.subscribe(lambda topic, event: late.set(), "call.late")
 engine.call_sync(RawCall(name="pay", arguments={"invoice": "A"}), Scope(run="chat"))
-if sys.argv[1] == "returns":
+if sys.argv[1] == "waits":
+    try:
+        engine.settle_sync("chat/0/0", happened=False)
+    except UsageError as error:
+        print(error, flush=True)
+    sys.stdin.readline()
+if sys.argv[1] != "ends":
     go_on.set()
     late.wait(60)
     engine.close_sync()
@@ -166,3 +172,23 @@ def test_a_call_whose_tool_returned_later_is_not_settled_as_not_happened_without
     with pytest.raises(UsageError, match="it has probably taken effect"):
         inbox.settle(tmp_path / "calls.db", call["uid"], happened=False, by="ann")
     assert said(tmp_path, "settle", call["uid"], "--not-happened", "--reason", "the bank sent it back").code == 0
+
+
+def test_a_call_whose_code_still_runs_is_not_settled_as_not_happened_without_a_reason(tmp_path: Path) -> None:
+    program = [sys.executable, "-c", LATE, "waits"]
+    with subprocess.Popen(program, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as paying_late:
+        assert paying_late.stdin is not None
+        assert paying_late.stdout is not None
+        assert "could not be stopped when the call chat/0/0 ended, and may still take effect" in paying_late.stdout.readline()
+        refused = said(tmp_path, "settle", "chat/0/0", "--not-happened")
+        assert refused.code == 2
+        assert "may still take effect, because its program runs" in " ".join(refused.err.split())
+        paying_late.stdin.write("\n")
+        paying_late.stdin.flush()
+        assert paying_late.wait(PATIENCE_S) == 0
+    assert "The tool returned later" in said(tmp_path, "settle").out
+
+
+def test_a_call_whose_program_has_ended_can_be_settled_as_not_happened(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", LATE, "ends"], cwd=tmp_path, timeout=PATIENCE_S, check=True)
+    assert said(tmp_path, "settle", "chat/0/0", "--not-happened").code == 0

@@ -6,7 +6,7 @@ its result, has a uid of its own; `call_in_doubt` returns the uid of the first c
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Protocol
 
@@ -17,7 +17,7 @@ from callgate._run_state.recorder import Recorder, off_loop
 from callgate.calls import Text, ToolResult
 from callgate.errors import OutcomeUnknown, UsageError
 from callgate.events import Event
-from callgate.protocols import Journal
+from callgate.protocols import Journal, NamesWriters
 
 __all__ = [
     "EARLIER",
@@ -157,20 +157,29 @@ def why_not_in_doubt(events: list[Event], uid: str) -> str:
     return f"The call '{uid[:80]}' is not in doubt: {why}. Nothing was changed."
 
 
-def refuse_against_record(events: Iterable[Event], said: Settlement) -> None:
-    """Refuse a statement that a call did not happen if its tool returned after the call had ended, unless a reason is given.
+def refuse_against_record(events: Iterable[Event], said: Settlement, has_ended: Callable[[str], bool]) -> None:
+    """Refuse a statement without a reason that a call did not happen if its tool returned after the call had ended, or may still run.
 
     Args:
         events: The events of the call.
+        has_ended: Says whether an engine, by its name in the journal, has certainly ended.
 
     Raises:
-        UsageError: The tool returned.
+        UsageError: The tool returned, or its code may still run.
     """
     call = next(iter(summarise(events)), None)
-    if call is not None and call.late == "returned" and not said.happened and not said.reason:
+    if call is None or said.happened or said.reason:
+        return
+    if call.late == "returned":
         raise UsageError(
             f"{call.tool or 'The tool'} returned after the call {call.uid[:80]} had ended, so it has probably taken effect: settle it as"
             " happened. If you know that it has not, give the reason, which is recorded. Nothing was changed."
+        )
+    if call.abandoned and not call.late and not has_ended(call.writer):
+        raise UsageError(
+            f"The code of {call.tool or 'the tool'} could not be stopped when the call {call.uid[:80]} ended, and may still take effect, because"
+            " its program runs. Wait until `callgate settle` shows that it has returned, or end the program. If you know that it cannot"
+            " take effect any more, give the reason, which is recorded. Nothing was changed."
         )
 
 
@@ -192,11 +201,15 @@ async def settle_call(uid: str, said: Settlement, runs: OpensRuns, known: Settle
         await runs.open(first.rsplit("/", 2)[0])
     own = events if first == uid else await off_loop(recorder.journal, partial(_of_call, recorder.journal, first))
     if not is_settled(own):
-        refuse_against_record(own, said)
+        refuse_against_record(own, said, _ended_writers(recorder.journal))
     position = None if is_settled(own) else known.settle_by_hand(first, said)
     if position is None:
         raise UsageError(why_not_in_doubt(own, first))
     return position
+
+
+def _ended_writers(journal: Journal) -> Callable[[str], bool]:
+    return journal.has_ended if isinstance(journal, NamesWriters) else lambda _: False
 
 
 def _of_call(journal: Journal, uid: str) -> list[Event]:
