@@ -178,8 +178,8 @@ def refuse_against_record(events: Iterable[Event], said: Settlement, has_ended: 
     if call.abandoned and not call.late and not has_ended(call.writer):
         raise UsageError(
             f"The code of {call.tool or 'the tool'} could not be stopped when the call {call.uid[:80]} ended, and may still take effect,"
-            " because its program runs. Wait until `callgate settle` shows that it has returned, or end the program. If you know that it cannot"
-            " take effect any more, give the reason, which is recorded. Nothing was changed."
+            " because its program runs. Wait until `callgate settle` shows that it has returned, or end the program. If you know that"
+            " it cannot take effect any more, give the reason, which is recorded. Nothing was changed."
         )
 
 
