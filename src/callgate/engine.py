@@ -536,8 +536,8 @@ class Engine:
         caller is cancelled. Repeating an approval changes nothing; the first `by` stays on record.
 
         Args:
-            by: Who approves. The model is told.
-            reason: Why. The model is told.
+            by: Who approves. Recorded; the model is told if there are other arguments.
+            reason: Why. The same.
             arguments: The arguments with which the call runs instead of its own. They are validated now, and validated
                 and judged when the call is submitted again; the model is told. None: the call's own.
 

@@ -197,6 +197,18 @@ async def test_a_gateway_ends_with_its_terminal(place: Path) -> None:
     assert await asyncio.wait_for(process.wait(), COMMAND_S) == 0
 
 
+async def test_a_gateway_that_ignores_the_signal_to_reload_says_so_at_its_start(place: Path) -> None:
+    write_config(place, LISTEN, server("shop"))
+    words = ("sh", "-c", "trap '' HUP; exec \"$@\"", "sh", *command(("serve", "--http")))  # as nohup does
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*words, cwd=place, stdin=pipe, stdout=pipe, stderr=pipe, env=environment())
+    said = await ServedGateway(place, process).told("Journal:")
+    await ended(process)
+    assert "SIGHUP is ignored, as `nohup` has it, so a changed configuration counts from the next start on." in said
+    async with serving(place, LISTEN, server("shop")) as gateway:
+        assert "SIGHUP" not in gateway.start
+
+
 async def test_a_server_with_the_name_of_a_plugin_is_refused_as_at_the_start(place: Path) -> None:
     shell(place, "plugin", "new", "hello")
     plugin = '[plugins.hello]\npath = "hello"\n'

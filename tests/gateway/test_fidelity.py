@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from typing import Any, get_args
 
 import pytest
 
+from callgate import inbox
 from tests.gateway.odd_server import ERRORS, RESULTS, TOOLS
 from tests.gateway.raw_client import Era, RawClient, raw_client, served
 
@@ -48,19 +50,42 @@ async def test_results_and_errors_are_unchanged(front: Era, upstream: Era) -> No
 @pairs
 async def test_a_stored_result_has_the_values_of_the_first_one_with_the_order_of_their_keys(front: Era, upstream: Era) -> None:
     keyed = {"options": {"odd": {"key": "odd:{a}"}}}
-    names = [name for name, result in RESULTS.items() if "isError" not in result]
     async with raw_client(served(servers=[[sys.executable, _ODD, upstream]], options=keyed), front) as client:
-        first, stored = [
-            {name: _values(_without_hop((await client.call("odd", {"a": name}))["result"])) for name in names} for _ in range(2)
-        ]
-    assert [name for name in names if first[name] != stored[name]] == []
+        first, stored = [{name: (await client.call("odd", {"a": name}))["result"] for name in RESULTS} for _ in range(2)]
+    untold = [name for name in RESULTS if not _is_note(stored[name]["content"][-1])]
+    assert untold == []
+    succeeded = [name for name in RESULTS if "isError" not in RESULTS[name] and "content" in RESULTS[name]]
+    changed = [name for name in succeeded if _values(_without_hop(first[name])) != _values(_without_hop(stored[name]))]
+    assert changed == []
 
 
 def _values(result: Mapping[str, Any]) -> Any:
     """Return the values of a result and of its items as JSON, without the note that it is a stored one."""
-    items = [item for item in result.get("content", []) if not item.get("text", "").startswith("Note: Nothing was run")]
+    items = [item for item in result.get("content", []) if not _is_note(item)]
     beside = {key: json.dumps(value) for key, value in result.items() if key != "content"}
-    return "content" in result, [{key: json.dumps(value) for key, value in item.items()} for item in items], beside
+    return [{key: json.dumps(value) for key, value in item.items()} for item in items], beside
+
+
+def _is_note(item: Mapping[str, Any]) -> bool:
+    return str(item.get("text", "")).startswith("Note: Nothing was run for this call: ")
+
+
+@pairs
+async def test_a_call_that_ran_with_the_arguments_of_a_human_says_so_behind_the_servers_content(
+    front: Era, upstream: Era, tmp_path: Path
+) -> None:
+    journal = str(tmp_path / "journal.db")
+    command = served(servers=[[sys.executable, _ODD, upstream]], options={"options": {"odd": {"requires_approval": True}}}, journal=journal)
+    async with raw_client(command, front) as client:
+        for edited in ("fields", "annotations", "no content", "structured error"):
+            await client.call("odd", {"a": "empty"})
+            (asked,) = inbox.waiting(journal)
+            sent = inbox.approve(journal, asked.approval, by="bob", reason="that one", arguments={"a": edited})
+            await asyncio.to_thread(inbox.outcome, journal, sent.id, wait_s=30.0)
+            got = _without_hop((await client.call("odd", {"a": "empty"}))["result"])
+            note = f'Note: The arguments were changed (a): bob approved it with {{"a":"{edited}"}}: that one.'
+            content = [*RESULTS[edited].get("content", []), {"type": "text", "text": note}]
+            assert got == {**RESULTS[edited], "content": content}
 
 
 @pytest.mark.parametrize("front", ERAS)

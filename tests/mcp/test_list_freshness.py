@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,18 @@ async def test_a_call_after_the_time_for_which_a_list_holds_has_it_listed_again(
         await said(engine, call("work", count=2))
         await in_time(clock, lambda: engine.tools.names() == ["work", "fresh"])
         assert fake.lists == 2
+
+
+async def test_an_engine_whose_server_was_asked_for_its_list_again_rests_after_that(tmp_path: Path) -> None:
+    clock, fake = ManualClock(), Silent(tmp_path, ttl=60_000)
+    async with Engine(servers=[fake.server()], clock=clock) as engine:
+        clock.advance(60)
+        await said(engine, call("work"))
+        await in_time(clock, lambda: fake.lists == 2)
+        await asyncio.sleep(0.2)
+        before = time.process_time()
+        await asyncio.sleep(0.5)
+        assert time.process_time() - before < 0.2
 
 
 async def test_a_definition_that_changed_without_notice_is_in_quarantine(tmp_path: Path) -> None:

@@ -37,6 +37,10 @@ _LOOK_S = 1.0
 _FAILED_START_S = 1.0
 """Seconds in which a start that fails is still told after the client has gone."""
 _REMEMBERED_WARNINGS = 1_000
+_NO_RELOAD = (
+    "SIGHUP is ignored, as `nohup` has it, so a changed configuration counts from the next start on. Use `setsid` or a service manager in"
+    " the place of `nohup` to reload it."
+)
 _COLLECTED = (20_000, 20, 50)
 """The thresholds of the garbage collector's generations."""
 
@@ -185,6 +189,8 @@ def _announce(config: GatewayConfig, opened: OpenedGateway, warnings: _Warnings,
     for one in config.servers:
         for note in one.notes if one.enabled else ():
             say(f"The MCP server '{one_line(one.name)}': {printable(note)}", "dim")
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        say(_NO_RELOAD, "yellow")
     count = f"{len(tools.names())} tools, {servers} MCP server{'' if servers == 1 else 's'}"
     say(f"{one_line(config.name)}: {count}, on {where}. Journal: {opened.record.name or 'none'}")
     if not config.rules:

@@ -20,6 +20,7 @@ from callgate.calls import Suspended
 __all__ = ["UserAnswer", "approval_form", "argument_lines", "pending_text", "read_answer"]
 
 _REASON_CHARS = 500
+_ABOUT_REASON = "Optional. Recorded; the model is told it with a no."
 _QUESTION_CHARS = 1_000
 _VALUE_CHARS = 1_000
 """The most characters of one argument that are shown."""
@@ -43,7 +44,7 @@ def approval_form(asked: Suspended) -> dict[str, Any]:
             "type": "object",
             "properties": {
                 "approve": {"type": "boolean", "title": "Run this call", "description": "Yes: it runs once, exactly as shown."},
-                "reason": {"type": "string", "title": "Reason", "description": "Optional. The model is told.", "maxLength": _REASON_CHARS},
+                "reason": {"type": "string", "title": "Reason", "description": _ABOUT_REASON, "maxLength": _REASON_CHARS},
             },
             "required": ["approve"],
         },

@@ -2,7 +2,7 @@
 
 The engine keeps a server's result as a value, as parts of content, and as what neither of them has (`Metadata.server_fields`). Put
 together, they are what the server has sent, except the order of the keys of the result and its items, `isError: false`, and what was too
-large to be kept. Pure.
+large to be kept. The notes of the engine, which are no part of it, are returned apart. Pure.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from callgate.content_parts import Part, Text
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import RpcError
 
-__all__ = ["declared_failure", "part_item", "recorded_error", "recorded_success", "text_item"]
+__all__ = ["declared_failure", "notes_for_model", "part_item", "recorded_error", "recorded_success", "text_item"]
 
 _OWN = frozenset({"content", "structuredContent"})
 """The keys of the server's fields that describe other fields."""
@@ -43,14 +43,25 @@ def declared_failure(result: ToolResult) -> Message | None:
     return {"content": _with_extras(parts, extras), **_structured(result.structured, fields), "isError": True, **_unknown(fields)}
 
 
+def notes_for_model(result: ToolResult) -> tuple[Part, ...]:
+    """Return the notes that the engine has added behind the content, such as that a human has changed the arguments."""
+    told = {f"Note: {note.text}" for note in result.metadata.notes}
+    after = 0
+    for part in reversed(result.content):
+        if not isinstance(part, Text) or part.text not in told:
+            break
+        after += 1
+    return result.content[len(result.content) - after :]
+
+
 def recorded_success(result: ToolResult, whole: bytes | None) -> Message:
-    """Return the result of a call that has succeeded.
+    """Return the result of a call that has succeeded, without the engine's notes.
 
     Args:
         whole: The whole content, if `result` has only a part of it and the rest is kept.
     """
     fields, value = _fields(result), result.structured
-    content = [part_item(part) for part in result.content]
+    content = [part_item(part) for part in result.content[: len(result.content) - len(notes_for_model(result))]]
     if whole is not None:
         content = [text_item(whole.decode("utf-8", "replace")), *(item for item in content if item["type"] != "text")]
     extras = fields.get("content")
@@ -63,7 +74,7 @@ def recorded_success(result: ToolResult, whole: bytes | None) -> Message:
 
 
 def _with_extras(items: Sequence[Message], extras: Sequence[Message | None]) -> list[Message]:
-    """Return the items that a server has sent, without the notes that the engine has added behind them.
+    """Return the items that a server has sent.
 
     Args:
         extras: What each of them has beyond its part: the whole item, if it has a type.

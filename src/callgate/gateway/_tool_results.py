@@ -2,7 +2,8 @@
 
 The response of an upstream server is passed on as it was sent, if the engine has accepted it unchanged. For everything else, a response is
 made from the engine's result: for tools that are not on an MCP server, for calls that failed on the way, and for stored results, which
-`_server_results.py` turns back into what the server has sent. Knows no era of the protocol.
+`_server_results.py` turns back into what the server has sent. What the engine has to tell the model stands behind the server's content.
+Knows no era of the protocol.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, Final
 
 from callgate.calls import ToolResult
 from callgate.gateway._redaction import ClientRedaction
-from callgate.gateway._server_results import declared_failure, part_item, recorded_error, recorded_success, text_item
+from callgate.gateway._server_results import declared_failure, notes_for_model, part_item, recorded_error, recorded_success, text_item
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INVALID_PARAMS, RpcError
 from callgate.protocols import BlobStore
@@ -48,7 +49,7 @@ class ToolResults:
         if response is not None and not self._changed_by_hooks and _is_accepted(result, response):
             passed = self._passed_on(response)
             if passed is not None:
-                return passed
+                return _with_notes(passed, result)
         error = recorded_error(result)
         if error is not None:
             raise error
@@ -73,12 +74,19 @@ class ToolResults:
             return _unrecorded(result)
         declared = declared_failure(result)
         if declared is not None:
-            return declared
+            return _with_notes(declared, result)
         if result.status != "ok":
             content = [part_item(part) for part in result.content]
             return {"content": content, "isError": True, "_meta": {OUTCOME_KEY: _outcome(result)}}
         whole = self._blobs.get(result.metadata.blob) if result.metadata.truncated and result.metadata.blob else None
-        return recorded_success(result, whole)
+        return _with_notes(recorded_success(result, whole), result)
+
+
+def _with_notes(sent: Message, result: ToolResult) -> Message:
+    """Return what a server has sent, with the engine's notes behind its content: that the call ran with other arguments, or did not run."""
+    notes = [part_item(part) for part in notes_for_model(result)]
+    content = sent.get("content")
+    return {**sent, "content": [*content, *notes] if isinstance(content, list) else notes} if notes else sent
 
 
 NOT_RECORDED: Final = (

@@ -321,7 +321,7 @@ class SupervisedSession:
         due_s = self._freshness.due_s
         due = None if due_s is None else asyncio.ensure_future(self._parts.clock.sleep(max(0.0, due_s)))
         if due is not None:
-            due.add_done_callback(lambda _: self.life.wake.set())
+            due.add_done_callback(lambda ended: None if ended.cancelled() else self.life.wake.set())
         try:
             await self.life.wake.wait()
         finally:
