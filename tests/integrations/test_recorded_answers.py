@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent, DeferredToolRequests
+from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 from pydantic_ai.tools import Tool
 
-from callgate import Ask, Engine, UsageError
+from callgate import Ask, Engine, SqliteJournal, UsageError
 from callgate.integrations.pydantic_ai import CallgateCapability, recorded_answers
 from tests.integrations.contract import Call, WrittenPolicy
 from tests.integrations.test_pydantic_ai_contract import scripted, told_in
@@ -120,3 +122,21 @@ async def test_a_run_goes_on_from_its_stored_messages_until_no_call_of_it_waits(
     assert len(_ran) == 1 + len(answered)
     with pytest.raises(UsageError, match="no call in these messages waits for an answer"):
         recorded_answers(second.all_messages())
+
+
+async def test_a_yes_that_arrives_several_times_at_once_pays_once_and_every_model_reads_the_result(tmp_path: Path) -> None:
+    """The user clicks again, or a queue delivers the answer again, while the first run uses it."""
+
+    async def transfer(order: str) -> str:
+        """Transfer money."""
+        return refund(order)
+
+    async with Engine(journal=SqliteJournal(tmp_path / "calls.db")) as engine:
+        model = scripted([Call("transfer", {"order": "B8"}, id="c1")], "done")
+        gate = CallgateCapability(engine, options={"transfer": {"requires_approval": True}})
+        agent = Agent(model, tools=[Tool(transfer)], capabilities=[gate], output_type=[str, DeferredToolRequests])
+        history, yes = _stored(await agent.run("go")), DeferredToolResults(approvals={"c1": True})
+
+        runs = await asyncio.gather(*[agent.run(message_history=history, deferred_tool_results=yes) for _ in range(6)])
+    assert {told_in(run.all_messages())["c1"].text for run in runs} == {"B8 refunded"}
+    assert _ran == ["B8"]

@@ -286,8 +286,9 @@ async def run_call(engine: CallsEngine, call: FrameworkCall, decide: Decide | No
             problem = outdated
             continue
         problem = await answer(engine, outcome, no_because(outdated) if outdated else decision)
-        if not problem:
-            outcome = await _outcome(engine, call)
+        again = await _outcome(engine, call)
+        if not (problem and isinstance(again, Suspended)):  # the question may have been answered elsewhere meanwhile
+            outcome = again
     if call.ended_by is not None:
         raise call.ended_by
     match outcome:
