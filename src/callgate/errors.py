@@ -147,6 +147,13 @@ class NotDone(CallgateError):
     code = "not_done"
 
 
+class PausedByTool(NotDone):
+    """Raised by the wrapper of a framework: the tool's own code has paused the framework's run, which will make the same call again.
+
+    The code runs from its start then. What it did before the pause is not known.
+    """
+
+
 class ModelUnreachable(CallgateError):
     """The operator must check the network, address, proxy or provider: a model's provider did not answer.
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from callgate import Ask, Engine, UsageError
 from callgate.integrations import import_tools
 from callgate.integrations.langchain import CallgateMiddleware, CallgateToolNode
+from callgate.recorded_calls import find_tool_calls
 from tests.integrations.contract import WrittenPolicy
 from tests.integrations.langchain_agents import ScriptedChat, call, says, tool_messages
 
@@ -240,3 +241,11 @@ async def test_a_question_in_a_graph_without_a_checkpointer_is_logged_because_no
         await builder.compile(checkpointer=saver).ainvoke(state, _THREAD)
     told = [record.getMessage() for record in caplog.records if "has no checkpointer" in record.getMessage()]
     assert (len(told), _ran) == (warnings, [])
+
+
+async def test_the_record_does_not_say_that_nothing_happened_before_a_tool_paused_the_graph() -> None:
+    async with _engine() as engine:
+        await _graph(engine).ainvoke({"messages": [says(call("refund", order="A7"))]}, _THREAD)
+        (paused,) = find_tool_calls(engine.journal)
+    assert "What it did before the pause is not known." in paused.reason
+    assert "Nothing happened" not in paused.reason

@@ -17,7 +17,7 @@ from callgate._runners.return_values import UNREADABLE
 from callgate._schema import CompiledSchema, ValidationProblem
 from callgate._secret_redaction import Redactor
 from callgate.calls import Effect, Note
-from callgate.errors import ResultInvalid, ResultNotSerializable
+from callgate.errors import PausedByTool, ResultInvalid, ResultNotSerializable
 from callgate.protocols import Execution
 from callgate.stage_types import Checked
 from callgate.tools import BoundTool, validate_tool_result
@@ -235,6 +235,8 @@ def _advice(tool: BoundTool, ran: Ran, *, in_doubt: bool) -> str:
 def _advice_on_failure(tool: BoundTool, ran: Ran) -> str:
     if ran.execution.error_type == "ResultNotSerializable":
         return "The call did run; do not repeat it for this reason alone."
+    if ran.execution.error_type == PausedByTool.__name__:
+        return "Its code then runs from the start. What it did before the pause is not known."
     if tool.effect != "none" and not ran.may_have_happened:
         return "Nothing happened; it may be sent again once the cause is gone."
     return "The same call will most likely fail again: change the arguments if they are the cause, or go on without it."

@@ -23,7 +23,7 @@ from callgate._run_in_thread import in_thread
 from callgate.argument_checks import possible_names
 from callgate.calls import Approval, Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.engine import Engine
-from callgate.errors import NotDone, UsageError
+from callgate.errors import NotDone, PausedByTool, UsageError
 from callgate.integrations._langchain_tools import describe, encode, is_async, is_sync, restore, with_notes
 from callgate.integrations._langgraph_order import message_of, place_of, turn_of
 from callgate.integrations._langgraph_questions import USER, TaskAnswers
@@ -33,7 +33,6 @@ from callgate.integrations.framework_call import (
     Framework,
     FrameworkCall,
     HumanDecision,
-    PausedByTool,
     check_scope,
     in_turn,
     no_because,

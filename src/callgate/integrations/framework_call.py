@@ -20,7 +20,7 @@ from callgate._option_checks import without_check
 from callgate._run_state.approvals import BY_ENGINE
 from callgate._runners.started_tasks import not_left_running
 from callgate.calls import Aborted, Answered, Approval, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
-from callgate.errors import NotDone, ResultNotSerializable, RunHeld, UsageError
+from callgate.errors import NotDone, PausedByTool, ResultNotSerializable, RunHeld, UsageError
 from callgate.integrations.abandonable_threads import in_abandonable_threads
 from callgate.integrations.outdated_answers import recorded_call_id, why_outdated
 from callgate.protocols import BlobStore, Journal
@@ -33,7 +33,6 @@ __all__ = [
     "Framework",
     "FrameworkCall",
     "HumanDecision",
-    "PausedByTool",
     "answer",
     "check_scope",
     "human_named",
@@ -90,10 +89,6 @@ class HumanDecision(Struct, frozen=True, kw_only=True):
     reason: str = ""
     arguments: Mapping[str, object] | None = None
     """The arguments to run with instead of the call's own; None for its own."""
-
-
-class PausedByTool(NotDone):
-    """The tool's own code has paused the framework's run, which will make the same call again."""
 
 
 class Framework(Struct, frozen=True, kw_only=True, eq=False):

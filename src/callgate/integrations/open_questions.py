@@ -15,7 +15,7 @@ from callgate._json import decode, json_text
 from callgate._run_state.event_bodies import approval_id_of, decode_reason, question_of
 from callgate.calls import Approval, Scope, Suspended
 from callgate.engine import Engine
-from callgate.errors import CallgateError, NotDone, UsageError
+from callgate.errors import CallgateError, NotDone, PausedByTool, UsageError
 from callgate.event_queries import EventQuery
 from callgate.events import Event
 from callgate.integrations.framework_call import (
@@ -23,7 +23,6 @@ from callgate.integrations.framework_call import (
     CallsEngine,
     FrameworkCall,
     HumanDecision,
-    PausedByTool,
     is_told_by_wrapper,
     record_decision,
 )
