@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine, UsageError
+from callgate import Engine, UsageError, tool
 from tests.provider_responses.recorded_bodies import ANSWERS, QUESTIONS, body
 from tests.provider_responses.recorded_server import RecordedServer
 from tests.provider_responses.recorded_streams import CHUNKS
@@ -137,3 +137,22 @@ async def test_a_spoilt_chunk_is_refused_and_its_message_discarded(provider: str
         assert said in str(error.value)
         with pytest.raises(UsageError, match="was discarded"):
             await stream.reply()
+
+
+async def test_what_an_anthropic_client_had_read_of_a_broken_stream_runs_nothing() -> None:
+    """Its stream helper returns such a message without an error: no stop reason, and the last input as far as it came."""
+    paid: list[int] = []
+
+    @tool
+    def pay(order: str, cents: int) -> str:
+        """Pay."""
+        paid.append(cents)
+        return "paid"
+
+    block = {"type": "tool_use", "id": "toolu_1", "name": "pay", "input": {"order": "A7", "cents": 50}}
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [block], "stop_reason": None}
+    async with Engine([pay]) as engine:
+        cut = await engine.respond(message)
+        assert (cut.ended, cut.messages, paid) == ("aborted", [], [])
+        assert (await engine.respond(message | {"stop_reason": "tool_use"})).ended is None
+    assert paid == [50]

@@ -97,7 +97,10 @@ class AnthropicDecoder(Decoder):
             self.report_error(error_from_body(value, "The answer has no content."))
         else:
             self._read_message(value)
-            self._complete_blocks(complete=True)
+            cut = "stop_reason" in value and value["stop_reason"] is None
+            if cut:  # what an SDK had read of a stream that broke off: a number may have lost digits
+                self.message.set_finish_reason("cut")
+            self._complete_blocks(complete=not cut)
 
     def end_stream(self) -> None:
         self._end_message()
