@@ -306,3 +306,32 @@ async def test_a_running_call_is_asked_about_another_resource_only_if_its_tool_p
             await engine.approve(outcome.approval_id, by="bob")
             outcome = await engine.call(raw, SCOPE)
     assert ('Run fetch with {"url":"inside"}?' in result_of(outcome).text) is refused
+
+
+async def test_a_long_argument_does_not_hide_the_others_from_the_human(ledger: Ledger) -> None:
+    async with Engine([paying_amounts(ledger, requires_approval=True)]) as engine:
+        waiting = await asked(engine, call("pay", id="a", to="ann, please be quick " * 100, amount=90_000))
+    assert waiting.question.startswith('Run pay with {"to":"ann, please be quick ann')
+    assert waiting.question.endswith('… (2,102 characters in all),"amount":90000}?')
+
+
+async def test_many_long_arguments_are_counted_and_a_secret_in_one_is_not_shown_in_part() -> None:
+    names = [f"note{number}" for number in range(30)]
+    schema = {"type": "object", "properties": {name: {"type": "string"} for name in names}}
+
+    @tool(parameters=schema, requires_approval=True)
+    def keep(**notes: str) -> str:
+        """Keep notes."""
+        return "kept"
+
+    secret = "swordfish-0123456789"
+
+    class Hides:
+        def redact(self, body: bytes) -> bytes:
+            return body.replace(secret.encode(), b"***")
+
+    async with Engine([keep], redactor=Hides()) as engine:
+        waiting = await asked(engine, RawCall(name="keep", arguments=dict.fromkeys(names, f"{'a' * 35}{secret}{'b' * 50}")))
+    assert waiting.question.count("characters in all") == 20
+    assert ", and 10 more}" in waiting.question
+    assert "sword" not in waiting.question

@@ -11,6 +11,8 @@ import inspect
 from functools import partial
 from typing import Final
 
+from msgspec import DecodeError
+
 from callgate._json import decode, plain_bytes
 from callgate._pipeline.call_hooks import HookHost, HostAnswer, why_failed
 from callgate.protocols import Ask
@@ -21,7 +23,13 @@ __all__ = ["TOOL_RULE", "tool_question"]
 TOOL_RULE: Final = "tool:requires_approval"
 """The name in the record for a question that the tool itself requires."""
 _MOST_ARGUMENTS = 500
-"""The largest number of characters of a call's arguments in a question."""
+"""The largest number of characters of a call's arguments in a question, unless there are many or large ones."""
+_MOST_NAMED = 20
+"""How many arguments are shown, if all are too long."""
+_LEAST_VALUE = 40
+"""The number of characters of a value that are shown in any case."""
+_MOST_ENCODED = 1_000_000
+"""The largest number of characters of arguments that are read for a question."""
 
 
 async def tool_question(call: ValidatedCall, host: HookHost, timeout_s: float) -> Ask | None:
@@ -30,7 +38,7 @@ async def tool_question(call: ValidatedCall, host: HookHost, timeout_s: float) -
     if required is None:
         return None
     encoded = plain_bytes(call.arguments)
-    told = f"{call.name} with {host.cut(encoded.decode(), _MOST_ARGUMENTS)}{_dropped(call, host)}"
+    told = f"{call.name} with {_shown(host.cut(encoded.decode(), _MOST_ENCODED))}{_dropped(call, host)}"
     if required.asks is None:
         return Ask(question=f"Run {told}?", rule=TOOL_RULE)
     found = await _answered(call, encoded, host, timeout_s)
@@ -48,6 +56,34 @@ async def tool_question(call: ValidatedCall, host: HookHost, timeout_s: float) -
         case other:
             kind = type(other).__name__
             return Ask(question=f"Run {told}? Its requires_approval returned {kind} instead of a bool or a question.", rule=TOOL_RULE)
+
+
+def _shown(arguments: str) -> str:
+    """Return the arguments of a call; if they are long, with each long name and value shortened, so that none hides another.
+
+    Args:
+        arguments: As JSON, without secrets.
+    """
+    if len(arguments) <= _MOST_ARGUMENTS:
+        return arguments
+    try:
+        values = decode(arguments)
+    except DecodeError:  # the redactor has removed more than a text, or there are too many
+        values = None
+    if not isinstance(values, dict):
+        return _shortened(arguments, _MOST_ARGUMENTS)
+    most = max(_LEAST_VALUE, _MOST_ARGUMENTS // len(values))
+    shown = [f"{_shortened(_json(name), most)}:{_shortened(_json(value), most)}" for name, value in list(values.items())[:_MOST_NAMED]]
+    more = len(values) - _MOST_NAMED
+    return "{" + ",".join(shown) + (f", and {more} more" if more > 0 else "") + "}"
+
+
+def _json(value: object) -> str:
+    return plain_bytes(value).decode()
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters in all)"
 
 
 def _dropped(call: ValidatedCall, host: HookHost) -> str:
