@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import unicodedata
 
-__all__ = ["one_line", "printable", "printable_json"]
+__all__ = ["one_line", "printable", "printable_json", "shortened"]
 
 _SHOWN_AS_ESCAPES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Control and format characters (bidirectional marks and zero-width ones among them), lone surrogates, Unicode's line separators."""
@@ -27,6 +27,11 @@ def one_line(text: str, limit: int = 200) -> str:
     """Return at most `limit` characters of `text`, printable and in one line."""
     flat = printable(" ".join(text[: 4 * limit].split()))
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def shortened(text: str, limit: int) -> str:
+    """Return `text`, or its first `limit` characters and how many it has in all."""
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters in all)"
 
 
 def printable_json(line: str) -> str:

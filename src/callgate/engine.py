@@ -537,7 +537,7 @@ class Engine:
 
         Args:
             by: Who approves. Recorded; the model is told if there are other arguments.
-            reason: Why. The same.
+            reason: Why. Recorded; the model is told if there are other arguments.
             arguments: The arguments with which the call runs instead of its own. They are validated now, and validated
                 and judged when the call is submitted again; the model is told. None: the call's own.
 

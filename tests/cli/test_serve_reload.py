@@ -204,7 +204,7 @@ async def test_a_gateway_that_ignores_the_signal_to_reload_says_so_at_its_start(
     process = await asyncio.create_subprocess_exec(*words, cwd=place, stdin=pipe, stdout=pipe, stderr=pipe, env=environment())
     said = await ServedGateway(place, process).told("Journal:")
     await ended(process)
-    assert "SIGHUP is ignored, as `nohup` has it, so a changed configuration counts from the next start on." in said
+    assert "SIGHUP is ignored, because the program was started so, for example with `nohup`" in said
     async with serving(place, LISTEN, server("shop")) as gateway:
         assert "SIGHUP" not in gateway.start
 

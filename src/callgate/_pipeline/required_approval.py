@@ -13,8 +13,9 @@ from typing import Final
 
 from msgspec import DecodeError
 
-from callgate._json import decode, plain_bytes
+from callgate._json import decode, json_text, plain_bytes
 from callgate._pipeline.call_hooks import HookHost, HostAnswer, why_failed
+from callgate._terminal_text import shortened
 from callgate.protocols import Ask
 from callgate.stage_types import ValidatedCall
 
@@ -23,11 +24,11 @@ __all__ = ["TOOL_RULE", "tool_question"]
 TOOL_RULE: Final = "tool:requires_approval"
 """The name in the record for a question that the tool itself requires."""
 _MOST_ARGUMENTS = 500
-"""The largest number of characters of a call's arguments in a question, unless there are many or large ones."""
+"""Arguments of more characters are shown one by one, with long values shortened."""
 _MOST_NAMED = 20
-"""How many arguments are shown, if all are too long."""
+"""The largest number of arguments that are shown one by one."""
 _LEAST_VALUE = 40
-"""The number of characters of a value that are shown in any case."""
+"""The least number of characters to which a value is shortened."""
 _MOST_ENCODED = 1_000_000
 """The largest number of characters of arguments that are read for a question."""
 
@@ -68,22 +69,16 @@ def _shown(arguments: str) -> str:
         return arguments
     try:
         values = decode(arguments)
-    except DecodeError:  # the redactor has removed more than a text, or there are too many
+    except DecodeError:  # the redactor has removed more than a text, or the text was cut
         values = None
     if not isinstance(values, dict):
-        return _shortened(arguments, _MOST_ARGUMENTS)
+        return shortened(arguments, _MOST_ARGUMENTS)
     most = max(_LEAST_VALUE, _MOST_ARGUMENTS // len(values))
-    shown = [f"{_shortened(_json(name), most)}:{_shortened(_json(value), most)}" for name, value in list(values.items())[:_MOST_NAMED]]
+    shown = [
+        f"{shortened(json_text(name), most)}:{shortened(json_text(value), most)}" for name, value in list(values.items())[:_MOST_NAMED]
+    ]
     more = len(values) - _MOST_NAMED
     return "{" + ",".join(shown) + (f", and {more} more" if more > 0 else "") + "}"
-
-
-def _json(value: object) -> str:
-    return plain_bytes(value).decode()
-
-
-def _shortened(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters in all)"
 
 
 def _dropped(call: ValidatedCall, host: HookHost) -> str:

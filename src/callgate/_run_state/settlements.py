@@ -158,7 +158,7 @@ def why_not_in_doubt(events: list[Event], uid: str) -> str:
 
 
 def refuse_against_record(events: Iterable[Event], said: Settlement, has_ended: Callable[[str], bool]) -> None:
-    """Refuse a statement without a reason that a call did not happen if its tool returned after the call had ended, or may still run.
+    """Refuse to settle a call as not happened without a reason, if its tool returned after the call had ended, or may still run.
 
     Args:
         events: The events of the call.

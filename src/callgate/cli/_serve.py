@@ -38,8 +38,8 @@ _FAILED_START_S = 1.0
 """Seconds in which a start that fails is still told after the client has gone."""
 _REMEMBERED_WARNINGS = 1_000
 _NO_RELOAD = (
-    "SIGHUP is ignored, as `nohup` has it, so a changed configuration counts from the next start on. Use `setsid` or a service manager in"
-    " the place of `nohup` to reload it."
+    "SIGHUP is ignored, because the program was started so, for example with `nohup`: a changed configuration takes effect at the next"
+    " start. To reload it while the gateway runs, use `setsid` or a service manager instead."
 )
 _COLLECTED = (20_000, 20, 50)
 """The thresholds of the garbage collector's generations."""

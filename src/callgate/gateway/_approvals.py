@@ -14,13 +14,13 @@ from typing import Any, Literal
 from msgspec import DecodeError, Struct
 
 from callgate._json import decode, json_text
-from callgate._terminal_text import one_line, printable_json
+from callgate._terminal_text import one_line, printable_json, shortened
 from callgate.calls import Suspended
 
 __all__ = ["UserAnswer", "approval_form", "argument_lines", "pending_text", "read_answer"]
 
 _REASON_CHARS = 500
-_ABOUT_REASON = "Optional. Recorded; the model is told it with a no."
+_ABOUT_REASON = "Optional. Recorded; with a no, the model is told."
 _QUESTION_CHARS = 1_000
 _VALUE_CHARS = 1_000
 """The most characters of one argument that are shown."""
@@ -83,7 +83,7 @@ def _lines(arguments: str) -> tuple[list[str], bool]:
     for name, value in list(values.items())[:_MOST_ARGUMENTS]:
         text = printable_json(json_text(value))
         most = min(_VALUE_CHARS, left)
-        shown = text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters in all)"
+        shown = shortened(text, most)
         whole = whole and shown is text and len(name) <= _VALUE_CHARS
         left = max(0, left - len(shown))
         lines.append(f"  {one_line(name, _VALUE_CHARS)}: {shown}")

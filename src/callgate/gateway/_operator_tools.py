@@ -98,7 +98,7 @@ DEFINITIONS: Final[tuple[Message, ...]] = (
             "type": "object",
             "properties": {
                 "approval_id": _ID,
-                "reason": {"type": "string", "description": "Why. Recorded, and told to the model with other arguments."},
+                "reason": {"type": "string", "description": "Why. Recorded; the model is told if you give other arguments."},
                 "arguments": {"type": "object", "description": "All arguments to run the call with instead of its own."},
             },
             "required": ["approval_id"],
