@@ -18,7 +18,8 @@ from callgate._engine_limits import Limits
 from callgate._json import plain_bytes, utf8
 from callgate._json.truncated_result import excerpt
 from callgate._option_checks import without_check
-from callgate._pipeline.result_parts import FittedParts, fitted_parts
+from callgate._pipeline.result_notes import note_texts
+from callgate._pipeline.result_parts import ShownContent, fitted_parts
 from callgate._run_state.event_bodies import MOST_NAME, clean
 from callgate._secret_redaction import RedactedLog, Redactor
 from callgate.calls import Metadata, Note, RawCall, ToolResult
@@ -28,7 +29,7 @@ from callgate.protocols import BlobStore
 from callgate.stage_types import Checked, ValidatedCall
 from callgate.tools.registry import BoundTool, ToolRegistry
 
-__all__ = ["Normaliser", "note_texts", "shown_notes"]
+__all__ = ["Normaliser"]
 
 log = logging.getLogger("callgate")
 
@@ -38,13 +39,6 @@ _metadata = without_check(Metadata, Metadata())
 _result = without_check(ToolResult, ToolResult(id="", uid="", name="", status="ok"))
 _decode_result = msgspec.json.Decoder(ToolResult).decode
 
-_SHOWN_NOTES = frozenset({"modified", "warning"})
-"""The kinds of notes that the model reads beside the result. It also reads which arguments were dropped; the others are in the metadata."""
-_NOTE = "Note: "
-_MOST_DROPPED = 3
-"""The number of dropped arguments that are named to the model."""
-_MOST_NAMED = 20
-"""The number of a tool's arguments that are named to the model."""
 _COMMAND_END_BYTES = 64
 _MIME_BYTES = 200
 _READERS = {
@@ -79,80 +73,85 @@ class Normaliser:
             return self._redacted(call.raw, call.uid, checked, lambda clean: self.result(call, rule, clean, redacted=True))
         if checked.message is not None or checked.image_metadata is not None or checked.server_fields is not None:
             checked = self._beside(checked)
-        value = checked.value
         notes = call.notes + checked.notes
         if checked.status != "ok":
             return self._failure(call.raw, call.uid, call.tool.name, checked, rule, notes, call.tool)
         if checked.content:
-            return self._of_parts(call, rule, checked, notes)
-        shown = _content_of(value, call.tool.tool.content_key)
-        raw, blob = shown.raw, None
+            shown = self._fitted(checked.content, call.uid, call.scope.allowed_tools)
+            structured = checked.value if len(plain_bytes(checked.value)) <= self._limits.result_inline_bytes else None
+        else:
+            shown, structured = self._of_value(call, checked.value)
+        return self._finished(call.raw, call.uid, call.tool.name, checked, rule, notes, shown, structured, ran=call.tool)
+
+    def _of_value(self, call: ValidatedCall, value: object) -> tuple[ShownContent, object]:
+        """Return what is shown of the value that a tool returned, and the value if it is small."""
+        found = _content_of(value, call.tool.tool.content_key)
+        raw, blob = found.raw, None
         cut = len(raw) > self._limits.content_bytes
         if not cut:
-            content: tuple[Part, ...] = (_text(text=raw.decode()),)
+            parts: tuple[Part, ...] = (_text(text=raw.decode()),)
         else:
             blob, how = self._kept(raw, call.uid, call.scope.allowed_tools)
-            content = (_text(text=excerpt(raw, shown.value, self._limits.content_bytes)), Text(text=how))
-        if shown.note:
-            content += (_text(text=_bounded(shown.note, self._limits.error_bytes)),)
-        if notes:
-            content += note_texts(notes, call.tool)
+            parts = (_text(text=excerpt(raw, found.value, self._limits.content_bytes)), Text(text=how))
+        if found.note:
+            parts += (_text(text=_bounded(found.note, self._limits.error_bytes)),)
+        small = len(raw if found.value is value else plain_bytes(value)) <= self._limits.result_inline_bytes
+        size = len(raw) if found.size is None else found.size
+        end = _command_end(value) if type(value) is dict and "exit_code" in value else ""
+        return ShownContent(parts, size, cut or found.partial, found.mime, blob, found.key, end), value if small else None
+
+    def _finished(
+        self,
+        raw: RawCall,
+        uid: str,
+        name: str,
+        checked: Checked,
+        rule: str,
+        notes: tuple[Note, ...],
+        shown: ShownContent,
+        structured: object,
+        *,
+        ran: BoundTool | None,
+        error: str | None = None,
+    ) -> ToolResult:
+        """Return the result with the given content.
+
+        Args:
+            ran: The tool, if it has run.
+            error: Why the call failed, if it did.
+        """
         return _result(
-            id=call.raw.id,
-            uid=call.uid,
-            name=call.tool.name,
-            status="ok",
-            content=content,
-            structured=value if len(raw if shown.value is value else plain_bytes(value)) <= self._limits.result_inline_bytes else None,
+            id=raw.id,
+            uid=uid,
+            name=name,
+            status=checked.status,
+            content=shown.parts + note_texts(notes, ran) if notes else shown.parts,
+            structured=structured,
+            error=error,
+            failure_class=checked.failure_class,
+            code=checked.code,
             message=checked.message,
             end_turn=checked.end_turn,
             image_metadata=checked.image_metadata,
             metadata=_metadata(
-                bytes=len(raw) if shown.size is None else shown.size,
-                truncated=cut or shown.partial,
+                bytes=shown.size_bytes,
+                truncated=shown.truncated,
                 mime=shown.mime,
                 content_key=shown.key,
-                blob=blob,
+                blob=shown.blob,
                 duration_ms=checked.duration_ms,
                 attempts=checked.attempts,
                 rule=rule,
                 cached=checked.cached,
                 joined=checked.joined,
                 notes=notes,
-                server_fields=checked.server_fields,
-                command_end=_command_end(value) if type(value) is dict and "exit_code" in value else "",
-            ),
-        )
-
-    def _of_parts(self, call: ValidatedCall, rule: str, checked: Checked, notes: tuple[Note, ...]) -> ToolResult:
-        """Return the result of a tool that returned parts."""
-        found = self._fitted(checked.content, call.uid, call.scope.allowed_tools)
-        return _result(
-            id=call.raw.id,
-            uid=call.uid,
-            name=call.tool.name,
-            status="ok",
-            content=(*found.parts, *note_texts(notes, call.tool)),
-            structured=checked.value if len(plain_bytes(checked.value)) <= self._limits.result_inline_bytes else None,
-            message=checked.message,
-            end_turn=checked.end_turn,
-            image_metadata=checked.image_metadata,
-            metadata=_metadata(
-                bytes=found.size_bytes,
-                truncated=found.truncated,
-                mime=found.mime,
-                blob=found.blob,
-                duration_ms=checked.duration_ms,
-                attempts=checked.attempts,
-                rule=rule,
-                cached=checked.cached,
-                joined=checked.joined,
-                notes=notes,
+                command_end=shown.command_end,
+                untrusted=ran is not None,
                 server_fields=checked.server_fields,
             ),
         )
 
-    def _fitted(self, parts: Sequence[Part], uid: str, allowed: Container[str] | None = None) -> FittedParts:
+    def _fitted(self, parts: Sequence[Part], uid: str, allowed: Container[str] | None = None) -> ShownContent:
         return fitted_parts(parts, self._limits, lambda whole: self._kept(whole, uid, allowed))
 
     def refusal(self, raw: RawCall, uid: str, name: str, error: CallFailed, notes: tuple[Note, ...] = (), rule: str = "") -> ToolResult:
@@ -232,50 +231,24 @@ class Normaliser:
             told["result"] = data
         structured = data if data is not None else checked.details
         ran = checked.attempts > 0 or checked.joined
-        content, size, truncated, blob = self._told(told, structured if ran else None, uid)
+        shown = self._of_failure(told, structured if ran else None, uid)
         if checked.content:
-            content += self._fitted([part for part in checked.content if not isinstance(part, Text)], uid).parts
-        return _result(
-            id=raw.id,
-            uid=uid,
-            name=name,
-            status=checked.status,
-            content=(*content, *note_texts(notes, tool if ran else None)),
-            structured=structured if size <= self._limits.result_inline_bytes else None,
-            error=reason,
-            failure_class=checked.failure_class,
-            code=checked.code,
-            message=checked.message,
-            end_turn=checked.end_turn,
-            image_metadata=checked.image_metadata,
-            metadata=_metadata(
-                bytes=size,
-                truncated=truncated,
-                mime="application/json",
-                blob=blob,
-                duration_ms=checked.duration_ms,
-                attempts=checked.attempts,
-                rule=rule,
-                cached=checked.cached,
-                joined=checked.joined,
-                notes=notes,
-                server_fields=checked.server_fields,
-                untrusted=ran,
-            ),
-        )
+            media = self._fitted([part for part in checked.content if not isinstance(part, Text)], uid)
+            shown = replace(shown, parts=shown.parts + media.parts)
+        structured = structured if shown.size_bytes <= self._limits.result_inline_bytes else None
+        return self._finished(raw, uid, name, checked, rule, notes, shown, structured, ran=tool if ran else None, error=reason)
 
-    def _told(self, told: dict[str, object], output: object, uid: str) -> tuple[tuple[Part, ...], int, bool, str | None]:
-        """Return four values about a failure: the text for the model, the size of the whole content, whether the tool's
-        output was shortened, and the hash of the whole content.
-        """
+    def _of_failure(self, told: dict[str, object], output: object, uid: str) -> ShownContent:
+        """Return what is shown of a failure; the size is that of the tool's output, where this was shortened."""
         raw, most = plain_bytes(told), self._limits.error_bytes
         if len(raw) <= most:
-            return (_text(text=raw.decode()),), len(raw), False, None
+            return ShownContent((_text(text=raw.decode()),), len(raw), mime="application/json")
         if output is None:
-            return (_text(text=excerpt(raw, told, most)),), len(raw), False, None
+            return ShownContent((_text(text=excerpt(raw, told, most)),), len(raw), mime="application/json")
         whole = plain_bytes(output)
         blob, how = self._kept(whole, uid)
-        return (_text(text=excerpt(raw, told, most - len(how) - 1)), Text(text=how)), len(whole), True, blob
+        parts = (_text(text=excerpt(raw, told, most - len(how) - 1)), Text(text=how))
+        return ShownContent(parts, len(whole), truncated=True, mime="application/json", blob=blob)
 
     def _redacted(self, raw: RawCall, uid: str, checked: Checked, build: Callable[[Checked], ToolResult]) -> ToolResult:
         """Return the result of `build` without secrets.
@@ -359,34 +332,6 @@ def _withheld(raw: RawCall, uid: str, checked: Checked, error: BaseException) ->
         code="redactor_failed",
         metadata=Metadata(mime="application/json", attempts=checked.attempts, untrusted=False),
     )
-
-
-def note_texts(notes: tuple[Note, ...], tool: BoundTool | None = None) -> tuple[Part, ...]:
-    """Return the notes that the model reads.
-
-    Args:
-        tool: The tool, if it has run: its arguments that were dropped are named.
-    """
-    dropped = [note.text for note in notes if note.kind == "dropped" and note.path] if tool is not None else []
-    shown = tuple(_text(text=f"{_NOTE}{note.text}") for note in notes if note.kind in _SHOWN_NOTES)
-    return (_text(text=_about_dropped(dropped, tool)), *shown) if dropped and tool is not None else shown
-
-
-def _about_dropped(sentences: list[str], tool: BoundTool) -> str:
-    names = sorted(tool.schema.properties)
-    takes = ", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else "") if names else "no arguments"
-    more = len(sentences) - _MOST_DROPPED
-    told = sentences[:_MOST_DROPPED] + ([f"{more} more were dropped."] if more > 0 else [])
-    return f"{_NOTE}{' '.join(told)} {tool.name} takes {takes}."
-
-
-def shown_notes(result: ToolResult) -> int:
-    """Return how many of the last parts of a result's content are notes."""
-    notes = result.metadata.notes
-    count = sum(note.kind in _SHOWN_NOTES for note in notes)
-    before = result.content[-count - 1] if len(result.content) > count and any(note.kind == "dropped" for note in notes) else None
-    is_note = isinstance(before, Text) and before.text.startswith(_NOTE) and f" {result.name} takes " in before.text
-    return count + is_note
 
 
 def _bounded(text: str, budget: int) -> str:

@@ -16,7 +16,7 @@ from callgate._abort_signals import AbortSignal
 from callgate._json import canonical, plain_bytes
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_options import EngineContext
-from callgate._pipeline.normalise import note_texts, shown_notes
+from callgate._pipeline.result_notes import content_and_notes, note_texts
 from callgate._pipeline.unknown_outcomes import verified_by_tool
 from callgate._run_state.earlier_effect import EarlierEffect, effect_run
 from callgate._run_state.event_bodies import Reason, decode_reason, decode_result
@@ -190,7 +190,8 @@ class RecordedEffects:
         content, notes = own.content, own.metadata.notes
         if others or own.status != "ok" or not earlier.is_the_call(state):
             told = Note(kind="replayed", text=_note(own, key, earlier, others=others))
-            content, notes = content[: len(content) - shown_notes(own)], (told, *call.notes)  # the other notes are about the earlier call
+            content, _earlier_notes = content_and_notes(own)
+            notes = (told, *call.notes)
             if others or own.status != "ok" or state.parent is None:  # a tool that made the call reads the result as data
                 content = (*content, Text(text=f"Note: {told.text}"), *note_texts(call.notes))
         metadata = replace(own.metadata, replayed=not joined, joined=joined, notes=notes)

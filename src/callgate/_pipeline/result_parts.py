@@ -20,7 +20,7 @@ from callgate._runners.offload_to_threads import LARGE_BYTES
 from callgate.content_parts import Audio, Image, Link, Part, Resource, Text, data_of
 from callgate.stage_types import Checked
 
-__all__ = ["FittedParts", "fitted_parts", "has_large_parts"]
+__all__ = ["ShownContent", "fitted_parts", "has_large_parts"]
 
 _MOST_PARTS: Final = 100
 """The number of parts, apart from text, that a result shows."""
@@ -32,16 +32,20 @@ Keep = Callable[[bytes], tuple[str | None, str]]
 """Stores bytes, and returns their hash, and for a text how to read the rest of it."""
 
 
-class FittedParts(Struct, frozen=True):
-    """The parts as they are shown, and facts about the whole."""
+class ShownContent(Struct, frozen=True):
+    """The content that the model is shown, and facts about the whole."""
 
     parts: tuple[Part, ...]
     size_bytes: int
-    """The size of all parts, before anything was left out."""
-    truncated: bool
-    mime: str
-    blob: str | None
-    """The hash of the first value that was stored."""
+    """The size of the whole, before anything was left out."""
+    truncated: bool = False
+    mime: str = "text/plain"
+    blob: str | None = None
+    """The hash of the whole, or of the first value that was stored."""
+    key: str = ""
+    """See `Metadata.content_key`."""
+    command_end: str = ""
+    """See `Metadata.command_end`."""
 
 
 def has_large_parts(checked: Checked) -> bool:
@@ -50,7 +54,7 @@ def has_large_parts(checked: Checked) -> bool:
     return len(parts) > _MANY_PARTS or exceeds((checked.server_fields, *map(astuple, parts)), LARGE_BYTES)
 
 
-def fitted_parts(given: Sequence[Part], limits: Limits, keep: Keep) -> FittedParts:
+def fitted_parts(given: Sequence[Part], limits: Limits, keep: Keep) -> ShownContent:
     """Return the parts within `Limits.content_bytes` of text and `Limits.media_bytes` of media."""
     fitting = _Fitting(limits, keep)
     texts = [part.text for part in given if isinstance(part, Text)]
@@ -63,7 +67,7 @@ def fitted_parts(given: Sequence[Part], limits: Limits, keep: Keep) -> FittedPar
     if fitting.left_out:
         parts = (*parts, Text(text=f"[{fitting.left_out} more parts were left out; {_MOST_PARTS} are shown. Ask for less at a time.]"))
     size = len(whole) + fitting.media_bytes
-    return FittedParts(parts, size, fitting.truncated, _mime_of(given), fitting.blob)
+    return ShownContent(parts, size, fitting.truncated, _mime_of(given), fitting.blob)
 
 
 class _Fitting:

@@ -13,12 +13,13 @@ from typing import Any
 import msgspec
 
 from callgate._json import decode
+from callgate._pipeline.result_notes import content_and_notes
 from callgate.calls import ToolResult
 from callgate.content_parts import Part, Text
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import RpcError
 
-__all__ = ["declared_failure", "notes_for_model", "part_item", "recorded_error", "recorded_success", "text_item"]
+__all__ = ["declared_failure", "part_item", "recorded_error", "recorded_success", "text_item"]
 
 _OWN = frozenset({"content", "structuredContent"})
 """The keys of the server's fields that describe other fields."""
@@ -43,17 +44,6 @@ def declared_failure(result: ToolResult) -> Message | None:
     return {"content": _with_extras(parts, extras), **_structured(result.structured, fields), "isError": True, **_unknown(fields)}
 
 
-def notes_for_model(result: ToolResult) -> tuple[Part, ...]:
-    """Return the notes that the engine has added behind the content, such as that a human has changed the arguments."""
-    told = {f"Note: {note.text}" for note in result.metadata.notes}
-    after = 0
-    for part in reversed(result.content):
-        if not isinstance(part, Text) or part.text not in told:
-            break
-        after += 1
-    return result.content[len(result.content) - after :]
-
-
 def recorded_success(result: ToolResult, whole: bytes | None) -> Message:
     """Return the result of a call that has succeeded, without the engine's notes.
 
@@ -61,7 +51,8 @@ def recorded_success(result: ToolResult, whole: bytes | None) -> Message:
         whole: The whole content, if `result` has only a part of it and the rest is kept.
     """
     fields, value = _fields(result), result.structured
-    content = [part_item(part) for part in result.content[: len(result.content) - len(notes_for_model(result))]]
+    parts, _notes = content_and_notes(result)
+    content = [part_item(part) for part in parts]
     if whole is not None:
         content = [text_item(whole.decode("utf-8", "replace")), *(item for item in content if item["type"] != "text")]
     extras = fields.get("content")

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from callgate._pipeline.result_notes import content_and_notes
 from callgate.calls import ToolResult
 from callgate.gateway._redaction import ClientRedaction
-from callgate.gateway._server_results import declared_failure, notes_for_model, part_item, recorded_error, recorded_success, text_item
+from callgate.gateway._server_results import declared_failure, part_item, recorded_error, recorded_success, text_item
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INVALID_PARAMS, RpcError
 from callgate.protocols import BlobStore
@@ -84,9 +85,11 @@ class ToolResults:
 
 def _with_notes(sent: Message, result: ToolResult) -> Message:
     """Return what a server has sent, with the engine's notes behind its content: that the call ran with other arguments, or did not run."""
-    notes = [part_item(part) for part in notes_for_model(result)]
+    _parts, notes = content_and_notes(result)
     content = sent.get("content")
-    return {**sent, "content": [*content, *notes] if isinstance(content, list) else notes} if notes else sent
+    if not notes:
+        return sent
+    return {**sent, "content": [*(content if isinstance(content, list) else ()), *map(part_item, notes)]}
 
 
 NOT_RECORDED: Final = (

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from callgate._abort_signals import Control
 from callgate._clock import SystemClock
 from callgate._json import canonical, decode
-from callgate._pipeline.normalise import shown_notes
 from callgate._pipeline.result_check import Ran, check
+from callgate._pipeline.result_notes import content_and_notes
 from callgate._run_state.settlements import EARLIER
 from callgate.agent.run_recorder import BlobReader
 from callgate.calls import ToolResult
@@ -246,7 +246,8 @@ def _has_parts(result: ToolResult) -> bool:
 
 def _returned_parts(result: ToolResult) -> tuple[Part, ...]:
     """Return the parts of a result without the notes, which the engine adds again."""
-    return result.content[: len(result.content) - shown_notes(result)]
+    content, _notes = content_and_notes(result)
+    return content
 
 
 def _told(result: ToolResult) -> dict[str, Any]:
