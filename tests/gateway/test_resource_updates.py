@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
+from callgate import Engine
+from callgate.gateway import Gateway, Principal
+from callgate.gateway._handshake import HandshakeSession
+from callgate.mcp import McpServer, mcp
 from tests.cli.shell import command
 from tests.gateway.raw_client import Era, RawClient, raw_client
+from tests.gateway.test_replaced_servers import Told, request
+from tests.mcp.calling_clients import ELICITS
+from tests.mcp.npm_servers import npm_server
+from tests.waiting import until
 
 pytestmark = [pytest.mark.process]
 
@@ -36,16 +45,17 @@ async def updated(client: RawClient) -> dict[str, Any]:
                 return params
 
 
+@pytest.mark.parametrize("capabilities", [{}, ELICITS], ids=["", "asked"])  # the latter has a session of its own with the server
 @pytest.mark.parametrize("era", get_args(Era))
 async def test_all_that_a_server_says_of_a_changed_resource_is_passed_on_without_secrets(
-    era: Era, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    era: Era, capabilities: Mapping[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPERATOR_SECRET", SECRET)
     words = json.dumps([sys.executable, SERVER, "shop", json.dumps(SAID)])
     (tmp_path / "gate.toml").write_text(
         f'journal = ":memory:"\nredact_env = ["OPERATOR_SECRET"]\n[servers.shop]\ncommand = {words}\n', encoding="utf-8"
     )
-    async with raw_client(list(command(("serve", "--config", str(tmp_path / "gate.toml")))), era) as client:
+    async with raw_client(list(command(("serve", "--config", str(tmp_path / "gate.toml")))), era, capabilities) as client:
         params = await updated(client)
     meta = params.pop("_meta")
     assert params == {"uri": "shop://one", "title": "One", "own": {"b": 1, "a": "***"}}
@@ -53,3 +63,82 @@ async def test_all_that_a_server_says_of_a_changed_resource_is_passed_on_without
     assert meta.pop("example/why") == 1
     assert meta.keys() == ({SUBSCRIPTION} if era == "stateless" else set())
     assert meta.get(SUBSCRIPTION) != "of the gateway"
+
+
+def shop(**options: Any) -> McpServer:
+    return mcp([sys.executable, SERVER, "shop"], name="shop", effects={"shop_look": "none"}, **options)
+
+
+async def subscribed(gateway: Gateway, name: str) -> tuple[HandshakeSession, Told]:
+    """Return a new session of a principal that has subscribed to a resource."""
+    told = Told()
+    session = gateway.handshake(Principal(name=name), told)
+    await session.request(request(1, "initialize", protocolVersion="2025-11-25", capabilities=ELICITS), told)
+    assert await session.request(request(2, "resources/subscribe", uri="shop://one"), told) == {"jsonrpc": "2.0", "id": 2, "result": {}}
+    return session, told
+
+
+async def look(session: HandshakeSession) -> None:
+    answer = await session.request(request(3, "tools/call", name="shop_look", arguments={}), Told())
+    assert answer is not None
+    assert "result" in answer
+
+
+async def test_only_the_client_is_told_in_whose_session_a_resource_has_changed() -> None:
+    async with Gateway(Engine(servers=[shop()])) as gateway:
+        ann, told_ann = await subscribed(gateway, "ann")
+        bob, told_bob = await subscribed(gateway, "bob")
+        await look(ann)
+        await until(lambda: told_ann.updates)
+        await look(bob)
+        await until(lambda: told_bob.updates)
+        await ann.request(request(4, "resources/unsubscribe", uri="shop://one"), Told())
+        await look(ann)
+        await look(bob)
+        await until(lambda: told_bob.updates == 2)
+        assert told_ann.updates == 1
+        await bob.close()
+        await ann.close()
+
+
+async def test_a_session_with_a_subscription_stays_open_while_it_is_not_used() -> None:
+    async with Gateway(Engine(servers=[shop(session_idle_s=0.05)])) as gateway:
+        ann, told = await subscribed(gateway, "ann")
+        other = gateway.handshake(Principal(name="ann"), told)
+        await other.request(request(1, "initialize", protocolVersion="2025-11-25", capabilities=ELICITS), told)
+        await gateway.engine.clock.sleep(0.5)
+        await look(other)
+        await until(lambda: told.updates)
+        await ann.close()
+
+
+async def test_subscriptions_leave_sessions_for_the_calls_of_others() -> None:
+    async with Gateway(Engine(servers=[shop(max_sessions=2)])) as gateway:
+        ann, told = await subscribed(gateway, "ann")
+        others = [(await subscribed(gateway, name))[0] for name in ("bob", "cid", "dan")]
+        for session in (*others, ann):
+            await look(session)
+        await until(lambda: told.updates)
+        for session in (*others, ann):
+            await session.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("era", get_args(Era))
+async def test_a_real_server_tells_a_client_of_the_changes_that_its_call_begins(
+    era: Era, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    server = npm_server("@modelcontextprotocol/server-everything@2026.8.31", tmp_path_factory.getbasetemp().parent)
+    (tmp_path / "gate.toml").write_text(
+        f'journal = ":memory:"\n[servers.everything]\ncommand = {json.dumps(["node", str(server), "stdio"])}\n', encoding="utf-8"
+    )
+    uri = "demo://resource/dynamic/text/1"
+    async with raw_client(list(command(("serve", "--config", str(tmp_path / "gate.toml")))), era, ELICITS) as client:
+        if era == "handshake":
+            await client.request("resources/subscribe", {"uri": uri})
+        else:
+            client.begin("subscriptions/listen", {"notifications": {"resourceSubscriptions": [uri]}})
+        await client.request("tools/call", {"name": "toggle-subscriber-updates", "arguments": {}})
+        while (message := await client.next_message())["method"] != "notifications/resources/updated":
+            pass
+        assert message["params"]["uri"] == uri

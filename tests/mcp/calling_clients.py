@@ -37,6 +37,7 @@ class Client:
         self.asked: list[tuple[str, Mapping[str, Any]]] = []
         self.progress: list[Mapping[str, Any]] = []
         self.logs: list[Mapping[str, Any]] = []
+        self.updates: list[Mapping[str, Any]] = []
         self.responses: list[Mapping[str, Any]] = []
 
     log_level = ""
@@ -52,6 +53,9 @@ class Client:
 
     def logged(self, params: Mapping[str, Any]) -> None:
         self.logs.append(params)
+
+    def resource_updated(self, params: Mapping[str, Any]) -> None:
+        self.updates.append(params)
 
     def answered(self, response: Mapping[str, Any]) -> None:
         self.responses.append(response)

@@ -12,9 +12,10 @@ from typing import Any, Literal
 
 from callgate.gateway._client_calls import PROTOCOL_PREFIX
 from callgate.gateway._redaction import ClientRedaction
+from callgate.mcp._resource_watches import RESOURCE_UPDATED
 from callgate.mcp._server_messages import ELICITATION_COMPLETE
 
-__all__ = ["SUBSCRIPTION_ID", "Change", "Changes", "ListKind"]
+__all__ = ["SUBSCRIPTION_ID", "Change", "Changes", "ListKind", "without_subscription"]
 
 SUBSCRIPTION_ID = f"{PROTOCOL_PREFIX}subscriptionId"
 """The key in `_meta` by which the stateless era names the subscription that a notification belongs to."""
@@ -59,12 +60,15 @@ class Changes:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_COLLECT_S, self._tell_lists)
 
+    def resource_updated(self, uri: str) -> None:
+        """Tell that a resource may have changed, because another server has it now."""
+        self._tell(RESOURCE_UPDATED, {"uri": uri})
+
     def noticed(self, method: str, params: Mapping[str, Any]) -> None:
-        """Take a notice of a server. Those about tools come from the engine, which knows which of them it offers."""
-        uri = params.get("uri")
-        if method == "notifications/resources/updated" and isinstance(uri, str):
-            self._tell(method, {**self._redaction.clean(_without_subscription(params)), "uri": uri})
-        elif method == ELICITATION_COMPLETE and isinstance(params.get("elicitationId"), str):
+        """Take a notice of a server. Those about tools come from the engine, which knows which of them it offers. Those about a changed
+        resource go only to the clients that have subscribed to it, by another way.
+        """
+        if method == ELICITATION_COMPLETE and isinstance(params.get("elicitationId"), str):
             self._tell(method, self._redaction.clean(params))
         elif method == "notifications/prompts/list_changed":
             self.list_changed("prompts")
@@ -94,7 +98,7 @@ class Changes:
             change(method, params)
 
 
-def _without_subscription(params: Mapping[str, Any]) -> Mapping[str, Any]:
+def without_subscription(params: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the params of a server without the id of the gateway's subscription at the server."""
     meta = params.get("_meta")
     if not isinstance(meta, dict) or SUBSCRIPTION_ID not in meta:

@@ -186,6 +186,8 @@ class ClientCall:
         self.capabilities = {name: value for name, value in client.capabilities.items() if name in _ANSWERING}
         if extensions := passed_extensions(client.capabilities):
             self.capabilities["extensions"] = extensions
+        self.on_resource_updated: Callable[[Mapping[str, Any]], None] | None = None
+        """Takes what servers say of a changed resource; set for a request that subscribes to one."""
         self.uid = ""
         """The engine's id of the call, as soon as it has a result."""
         self.response: Mapping[str, Any] | None = None
@@ -243,6 +245,10 @@ class ClientCall:
     def logged(self, params: Mapping[str, Any]) -> None:
         if self.client.wants_log(params):
             self.exchange.send(notification("notifications/message", self._clean(params)))
+
+    def resource_updated(self, params: Mapping[str, Any]) -> None:
+        if self.on_resource_updated is not None:
+            self.on_resource_updated({**self._clean(params), "uri": params["uri"]})
 
     def answered(self, response: Mapping[str, Any]) -> None:
         self.response = response

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextvars import Context
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -25,6 +26,7 @@ from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RpcError, notification
 from callgate.mcp._messages import request as rpc_request
+from callgate.mcp._resource_watches import RESOURCE_UPDATED
 from callgate.mcp._revisions import HANDSHAKE_REVISIONS, LATEST_HANDSHAKE
 
 __all__ = ["HandshakeSession"]
@@ -54,7 +56,7 @@ class HandshakeSession:
         """Tell servers that the folders of the client have changed."""
         self._asked: dict[object, asyncio.Future[Mapping[str, Any]]] = {}
         self._ids = count(1)
-        self._watched = WatchedResources(parts.content, principal)
+        self._watched = WatchedResources(parts.content, partial(self._changed, RESOURCE_UPDATED))
         self._url_elicitations = UrlElicitations()
         self._stop_listening = parts.changes.listen(self._changed)
 
@@ -101,7 +103,7 @@ class HandshakeSession:
             case "logging/setLevel":
                 return self._set_level(params)
             case "resources/subscribe" | "resources/unsubscribe":
-                return await self._watch(method, params)
+                return await self._watch(method, params, self._call(params, exchange, message["id"]))
         if not self.client.run:
             raise RpcError(INVALID_REQUEST, "The session has not been initialized. Send initialize first.")
         call = self._call(params, exchange, message["id"])
@@ -145,11 +147,14 @@ class HandshakeSession:
         self.client.log_level = level
         return {}
 
-    async def _watch(self, method: str, params: Mapping[str, Any]) -> Message:
+    async def _watch(self, method: str, params: Mapping[str, Any], call: ClientCall) -> Message:
         uri = params.get("uri")
         if not isinstance(uri, str):
             raise RpcError(INVALID_PARAMS, f"{method} needs a uri.")
-        await (self._watched.add if method == "resources/subscribe" else self._watched.remove)(uri)
+        if method == "resources/subscribe":
+            await self._watched.add(uri, call)
+        else:
+            await self._watched.remove(uri)
         return {}
 
     def _call(self, params: Mapping[str, Any], exchange: Exchange, number: object = None) -> ClientCall:

@@ -13,12 +13,14 @@ from typing import Protocol
 
 from callgate._option_checks import shown
 from callgate.engine import Engine
+from callgate.gateway._client_calls import ClientCall
 from callgate.gateway._content import Content
 from callgate.gateway._redaction import ClientRedaction
 from callgate.gateway._startup import Startup
 from callgate.gateway.principals import EVERY, Principal
 from callgate.mcp import McpError, RequestRejected, ServerContent
 from callgate.mcp._messages import RpcError
+from callgate.mcp.calling_client import on_behalf_of
 from callgate.mcp.mcp_tool import McpTool
 
 __all__ = ["OfferedContent"]
@@ -76,12 +78,13 @@ class OfferedContent:
     def _cleaned(self, text: str) -> str:
         return str(self._redaction.clean({"instructions": text}).get("instructions", "")) if text else ""
 
-    async def subscribe(self, uri: str, principal: Principal) -> ServerContent:
-        """Ask the server of a resource to tell its changes; see `Content.subscribe`."""
+    async def subscribe(self, uri: str, call: ClientCall) -> ServerContent:
+        """Ask the server of a resource to tell a client its changes; see `Content.subscribe`."""
         await self._startup.wait()
-        return await self.to(principal).subscribe(uri)
+        with on_behalf_of(call):
+            return await self.to(call.client.principal).subscribe(uri)
 
-    async def subscribe_again(self, uri: str, server: str, principal: Principal) -> ServerContent:
+    async def subscribe_again(self, uri: str, server: str, call: ClientCall) -> ServerContent:
         """Ask the successor of a server, given by name, to tell the changes of a resource; if there is none, another server that has it.
 
         A successor that cannot be asked now is asked when it starts.
@@ -92,13 +95,14 @@ class OfferedContent:
         for successor in self._engine.mcp_servers():
             if successor.name == server:
                 try:
-                    await successor.subscribe(uri, lasting=True)
+                    with on_behalf_of(call):
+                        await successor.subscribe(uri, lasting=True)
                 except RequestRejected as error:
                     raise RpcError(error.rpc_code, error.server_message) from error
                 except McpError as error:
                     log.info("Changes of %s can be told when its server has started: %s", shown(uri), error)
                 return successor
-        return await self.subscribe(uri, principal)
+        return await self.subscribe(uri, call)
 
     async def renew(self, replaced: Collection[str]) -> set[str]:
         """Subscribe again to the resources of servers, given by name, that were removed or replaced; return their URIs."""

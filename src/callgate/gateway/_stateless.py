@@ -84,17 +84,22 @@ class StatelessFront:
             result = await self._discovered()
         elif method == "subscriptions/listen":
             wanted = read_subscription(message["id"], params, exchange)
-            result = await listen(wanted, self._parts, self._principal, await self._tasks.named(client, wanted.task_ids))
+            named = await self._tasks.named(client, wanted.task_ids)
+            result = await listen(wanted, self._parts, self._unasking(client, params, exchange, wanted.number), named)
         elif method in TASK_METHODS:
             result = await self._tasks.answer(method, client, params)
         elif method in _MAY_ASK and (client.answers_requests or "requestState" in params or self._may_become_task(method, client)):
             result = await self._asking(method, client, params, exchange, message["id"])
         else:
-            key, redaction = self._principal.session_key, self._parts.redaction
-            call = ClientCall(client, key, params, exchange, _cannot_ask, redaction=redaction, number=message["id"])
+            call = self._unasking(client, params, exchange, message["id"])
             self._running.note_call(message["id"], call)
             result = await self._parts.methods.answer(method, call, params)
         return self._stamped(method, result)
+
+    def _unasking(self, client: Client, params: Mapping[str, Any], exchange: Exchange, number: object) -> ClientCall:
+        """Return a request during which the client is asked nothing."""
+        key, redaction = self._principal.session_key, self._parts.redaction
+        return ClientCall(client, key, params, exchange, _cannot_ask, redaction=redaction, number=number)
 
     async def _result_of_ended(self, call: ClientCall) -> Message | None:
         result = await self._parts.result_of_ended(call)

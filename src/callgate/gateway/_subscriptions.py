@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
 
 from callgate.gateway._changes import SUBSCRIPTION_ID
+from callgate.gateway._client_calls import ClientCall
 from callgate.gateway._exchange import Exchange
 from callgate.gateway._front_parts import FrontParts
 from callgate.gateway._tasks import RunningTask
 from callgate.gateway._token_expiry import ended_at_expiry
 from callgate.gateway._watched_resources import MOST_WATCHED, WatchedResources
-from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INVALID_PARAMS, RpcError, notification
+from callgate.mcp._resource_watches import RESOURCE_UPDATED
 
 __all__ = ["Subscription", "listen", "read_subscription"]
 
@@ -61,10 +63,11 @@ def read_subscription(number: object, params: Mapping[str, Any], exchange: Excha
     )
 
 
-async def listen(wanted: Subscription, parts: FrontParts, principal: Principal, tasks: Sequence[RunningTask]) -> Message:
+async def listen(wanted: Subscription, parts: FrontParts, call: ClientCall, tasks: Sequence[RunningTask]) -> Message:
     """Tell a client of changes until it goes away or the gateway closes; return the result of its request.
 
     Args:
+        call: The request.
         tasks: The tasks of the client among those that it has named.
     """
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -86,14 +89,14 @@ async def listen(wanted: Subscription, parts: FrontParts, principal: Principal, 
 
     tell("notifications/subscriptions/acknowledged", {"notifications": _agreed(wanted, tasks)})
     stop = parts.changes.listen(tell_change, ended)
-    watched = WatchedResources(parts.content, principal)
+    watched = WatchedResources(parts.content, partial(tell, RESOURCE_UPDATED))
     try:
         for task in tasks:
             task.watchers.add(tell_task)
             tell_task(task)
         for uri in sorted(wanted.uris):
-            await watched.add(uri)
-        with ended_at_expiry(principal, end):
+            await watched.add(uri, call)
+        with ended_at_expiry(call.client.principal, end):
             await ended
     finally:
         stop()

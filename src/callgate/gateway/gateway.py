@@ -200,7 +200,7 @@ class Gateway:
         """
         await self._startup.change(add, remove)
         for uri in sorted(await self._parts.content.renew(remove)):
-            self._changes.noticed("notifications/resources/updated", {"uri": uri})
+            self._changes.resource_updated(uri)
 
     def end_tasks(self, ended: Callable[[str], bool]) -> None:
         """Cancel the tasks of principals, given by name, who may no longer use the gateway."""

@@ -14,8 +14,11 @@ import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import Context
+from functools import partial
 from itertools import count
 from typing import Any
+
+from msgspec import structs
 
 from callgate.mcp._connection import ConnectionLost, Message, NotSent
 from callgate.mcp._revisions import Era
@@ -42,9 +45,15 @@ class _ClientSession:
         self.requests = requests
         self.users: list[CallingClient] = []
         """The clients of the running calls."""
+        self.watches = 0
+        """How many subscriptions to resources keep it open."""
         self.abandoned = False
         """Whether the server may still work on the call of a client that no longer waits, and that has no session of its own."""
         self.idle_since = began
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.users or self.watches)
 
     def cannot_confuse(self, client: CallingClient) -> bool:
         """Return whether a question during a call of this client cannot be one for another client."""
@@ -85,10 +94,17 @@ class ClientSessions:
 
     Args:
         on_tools: Called when the tools of a session were listed, and when a session has ended.
+        on_notice: Called with the key of the clients of a session, and its notices of changes, except of tools.
     """
 
-    def __init__(self, parts: SessionParts, on_tools: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        parts: SessionParts,
+        on_tools: Callable[[], Awaitable[None]],
+        on_notice: Callable[[str, str, Mapping[str, Any]], None],
+    ) -> None:
         self._parts = parts
+        self._on_notice = on_notice
         self._on_tools = on_tools
         self._sessions: dict[_Key, _ClientSession] = {}
         """The latest used last."""
@@ -118,6 +134,24 @@ class ClientSessions:
             found = [one for key, one in self._sessions.items() if key[:2] == own]
             yield [used.enter_context(self._in_use(one, client)) for one in found]
 
+    def watch(self, supervised: SupervisedSession) -> bool:
+        """Keep a session open for a subscription until `unwatch`, if fewer than half of all that may be open are kept so."""
+        one = self._found(supervised)
+        kept = sum(1 for other in self._sessions.values() if other.watches and other is not one)
+        if one is None or kept >= self._parts.server.max_sessions // 2:
+            return False
+        one.watches += 1
+        return True
+
+    def unwatch(self, supervised: SupervisedSession) -> None:
+        one = self._found(supervised)
+        if one is not None:
+            one.watches -= 1
+            one.idle_since = self._parts.clock.monotonic()
+
+    def _found(self, supervised: SupervisedSession) -> _ClientSession | None:
+        return next((one for one in self._sessions.values() if one.supervised is supervised), None)
+
     @contextmanager
     def _in_use(self, one: _ClientSession, client: CallingClient) -> Iterator[SupervisedSession]:
         one.users.append(client)
@@ -130,7 +164,7 @@ class ClientSessions:
         finally:
             one.users.remove(client)
             one.idle_since = self._parts.clock.monotonic()
-            useless = (self._asks and one.abandoned) or one.supervised.refuses
+            useless = (self._asks and one.abandoned and not one.watches) or one.supervised.refuses
             if useless and not one.users and self._sessions.get(one.key) is one:
                 self._retire(one.key)  # because it takes no call any more
 
@@ -153,7 +187,7 @@ class ClientSessions:
             found = self._sessions.get(key)
             if found is None or not self._asks or found.cannot_confuse(client):
                 break
-        if found is None or not found.users:
+        if found is None or not found.busy:
             self._check_share(client)
         one = found or self._made(key, offered, era, may_refuse=may_refuse)
         self._sessions.pop(key, None)
@@ -169,7 +203,7 @@ class ClientSessions:
             NotSent: They have their share.
         """
         server = self._parts.server
-        in_use = [key[0] for key, one in self._sessions.items() if one.users]
+        in_use = [key[0] for key, one in self._sessions.items() if one.busy]
         own, free = in_use.count(client.key), server.max_sessions - len(in_use)
         if own and own > free:
             raise NotSent(
@@ -187,7 +221,8 @@ class ClientSessions:
             self._make_room()
         requests = ClientRequests(server.name, offered, self._parts.log, on_asked=self._note_asking)
         tools = _ComparedTools(server.name, self._on_tools)
-        supervised = SupervisedSession(self._parts, requests, tools, era, may_refuse=may_refuse)
+        parts = structs.replace(self._parts, on_notice=partial(self._on_notice, key[0]))
+        supervised = SupervisedSession(parts, requests, tools, era, may_refuse=may_refuse)
         supervised.begin()
         if self._sweeper is None or self._sweeper.done():
             self._sweeper = asyncio.get_running_loop().create_task(self._close_idle(), context=Context())
@@ -195,7 +230,7 @@ class ClientSessions:
 
     def _make_room(self) -> None:
         server = self._parts.server
-        idle = next((key for key, one in self._sessions.items() if not one.users), None)
+        idle = next((key for key, one in self._sessions.items() if not one.busy), None)
         if idle is None:
             raise NotSent(
                 f"The MCP server '{server.name}' has {server.max_sessions} sessions of clients, all in use, so the request was not"
@@ -218,7 +253,7 @@ class ClientSessions:
         clock, idle_s = self._parts.clock, self._parts.server.session_idle_s
         while self._sessions:
             now = clock.monotonic()
-            due = {key: now + idle_s if one.users else one.idle_since + idle_s for key, one in self._sessions.items()}
+            due = {key: now + idle_s if one.busy else one.idle_since + idle_s for key, one in self._sessions.items()}
             for key in [key for key, at in due.items() if at <= now]:
                 self._retire(key)
             await clock.sleep(max(0.001, min(due.values()) - now))

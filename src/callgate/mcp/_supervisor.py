@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from callgate._server_processes.server_life import State
@@ -19,6 +20,7 @@ from callgate.mcp._client_sessions import ClientSessions
 from callgate.mcp._connection import ConnectionEvents, McpError, Message, NotSent, ServerConnection
 from callgate.mcp._http_connection import HttpConnection
 from callgate.mcp._messages import RpcError
+from callgate.mcp._resource_watches import RESOURCE_UPDATED, ResourceWatches, Watch
 from callgate.mcp._revisions import Era
 from callgate.mcp._running_requests import Caller
 from callgate.mcp._server_messages import OnNotice
@@ -58,6 +60,7 @@ class SupervisedServer:
         self._connect = connect
         self._started = self._closing = False
         self._listeners: dict[object, OnNotice] = {}
+        self._watches = ResourceWatches()
         self._places: asyncio.Semaphore | None = None if server.parallel is None else asyncio.Semaphore(server.parallel)
 
     @property
@@ -89,12 +92,12 @@ class SupervisedServer:
             connect=self._connect,
             clock=catalogue.clock,
             log=catalogue.log,
-            on_notice=self._noticed,
+            on_notice=partial(self._noticed, None),
             on_late=self._came_late,
             on_refused=lambda lasting: self._client_era.refused(self._first.life.starts, lasting=lasting),
         )
         self._client_era = ClientEra(self._server, catalogue.clock)
-        self._clients = ClientSessions(parts, self._list_clients)
+        self._clients = ClientSessions(parts, self._list_clients, self._noticed)
         self._tools = ToolList(self._server, self, catalogue, self._clients.tools if self._server.client_tools else tuple)
         first = self._first = SupervisedSession(parts, ServerRequests(self._server, catalogue.log), self._tools, retries_without_call=True)
         self._started = True
@@ -198,8 +201,10 @@ class SupervisedServer:
             ready = [one.life.ready for one in sessions if one.life.ready is not None]
             await asyncio.gather(*(session.roots_changed() for session in ready))
 
-    async def subscribe(self, uri: str, *, ends: bool = False, lasting: bool = False) -> None:
-        """Ask the server to tell of changes of a resource, or no longer. It is asked once for all that want to be told.
+    async def subscribe(self, uri: str, *, lasting: bool = False) -> None:
+        """Ask the server to tell the calling client, or the host if there is none, of changes of a resource.
+
+        It is asked in the session in which the client's requests run, once for all that want to be told there.
 
         Args:
             lasting: If the server cannot be asked now, it is asked when it starts again.
@@ -208,19 +213,63 @@ class SupervisedServer:
             McpError: The server cannot be started or does not answer.
             RpcError: The server refuses.
         """
-        subscribed = self._first.subscribed
-        before = subscribed.pop(uri, 0)
-        now = max(0, before - 1 if ends else before + 1)
-        if now:
-            subscribed[uri] = now
-        if bool(before) == bool(now):
+        client = calling_client()
+        with ExitStack() as used:
+            try:
+                supervised = await self._watching_session(client, used)
+            except BaseException:
+                if lasting:
+                    self._watches.add(Watch(uri=uri, client=client, session=self._first, of_client=False))
+                raise
+            watch = Watch(uri=uri, client=client, session=supervised, of_client=supervised is not self._first)
+            if not self._watches.add(watch):
+                return
+            try:
+                await supervised.run(await supervised.life.until_ready(), lambda on: on.subscribe(uri))
+            except BaseException as error:
+                if isinstance(error, RpcError) or not lasting:
+                    self._forget(watch)
+                raise
+
+    async def unsubscribe(self, uri: str) -> None:
+        """End a subscription of the calling client, or of the host if there is none.
+
+        Raises:
+            McpError: The server does not answer.
+            RpcError: The server refuses.
+        """
+        watch = self._watches.of(uri, calling_client())
+        if watch is None or not self._forget(watch):
             return
-        try:
-            await self._first.run(await self._first.life.until_ready(), lambda on: on.subscribe(uri, ends=ends))
-        except BaseException as error:
-            if not ends and (isinstance(error, RpcError) or not lasting):
-                subscribed.pop(uri, None)
-            raise
+        supervised = watch.session
+        session = supervised.life.ready if watch.of_client else await supervised.life.until_ready()
+        if session is not None:
+            await supervised.run(session, lambda on: on.subscribe(uri, ends=True))
+
+    def _forget(self, watch: Watch) -> bool:
+        if watch.of_client:
+            self._clients.unwatch(watch.session)
+        return self._watches.remove(watch)
+
+    async def _watching_session(self, client: CallingClient | None, used: ExitStack) -> SupervisedSession:
+        """Return the running session that tells a client of changes: its own one, if that can be kept open, and otherwise the first.
+
+        Raises:
+            NotSent: The server cannot be started.
+        """
+        first = self._first
+        begins_unanswered = client is not None and client.own_session is None and "roots" in client.capabilities
+        if client is not None and not begins_unanswered:
+            try:
+                supervised, session = await self._session_for(client, used)
+            except NotSent:
+                supervised = first
+            else:
+                await self._settle(supervised, session)
+            if supervised is not first and self._clients.watch(supervised):
+                return supervised
+        await first.life.until_ready()
+        return first
 
     def on_change(self, listener: OnNotice) -> Callable[[], None]:
         """Call `listener` with the notices of changes from now on; return what ends that."""
@@ -232,7 +281,14 @@ class SupervisedServer:
 
         return stop
 
-    def _noticed(self, method: str, params: Mapping[str, Any]) -> None:
+    def _noticed(self, key: str | None, method: str, params: Mapping[str, Any]) -> None:
+        """Take a notice.
+
+        Args:
+            key: That of the clients of the session; None: the first session.
+        """
+        if method == RESOURCE_UPDATED:
+            self._watches.tell(params, key)
         for listener in list(self._listeners.values()):
             try:
                 listener(method, params)

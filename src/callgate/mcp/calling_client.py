@@ -67,6 +67,10 @@ class CallingClient(Protocol):
         """Take the `params` of a log notification that belongs to this call."""
         ...
 
+    def resource_updated(self, params: Mapping[str, Any]) -> None:
+        """Take the `params` of a notification that a resource has changed to which this client has subscribed."""
+        ...
+
     def answered(self, response: Mapping[str, Any]) -> None:
         """Take the server's response to this call, as it was sent: a message with `result` or `error`."""
         ...

@@ -178,7 +178,7 @@ class ServerContent:
     async def unsubscribe(self, uri: str, *, timeout_s: float | None = None) -> None:
         """End one `subscribe` of a resource."""
         _check_text("unsubscribe", "uri", uri)
-        await self._within("resources/unsubscribe", lambda: self._server.subscribe(uri, ends=True), timeout_s)
+        await self._within("resources/unsubscribe", lambda: self._server.unsubscribe(uri), timeout_s)
 
     async def roots_changed(self) -> None:
         """Tell the server that the folders of the calling client have changed, and let it ask for them. Do nothing if the client has no
