@@ -47,6 +47,8 @@ WRONG: tuple[tuple[tuple[str, ...], str], ...] = (
     ((*RUN, "--mcp", "node 'x"), "--mcp"),
     ((*RUN, "--mcp", "node x.js", "--mcp", "node x.js"), "--mcp"),
     (("call",), "TOOL"),
+    (("approve",), "APPROVAL. The approval's id, as `callgate approvals` shows it."),
+    (("stop",), "`callgate log list`"),
     (("call", "list_files", "word"), "word"),
     (("call", "list_files", "@none.json"), "none.json"),
     (("call", "list_files", "@folder"), "folder"),

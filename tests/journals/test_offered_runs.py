@@ -165,7 +165,10 @@ async def test_a_run_with_a_call_in_flight_is_not_handed_over(journals: Journals
     async with one, other:
         running = asyncio.ensure_future(said(one, call("pay", id="a", to="ann"), CHAT))
         assert await soon(lambda: ledger.lines() == ["ann 1"])
-        assert (await said(other, call("pay", id="b", to="bob"), CHAT)).code == "run_held"
+        held = await said(other, call("pay", id="b", to="bob"), CHAT)
+        assert held.code == "run_held"
+        assert "It was not run here: Run 'chat-1' is being worked on by" in held.text
+        assert "If it was sent there, too, it may have run there: check that before you say that nothing was done." in held.text
         hang.set()
         assert (await running).success
         assert (await said(other, call("pay", id="b", to="bob"), CHAT)).success

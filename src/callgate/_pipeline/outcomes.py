@@ -48,6 +48,7 @@ __all__ = ["Outcomes", "UnstartedCalls"]
 
 _TELL = "Tell the operator."
 _BEFORE = "It may have run before, if it was sent before. Do not send it again; tell the operator."
+_THERE = "If it was sent there, too, it may have run there: check that before you say that nothing was done."
 _MAY_HAVE = "may have taken effect: check that before the call is made again."
 _answered = without_check(Answered, Answered(ToolResult(id="", uid="", name="", status="ok")))
 
@@ -211,7 +212,7 @@ class Outcomes:
         """
         name = self._recorder.cut(raw.name)
         if isinstance(error, RunHeld):
-            text, wait = f"It was not run: {error}", "To wait for the run: await engine.wait_for_run(scope, timeout_s=60)."
+            text, wait = f"It was not run here: {error} {_THERE}", "To wait for the run: await engine.wait_for_run(scope, timeout_s=60)."
             self._recorder.log.error("The call %s was not run: %s %s", name, error, wait)
         else:
             text = f"It was not run now: {error.told} {_BEFORE}"

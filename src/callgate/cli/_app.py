@@ -110,9 +110,13 @@ def _usage(words: list[str], error: CycloptsError) -> int:
     """Say what is wrong with a command line that cannot be read."""
     unused: list[str] = [*(getattr(error, "unused_tokens", None) or ())]
     options = [word for word in unused if word.startswith("-") and word != "--"]
-    named = error.argument.names if isinstance(error, MissingArgumentError) and error.argument is not None else ()
-    if without := next((option for option in options if option in named), ""):
+    missing = error.argument if isinstance(error, MissingArgumentError) else None
+    if without := next((option for option in options if missing is not None and option in missing.names), ""):
         say(f"{without} needs a value after it.", "red")
+    elif missing is not None and not unused:
+        command = " ".join(("callgate", *(error.command_chain or ())))
+        name = missing.name.lstrip("-").upper()
+        say(f"{command} needs {name}. {missing.parameter.help or ''}".strip(), "red")
     else:
         say(f"The command takes no {shlex.join(options or unused)}." if unused else f"{error}".strip(), "red")
     for journal in filter(_names_journal, unused):

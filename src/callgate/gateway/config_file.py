@@ -57,7 +57,7 @@ def read_gateway_config(path: str | os.PathLike[str], environment: Mapping[str, 
     root.refuse_unknown(_KEYS)
     file, accepted = root.file, _accepted(root, path)
     config = GatewayConfig(
-        name=root.text("name", "callgate") or "callgate",
+        name=_name(root),
         instructions=root.text("instructions"),
         journal=_journal(root),
         rules=tuple(str(file.path(one)) for one in root.texts("rules")),
@@ -105,10 +105,19 @@ def token_digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
+def _name(root: TomlTable) -> str:
+    name = root.text("name", "callgate")
+    if not name.strip():
+        raise root.wrong("name", "is empty", "Write the name that clients are told, or leave it out: it is callgate then.")
+    return name
+
+
 def _journal(root: TomlTable) -> str:
     place = root.text("journal", os.path.join(".callgate", "journal.db"), variables=True)
     if not place:
         raise root.wrong("journal", "is empty", "Write a file or a postgresql:// address, or leave it out.")
+    if "\0" in place:
+        raise root.wrong("journal", f"is {displayed(place)}, which can be no file", "Write the path of a file without control characters.")
     return place if place == ":memory:" or "://" in place else str(root.file.path(place))
 
 

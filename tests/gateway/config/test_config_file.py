@@ -171,6 +171,8 @@ JWT = '[jwt]\nissuer = "https://id.example"\naudience = "gate"\n'
         ('timeout_s = "5"', "timeout_s is '5'; it must be a number of seconds above 0"),
         ("rules = [1]", 'rules is [1]; it must be a text or a list of texts. Write rules = ["...", "..."].'),
         ('journal = ""', "journal is empty. Write a file or a postgresql:// address"),
+        ('journal = "a\\u0000b.db"', r"journal is 'a\x00b.db', which can be no file. Write the path of a file without control characters."),
+        ('name = " "', "name is empty. Write the name that clients are told, or leave it out: it is callgate then."),
         ('journal = "${NONE}/x.db"', "gate.toml: journal uses the environment variable NONE, which is not set. Set it before the start."),
         ('workspace = "none"', "which is no folder. Make it, or name another."),
         ('plugins = ["./none"]', "gate.toml: plugins cannot be used: There is no callgate-plugin.toml"),
