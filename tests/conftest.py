@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -66,18 +66,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(f"it had not begun when the {item.config.getoption('minutes'):g} minutes of this run were over")
 
 
-COLLECTED = pytest.StashKey[list[str]]()
-"""The names of the tests as they were collected, before they are put in a random order."""
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Refuse test names that contain an object's address: workers would collect different names and run no test."""
-    config.stash[COLLECTED] = [item.nodeid for item in items]
     named = [item.nodeid for item in items if " at 0x" in item.nodeid]
     if named:
         raise pytest.UsageError(f"The names of these tests have an address; give `ids=`: {named[:5]}")
-    return (yield)
 
 
 def pytest_collection_finish() -> None:
