@@ -191,7 +191,8 @@ def _announce(config: GatewayConfig, opened: OpenedGateway, warnings: _Warnings,
             say(f"The MCP server '{one_line(one.name)}': {printable(note)}", "dim")
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         say(_NO_RELOAD, "yellow")
-    count = f"{len(tools.names())} tools, {servers} MCP server{'' if servers == 1 else 's'}"
+    offered = len(tools.names())
+    count = f"{offered} tool{'' if offered == 1 else 's'}, {servers} MCP server{'' if servers == 1 else 's'}"
     say(f"{one_line(config.name)}: {count}, on {where}. Journal: {opened.record.name or 'none'}")
     if not config.rules:
         say("There are no rules, so every valid call runs. Give some with --rules, or `rules` in the configuration.", "dim")

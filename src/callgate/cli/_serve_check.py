@@ -174,4 +174,4 @@ def _show(rows: Sequence[_Row], general: Sequence[str], count: int) -> None:
     screen.print(table, soft_wrap=False)
     for problem in (*(problem for row in rows for problem in row.problems), *general):
         say(printable(problem), "red")
-    say(f"{count} tools in all.", "dim")
+    say(f"{count} tool{'' if count == 1 else 's'} in all.", "dim")
