@@ -172,10 +172,26 @@ async def test_a_result_that_the_restart_handler_used_does_not_free_the_key(ledg
     async with Engine([refund], restart=enriched) as engine:
         await engine.call(call("refund", order=ORDER), Scope(run="a"))
         again = await said(engine, call("refund", order=ORDER), Scope(run="b"))
-    assert (
-        again.text == f"refund took effect before, as a/0/0 with the same key (refund:{ORDER}). Its result was not kept. Nothing was run."
-    )
+    had = f"as a/0/0 with the same key of its effect (refund:{ORDER})"
+    assert again.text == f"refund took effect before, {had}. Its result was not kept. Nothing was run."
     assert ledger.lines() == [ORDER]
+
+
+@pytest.mark.parametrize(("cents", "told"), [(100, ""), (900, " and other arguments")])
+async def test_a_call_reads_that_the_settled_one_with_its_key_had_other_arguments(cents: int, told: str, ledger: Ledger) -> None:
+    @tool(key="refund:{order}")
+    async def refund(order: str, cents: int) -> str:
+        """Refund an order."""
+        ledger.write(f"{order} {cents}")
+        raise ValueError("lost")
+
+    async with Engine([refund]) as engine:
+        lost = await said(engine, call("refund", order=ORDER, cents=100), Scope(run="a"))
+        await engine.settle(lost.uid, happened=True)
+        again = await said(engine, call("refund", order=ORDER, cents=cents), Scope(run="b"))
+    had = f"as a/0/0 with the same key of its effect (refund:{ORDER}){told}"
+    assert again.text == f"refund took effect before, {had}. Its result was not kept. Nothing was run."
+    assert ledger.lines() == [f"{ORDER} 100"]
 
 
 async def test_an_approval_of_a_call_does_not_free_a_key(ledger: Ledger) -> None:

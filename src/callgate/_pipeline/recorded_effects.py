@@ -181,12 +181,12 @@ class RecordedEffects:
         facts = {"uid": earlier.uid, "effect_key": key} | (details or {})
         state.write("call.replayed", Reason(reason="joined" if joined else "replayed", details=facts))
         metadata = Metadata(replayed=not joined, joined=joined)
+        others = earlier.had_other_arguments(encoded)
         if earlier.state == "happened" or earlier.result is None:
-            name = call.tool.name
-            said = f"{name} took effect before, as {earlier.uid} with the same key ({key}). Its result was not kept. Nothing was run."
+            name, had = call.tool.name, _same_key(key, others=others)
+            said = f"{name} took effect before, as {earlier.uid} {had}. Its result was not kept. Nothing was run."
             return ToolResult(id=state.raw.id, uid=state.uid, name=name, status="ok", content=(Text(text=said),), metadata=metadata)
         own = decode_result(plain_bytes(earlier.result))  # a copy, because callers may change it
-        others = earlier.had_other_arguments(encoded)
         content, notes = own.content, own.metadata.notes
         if others or own.status != "ok" or not earlier.is_the_call(state):
             told = Note(kind="replayed", text=_note(own, key, earlier, others=others))
@@ -201,9 +201,12 @@ class RecordedEffects:
 def _note(result: ToolResult, key: str, earlier: EarlierEffect, *, others: bool) -> str:
     """Return what a model is told that may take the result of an earlier call for that of a second effect."""
     did = "did it before" if result.status == "ok" else "tried it before"
-    had = f"with the same key of its effect ({key}){' and other arguments' if others else ''}"
-    then = "" if result.status == "ok" else f" {how_to_free(earlier.uid)}"
+    had, then = _same_key(key, others=others), "" if result.status == "ok" else f" {how_to_free(earlier.uid)}"
     return f"Nothing was run for this call: {earlier.uid} {did}, {had}; it ended at {earlier.ended_at}. This is its result.{then}"
+
+
+def _same_key(key: str, *, others: bool) -> str:
+    return f"with the same key of its effect ({key}){' and other arguments' if others else ''}"
 
 
 def _never(writer: str) -> bool:
