@@ -335,3 +335,11 @@ def test_a_damaged_file_of_accepted_tools_is_reported_with_its_name(shop: Path, 
     done = mcp(shop, *words)
     assert done.code == 2
     assert ".mcp.accepted.json: shop is not an object" in done.err
+
+
+def test_servers_of_other_files_are_said_to_be_in_these(shop: Path) -> None:
+    (shop / "gate.toml").write_text('mcp_files = [".mcp.json"]\n', encoding="utf-8")
+    said = f"The servers of its mcp_files are in other files: use --config with {shop / '.mcp.json'}."
+    assert said in " ".join(mcp(shop, "list", "--config", "gate.toml").err.split())
+    refused = mcp(shop, "diff", "shop", "--config", "gate.toml")
+    assert (refused.code, " ".join(refused.err.split())) == (2, f"gate.toml has no MCP server 'shop'. It has: none. {said}")

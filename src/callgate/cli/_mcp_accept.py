@@ -12,7 +12,7 @@ from callgate._terminal_text import one_line, printable
 from callgate._unusable_paths import displayed
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._console import print_json, say
-from callgate.cli._mcp_config import accepted_tools_of, servers_in
+from callgate.cli._mcp_config import accepted_tools_of, other_files, servers_in
 from callgate.cli._mcp_effects import ask_yes, check_names, effects_of, person_is_here
 from callgate.cli._mcp_look import ServerLook, look_at, look_at_all
 from callgate.cli._mcp_screen import as_json_change, names_of, say_unaccepted, show_changes, show_instructions, show_tools
@@ -33,7 +33,7 @@ def server_named(name: str, config: str) -> ConfiguredServer:
         if name in (one.name, one.server.name):
             return one
     names = ", ".join(one_line(one.name, 80) for one in servers) or "none"
-    raise UsageError(f"{displayed(config)} has no MCP server '{one_line(name, 80)}'. It has: {names}.")
+    raise UsageError(f"{displayed(config)} has no MCP server '{one_line(name, 80)}'. It has: {names}. {other_files(config)}".rstrip())
 
 
 def diff_mcp_tools(name: str, config: str, *, as_json: bool) -> int:

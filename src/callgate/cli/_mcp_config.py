@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from callgate._unusable_paths import displayed
 from callgate.gateway.config_file import read_gateway_servers
 from callgate.mcp import AcceptedTools, ConfiguredServer, configured_servers
 from callgate.mcp.config_files import accepted_file
 
-__all__ = ["accepted_tools_of", "servers_in"]
+__all__ = ["accepted_tools_of", "other_files", "servers_in"]
 
 
 def servers_in(config: str) -> tuple[ConfiguredServer, ...]:
@@ -15,7 +16,17 @@ def servers_in(config: str) -> tuple[ConfiguredServer, ...]:
     Raises:
         UsageError: It cannot be read.
     """
-    return read_gateway_servers(config)[0] if _is_gateway(config) else configured_servers(config)
+    return read_gateway_servers(config).servers if _is_gateway(config) else configured_servers(config)
+
+
+def other_files(config: str) -> str:
+    """Return a sentence about the files whose servers a gateway has besides those of its own; empty if there are none.
+
+    Raises:
+        UsageError: The configuration file cannot be read.
+    """
+    others = read_gateway_servers(config).mcp_files if _is_gateway(config) else ()
+    return f"The servers of its mcp_files are in other files: use --config with {' or '.join(map(displayed, others))}." if others else ""
 
 
 def accepted_tools_of(config: str) -> AcceptedTools:
@@ -24,7 +35,7 @@ def accepted_tools_of(config: str) -> AcceptedTools:
     Raises:
         UsageError: It cannot be read.
     """
-    return AcceptedTools(read_gateway_servers(config)[1] if _is_gateway(config) else accepted_file(config))
+    return AcceptedTools(read_gateway_servers(config).accepted if _is_gateway(config) else accepted_file(config))
 
 
 def _is_gateway(config: str) -> bool:

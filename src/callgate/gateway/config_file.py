@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from callgate._terminal_text import one_line
 from callgate._unusable_paths import displayed
@@ -29,7 +29,15 @@ from callgate.gateway.principals import Principal
 from callgate.mcp import ConfiguredServer, configured_servers
 from callgate.mcp.config_files import accepted_file
 
-__all__ = ["SHORTEST_TOKEN", "principal_header", "read_gateway_config", "read_gateway_servers", "refuse_open", "token_digest"]
+__all__ = [
+    "SHORTEST_TOKEN",
+    "GatewayServers",
+    "principal_header",
+    "read_gateway_config",
+    "read_gateway_servers",
+    "refuse_open",
+    "token_digest",
+]
 
 SHORTEST_TOKEN: Final = 20
 _SHORTEST_SEAL: Final = 32
@@ -79,8 +87,18 @@ def read_gateway_config(path: str | os.PathLike[str], environment: Mapping[str, 
     return config
 
 
-def read_gateway_servers(path: str | os.PathLike[str]) -> tuple[tuple[ConfiguredServer, ...], Path]:
-    """Return the servers that are in the file itself, and the file of their accepted tools. The rest of the file is not read.
+class GatewayServers(Struct, frozen=True):
+    """The servers that are in a gateway's file itself, and what belongs to them."""
+
+    servers: tuple[ConfiguredServer, ...]
+    accepted: Path
+    """The file of their accepted tools."""
+    mcp_files: tuple[str, ...]
+    """Other files, whose servers the gateway has too."""
+
+
+def read_gateway_servers(path: str | os.PathLike[str]) -> GatewayServers:
+    """Return the servers that are in the file itself. What has nothing to do with them is not read.
 
     Raises:
         UsageError: The file cannot be read, or a server in it is wrong.
@@ -88,7 +106,8 @@ def read_gateway_servers(path: str | os.PathLike[str]) -> tuple[tuple[Configured
     root = read_toml(path, _USE, _MISSING)
     root.refuse_unknown(_KEYS)
     accepted = _accepted(root, path)
-    return tuple(read_servers(root, _known(root, accepted))), accepted
+    mcp_files = tuple(str(root.file.path(one)) for one in root.texts("mcp_files"))
+    return GatewayServers(tuple(read_servers(root, _known(root, accepted))), accepted, mcp_files)
 
 
 def _accepted(root: TomlTable, path: str | os.PathLike[str]) -> Path:
