@@ -263,6 +263,21 @@ async def test_calls_that_wait_for_a_human_in_two_runs_are_two_calls_even_if_the
     assert told == ["A7 refunded for a", "A7 refunded for b"]
 
 
+@pytest.mark.parametrize("run", ["", "case-7"])
+async def test_a_no_is_for_the_run_in_which_it_was_said_even_if_call_ids_repeat(run: str) -> None:
+    async with asking() as engine:
+        calls = [[Call("refund", {"order": order}, "functions.refund:0")] for order in ("A7", "B8")]
+        agents = [agent_of(engine, [], call, "done") for call in calls]
+        agents[0].tools = agents[1].tools = callgate_tools([refund], engine, scope=Scope(run=run))
+        denied, allowed = [(await Runner.run(agent, "go", context={"user": "ann"}, run_config=QUIET)).to_state() for agent in agents]
+        denied.reject(denied.get_interruptions()[0], rejection_message="not hers")
+        allowed.approve(allowed.get_interruptions()[0])
+        results = [await Runner.run(agent, state, run_config=QUIET) for agent, state in zip(agents, (denied, allowed), strict=True)]
+        answers = [event.body for event in engine.journal.read() if event.kind == "approval.answered"]
+    assert [told_in(result)["functions.refund:0"].text for result in results] == ["not hers", "B8 refunded for ann"]
+    assert [b"not hers" in answer for answer in answers] == [True, False]
+
+
 async def test_a_run_without_a_name_that_is_resumed_twice_from_json_gets_the_stored_result(tmp_path: Any) -> None:
     ran = []
 

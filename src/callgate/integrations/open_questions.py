@@ -213,38 +213,46 @@ def _is_told(journal: Journal, approval_id: str, after: int) -> bool:
 
 
 class OpenQuestions:
-    """The open questions of an engine's runs, by the ids of the calls."""
+    """The open questions of an engine's runs.
+
+    Frameworks' runs repeat the ids of calls, and several of them can have one name. So a question is known by the run and the tick of the
+    call's scope, which is the framework's own id of its run unless the host names one, and by the id of the call.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._questions: dict[str, tuple[str, str]] = {}
-        """The tool's name and the approval id, by the call's id."""
+        self._questions: dict[tuple[str, str, str], tuple[str, str]] = {}
+        """The tool's name and the approval id, by the run, the tick and the call's id."""
         self._read_runs = {""}
 
-    def add(self, call_id: str, name: str, suspended: Suspended) -> None:
+    def add(self, call: FrameworkCall, suspended: Suspended) -> None:
         """Remember a question. Of very many, the oldest are forgotten."""
-        self._questions[call_id] = (name, suspended.approval_id)
+        self._questions[call.scope.run, call.scope.tick, call.id] = (call.name, suspended.approval_id)
         while len(self._questions) > _MOST:
             del self._questions[next(iter(self._questions))]
 
-    def discard(self, call_id: str) -> None:
+    def discard(self, call: FrameworkCall) -> None:
         """Forget a question that is answered."""
-        self._questions.pop(call_id, None)
+        self._questions.pop((call.scope.run, call.scope.tick, call.id), None)
 
-    async def record_denials(self, run: str, denial_of: DenialOf) -> None:
-        """Record each no that the framework knows of. The first time for a run, its questions are read from the journal."""
-        if run not in self._read_runs:
-            self._read_runs.add(run)
-            self._questions |= await read_journal(self._engine.journal, lambda: dict(self._recorded(run)))
-        for call_id, (name, approval_id) in list(self._questions.items()):
-            reason = denial_of(name, call_id)
+    async def record_denials(self, scope: Scope, denial_of: DenialOf) -> None:
+        """Record each no that the framework knows of in the run and the tick of this scope.
+
+        The first time for a run, its questions are read from the journal.
+        """
+        if scope.run not in self._read_runs:
+            self._read_runs.add(scope.run)
+            self._questions |= await read_journal(self._engine.journal, lambda: dict(self._recorded(scope.run)))
+        for key, (name, approval_id) in list(self._questions.items()):
+            run, tick, call_id = key
+            reason = denial_of(name, call_id) if (run, tick) == (scope.run, scope.tick) else None
             if reason is not None:
-                self.discard(call_id)
+                self._questions.pop(key, None)
                 await _deny(self._engine, approval_id, reason)
 
-    def _recorded(self, run: str) -> Iterator[tuple[str, tuple[str, str]]]:
+    def _recorded(self, run: str) -> Iterator[tuple[tuple[str, str, str], tuple[str, str]]]:
         asked = [event.call for event in self._engine.journal.find(EventQuery(run=run, kinds=("call.suspended",), limit=_MOST))]
         for uid in asked:
             for event in self._engine.journal.find(EventQuery(call=uid, kinds=("call.received",), limit=1)):
                 body = decode(event.body)
-                yield body["id"], (body["name"], uid)
+                yield (run, str(body.get("scope", {}).get("tick", "")), body["id"]), (body["name"], uid)

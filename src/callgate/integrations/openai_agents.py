@@ -131,19 +131,20 @@ class _Route:
             made.needs_approval = self._needs_approval
         return made
 
-    def _run_of(self, context: RunContextWrapper[Any]) -> str:
-        """Return the run of a call. Runs without a name are told apart by the id that the wrapper gives them."""
-        return scope_of(self.scope, context).run or run_id_of(context)
+    def _scope(self, context: RunContextWrapper[Any]) -> Scope:
+        """Return the scope of a run's calls. Runs without a name are told apart by the id that the wrapper gives them."""
+        scope, run = scope_of(self.scope, context), run_id_of(context)
+        return in_turn(replace(scope, run=scope.run or run), run)
 
     def _call(self, context: RunContextWrapper[Any], call_id: str, arguments: Any) -> FrameworkCall:
-        scope, run = scope_of(self.scope, context), run_id_of(context)
+        scope = self._scope(context)
         return FrameworkCall(
             framework=_OPENAI_AGENTS,
             name=self._name,
             arguments=arguments,
             id=call_id,
-            scope=in_turn(replace(scope, run=scope.run or run, message_id=scope.message_id or call_id), run),
-            place=(run,),
+            scope=replace(scope, message_id=scope.message_id or call_id),
+            place=(run_id_of(context),),
             run=only_asked,
         )
 
@@ -158,7 +159,7 @@ class _Route:
         result = await run_call(self.engine, call, decide)
         if isinstance(result, Suspended):
             return f"{self._name} was not run: a human has to decide about it first. {result.question}"
-        self._questions.discard(context.tool_call_id)
+        self._questions.discard(call)
         return output_of(self.engine, call, result)
 
     async def _needs_approval(self, context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
@@ -173,12 +174,12 @@ class _Route:
         except CallgateError:
             return False  # the invocation reports it
         if isinstance(asked, Suspended):
-            self._questions.add(call_id, self._name, asked)
+            self._questions.add(call, asked)
         return isinstance(asked, Suspended)
 
     def _is_enabled(self, context: RunContextWrapper[Any], agent: Any) -> bool | Awaitable[bool]:
         if context not in self._named:
-            self._run_of(context)  # before the first call, so that each saved state has the id of the run
+            self._scope(context)  # before the first call, so that each saved state has the id of the run
             self._named.add(context)
         if self.engine.may_ask:
             return self._enabled_after_denials(context, agent)
@@ -189,7 +190,7 @@ class _Route:
         def denial_of(name: str, call_id: str) -> str | None:
             return (context.get_rejection_message(name, call_id) or "") if context.is_tool_approved(name, call_id) is False else None
 
-        await self._questions.record_denials(self._run_of(context), denial_of)
+        await self._questions.record_denials(self._scope(context), denial_of)
         return await value_of(self._own.is_enabled, context, agent)
 
 
