@@ -263,6 +263,18 @@ async def test_calls_that_wait_for_a_human_in_two_runs_are_two_calls_even_if_the
     assert told == ["A7 refunded for a", "A7 refunded for b"]
 
 
+async def test_another_run_that_repeats_a_call_id_is_told_that_its_effect_was_done_before() -> None:
+    async with Engine() as engine:
+        tools = callgate_tools([refund], engine, options={"refund": {"key": "refund:{order}"}})
+        told = []
+        for _ in range(2):
+            agent = agent_of(engine, [], [Call("refund", {"order": "A7"}, "functions.refund:0")], "done")
+            agent.tools = tools
+            told.append(told_in(await Runner.run(agent, "go", context={"user": "ann"}, run_config=QUIET))["functions.refund:0"].text)
+    assert told[0] == "A7 refunded for ann"
+    assert "Nothing was run for this call" in told[1]
+
+
 @pytest.mark.parametrize("run", ["", "case-7"])
 async def test_a_no_is_for_the_run_in_which_it_was_said_even_if_call_ids_repeat(run: str) -> None:
     async with asking() as engine:

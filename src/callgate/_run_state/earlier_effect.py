@@ -118,10 +118,15 @@ class EarlierEffect(Struct, frozen=True, kw_only=True):
         return None if self.received is None else str((self.received.scope or {}).get("principal", ""))
 
     def is_the_call(self, other: HandedIn) -> bool:
-        """Return whether another call is this one, handed in again: with a caller's key, or with its id in the same provider's message."""
+        """Return whether another call is this one, handed in again: with a caller's key, or with its id in the same provider's message.
+
+        A message that is known only by the id of its call is the same one only in the same run, because models repeat call ids.
+        """
         if self.received is None or (self.key and self.key == other.key):
             return bool(self.key) and self.key == other.key
         scope, recorded = other.scope, self.received.scope or {}
+        if scope.message_id == other.raw.id and not self.uid.startswith(f"{scope.run}/"):
+            return False
         message = (str(recorded.get("message_id", "")), str(recorded.get("conversation", "")), self.received.id)
         return bool(scope.message_id) and not has_made_id(other.raw.id) and message == (scope.message_id, scope.conversation, other.raw.id)
 
