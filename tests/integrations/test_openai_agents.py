@@ -18,7 +18,7 @@ from agents import (
     WebSearchTool,
     function_tool,
 )
-from agents.testing import ScriptedModel, assistant_message
+from agents.testing import ScriptedModel, assistant_message, function_call
 
 from callgate import Ask, Engine, RawCall, Scope, SqliteJournal, UsageError, tool
 from callgate.integrations import import_tools
@@ -312,6 +312,34 @@ async def test_a_run_without_a_name_that_is_resumed_twice_from_json_gets_the_sto
             state.approve(state.get_interruptions()[0])
             told.append(told_in(await Runner.run(agent, state, run_config=QUIET))["c1"].text)
     assert told == ["payment 1", "payment 1"]
+
+
+@pytest.mark.parametrize("asks", [False, True])
+async def test_a_call_stays_that_of_its_user_whoever_resumes_the_run(asks: bool) -> None:
+    """`to_json` leaves out a context that it cannot write, and another user may resume the run."""
+    paid = []
+
+    @function_tool(needs_approval=not asks)
+    async def pay(to: str) -> str:
+        """Pay somebody."""
+        paid.append(to)
+        return "paid"
+
+    def whose(context: RunContextWrapper[Any]) -> Scope:
+        user = context.context["user"]
+        return Scope(principal=user, conversation=user)
+
+    policies = [WrittenPolicy({"pay": Ask(question="Pay?", rule="ask")})] if asks else []
+    async with Engine(import_tools([pay]), policies=policies) as engine:
+        agent = agent_of(engine, [], "done", "done", "done")
+        agent.tools = callgate_tools([pay], engine, scope=whose)
+        first = agent.clone(model=ScriptedModel([[function_call("pay", '{"to":  "Bob"}', call_id="c1")]]))
+        saved = (await Runner.run(first, "go", context={"user": "ann"}, run_config=QUIET)).to_state().to_json()
+        for user in ("bob", "ann", "eve"):
+            state = await RunState.from_json(agent, saved, context_override=RunContextWrapper({"user": user}))
+            state.approve(state.get_interruptions()[0])
+            assert told_in(await Runner.run(agent, state, run_config=QUIET))["c1"].text == "paid"
+    assert paid == ["Bob"]
 
 
 async def test_a_function_that_returns_no_scope_is_an_error_for_the_developer() -> None:

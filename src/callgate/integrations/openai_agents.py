@@ -49,7 +49,7 @@ from callgate.integrations.framework_call import (
     two_scopes,
 )
 from callgate.integrations.open_questions import OpenQuestions, only_asked
-from callgate.integrations.outdated_answers import recorded_call_id
+from callgate.integrations.outdated_answers import read_journal, recorded_call_id, recorded_scope
 from callgate.integrations.wrapped_tools import WrappedTools
 from callgate.tools import ToolOptions
 
@@ -148,11 +148,20 @@ class _Route:
             run=only_asked,
         )
 
+    async def _call_again(self, context: RunContextWrapper[Any], call_id: str, arguments: Any) -> FrameworkCall:
+        """Return a call. If it was made before, it stays that of its user, also in a state that goes on with another run context."""
+        call, engine = self._call(context, call_id, arguments), self.engine
+        scope = call.scope
+        if callable(self.scope) and scope.tick == run_id_of(context):
+            raw = RawCall(name=call.name, arguments=arguments, id=recorded_call_id(call_id))
+            call.scope = await read_journal(engine.journal, lambda: recorded_scope(engine.journal, raw, scope, engine.redactor))
+        return call
+
     async def _invoke(self, context: CallContext[Any], arguments: str) -> Any:
         def decide(_: Suspended, problem: str) -> HumanDecision | None:
             return HumanDecision(allow=True) if not problem and context.is_tool_approved(self._name, context.tool_call_id) else None
 
-        call = self._call(context, context.tool_call_id, arguments)
+        call = await self._call_again(context, context.tool_call_id, arguments)
         if is_on_route(self.engine, call):
             return await invoke(self._raising, context, arguments, sync=self._is_sync)
         call.run = lambda final: invoke(self._raising, context, json_text(final), sync=self._is_sync)
@@ -167,7 +176,7 @@ class _Route:
             return True  # the engine must not ask anew before `_invoke` has compared the question with the one that was answered
         if await value_of(self._own.needs_approval, context, arguments, call_id):
             return True
-        call = self._call(context, call_id, arguments)
+        call = await self._call_again(context, call_id, arguments)
         try:
             raw = RawCall(name=call.name, arguments=arguments, id=recorded_call_id(call_id), origin=call.framework.name)
             asked = await run_call(self.engine, call) if await self.engine.asks_human(raw, call.scope) else None

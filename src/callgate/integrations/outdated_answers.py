@@ -11,6 +11,8 @@ import hashlib
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from callgate._json import decode
 from callgate._run_in_thread import in_thread
 from callgate._run_state.approvals import older_binding
@@ -30,11 +32,21 @@ from callgate.event_queries import EventQuery
 from callgate.events import Event
 from callgate.protocols import Journal
 
-__all__ = ["questions_about", "read_journal", "received_call", "recorded_call_id", "recorded_id", "recorded_principal", "why_outdated"]
+__all__ = [
+    "questions_about",
+    "read_journal",
+    "received_call",
+    "recorded_call_id",
+    "recorded_id",
+    "recorded_principal",
+    "recorded_scope",
+    "why_outdated",
+]
 
 T = TypeVar("T")
 _MOST = 1_000
 _MOST_ID = 200
+_FOR_WHOM = ("principal", "actor", "workspace", "conversation")
 _ANSWERS = ("approve", "edit", "deny")
 _EARLIER = (
     "The answer was to an earlier question about this call, which has expired, was answered already, or was about an older tool, other"
@@ -90,13 +102,41 @@ def questions_about(journal: Journal, name: str, call_id: str, run: str) -> Iter
 
 def recorded_principal(journal: Journal, call: RawCall, scope: Scope, redactor: Redactor | None) -> str:
     """Return the principal with which the same call was recorded; that of `scope` if it was not recorded or had other arguments."""
-    body = ReceivedCall(call, call.arguments, ScopeFacts(scope, redactor), "", redactor).encode()
-    now = decode_received(body if redactor is None else redactor.redact(body))
-    for event in journal.find(EventQuery(run=scope.run, kinds=("call.received",), newest_first=True, limit=_MOST)):
-        earlier = decode_received(event.body)
+    now = _as_recorded(call, scope, redactor)
+    for earlier in _received_in(journal, scope.run):
         if _without_principal(earlier) == _without_principal(now):
             return scope.principal if _principal(earlier) == _principal(now) else _principal(earlier)
     return scope.principal
+
+
+def recorded_scope(journal: Journal, call: RawCall, scope: Scope, redactor: Redactor | None) -> Scope:
+    """Return the scope of a call, for whom the same call was recorded in the same tick; `scope` if it was not or had other arguments."""
+    now = _as_recorded(call, scope, redactor)
+    new = now.scope or {}
+    for earlier in _received_in(journal, scope.run):
+        old = earlier.scope or {}
+        if _made(earlier) == _made(now) and old.get("tick") == new.get("tick"):
+            return replace(scope, **{name: str(old.get(name, "")) for name in _FOR_WHOM if old.get(name) != new.get(name)})
+    return scope
+
+
+def _made(call: Received) -> tuple[object, ...]:
+    """Return what a call was made with. A framework may hand its arguments over as the model's text and as values."""
+    try:
+        arguments = decode(call.arguments)
+    except ValueError:
+        arguments = call.arguments
+    return _message(call), call.id, call.name, arguments, call.arguments_bytes, call.arguments_sha256
+
+
+def _as_recorded(call: RawCall, scope: Scope, redactor: Redactor | None) -> Received:
+    body = ReceivedCall(call, call.arguments, ScopeFacts(scope, redactor), "", redactor).encode()
+    return decode_received(body if redactor is None else redactor.redact(body))
+
+
+def _received_in(journal: Journal, run: str) -> Iterator[Received]:
+    events = journal.find(EventQuery(run=run, kinds=("call.received",), newest_first=True, limit=_MOST))
+    return (decode_received(event.body) for event in events)
 
 
 def _without_principal(call: Received) -> tuple[object, ...]:
