@@ -101,7 +101,11 @@ class InboxDelivery:
     def _refuse(self, message: InboxMessage, why: str) -> None:
         """Record why a message could not be carried out. A question keeps this if its answer had other arguments."""
         question = self._approvals.find(message.target) if message.kind == EDIT and not message.replaced_by else None
-        details = {} if question is None else {"approval": question.approval_id}
+        details: dict[str, object] = {"target": message.target} if message.kind in ANSWERS else {}
+        if message.replaced_by:
+            details["replaced_by"] = message.replaced_by
+        if question is not None:
+            details["approval"] = question.approval_id
         self._record("inbox.refused", message, why, details)
         if question is not None:
             question.take_refusal(self._recorder.cut(message.actor), why)
@@ -163,7 +167,7 @@ class InboxDelivery:
             raise UsageError("Nothing of the run was at work.")
         return conversations, [state for state in mine if state.scope.conversation not in conversations]
 
-    def _record(self, kind: str, message: InboxMessage, reason: str, more: Mapping[str, str] = MappingProxyType({})) -> int:
+    def _record(self, kind: str, message: InboxMessage, reason: str, more: Mapping[str, object] = MappingProxyType({})) -> int:
         details = {"wanted": self._recorder.cut(message.kind, 40), "by": self._recorder.cut(message.actor), "at_ns": message.at_ns, **more}
         parents = (message.cause,) if message.cause else ()
         body = Reason(reason=reason, details=details)

@@ -47,7 +47,6 @@ T = TypeVar("T")
 _MOST = 1_000
 _MOST_ID = 200
 _FOR_WHOM = ("principal", "actor", "workspace", "conversation")
-_ANSWERS = ("approve", "edit", "deny")
 _EARLIER = (
     "The answer was to an earlier question about this call, which has expired, was answered already, or was about an older tool, other"
     " arguments or another user."
@@ -161,7 +160,7 @@ def _why(journal: Journal, name: str, call_id: str, scope: Scope, asked: Suspend
             return _EARLIER
         return ""  # the framework has asked a question of its own
     same = [event for event in earlier if approval_id_of(event) == asked.approval_id]
-    refused = _refused(journal, scope.run, {event.position for event in same})
+    refused = _refused(journal, scope.run, {asked.approval_id, *(event.call for event in same)})
     if refused is None or any(event.position > refused.position for event in same):
         return ""
     body = decode(refused.body)
@@ -194,10 +193,15 @@ def _used(journal: Journal, run: str, name: str) -> set[str]:
     return {verdict.approval for event in started if (verdict := verdict_of(event)) is not None}
 
 
-def _refused(journal: Journal, run: str, questions: set[int]) -> Event | None:
-    """Return the latest answer of another process to one of these questions that could not be used."""
+def _refused(journal: Journal, run: str, questions: set[str]) -> Event | None:
+    """Return the latest answer of another process to a question that could not be used, unless a later answer has replaced it.
+
+    Args:
+        questions: The ids by which the question can be answered.
+    """
     for event in journal.find(EventQuery(run=run, kinds=("inbox.refused",), newest_first=True, limit=_MOST)):
-        if questions.intersection(event.parents) and decode(event.body)["details"]["wanted"] in _ANSWERS:
+        details = decode_reason(event.body).details or {}
+        if details.get("target") in questions and "replaced_by" not in details:
             return event
     return None
 
