@@ -136,32 +136,22 @@ class _Route:
         scope, run = scope_of(self.scope, context), run_id_of(context)
         return in_turn(replace(scope, run=scope.run or run), run)
 
-    def _call(self, context: RunContextWrapper[Any], call_id: str, arguments: Any) -> FrameworkCall:
-        scope = self._scope(context)
-        return FrameworkCall(
-            framework=_OPENAI_AGENTS,
-            name=self._name,
-            arguments=arguments,
-            id=call_id,
-            scope=replace(scope, message_id=scope.message_id or call_id),
-            place=(run_id_of(context),),
-            run=only_asked,
-        )
-
-    async def _call_again(self, context: RunContextWrapper[Any], call_id: str, arguments: Any) -> FrameworkCall:
+    async def _call(self, context: RunContextWrapper[Any], call_id: str, arguments: Any) -> FrameworkCall:
         """Return a call. If it was made before, it stays that of its user, also in a state that goes on with another run context."""
-        call, engine = self._call(context, call_id, arguments), self.engine
-        scope = call.scope
-        if callable(self.scope) and scope.tick == run_id_of(context):
-            raw = RawCall(name=call.name, arguments=arguments, id=recorded_call_id(call_id))
-            call.scope = await read_journal(engine.journal, lambda: recorded_scope(engine.journal, raw, scope, engine.redactor))
-        return call
+        scope, run, engine = self._scope(context), run_id_of(context), self.engine
+        scope = made = replace(scope, message_id=scope.message_id or call_id)
+        if callable(self.scope) and scope.tick == run:
+            raw = RawCall(name=self._name, arguments=arguments, id=recorded_call_id(call_id))
+            made = await read_journal(engine.journal, lambda: recorded_scope(engine.journal, raw, scope, engine.redactor))
+        return FrameworkCall(
+            framework=_OPENAI_AGENTS, name=self._name, arguments=arguments, id=call_id, scope=made, place=(run,), run=only_asked
+        )
 
     async def _invoke(self, context: CallContext[Any], arguments: str) -> Any:
         def decide(_: Suspended, problem: str) -> HumanDecision | None:
             return HumanDecision(allow=True) if not problem and context.is_tool_approved(self._name, context.tool_call_id) else None
 
-        call = await self._call_again(context, context.tool_call_id, arguments)
+        call = await self._call(context, context.tool_call_id, arguments)
         if is_on_route(self.engine, call):
             return await invoke(self._raising, context, arguments, sync=self._is_sync)
         call.run = lambda final: invoke(self._raising, context, json_text(final), sync=self._is_sync)
@@ -176,7 +166,7 @@ class _Route:
             return True  # the engine must not ask anew before `_invoke` has compared the question with the one that was answered
         if await value_of(self._own.needs_approval, context, arguments, call_id):
             return True
-        call = await self._call_again(context, call_id, arguments)
+        call = await self._call(context, call_id, arguments)
         try:
             raw = RawCall(name=call.name, arguments=arguments, id=recorded_call_id(call_id), origin=call.framework.name)
             asked = await run_call(self.engine, call) if await self.engine.asks_human(raw, call.scope) else None
