@@ -245,9 +245,10 @@ def _has_parts(result: ToolResult) -> bool:
 
 
 def _returned_parts(result: ToolResult) -> tuple[Part, ...]:
-    """Return the parts of a result without the notes, which the engine adds again."""
-    content, _notes = content_and_notes(result)
-    return content
+    """Return the parts of a result without the notes that the engine adds again: all but the one about the call that was made before."""
+    content, notes = content_and_notes(result)
+    about_earlier = {f"Note: {note.text}" for note in result.metadata.notes if note.kind == "replayed"}
+    return (*content, *(part for part in notes if isinstance(part, Text) and part.text in about_earlier))
 
 
 def _told(result: ToolResult) -> dict[str, Any]:
