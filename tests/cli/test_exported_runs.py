@@ -33,9 +33,9 @@ def price(item: str) -> str:
     return f"{item} costs 7"
 
 def first(context: ToolContext) -> bool:
-    context.progress(f"begun {os.getpid()}\\n")
     found = os.path.exists("begun.txt")
     open("begun.txt", "a").close()
+    context.progress(f"begun {os.getpid()}\\n")  # at this line the process is killed
     return not found
 
 @tool(runner="process")
