@@ -42,8 +42,8 @@ from callgate.integrations.framework_call import (
     until_ended,
     whole_value,
 )
+from callgate.integrations.journaled_calls import read_journal, recorded_call_id, recorded_principal
 from callgate.integrations.open_questions import last_question, paused_or_asked, refusal_by, withdraw_yes
-from callgate.integrations.outdated_answers import read_journal, recorded_call_id, recorded_principal
 from callgate.integrations.wrapped_tools import WrappedTools
 
 __all__ = [

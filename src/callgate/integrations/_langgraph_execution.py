@@ -20,8 +20,8 @@ from callgate.errors import UsageError
 from callgate.integrations._langgraph_calls import GraphCalls
 from callgate.integrations._langgraph_order import MessageOrder, place_of
 from callgate.integrations._langgraph_questions import AskedCall, TaskAnswers
+from callgate.integrations.journaled_calls import recorded_call_id
 from callgate.integrations.open_questions import paused_or_asked
-from callgate.integrations.outdated_answers import recorded_call_id
 
 __all__ = ["NodeExecution", "new_execution", "running"]
 

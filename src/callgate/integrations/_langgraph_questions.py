@@ -18,8 +18,9 @@ from msgspec import Struct
 from callgate.calls import Scope, Suspended
 from callgate.integrations._langgraph_order import message_of, place_of
 from callgate.integrations.framework_call import CallsEngine, HumanDecision, answer, human_named
+from callgate.integrations.journaled_calls import read_journal, recorded_call_id
 from callgate.integrations.open_questions import last_asked
-from callgate.integrations.outdated_answers import read_journal, recorded_call_id, why_outdated
+from callgate.integrations.outdated_answers import why_outdated
 from callgate.protocols import Journal
 
 __all__ = ["USER", "AskedCall", "TaskAnswers", "ask_about", "decision_of", "question_about"]

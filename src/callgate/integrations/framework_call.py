@@ -22,7 +22,8 @@ from callgate._runners.started_tasks import not_left_running
 from callgate.calls import Aborted, Answered, Approval, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
 from callgate.errors import NotDone, PausedByTool, ResultNotSerializable, RunHeld, UsageError
 from callgate.integrations.abandonable_threads import in_abandonable_threads
-from callgate.integrations.outdated_answers import recorded_call_id, why_outdated
+from callgate.integrations.journaled_calls import recorded_call_id
+from callgate.integrations.outdated_answers import why_outdated
 from callgate.protocols import BlobStore, Journal
 from callgate.tools import ToolContext
 

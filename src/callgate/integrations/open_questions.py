@@ -26,7 +26,8 @@ from callgate.integrations.framework_call import (
     is_told_by_wrapper,
     record_decision,
 )
-from callgate.integrations.outdated_answers import questions_about, read_journal, received_call, recorded_call_id, recorded_id
+from callgate.integrations.journaled_calls import read_journal, received_call, recorded_call_id, recorded_id
+from callgate.integrations.outdated_answers import questions_about
 from callgate.protocols import Journal
 
 __all__ = [

@@ -48,8 +48,8 @@ from callgate.integrations.framework_call import (
     scope_of,
     two_scopes,
 )
+from callgate.integrations.journaled_calls import read_journal, recorded_call_id, recorded_scope
 from callgate.integrations.open_questions import OpenQuestions, only_asked
-from callgate.integrations.outdated_answers import read_journal, recorded_call_id, recorded_scope
 from callgate.integrations.wrapped_tools import WrappedTools
 from callgate.tools import ToolOptions
 

@@ -1,0 +1,104 @@
+"""A framework's calls in the journal: by which id a call is recorded, and for whom. Must not know any framework."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from callgate._json import decode
+from callgate._run_in_thread import in_thread
+from callgate._run_state.event_bodies import Received, ReceivedCall, ScopeFacts, decode_received
+from callgate._secret_redaction import Redactor
+from callgate.calls import RawCall, Scope
+from callgate.event_queries import EventQuery
+from callgate.protocols import Journal
+
+__all__ = ["read_journal", "received_call", "recorded_call_id", "recorded_id", "recorded_principal", "recorded_scope"]
+
+T = TypeVar("T")
+_MOST = 1_000
+_MOST_ID = 200
+_FOR_WHOM = ("principal", "actor", "workspace", "conversation")
+
+
+async def read_journal(journal: Journal, read: Callable[[], T]) -> T:
+    """Return what `read` finds in the journal. A journal on a server is read in a thread, if there is an event loop to block."""
+    return await in_thread(read) if journal.remote and _in_event_loop() else read()
+
+
+def recorded_call_id(given: str) -> str:
+    """Return a framework's id of a call as the engine records it: the id itself, or its hash if the engine would not keep it unchanged."""
+    if given.isascii() and given.isprintable() and len(given) <= _MOST_ID:
+        return given
+    return hashlib.sha256(given.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def recorded_id(journal: Journal, uid: str, scope: Scope) -> str | None:
+    """Return the id of a recorded call; None if it was made in another message."""
+    call = received_call(journal, uid)
+    return call.id if call is not None and _message(call) == scope.message_id else None
+
+
+def received_call(journal: Journal, uid: str) -> Received | None:
+    """Return a call as the engine received it; None if that is not recorded."""
+    received = journal.find(EventQuery(call=uid, kinds=("call.received",), limit=1))
+    return next((decode_received(event.body) for event in received), None)
+
+
+def recorded_principal(journal: Journal, call: RawCall, scope: Scope, redactor: Redactor | None) -> str:
+    """Return the principal with which the same call was recorded; that of `scope` if it was not recorded or had other arguments."""
+    now = _as_recorded(call, scope, redactor)
+    for earlier in _received_in(journal, scope.run):
+        if _made(earlier) == _made(now):
+            return scope.principal if _principal(earlier) == _principal(now) else _principal(earlier)
+    return scope.principal
+
+
+def recorded_scope(journal: Journal, call: RawCall, scope: Scope, redactor: Redactor | None) -> Scope:
+    """Return the scope of a call, for whom the same call was recorded in the same tick; `scope` if it was not or had other arguments."""
+    now = _as_recorded(call, scope, redactor)
+    new = now.scope or {}
+    for earlier in _received_in(journal, scope.run):
+        old = earlier.scope or {}
+        if _made(earlier) == _made(now) and old.get("tick") == new.get("tick"):
+            return replace(scope, **{name: str(old.get(name, "")) for name in _FOR_WHOM if old.get(name) != new.get(name)})
+    return scope
+
+
+def _made(call: Received) -> tuple[object, ...]:
+    """Return what a call was made with. A framework may hand its arguments over as the model's text and as values."""
+    try:
+        arguments = decode(call.arguments)
+    except ValueError:
+        arguments = call.arguments
+    return _message(call), call.id, call.name, arguments, call.arguments_bytes, call.arguments_sha256
+
+
+def _as_recorded(call: RawCall, scope: Scope, redactor: Redactor | None) -> Received:
+    body = ReceivedCall(call, call.arguments, ScopeFacts(scope, redactor), "", redactor).encode()
+    return decode_received(body if redactor is None else redactor.redact(body))
+
+
+def _received_in(journal: Journal, run: str) -> Iterator[Received]:
+    events = journal.find(EventQuery(run=run, kinds=("call.received",), newest_first=True, limit=_MOST))
+    return (decode_received(event.body) for event in events)
+
+
+def _message(call: Received) -> str:
+    return str((call.scope or {}).get("message_id", ""))
+
+
+def _principal(call: Received) -> str:
+    return str((call.scope or {}).get("principal", ""))
+
+
+def _in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
