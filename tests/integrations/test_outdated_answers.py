@@ -20,7 +20,8 @@ from langgraph.types import Command
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults
 from pydantic_ai.tools import Tool
 
-from callgate import Ask, Engine, Scope, SqliteJournal, inbox
+from callgate import Answered, Ask, Engine, RawCall, Scope, SqliteJournal, inbox
+from callgate._json import decode
 from callgate.integrations import import_tools
 from callgate.integrations.langchain import CallgateMiddleware, CallgateToolNode
 from callgate.integrations.pydantic_ai import CallgateToolset, recorded_answers
@@ -172,6 +173,14 @@ class Payments:
             await driver.begin(engine, tool)
             return next(event.call for event in engine.journal.read() if event.kind == "call.suspended")
 
+    async def repeat_with_another_id(self, driver: Driver) -> None:
+        """Make the call that waits again in the same run, as one of another message."""
+        async with self.engine(self.tool(driver)) as engine:
+            (received,) = (decode(event.body) for event in engine.journal.read() if event.kind == "call.received")
+            scope = Scope(**received["scope"] | {"message_id": "later"}, run=next(iter(engine.journal.read())).run)
+            outcome = await engine.call(RawCall(name="pay", arguments={"amount": 5}, id="d1"), scope)
+            assert isinstance(outcome, Answered), outcome
+
     async def say_yes(self, driver: Driver, *, newer: bool = False) -> str:
         tool = self.tool(driver, newer=newer)
         async with self.engine(tool) as engine:
@@ -219,6 +228,18 @@ async def test_a_yes_to_a_question_about_an_older_tool_does_not_run_the_newer_on
     assert denied or not ("said no" in told or "Do not try it again" in told)
     if not denied and type(driver) in _ASK_AGAIN:
         assert "5 paid" in await payments.say_yes(driver, newer=True)
+
+
+async def test_a_yes_does_not_run_a_call_whose_approval_an_identical_call_has_used(payments: Payments, driver: Driver) -> None:
+    asked = await payments.begin(driver)
+    await asyncio.to_thread(inbox.approve, payments.file, asked, by="ann")
+    await payments.repeat_with_another_id(driver)
+    assert payments.made == [5]
+    told = await payments.say_yes(driver)
+    assert payments.made == [5]
+    assert "answered already" in told
+    if type(driver) in _ASK_AGAIN:
+        assert "5 paid" in await payments.say_yes(driver)
 
 
 @pytest.mark.parametrize("answer", ["yes", "no", "none"])

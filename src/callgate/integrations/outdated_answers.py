@@ -52,7 +52,7 @@ def _why(journal: Journal, name: str, call_id: str, scope: Scope, asked: Suspend
     questions = [event for event in questions_about(journal, name, call_id, scope.run) if event.call != asked.uid]
     earlier = [event for event in questions if recorded_id(journal, event.call, scope) is not None]
     if asked.uid == asked.approval_id:
-        used = _used(journal, scope.run, name)
+        used = _used(journal, scope.run, name, call_id)
         unused = [event for event in questions if approval_id_of(event) not in used]
         if any(event in earlier for event in unused) or _has_other_arguments(journal, asked, unused):
             return _EARLIER
@@ -85,10 +85,17 @@ def _bound_to(question: Event) -> str:
     return older_binding(str((decode_reason(question.body).details or {}).get("binding", "")))
 
 
-def _used(journal: Journal, run: str, name: str) -> set[str]:
-    """Return the ids of the questions whose yes has let a call of the tool start."""
-    started = journal.find(EventQuery(run=run, tool=name, kinds=("call.started",), newest_first=True, limit=_MOST))
-    return {verdict.approval for event in started if (verdict := verdict_of(event)) is not None}
+def _used(journal: Journal, run: str, name: str, call_id: str) -> set[str]:
+    """Return the ids of the questions whose yes has let a call of the tool with this id start.
+
+    A question whose yes was used by an identical call with another id stays answered for this one.
+    """
+    used = set()
+    for event in journal.find(EventQuery(run=run, tool=name, kinds=("call.started",), newest_first=True, limit=_MOST)):
+        verdict, call = verdict_of(event), received_call(journal, event.call)
+        if verdict is not None and call is not None and call.id == recorded_call_id(call_id):
+            used.add(verdict.approval)
+    return used
 
 
 def _refused(journal: Journal, run: str, questions: set[str]) -> Event | None:
