@@ -88,6 +88,23 @@ async def test_a_call_that_ran_with_the_arguments_of_a_human_says_so_behind_the_
             assert got == {**RESULTS[edited], "content": content}
 
 
+@pairs
+async def test_an_error_of_a_call_that_ran_with_the_arguments_of_a_human_says_so_behind_its_message(
+    front: Era, upstream: Era, tmp_path: Path
+) -> None:
+    journal = str(tmp_path / "journal.db")
+    command = served(servers=[[sys.executable, _ODD, upstream]], options={"options": {"odd": {"requires_approval": True}}}, journal=journal)
+    async with raw_client(command, front) as client:
+        for edited, error in ERRORS.items():
+            await client.call("odd", {"a": "empty"})
+            (asked,) = inbox.waiting(journal)
+            sent = inbox.approve(journal, asked.approval, by="bob", reason="that one", arguments={"a": edited})
+            await asyncio.to_thread(inbox.outcome, journal, sent.id, wait_s=30.0)
+            got = (await client.call("odd", {"a": "empty"}))["error"]
+            note = f'Note: The arguments were changed (a): bob approved it with {{"a":"{edited}"}}: that one.'
+            assert got == {**error, "message": f"{error['message']} {note}".lstrip()}
+
+
 @pytest.mark.parametrize("front", ERAS)
 async def test_a_cursor_that_the_gateway_has_not_given_is_refused(front: Era) -> None:
     async with gateway(front, "stateless") as client:

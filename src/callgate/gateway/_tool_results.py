@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from callgate._pipeline.result_notes import content_and_notes
 from callgate.calls import ToolResult
+from callgate.content_parts import Text
 from callgate.gateway._redaction import ClientRedaction
 from callgate.gateway._server_results import declared_failure, part_item, recorded_error, recorded_success, text_item
 from callgate.mcp._connection import Message
@@ -48,17 +49,17 @@ class ToolResults:
             RpcError: The server has answered with an error, or there is no such tool.
         """
         if response is not None and not self._changed_by_hooks and _is_accepted(result, response):
-            passed = self._passed_on(response)
+            passed = self._passed_on(response, result)
             if passed is not None:
                 return _with_notes(passed, result)
         error = recorded_error(result)
         if error is not None:
-            raise error
+            raise _error_with_notes(error, result)
         if result.failure_class == "unknown_tool":
             raise RpcError(INVALID_PARAMS, result.error or f"Unknown tool: {result.name}")
         return self._made(result)
 
-    def _passed_on(self, response: Mapping[str, Any]) -> Message | None:
+    def _passed_on(self, response: Mapping[str, Any], result: ToolResult) -> Message | None:
         """Return the server's result without secrets; None if it is not valid without them.
 
         Raises:
@@ -66,7 +67,7 @@ class ToolResults:
         """
         error = response.get("error")
         if isinstance(error, dict):
-            raise self._redaction.clean_error(RpcError.received(error))
+            raise _error_with_notes(self._redaction.clean_error(RpcError.received(error)), result)
         found = self._redaction.clean(response).get("result")
         return found if isinstance(found, dict) else None
 
@@ -90,6 +91,13 @@ def _with_notes(sent: Message, result: ToolResult) -> Message:
     if not notes:
         return sent
     return {**sent, "content": [*(content if isinstance(content, list) else ()), *map(part_item, notes)]}
+
+
+def _error_with_notes(error: RpcError, result: ToolResult) -> RpcError:
+    """Return the error of a server, with the engine's notes behind its message."""
+    _parts, notes = content_and_notes(result)
+    texts = [note.text for note in notes if isinstance(note, Text)]
+    return RpcError.received({**error.body, "message": " ".join([error.message, *texts]).lstrip()}) if texts else error
 
 
 NOT_RECORDED: Final = (
