@@ -31,6 +31,7 @@ from callgate.protocols import Journal
 from callgate.stage_types import ValidatedCall
 
 __all__ = [
+    "NOTHING_HAPPENED",
     "IdenticalCalls",
     "Known",
     "RunState",
@@ -40,7 +41,8 @@ __all__ = [
     "keeps_effect_key",
 ]
 
-_NOTHING_HAPPENED: Final = frozenset({"not_done", "not_started"})
+NOTHING_HAPPENED: Final = frozenset({"not_done", "not_started"})
+"""The codes of failures after which a call with an effect may be started again."""
 
 
 def call_key(call: ValidatedCall, asked_hash: str, occurrence: int = 0) -> str:
@@ -126,7 +128,7 @@ def keeps_effect_key(result: ToolResult, effect: str) -> bool:
     The effect may have happened before the tool returned the failure. An idempotent tool has no second effect if it is started again
     with the same key.
     """
-    no_effect = effect == "idempotent" or result.code in _NOTHING_HAPPENED or result.failure_class == "record_failed"
+    no_effect = effect == "idempotent" or result.code in NOTHING_HAPPENED or result.failure_class == "record_failed"
     return result.status == "error" and not no_effect
 
 

@@ -27,7 +27,7 @@ from callgate.integrations.framework_call import (
     record_decision,
 )
 from callgate.integrations.journaled_calls import read_journal, received_call, recorded_call_id, recorded_id
-from callgate.integrations.outdated_answers import questions_about
+from callgate.integrations.outdated_answers import questions_about, started_before_denial
 from callgate.protocols import Journal
 
 __all__ = [
@@ -184,14 +184,17 @@ def last_question(journal: Journal, scope: Scope, call_id: str) -> Suspended | N
     return None
 
 
-async def record_denial(engine: Engine, scope: Scope, call_id: str, reason: str) -> None:
+async def record_denial(engine: Engine, scope: Scope, call_id: str, reason: str) -> str:
     """Answer the engine's question about a call of a message, if there is one, with a denial that the framework tells the model itself.
 
-    The call's id is enough: a toolset may have given the tool another name than the engine knows.
+    The call's id is enough: a toolset may have given the tool another name than the engine knows. Return what to tell the model: the
+    reason, and if the call was started before, what became of it.
     """
     question = await read_journal(engine.journal, lambda: last_question(engine.journal, scope, call_id))
     if question is not None:
         await _deny(engine, question.approval_id, reason)
+    started = await started_before_denial(engine.journal, call_id, scope, engine.redactor)
+    return reason if started in reason else f"{reason}\n{started}"
 
 
 async def _deny(engine: Engine, approval_id: str, reason: str) -> None:

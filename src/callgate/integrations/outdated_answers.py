@@ -1,23 +1,28 @@
-"""Whether a yes that a human gave through a framework still answers the engine's question about the call.
+"""Whether an answer that a human gave through a framework still answers the engine's question about the call.
 
 A framework keeps its own answers. Meanwhile the question may have expired, the tool may have changed, or somebody may have answered in the
-engine's journal. The journal takes precedence: a yes counts only for the question that the human has seen. Must not know any framework.
+engine's journal. The journal takes precedence: a yes counts only for the question that the human has seen, and a no does not hide from the
+model that the call was started before. Must not know any framework.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from callgate._call_summary import CallSummary, summarise
 from callgate._json import decode
 from callgate._run_state.approvals import older_binding
 from callgate._run_state.event_bodies import approval_id_of, decode_reason, question_of, verdict_of
+from callgate._run_state.idempotency import NOTHING_HAPPENED
+from callgate._run_state.settlements import until_settled
+from callgate._secret_redaction import Redactor
 from callgate.calls import Scope, Suspended
 from callgate.event_queries import EventQuery
 from callgate.events import Event
-from callgate.integrations.journaled_calls import read_journal, received_call, recorded_call_id, recorded_id
+from callgate.integrations.journaled_calls import read_journal, received_call, recorded_call_id, recorded_id, was_made_for
 from callgate.protocols import Journal
 
-__all__ = ["questions_about", "why_outdated"]
+__all__ = ["questions_about", "started_before_denial", "why_outdated"]
 
 _MOST = 1_000
 _EARLIER = (
@@ -37,6 +42,39 @@ async def why_outdated(journal: Journal, name: str, call_id: str, scope: Scope, 
         return _why(journal, name, call_id, scope, asked)
 
     return await read_journal(journal, find)
+
+
+async def started_before_denial(journal: Journal, call_id: str, scope: Scope, redactor: Redactor | None) -> str:
+    """Return what the model has to know about a call with an effect that was started before a human has denied it; empty if it was not.
+
+    Args:
+        call_id: The framework's id of the call.
+        scope: The scope of the call. What was started for somebody else is not told.
+    """
+
+    def find() -> str:
+        started = journal.find(EventQuery(run=scope.run, kinds=("call.started",), newest_first=True, limit=_MOST))
+        same = (event.call for event in started if recorded_id(journal, event.call, scope) == recorded_call_id(call_id))
+        uids = [uid for uid in dict.fromkeys(same) if was_made_for(journal, uid, scope, redactor)]
+        told = (_too_late(call) for uid in uids for call in summarise(journal.read(call=uid)))
+        return next(filter(None, told), "")
+
+    return await read_journal(journal, find)
+
+
+def _too_late(call: CallSummary) -> str:
+    """Return that a call was started, and what became of it; empty if nothing happened or it has no effect."""
+    if call.effect == "none" or call.code in NOTHING_HAPPENED or call.settled == "not_happened":
+        return ""
+    started = f"The denial came too late: {call.tool} was started before, as {call.uid}"
+    if call.settled:
+        return f"{started}, and did happen: {call.settled_by or 'the tool'} has checked it."
+    if call.status == "error":
+        return f"{started}, and failed: {call.error}"
+    if call.status != "ok":
+        return f"{started}, and its outcome is not known. It may have taken effect. {until_settled(call.uid)}"
+    texts = [part["text"] for part in call.result.get("content", ()) if part.get("type") == "text"]
+    return "\n".join((f"{started}, and has succeeded. Its result:", *texts))
 
 
 def questions_about(journal: Journal, name: str, call_id: str, run: str) -> Iterator[Event]:

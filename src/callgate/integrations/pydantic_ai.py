@@ -163,11 +163,14 @@ class CallgateToolset(WrapperToolset[Any]):
         return asked if asked != call.arguments and await was_asked(self.engine, call, asked) else call.arguments
 
     async def _record_denials(self, ctx: RunContext[Any]) -> None:
-        """Answer the engine's questions about the calls that a human has denied: Pydantic AI tells the model, and does not make them."""
+        """Answer the engine's questions about the calls that a human has denied: Pydantic AI tells the model, and does not make them.
+
+        If such a call was started before, the model is told that, too.
+        """
         for denied in denied_calls(ctx):
             its = dataclasses.replace(ctx, tool_name=denied.tool_name, tool_call_id=denied.tool_call_id)
             scope = placed_scope(self.scope, its, place_of(its), its.run_id or "")
-            await record_denial(self.engine, scope, denied.tool_call_id, str(denied.content))
+            denied.content = await record_denial(self.engine, scope, denied.tool_call_id, str(denied.content))
 
 
 class _AgentToolset(CallgateToolset):
