@@ -298,14 +298,18 @@ class RepeatedCall(Protocol):
     """Whether the same message contains the same call before it."""
 
 
-async def earlier_result(known: Known, call: RepeatedCall, journal: Journal, timeout_s: float, *, harmless: bool) -> tuple[ToolResult, str]:
+async def earlier_result(
+    known: Known, call: RepeatedCall, journal: Journal, timeout_s: float, *, harmless: bool
+) -> tuple[ToolResult, str] | None:
     """Return the result of a call that is handed in again, and whether it was stored (`replayed`) or still awaited (`joined`).
+
+    None if the first call was awaited and never started: a human was asked about it, or it was refused or ended.
 
     Args:
         harmless: Whether the tool has no effect, so that a first call without a result changed nothing.
 
     Raises:
-        CallNotStarted: The first call was refused before it started, or was a read that was ended without a result.
+        CallNotStarted: The first call was a read that was ended without a result.
         OutcomeUnknown: The first call ran without a result, or did not end in time.
     """
     joined = known.running
@@ -313,9 +317,7 @@ async def earlier_result(known: Known, call: RepeatedCall, journal: Journal, tim
         known.ended = known.ended or asyncio.get_running_loop().create_future()
         await settled(known.ended, call.kill, timeout_s)
     if not known.entered:
-        raise CallNotStarted(
-            f"{known.tool} was handed in twice at once, and {known.uid} was refused. Nothing happened; it may be sent again."
-        )
+        return None
     result = known.result or (await off_loop(journal, partial(_from_journal, known, journal)) if known.kept else None)
     if result is None and harmless:
         raise CallNotStarted(

@@ -22,12 +22,17 @@ from callgate.events import Event
 from callgate.integrations.journaled_calls import read_journal, received_call, recorded_call_id, recorded_id, was_made_for
 from callgate.protocols import Journal
 
-__all__ = ["questions_about", "started_before_denial", "why_outdated"]
+__all__ = ["ASKED_ANEW", "questions_about", "started_before_denial", "why_outdated"]
 
 _MOST = 1_000
 _EARLIER = (
     "The answer was to an earlier question about this call, which has expired, was answered already, or was about an older tool, other"
     " arguments or another user."
+)
+
+ASKED_ANEW = (
+    "The answer was to an earlier question about this call, which has expired, or whose answer another call with the same arguments has"
+    " used."
 )
 
 

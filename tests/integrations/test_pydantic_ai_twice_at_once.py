@@ -1,0 +1,78 @@
+"""A host that goes on with a human's yes more than once at a time, or while an identical call is made."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults
+
+from callgate import Engine, SqliteJournal
+from callgate.integrations.pydantic_ai import CallgateCapability
+from tests.integrations.contract import Call
+from tests.integrations.test_pydantic_ai_contract import scripted, told_in
+
+YES = DeferredToolResults(approvals={"c1": True})
+
+
+class Payments:
+    """An agent that writes each payment into a ledger file. A human has to allow each payment."""
+
+    def __init__(self, folder: Path, needs_human: Callable[..., Any]) -> None:
+        self.ledger = folder / "ledger.txt"
+        self.engine = Engine(journal=SqliteJournal(folder / "calls.db"))
+        gate = CallgateCapability(self.engine, options={"pay": {"requires_approval": needs_human}})
+        model = scripted([Call("pay", {"order": "A7"}, id="c1")], "done")
+        self.agent = Agent(model, output_type=[str, DeferredToolRequests], capabilities=[gate])
+        self.agent.tool_plain(self.pay)
+
+    async def pay(self, order: str) -> str:
+        """Pay an order."""
+        with self.ledger.open("a") as ledger:
+            ledger.write(f"{order}\n")
+        return f"{order} paid"
+
+
+class HoldsThird:
+    """Requires a human for each call, and holds the third call that it is asked about."""
+
+    def __init__(self) -> None:
+        self.asked, self.go_on = 0, asyncio.Event()
+
+    async def __call__(self, arguments: Mapping[str, object]) -> bool:
+        self.asked += 1
+        if self.asked == 3:
+            await self.go_on.wait()
+        return True
+
+
+async def test_each_of_several_requests_with_one_yes_gets_the_result_of_the_one_payment(tmp_path: Path) -> None:
+    payments = Payments(tmp_path, lambda arguments: True)
+    async with payments.engine:
+        first = await payments.agent.run("go")
+
+        async def resume() -> Any:
+            return await payments.agent.run(message_history=first.all_messages(), deferred_tool_results=YES)
+
+        results = await asyncio.gather(*(resume() for _ in range(3)))
+    assert [told_in(result.all_messages())["c1"].text for result in results] == ["A7 paid"] * 3
+    assert payments.ledger.read_text() == "A7\n"
+
+
+async def test_one_yes_allows_one_payment_if_an_identical_call_of_the_run_uses_it_first(tmp_path: Path) -> None:
+    third = HoldsThird()
+    payments = Payments(tmp_path, third)
+    async with payments.engine:
+        first = await payments.agent.run("go", conversation_id="ann-1")
+        go_on = asyncio.create_task(payments.agent.run(message_history=first.all_messages(), deferred_tool_results=YES))
+        while third.asked < 3:  # the yes is recorded, and the call is made again
+            await asyncio.sleep(0)
+        await payments.agent.run("once more", conversation_id="ann-1")
+        assert payments.ledger.read_text() == "A7\n"
+        third.go_on.set()
+        result = await go_on
+    assert isinstance(result.output, DeferredToolRequests)
+    assert "whose answer another call with the same arguments has used. Run pay" in result.output.metadata["c1"]["question"]
+    assert payments.ledger.read_text() == "A7\n"
