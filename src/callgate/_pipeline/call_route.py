@@ -10,9 +10,9 @@ transports.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from functools import partial
-from typing import assert_never
+from typing import Any, assert_never
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -199,7 +199,7 @@ class CallRoute:
             return earlier
         try:
             gated = gate(call, plan.hooks.before, self._policies, state.key, state)
-            approved = gated if isinstance(gated, ApprovedCall) else await self._host.unless_killed(gated, state.kill, "gate")
+            approved = gated if isinstance(gated, ApprovedCall) else await self._judged(state, call, plan, gated)
         except ApprovalNeeded as asks:
             done = await self._done_before(state, state.judged, asks)
             if done is None:
@@ -222,6 +222,15 @@ class CallRoute:
             approved = _kept_read(state, call, approved)
         state.approved(approved)
         return approved
+
+    async def _judged(
+        self, state: CallState, call: ValidatedCall, plan: ToolPlan, gated: Coroutine[Any, Any, ApprovedCall]
+    ) -> ApprovedCall:
+        """Wait for the gate. A call that a host makes on its own keeps its place meanwhile; an emission orders its calls itself."""
+        if state.before_start is None and caller_of(state) is None:
+            lock = self._locks.take(state, call.tool.name, plan.footprint or footprint_of(call), judged=False)
+            state.release_lock = partial(self._locks.release, lock)
+        return await self._host.unless_killed(gated, state.kill, "gate")
 
     def _close_question(self, state: CallState, call: ValidatedCall | None, why: str) -> None:
         """Close the open question about a call, if there is one, because the call goes on without an answer."""
