@@ -19,7 +19,14 @@ from callgate._secret_redaction import Redactor
 from callgate.calls import Scope, Suspended
 from callgate.event_queries import EventQuery
 from callgate.events import Event
-from callgate.integrations.journaled_calls import read_journal, received_call, recorded_call_id, recorded_id, was_made_for
+from callgate.integrations.journaled_calls import (
+    made_for_same,
+    read_journal,
+    received_call,
+    recorded_call_id,
+    recorded_id,
+    was_made_for,
+)
 from callgate.protocols import Journal
 
 __all__ = ["ASKED_ANEW", "questions_about", "started_before_denial", "why_outdated"]
@@ -97,7 +104,8 @@ def _why(journal: Journal, name: str, call_id: str, scope: Scope, asked: Suspend
     if asked.uid == asked.approval_id:
         used = _used(journal, scope.run, name)
         unused = [event for event in questions if approval_id_of(event) not in used]
-        if any(event in earlier for event in unused) or _has_other_arguments(journal, asked, unused):
+        others = [event for event in earlier if not made_for_same(journal, event.call, asked.uid)]
+        if others or any(event in earlier for event in unused) or _has_other_arguments(journal, asked, unused):
             return _EARLIER
         return ""  # the framework has asked a question of its own
     same = [event for event in earlier if approval_id_of(event) == asked.approval_id]

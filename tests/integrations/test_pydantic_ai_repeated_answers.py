@@ -1,4 +1,4 @@
-"""A host that goes on with a human's yes more than once at a time, or while an identical call is made."""
+"""A host that goes on with a human's yes more than once, for somebody else, or while an identical call is made."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults
 
-from callgate import Engine, SqliteJournal
+from callgate import Engine, Scope, SqliteJournal
 from callgate.integrations.pydantic_ai import CallgateCapability
 from tests.integrations.contract import Call
 from tests.integrations.test_pydantic_ai_contract import scripted, told_in
@@ -23,7 +23,8 @@ class Payments:
     def __init__(self, folder: Path, needs_human: Callable[..., Any]) -> None:
         self.ledger = folder / "ledger.txt"
         self.engine = Engine(journal=SqliteJournal(folder / "calls.db"))
-        gate = CallgateCapability(self.engine, options={"pay": {"requires_approval": needs_human}})
+        options: Any = {"pay": {"requires_approval": needs_human}}
+        gate = CallgateCapability(self.engine, options=options, scope=lambda ctx: Scope(principal=ctx.deps or "ann"))
         model = scripted([Call("pay", {"order": "A7"}, id="c1")], "done")
         self.agent = Agent(model, output_type=[str, DeferredToolRequests], capabilities=[gate])
         self.agent.tool_plain(self.pay)
@@ -61,6 +62,18 @@ async def test_each_of_several_requests_with_one_yes_gets_the_result_of_the_one_
     assert payments.ledger.read_text() == "A7\n"
 
 
+async def test_a_second_users_yes_to_a_call_that_was_made_for_the_first_asks_that_user(tmp_path: Path) -> None:
+    """Both have the page with the question open. A yes is for the user whose call the question was about."""
+    payments = Payments(tmp_path, lambda arguments: True)
+    async with payments.engine:
+        first = await payments.agent.run("go", deps="ann")
+        await payments.agent.run(message_history=first.all_messages(), deferred_tool_results=YES, deps="ann")
+        second = await payments.agent.run(message_history=first.all_messages(), deferred_tool_results=YES, deps="eve")
+    assert isinstance(second.output, DeferredToolRequests)
+    assert "or another user. Run pay" in second.output.metadata["c1"]["question"]
+    assert payments.ledger.read_text() == "A7\n"
+
+
 async def test_one_yes_allows_one_payment_if_an_identical_call_of_the_run_uses_it_first(tmp_path: Path) -> None:
     third = HoldsThird()
     payments = Payments(tmp_path, third)
@@ -69,9 +82,13 @@ async def test_one_yes_allows_one_payment_if_an_identical_call_of_the_run_uses_i
         go_on = asyncio.create_task(payments.agent.run(message_history=first.all_messages(), deferred_tool_results=YES))
         while third.asked < 3:  # the yes is recorded, and the call is made again
             await asyncio.sleep(0)
-        await payments.agent.run("once more", conversation_id="ann-1")
-        assert payments.ledger.read_text() == "A7\n"
+        other = asyncio.create_task(payments.agent.run("once more", conversation_id="ann-1"))
+        while third.asked < 4:
+            await asyncio.sleep(0)
+        for _ in range(20):  # the other call is allowed by the yes, and waits for the one before it
+            await asyncio.sleep(0)
         third.go_on.set()
+        assert (await other).output == "done"
         result = await go_on
     assert isinstance(result.output, DeferredToolRequests)
     assert "whose answer another call with the same arguments has used. Run pay" in result.output.metadata["c1"]["question"]
