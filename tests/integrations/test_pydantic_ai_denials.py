@@ -62,13 +62,13 @@ async def test_the_denial_of_a_call_of_a_renamed_tool_answers_its_question_and_n
 class Bank:
     """An agent that pays in the name of its user, and writes each payment into a ledger file. A human has to allow each payment."""
 
-    def __init__(self, folder: Path, end: str) -> None:
+    def __init__(self, folder: Path, end: str, redactor: Any = None) -> None:
         self.ledger, self.read = folder / "ledger.txt", dict[str, Told]()
-        self._calls, self._end = folder / "calls.db", end
+        self._calls, self._end, self._redactor = folder / "calls.db", end, redactor
 
     async def run(self, user: str, **go_on: Any) -> Any:
         """Run the agent in an engine of its own, as another process would."""
-        async with Engine(journal=SqliteJournal(self._calls)) as engine:
+        async with Engine(journal=SqliteJournal(self._calls), redactor=self._redactor) as engine:
             gate = CallgateCapability(engine, options={"pay": {"requires_approval": True}}, scope=lambda ctx: Scope(principal=ctx.deps))
             agent = Agent(FunctionModel(self._answer), deps_type=str, output_type=[str, DeferredToolRequests], capabilities=[gate])
             agent.tool(self.pay)
@@ -112,3 +112,18 @@ async def test_a_model_reads_that_a_call_was_made_before_a_human_denied_it(end: 
         assert bank.read["c1"].text.count("too late") == told.count("too late")
     assert bank.ledger.exists() == (end != "not done")
     assert end == "not done" or bank.ledger.read_text() == "ann A7\n"
+
+
+class HidesUser:
+    def redact(self, data: bytes) -> bytes:
+        return data.replace(b"bob", b"***")
+
+
+async def test_a_model_reads_that_a_denial_came_too_late_also_if_the_journal_hides_the_user(tmp_path: Path) -> None:
+    bank = Bank(tmp_path, "paid", HidesUser())
+    asked = await bank.run("bob", user_prompt="go", conversation_id="ann-1")
+    for answer in (True, ToolDenied("too dear")):
+        results = DeferredToolResults(approvals={"c1": answer})
+        await bank.run("bob", message_history=asked.all_messages(), deferred_tool_results=results)
+    assert bank.read["c1"].text == f"too dear\n{TOO_LATE}, and has succeeded. Its result:\nA7 paid"
+    assert bank.ledger.read_text() == "bob A7\n"

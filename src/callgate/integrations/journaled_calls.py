@@ -80,7 +80,7 @@ def recorded_scope(journal: Journal, call: RawCall, scope: Scope, redactor: Reda
 
 def was_made_for(journal: Journal, uid: str, scope: Scope, redactor: Redactor | None) -> bool:
     """Return whether a recorded call was made for the same principal, actor, workspace and conversation as those of `scope`."""
-    call, now = received_call(journal, uid), ScopeFacts(scope, redactor).said() or {}
+    call, now = received_call(journal, uid), _as_recorded(RawCall(name=""), scope, redactor).scope or {}
     return call is not None and all((call.scope or {}).get(name, "") == now.get(name, "") for name in _FOR_WHOM)
 
 
