@@ -53,6 +53,10 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_UNANSWERED = frozenset({-32000, -32001, 408})
+"""The codes with which MCP's SDK says that the connection was closed, or that no answer came in time (408 before version 2)."""
+_CLOSED_STREAMS = frozenset({"BrokenResourceError", "ClosedResourceError", "EndOfStream"})
+"""The names of anyio's exceptions that say the same."""
 A_HUMAN = "a human"
 """Who has decided, if the framework does not say it."""
 _raw_call = without_check(RawCall, RawCall(name=""))
@@ -104,7 +108,8 @@ class Framework(Struct, frozen=True, kw_only=True, eq=False):
     escapes: tuple[type[BaseException], ...] = ()
     """Exceptions that end the framework's run. They are raised again; what the tool has done until then is not known."""
     failures: tuple[type[Exception], ...] = ()
-    """Exceptions with which a tool's code answers the model, so that they do not leave the outcome unknown."""
+    """Exceptions with which a tool's code answers the model, so that they do not leave the outcome unknown, unless a framework's MCP client
+    raises them for a server's answer that has never come."""
     validates: bool = False
     """Whether the framework has read the arguments of a call itself, so that its validators must not run again."""
     asks_again: bool = False
@@ -163,7 +168,7 @@ class FrameworkCall(Struct, kw_only=True, eq=False):
             ) from error
         if isinstance(error, framework.escapes):
             self.ended_by = error
-        elif isinstance(error, framework.failures):
+        elif isinstance(error, framework.failures) and not _is_unanswered(error.__cause__):
             self.failed_with = error
             return {"success": False, "error": str(error) or type(error).__name__}
         raise error
@@ -380,6 +385,13 @@ async def _outcome(engine: CallsEngine, call: FrameworkCall) -> Outcome:
         return await engine.call(raw, call.scope)
     finally:
         _call_of.reset(token)
+
+
+def _is_unanswered(cause: BaseException | None) -> bool:
+    """Return whether a tool has failed because an MCP server has not answered. It may have done what it was asked for."""
+    if isinstance(cause, BaseExceptionGroup):
+        return any(map(_is_unanswered, cause.exceptions))
+    return type(cause).__name__ in _CLOSED_STREAMS or getattr(getattr(cause, "error", None), "code", None) in _UNANSWERED
 
 
 def _without_result(call: FrameworkCall, reason: str) -> ToolResult:
