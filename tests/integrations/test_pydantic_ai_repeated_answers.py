@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, ToolCallPart
 
 from callgate import Engine, Scope, SqliteJournal
 from callgate.integrations.pydantic_ai import CallgateCapability
@@ -59,6 +60,23 @@ async def test_each_of_several_requests_with_one_yes_gets_the_result_of_the_one_
 
         results = await asyncio.gather(*(resume() for _ in range(3)))
     assert [told_in(result.all_messages())["c1"].text for result in results] == ["A7 paid"] * 3
+    assert payments.ledger.read_text() == "A7\n"
+
+
+async def test_a_second_yes_asks_again_if_the_host_makes_the_messages_anew_without_their_times(tmp_path: Path) -> None:
+    """A host that stores rows of its own has neither the provider's id of the message nor its time, which is another one each time."""
+
+    def stored() -> list[ModelMessage]:
+        call = ToolCallPart("pay", {"order": "A7"}, tool_call_id="c1")
+        return [ModelRequest.user_text_prompt("go"), ModelResponse(parts=[call], conversation_id="ann-1")]
+
+    payments = Payments(tmp_path, lambda arguments: True)
+    async with payments.engine:
+        await payments.agent.run("go", conversation_id="ann-1")
+        first, second = [await payments.agent.run(message_history=stored(), deferred_tool_results=YES) for _ in range(2)]
+    assert first.output == "done"
+    assert isinstance(second.output, DeferredToolRequests)
+    assert "was answered already" in second.output.metadata["c1"]["question"]
     assert payments.ledger.read_text() == "A7\n"
 
 

@@ -7,7 +7,7 @@ model that the call was started before. Must not know any framework.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from callgate._call_summary import CallSummary, summarise
 from callgate._json import decode
@@ -17,6 +17,7 @@ from callgate._run_state.idempotency import NOTHING_HAPPENED
 from callgate._run_state.settlements import until_settled
 from callgate._secret_redaction import Redactor
 from callgate.calls import Scope, Suspended
+from callgate.errors import PausedByTool
 from callgate.event_queries import EventQuery
 from callgate.events import Event
 from callgate.integrations.journaled_calls import (
@@ -101,13 +102,8 @@ def questions_about(journal: Journal, name: str, call_id: str, run: str) -> Iter
 def _why(journal: Journal, name: str, call_id: str, scope: Scope, asked: Suspended) -> str:
     questions = [event for event in questions_about(journal, name, call_id, scope.run) if event.call != asked.uid]
     earlier = [event for event in questions if recorded_id(journal, event.call, scope) is not None]
-    if asked.uid == asked.approval_id:
-        used = _used(journal, scope.run, name)
-        unused = [event for event in questions if approval_id_of(event) not in used]
-        others = [event for event in earlier if not made_for_same(journal, event.call, asked.uid)]
-        if others or any(event in earlier for event in unused) or _has_other_arguments(journal, asked, unused):
-            return _EARLIER
-        return ""  # the framework has asked a question of its own
+    if asked.uid == asked.approval_id:  # unless it is outdated, the framework has asked a question of its own
+        return _EARLIER if _is_outdated(journal, _used(journal, scope.run, name), asked, questions, earlier) else ""
     same = [event for event in earlier if approval_id_of(event) == asked.approval_id]
     refused = _refused(journal, scope.run, {asked.approval_id, *(event.call for event in same)})
     if refused is None or any(event.position > refused.position for event in same):
@@ -116,7 +112,23 @@ def _why(journal: Journal, name: str, call_id: str, scope: Scope, asked: Suspend
     return f"The answer of {body['details'].get('by') or 'somebody'} could not be used, so no other one was taken. {body['reason']}"
 
 
-def _has_other_arguments(journal: Journal, asked: Suspended, questions: list[Event]) -> bool:
+def _is_outdated(journal: Journal, used: Mapping[str, str], asked: Suspended, questions: Sequence[Event], earlier: Sequence[Event]) -> bool:
+    """Return whether a yes was to one of the questions before the engine's new one.
+
+    Args:
+        used: See `_used`.
+        earlier: Those of the questions that were about the call in the same message.
+    """
+    unused = [event for event in questions if approval_id_of(event) not in used]
+    return (
+        any(event in earlier for event in unused)
+        or any(not made_for_same(journal, event.call, asked.uid) for event in earlier)
+        or any(_has_let_run(journal, event, used, asked) for event in questions)
+        or _has_other_arguments(journal, asked, unused)
+    )
+
+
+def _has_other_arguments(journal: Journal, asked: Suspended, questions: Sequence[Event]) -> bool:
     """Return whether there are questions that nobody has denied, but no open one about a call with the tool and the arguments of this one.
 
     The host may have made the message of the call anew, which then has another id.
@@ -136,10 +148,23 @@ def _bound_to(question: Event) -> str:
     return older_binding(str((decode_reason(question.body).details or {}).get("binding", "")))
 
 
-def _used(journal: Journal, run: str, name: str) -> set[str]:
-    """Return the ids of the questions whose yes has let a call of the tool start."""
+def _used(journal: Journal, run: str, name: str) -> dict[str, str]:
+    """Return the ids of the questions whose yes has let a call of the tool start, each with the id of that call."""
     started = journal.find(EventQuery(run=run, tool=name, kinds=("call.started",), newest_first=True, limit=_MOST))
-    return {verdict.approval for event in started if (verdict := verdict_of(event)) is not None}
+    return {verdict.approval: event.call for event in started if (verdict := verdict_of(event)) is not None}
+
+
+def _has_let_run(journal: Journal, question: Event, used: Mapping[str, str], asked: Suspended) -> bool:
+    """Return whether the yes to a question about the same tool and arguments has let a call run that has not paused the framework's run.
+
+    The host may have made the message of the call anew, so that the engine asks about it once more.
+    """
+    uid = used.get(approval_id_of(question))
+    (now,) = journal.find(EventQuery(call=asked.uid, kinds=("call.suspended",), limit=1))
+    if uid is None or _bound_to(question) != _bound_to(now):
+        return False
+    raised = journal.find(EventQuery(call=uid, kinds=("call.raised",), newest_first=True, limit=1))
+    return not any(decode(event.body)["exception"] == PausedByTool.__name__ for event in raised)
 
 
 def _refused(journal: Journal, run: str, questions: set[str]) -> Event | None:
