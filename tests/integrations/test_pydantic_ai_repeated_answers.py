@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults
+from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ToolDenied
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, ToolCallPart
 
 from callgate import Engine, Scope, SqliteJournal
@@ -80,6 +80,26 @@ async def test_a_second_yes_asks_again_if_the_host_makes_the_messages_anew_witho
     assert payments.ledger.read_text() == "A7\n"
 
 
+async def test_a_yes_with_the_metadata_of_its_question_answers_no_other_question(tmp_path: Path) -> None:
+    """A no comes first, then two clicks on yes. The first one asks anew, and nobody has seen that question when the second one comes."""
+    payments = Payments(tmp_path, lambda arguments: True)
+    async with payments.engine:
+        first = await payments.agent.run("go")
+
+        async def answer(said: Any, asked: DeferredToolRequests) -> Any:
+            results = DeferredToolResults(approvals={"c1": said}, metadata=asked.metadata)
+            return (await payments.agent.run(message_history=first.all_messages(), deferred_tool_results=results)).output
+
+        assert isinstance(first.output, DeferredToolRequests)
+        await answer(ToolDenied("too dear"), first.output)
+        one, two = [await answer(True, first.output) for _ in range(2)]
+        assert not payments.ledger.exists()
+        assert one.metadata["c1"]["approval_id"] == two.metadata["c1"]["approval_id"] != first.output.metadata["c1"]["approval_id"]
+        assert "was answered already" in two.metadata["c1"]["question"]
+        assert await answer(True, two) == "done"
+    assert payments.ledger.read_text() == "A7\n"
+
+
 async def test_a_second_users_yes_to_a_call_that_was_made_for_the_first_asks_that_user(tmp_path: Path) -> None:
     """Both have the page with the question open. A yes is for the user whose call the question was about."""
     payments = Payments(tmp_path, lambda arguments: True)
@@ -109,5 +129,5 @@ async def test_one_yes_allows_one_payment_if_an_identical_call_of_the_run_uses_i
         assert (await other).output == "done"
         result = await go_on
     assert isinstance(result.output, DeferredToolRequests)
-    assert "whose answer another call with the same arguments has used. Run pay" in result.output.metadata["c1"]["question"]
+    assert "was answered already" in result.output.metadata["c1"]["question"]
     assert payments.ledger.read_text() == "A7\n"

@@ -23,7 +23,7 @@ from callgate.calls import Aborted, Answered, Approval, Outcome, RawCall, Restar
 from callgate.errors import NotDone, PausedByTool, ResultNotSerializable, RunHeld, UsageError
 from callgate.integrations.abandonable_threads import in_abandonable_threads
 from callgate.integrations.journaled_calls import recorded_call_id
-from callgate.integrations.outdated_answers import ASKED_ANEW, why_outdated
+from callgate.integrations.outdated_answers import EARLIER_QUESTION, why_outdated
 from callgate.protocols import BlobStore, Journal
 from callgate.tools import ToolContext
 
@@ -266,19 +266,22 @@ Decide = Callable[[Suspended, str], HumanDecision | None]
 empty at first. May raise the framework's own exception for a pause."""
 
 
-async def run_call(engine: CallsEngine, call: FrameworkCall, decide: Decide | None = None) -> ToolResult | Suspended:
+async def run_call(engine: CallsEngine, call: FrameworkCall, decide: Decide | None = None, answers: str = "") -> ToolResult | Suspended:
     """Take a framework's call along the route. Return its result, or what a human has to decide.
 
     A yes of the framework counts only for the question that the human has seen, see `outdated_answers`, and for one question.
     A call that was made before with the same ids gets the stored result. If the tool's code paused the run, the same
     call runs again when the framework makes it again.
 
+    Args:
+        answers: The id of the question that the framework's yes answers; empty if the framework does not know it.
+
     Raises:
         UsageError: The engine is closed, or belongs to another event loop.
         BaseException: What the tool's code raised to pause or end the framework's run.
     """
     outcome = await _outcome(engine, call)
-    problem, question = "", outcome.approval_id if isinstance(outcome, Suspended) else ""
+    problem, question = "", answers or (outcome.approval_id if isinstance(outcome, Suspended) else "")
     while isinstance(outcome, Suspended) and decide is not None and (decision := decide(outcome, problem)) is not None:
         outdated = await _outdated(engine, call, outcome, question) if decision.allow else ""
         if outdated and call.framework.asks_again:
@@ -370,7 +373,7 @@ async def _awaiting(work: Awaitable[T]) -> T:
 async def _outdated(engine: CallsEngine, call: FrameworkCall, asked: Suspended, answered: str) -> str:
     """Return why a yes to the question `answered` does not count for the one that the engine asks now; empty if it does."""
     if asked.approval_id != answered:
-        return ASKED_ANEW
+        return EARLIER_QUESTION
     return await why_outdated(engine.journal, call.name, call.sent_id, call.scope, asked)
 
 

@@ -30,17 +30,12 @@ from callgate.integrations.journaled_calls import (
 )
 from callgate.protocols import Journal
 
-__all__ = ["ASKED_ANEW", "questions_about", "started_before_denial", "why_outdated"]
+__all__ = ["EARLIER_QUESTION", "questions_about", "started_before_denial", "why_outdated"]
 
 _MOST = 1_000
-_EARLIER = (
+EARLIER_QUESTION = (
     "The answer was to an earlier question about this call, which has expired, was answered already, or was about an older tool, other"
     " arguments or another user."
-)
-
-ASKED_ANEW = (
-    "The answer was to an earlier question about this call, which has expired, or whose answer another call with the same arguments has"
-    " used."
 )
 
 
@@ -103,7 +98,7 @@ def _why(journal: Journal, name: str, call_id: str, scope: Scope, asked: Suspend
     questions = [event for event in questions_about(journal, name, call_id, scope.run) if event.call != asked.uid]
     earlier = [event for event in questions if recorded_id(journal, event.call, scope) is not None]
     if asked.uid == asked.approval_id:  # unless it is outdated, the framework has asked a question of its own
-        return _EARLIER if _is_outdated(journal, _used(journal, scope.run, name), asked, questions, earlier) else ""
+        return EARLIER_QUESTION if _is_outdated(journal, _used(journal, scope.run, name), asked, questions, earlier) else ""
     same = [event for event in earlier if approval_id_of(event) == asked.approval_id]
     refused = _refused(journal, scope.run, {asked.approval_id, *(event.call for event in same)})
     if refused is None or any(event.position > refused.position for event in same):

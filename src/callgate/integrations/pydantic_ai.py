@@ -25,6 +25,7 @@ except ModuleNotFoundError as error:
 from callgate.calls import Effect, Scope, Suspended
 from callgate.engine import Engine
 from callgate.integrations._pydantic_ai_messages import (
+    answered_question,
     asks_itself,
     denied_calls,
     goes_on_with_record,
@@ -149,7 +150,7 @@ class CallgateToolset(WrapperToolset[Any]):
             call.arguments = await self._asked(call, ctx, tool)
             if call.arguments != given:
                 await record_edit(self.engine, call, edit, is_external=self._tools.is_external(name))
-        result = await run_call(self.engine, call, decide if ctx.tool_call_approved and not recorded else None)
+        result = await run_call(self.engine, call, decide if ctx.tool_call_approved and not recorded else None, answered_question(ctx))
         if not isinstance(result, Suspended):
             return output_of(self.engine, call, result)
         raise ApprovalRequired(metadata={"question": result.question, "approval_id": result.approval_id})
