@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ToolDenied
+import pytest
+from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, ToolCallPart
 
 from callgate import Engine, Scope, SqliteJournal
@@ -80,7 +81,8 @@ async def test_a_second_yes_asks_again_if_the_host_makes_the_messages_anew_witho
     assert payments.ledger.read_text() == "A7\n"
 
 
-async def test_a_yes_with_the_metadata_of_its_question_answers_no_other_question(tmp_path: Path) -> None:
+@pytest.mark.parametrize("yes", [True, ToolApproved(override_args={"order": "A7, half"})], ids=["as asked", "edited"])
+async def test_a_yes_with_the_metadata_of_its_question_answers_no_other_question(yes: Any, tmp_path: Path) -> None:
     """A no comes first, then two clicks on yes. The first one asks anew, and nobody has seen that question when the second one comes."""
     payments = Payments(tmp_path, lambda arguments: True)
     async with payments.engine:
@@ -92,12 +94,12 @@ async def test_a_yes_with_the_metadata_of_its_question_answers_no_other_question
 
         assert isinstance(first.output, DeferredToolRequests)
         await answer(ToolDenied("too dear"), first.output)
-        one, two = [await answer(True, first.output) for _ in range(2)]
+        one, two = [await answer(yes, first.output) for _ in range(2)]
         assert not payments.ledger.exists()
         assert one.metadata["c1"]["approval_id"] == two.metadata["c1"]["approval_id"] != first.output.metadata["c1"]["approval_id"]
         assert "was answered already" in two.metadata["c1"]["question"]
-        assert await answer(True, two) == "done"
-    assert payments.ledger.read_text() == "A7\n"
+        assert await answer(yes, two) == "done"
+    assert payments.ledger.read_text() == ("A7\n" if yes is True else "A7, half\n")
 
 
 async def test_a_second_users_yes_to_a_call_that_was_made_for_the_first_asks_that_user(tmp_path: Path) -> None:

@@ -74,15 +74,16 @@ def refusing(reason: str) -> Callable[[dict[str, Any]], Awaitable[Any]]:
     return refuse
 
 
-async def record_edit(engine: Engine, call: FrameworkCall, edit: HumanDecision, *, is_external: bool) -> None:
+async def record_edit(engine: Engine, call: FrameworkCall, edit: HumanDecision, answers: str, *, is_external: bool) -> None:
     """Answer the engine's question about a call with a human's edit. If somebody has approved the call before, the edit is refused.
 
     Args:
+        answers: The id of the question that the edit answers, so that it answers no other one; empty if the framework does not know it.
         is_external: Whether the framework's own code runs for calls of the tool. Then that refuses the edit, see `refusal_by`.
     """
     journal = engine.journal
     asked = await read_journal(journal, lambda: last_question(journal, call.scope, call.id))
-    if asked is None:
+    if asked is None or (answers and asked.approval_id != answers):
         return
     with suppress(UsageError):  # the question is used up or has expired; or the run is held, which the call reports
         answered = await engine.wait_for_answer(asked.approval_id, timeout_s=0)

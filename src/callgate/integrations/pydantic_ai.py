@@ -149,7 +149,7 @@ class CallgateToolset(WrapperToolset[Any]):
         if ctx.tool_call_approved:
             call.arguments = await self._asked(call, ctx, tool)
             if call.arguments != given:
-                await record_edit(self.engine, call, edit, is_external=self._tools.is_external(name))
+                await record_edit(self.engine, call, edit, answered_question(ctx), is_external=self._tools.is_external(name))
         result = await run_call(self.engine, call, decide if ctx.tool_call_approved and not recorded else None, answered_question(ctx))
         if not isinstance(result, Suspended):
             return output_of(self.engine, call, result)
