@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
-from callgate import AbortController, Engine, Limits, Scope, SqliteJournal, tool
+from callgate import AbortController, Engine, Limits, Scope, SqliteJournal, Suspended, tool
 from callgate.hooks import after_call
+from callgate.protocols import Allow, Modify, Verdict
+from callgate.stage_types import ValidatedCall
 from tests.engine_calls import call, result_of, said
 from tests.waiting import PATIENCE_S
 
@@ -36,6 +40,15 @@ class Meeting:
         self.running.remove(name)
         return name
 
+    def acting(self, name: str, **settings: Any) -> Any:
+        """Return a tool with this name that does the same as `act`."""
+
+        async def act(name: str) -> str:
+            """Act on the world."""
+            return await self.work(name)
+
+        return tool(name=name, **settings)(act)
+
     def tools(self) -> list[Any]:
         @tool
         async def act(name: str) -> str:
@@ -58,6 +71,13 @@ class Meeting:
             return await self.work(name)
 
         return [act, look, book, balance]
+
+
+async def allows_after(steps: int, arguments: dict[str, Any]) -> bool:
+    """Let a call run without a human, after some steps of the event loop."""
+    for _ in range(100 * steps):
+        await asyncio.sleep(0)
+    return False
 
 
 async def most_at_once(*calls: tuple[str, str, Scope]) -> int:
@@ -260,3 +280,56 @@ async def test_the_end_of_a_call_and_the_start_of_the_one_that_waited_for_it_sha
     ends = [event.position for event in events if event.kind == "call.completed"]
     apart = [end for end in ends[:-1] if end in commits]
     assert len(apart) < len(ends) / 2
+
+
+async def test_a_call_that_a_human_is_asked_about_after_a_while_lets_the_others_run() -> None:
+    meeting = Meeting()
+    tools = [meeting.acting("pay", requires_approval=lambda arguments: time.sleep(0.05)), *meeting.tools()]
+    calls = [call("pay", name="a"), call("act", name="b"), call("look", name="c")]
+    async with Engine(tools) as engine:
+        outcomes = [asyncio.create_task(engine.call(one, ONE)) for one in calls]
+        other = await said(engine, call("act", name="other run"), TWO)
+        results = [await outcome for outcome in outcomes]
+    assert isinstance(results[0], Suspended)  # None is no answer, so a human is asked
+    assert [result_of(result).text for result in results[1:]] == ["b", "c"]
+    assert (other.text, meeting.order) == ("other run", ["other run", "b", "c"])
+
+
+async def test_calls_that_are_judged_start_in_the_order_in_which_they_arrived() -> None:
+    meeting = Meeting()
+    judged = [meeting.acting(f"judged_{s}", requires_approval=partial(allows_after, s)) for s in (3, 2, 1)]
+    async with Engine([*judged, *meeting.tools()]) as engine:
+        calls = [call("judged_3", name="a"), call("judged_2", name="b"), call("act", name="c"), call("judged_1", name="d")]
+        await asyncio.gather(*[engine.call(one, ONE) for one in calls])
+    assert (meeting.most, meeting.order) == (1, ["a", "b", "c", "d"])
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+async def test_a_policy_can_make_a_call_in_the_run_of_the_call_that_it_judges(in_thread: bool) -> None:
+    meeting = Meeting()
+    loop = asyncio.get_running_loop()
+
+    async def looks_first(arguments: dict[str, Any]) -> bool:
+        return (await said(engine, call("act", name="from the policy"), ONE)).text != "from the policy"
+
+    def looks_in_thread(arguments: dict[str, Any]) -> bool:
+        return asyncio.run_coroutine_threadsafe(looks_first(arguments), loop).result(PATIENCE_S)
+
+    needs_human = looks_in_thread if in_thread else looks_first
+    async with Engine([meeting.acting("pay", requires_approval=needs_human), *meeting.tools()]) as engine:
+        results = await asyncio.gather(*[said(engine, call(name, name=name), ONE) for name in ("pay", "act")])
+    assert [result.text for result in results] == ["pay", "act"]
+    assert meeting.order == ["from the policy", "pay", "act"]
+
+
+async def test_a_call_whose_resources_a_policy_changes_still_runs_beside_no_other_call_on_them() -> None:
+    meeting = Meeting()
+
+    class OtherAccount:
+        async def decide(self, judged: ValidatedCall) -> Verdict:
+            await asyncio.sleep(0)
+            return Modify(arguments={"name": "y"}, reason="x is closed") if judged.arguments["name"] == "x" else Allow(rule="open")
+
+    async with Engine(meeting.tools(), policies=[OtherAccount()]) as engine:
+        await asyncio.gather(*[said(engine, call("book", name=name), ONE) for name in ("x", "y", "x")])
+    assert (meeting.most, meeting.order) == (1, ["y", "y", "y"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Agent, Answered, Engine, RawCall, Scope, SqliteJournal, tool
+from callgate import Agent, Answered, Engine, RawCall, Scope, SqliteJournal, Suspended, tool
 from callgate.calls import Outcome
 from callgate.policy import Ask
 from callgate.protocols import Verdict
@@ -115,4 +115,38 @@ async def test_a_repeated_call_runs_once_across_two_engines_on_one_journal(ledge
     for _ in range(2):
         async with Engine([paying(ledger)], journal=SqliteJournal(tmp_path / "journal.db")) as engine:
             await engine.call_many([call("pay", id="c1", to="A7"), call("pay", id="c1", to="A7")], Scope(run="case"))
+    assert ledger.lines() == ["A7 1"]
+
+
+async def test_a_call_handed_in_while_a_human_is_asked_about_it_has_the_same_question(ledger: Ledger) -> None:
+    """A plain function says that a human is needed, so that the calls meet while the first one is judged."""
+    scope = Scope(run="r", message_id="m")
+    async with Engine([paying(ledger, requires_approval=lambda arguments: True)]) as engine:
+        outcomes = await asyncio.gather(*(engine.call(call("pay", id="c1", to="A7"), scope) for _ in range(3)))
+        questions = {outcome.approval_id for outcome in outcomes if isinstance(outcome, Suspended)}
+        assert questions == {"r/0/0"}
+        assert len([outcome for outcome in outcomes if isinstance(outcome, Suspended)]) == 3
+        await engine.approve("r/0/0")
+        paid = await asyncio.gather(*(engine.call(call("pay", id="c1", to="A7"), scope) for _ in range(3)))
+    assert sorted(results(paid)) == [("c1", "paid A7 1, number 1", again) for again in (False, True, True)]
+    assert ledger.lines() == ["A7 1"]
+
+
+async def test_a_call_runs_if_the_same_call_before_it_was_cancelled_before_its_start(ledger: Ledger) -> None:
+    judged, go_on = asyncio.Event(), asyncio.Event()
+
+    async def held_once(arguments: dict[str, Any]) -> bool:
+        if not judged.is_set():
+            judged.set()
+            await go_on.wait()
+        return False
+
+    scope = Scope(run="r", message_id="m")
+    async with Engine([paying(ledger, requires_approval=held_once)]) as engine:
+        first = asyncio.create_task(engine.call(call("pay", id="c1", to="A7"), scope))
+        await judged.wait()
+        second = asyncio.create_task(engine.call(call("pay", id="c1", to="A7"), scope))
+        await asyncio.sleep(0)
+        first.cancel()
+        assert results([await second]) == [("c1", "paid A7 1, number 1", False)]
     assert ledger.lines() == ["A7 1"]

@@ -86,7 +86,7 @@ async def test_a_call_settled_as_not_happened_runs_again_under_the_same_id(ledge
     assert ledger.lines() == ["ann 1", "ann 1"]
 
 
-async def test_a_call_that_joins_a_denied_call_ends_as_not_started(ledger: Ledger) -> None:
+async def test_a_call_that_joins_a_denied_call_is_judged_itself(ledger: Ledger) -> None:
     release = asyncio.Event()
 
     class Slow:
@@ -100,7 +100,7 @@ async def test_a_call_that_joins_a_denied_call_ends_as_not_started(ledger: Ledge
             await asyncio.sleep(0)
         release.set()
         results = [result_of(await task) for task in tasks]
-    assert [result.failure_class for result in results] == ["denied", "not_started"]
+    assert [result.failure_class for result in results] == ["denied", "denied"]
 
 
 async def test_a_replayed_result_is_a_copy(ledger: Ledger) -> None:

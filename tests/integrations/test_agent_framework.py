@@ -142,6 +142,49 @@ async def test_a_no_withdraws_a_yes_that_the_journal_has_and_the_model_reads_the
     assert [b'"allowed"' in body for body in answered] == [True, False]
 
 
+@pytest.mark.parametrize("answers", [(True, False), (False, True)], ids=["yes, then no", "no, then yes"])
+async def test_of_several_answers_to_a_request_in_one_message_the_latest_counts(answers: tuple[bool, bool]) -> None:
+    paid: list[str] = []
+
+    @framework_tool
+    async def pay(order: str) -> str:
+        """Pay an order."""
+        paid.append(order)
+        return f"{order} paid"
+
+    async with Engine(import_tools([pay], options={"pay": {"requires_approval": True}})) as engine:
+        agent, session = agent_of(engine, [pay], [Call("pay", {"order": "A7"})], "done"), AgentSession(session_id="session")
+        (request,) = (await agent.run("go", session=session)).user_input_requests
+        said = [request.to_function_approval_response(approved=one) for one in answers]
+        assert (await agent.run(Message("user", said), session=session)).text == "done"
+    assert paid == (["A7"] if answers[-1] else [])
+    assert ("a human said no" in told_by(agent)["c1"].text) is not answers[-1]
+
+
+async def test_a_second_users_yes_to_a_call_that_was_made_for_the_first_asks_that_user() -> None:
+    paid: list[str] = []
+
+    @framework_tool
+    async def pay(order: str) -> str:
+        """Pay an order."""
+        paid.append(order)
+        return f"{order} paid"
+
+    async with Engine(import_tools([pay], options={"pay": {"requires_approval": True}})) as engine:
+        anns, session = agent_of(engine, [pay], [Call("pay", {"order": "A7"})], scope=Scope(principal="ann")), AgentSession(session_id="s")
+        (request,) = (await anns.run("go", session=session)).user_input_requests
+        saved = json.dumps(session.to_dict())
+        asked = []
+        for user in ("ann", "eve"):
+            agent = agent_of(engine, [pay], "done", scope=Scope(principal=user))
+            yes = Message("user", [request.to_function_approval_response(approved=True)])
+            result = await agent.run(yes, session=AgentSession.from_dict(json.loads(saved)))
+            asked.append([one.additional_properties["question"] for one in result.user_input_requests])
+    assert paid == ["A7"]
+    assert asked[0] == []
+    assert "or another user. Run pay" in asked[1][0]
+
+
 async def test_other_middleware_of_the_agent_keeps_working_on_both_sides() -> None:
     class Marks(FunctionMiddleware):
         def __init__(self, mark: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from dataclasses import dataclass, replace
@@ -453,3 +454,27 @@ async def test_a_tool_whose_schema_is_prepared_for_each_step_is_one_tool() -> No
             tools = [Tool(look, prepare=prepared)]
             agent = Agent(scripted([Call("look", {"item": user})], "done"), deps_type=str, toolsets=[CallgateToolset(tools, engine)])
             assert told_in((await agent.run("go", deps=user)).all_messages())["c1"].text == f"a {user}"
+
+
+async def test_the_calls_of_a_message_have_their_effects_in_its_order_whoever_judges_them(tmp_path: Path) -> None:
+    """A plain function judges in a thread, so the call after it would be ready first."""
+    ledger = tmp_path / "ledger.txt"
+
+    async def pay(cents: int) -> str:
+        """Pay."""
+        await asyncio.sleep(0.01)
+        ledger.write_text("paid\n")
+        return "paid"
+
+    def mail(text: str) -> str:
+        """Send a mail."""
+        with ledger.open("a") as lines:
+            lines.write(f"{text}\n")
+        return "sent"
+
+    tools = import_tools([pay, mail], options={"pay": {"requires_approval": lambda arguments: arguments["cents"] > 100}})
+    async with Engine(tools) as engine:
+        message = [Call("pay", {"cents": 5}, id="c1"), Call("mail", {"text": "I have paid."}, id="c2")]
+        agent = Agent(scripted(message, "done"), toolsets=[CallgateToolset([pay, mail], engine)])
+        assert (await agent.run("go")).output == "done"
+    assert ledger.read_text() == "paid\nI have paid.\n"

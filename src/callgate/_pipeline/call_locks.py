@@ -3,7 +3,7 @@
 Placed after the gate, because the final arguments determine what a call touches, and before the cache, so that a read that waits for a
 write does not get a result from before that write. Two calls of one run and conversation conflict unless `may_run_beside` allows both.
 Other calls conflict only if both declare the resources that they touch. Calls wait in the order of their arrival, so that none waits
-forever.
+forever. A call whose gate takes time, such as one that a policy's plain function or a model judges, keeps its place meanwhile.
 
 A nested call, which a tool makes, is part of the call of that tool and cannot deadlock. It does not wait for the calls
 within which it was made. Of the calls that have not started, it waits only for earlier nested calls of the same call.
@@ -140,12 +140,17 @@ class CallLocks:
         self._reads = KeyIndex()
         self._writes = KeyIndex()
 
-    def take(self, state: CallState, tool: str, footprint: Footprint) -> CallLock:
+    def take(self, state: CallState, tool: str, footprint: Footprint, *, judged: bool = True) -> CallLock:
         """Add the lock of a call.
 
         If the lock is granted, the call may start; otherwise use `wait`. Use `release` in any case. After this, calls
         that are made in this context are part of this call.
+
+        Args:
+            judged: Whether the gate has let the call pass. If not, the lock keeps its place, and is taken again after the gate.
         """
+        if state.locked:
+            return self._take_again(state, tool, footprint)
         alone, self._alone = self._alone, None
         if alone is not None:
             self._list(alone)
@@ -156,15 +161,26 @@ class CallLocks:
         lock = CallLock(self._last, state, (state.scope.run, state.scope.conversation), tool, footprint, outer, before)
         state.locked = True
         _RUNNING.set(state)
-        if not self._by_number:
+        if judged and not self._by_number:
             lock.granted = True
             self._alone = lock
             return lock
         run = self._list(lock)
+        if not judged:
+            return lock
         if footprint is UNDECLARED_READ and outer is None and not run.effects:
             lock.granted = True
         else:
             self._decide(lock, new=True)
+        return lock
+
+    def _take_again(self, state: CallState, tool: str, footprint: Footprint) -> CallLock:
+        """Decide about the lock of a call that has passed the gate. It loses its place if the gate has changed what the call touches."""
+        lock = self._by_state[state]
+        if footprint != lock.footprint:
+            self.release(lock)
+            return self.take(state, tool, footprint)
+        self._decide(lock)
         return lock
 
     async def wait(self, lock: CallLock) -> None:

@@ -10,9 +10,9 @@ transports.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from functools import partial
-from typing import assert_never
+from typing import Any, assert_never
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -190,14 +190,16 @@ class CallRoute:
         state.key, state.judged, state.withholds = state.uid, call, plan.hooks.withholds
         if state.stopped or self._control.stops:
             state.check_stop(self._control)
+        earlier: ToolResult | None = None
         if not plan.reads_only or state.raw.idempotency_key is not None or state.doubtful or state.first is not None:
-            if (earlier := await self._earlier(state, call)) is not None:
-                return earlier
+            earlier = await self._earlier(state, call)
         elif state.run_state.keeps_reads and (read := state.run_state.find(call, *_identity(state, call))) is not None:
-            return await self._replayed(state, read)
+            earlier = await self._replayed(state, read)
+        if earlier is not None:
+            return earlier
         try:
             gated = gate(call, plan.hooks.before, self._policies, state.key, state)
-            approved = gated if isinstance(gated, ApprovedCall) else await self._host.unless_killed(gated, state.kill, "gate")
+            approved = gated if isinstance(gated, ApprovedCall) else await self._judged(state, call, plan, gated)
         except ApprovalNeeded as asks:
             done = await self._done_before(state, state.judged, asks)
             if done is None:
@@ -220,6 +222,15 @@ class CallRoute:
             approved = _kept_read(state, call, approved)
         state.approved(approved)
         return approved
+
+    async def _judged(
+        self, state: CallState, call: ValidatedCall, plan: ToolPlan, gated: Coroutine[Any, Any, ApprovedCall]
+    ) -> ApprovedCall:
+        """Wait for the gate. A call that a host makes on its own keeps its place meanwhile; an emission orders its calls itself."""
+        if state.before_start is None and caller_of(state) is None:
+            lock = self._locks.take(state, call.tool.name, plan.footprint or footprint_of(call), judged=False)
+            state.release_lock = partial(self._locks.release, lock)
+        return await self._host.unless_killed(gated, state.kill, "gate")
 
     def _close_question(self, state: CallState, call: ValidatedCall | None, why: str) -> None:
         """Close the open question about a call, if there is one, because the call goes on without an answer."""
@@ -283,11 +294,11 @@ class CallRoute:
                 result = await self._verified(state, call, checked)
                 state.run_state.known[state.key] = Known(tool=call.tool.name, arguments=asked, uid=call.uid, result=result)
                 return result
-        known = state.run_state.find(call, state.key, asked)
-        if known is not None and known.has_others_failure and await self._was_settled(known.uid):
-            del state.run_state.known[state.key]
-        elif known is not None:
-            return await self._replayed(state, known)
+        while (known := state.run_state.find(call, state.key, asked)) is not None:
+            if known.has_others_failure and await self._was_settled(known.uid):
+                del state.run_state.known[state.key]
+            elif (earlier := await self._replayed(state, known)) is not None:
+                return earlier
         state.known = state.run_state.take_on(call, state.key, asked)
         state.asked_hash = asked
         return None
@@ -310,10 +321,10 @@ class CallRoute:
             state.run_state.deny(state.known, outcome.result)
         return outcome
 
-    async def _replayed(self, state: CallState, known: Known) -> ToolResult:
+    async def _replayed(self, state: CallState, known: Known) -> ToolResult | None:
         """Return the stored result of the same call, or wait for it if the call is still running.
 
-        Never starts a second call.
+        Never starts a second call. None if the first one ended without a start, so that this one has to go its own way.
 
         Raises:
             CallNotStarted: The call would wait for itself.
@@ -321,7 +332,7 @@ class CallRoute:
         harmless = state.judged is not None and state.judged.tool.effect == "none"
         first = self._running.get(known.uid) if known.running else None
         if first is None:
-            result, why = await earlier_result(known, state, self._journal, self._timeout_s, harmless=harmless)
+            earlier = await earlier_result(known, state, self._journal, self._timeout_s, harmless=harmless)
         else:
             state.caller = caller_of(state)
             if self._waits.closes_circle(state, first):
@@ -330,8 +341,11 @@ class CallRoute:
                     code="waits_for_itself",
                 )
             with self._waits.waiting(state, first):
-                result, why = await earlier_result(known, state, self._journal, self._timeout_s, harmless=harmless)
+                earlier = await earlier_result(known, state, self._journal, self._timeout_s, harmless=harmless)
         state.check_stop(self._control)
+        if earlier is None:
+            return None
+        result, why = earlier
         state.write("call.replayed", Reason(reason=why, details={"uid": known.uid}))
         return result
 

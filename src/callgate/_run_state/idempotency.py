@@ -31,6 +31,7 @@ from callgate.protocols import Journal
 from callgate.stage_types import ValidatedCall
 
 __all__ = [
+    "NOTHING_HAPPENED",
     "IdenticalCalls",
     "Known",
     "RunState",
@@ -40,7 +41,8 @@ __all__ = [
     "keeps_effect_key",
 ]
 
-_NOTHING_HAPPENED: Final = frozenset({"not_done", "not_started"})
+NOTHING_HAPPENED: Final = frozenset({"not_done", "not_started"})
+"""The codes of failures after which a call with an effect may be started again."""
 
 
 def call_key(call: ValidatedCall, asked_hash: str, occurrence: int = 0) -> str:
@@ -126,7 +128,7 @@ def keeps_effect_key(result: ToolResult, effect: str) -> bool:
     The effect may have happened before the tool returned the failure. An idempotent tool has no second effect if it is started again
     with the same key.
     """
-    no_effect = effect == "idempotent" or result.code in _NOTHING_HAPPENED or result.failure_class == "record_failed"
+    no_effect = effect == "idempotent" or result.code in NOTHING_HAPPENED or result.failure_class == "record_failed"
     return result.status == "error" and not no_effect
 
 
@@ -296,14 +298,18 @@ class RepeatedCall(Protocol):
     """Whether the same message contains the same call before it."""
 
 
-async def earlier_result(known: Known, call: RepeatedCall, journal: Journal, timeout_s: float, *, harmless: bool) -> tuple[ToolResult, str]:
+async def earlier_result(
+    known: Known, call: RepeatedCall, journal: Journal, timeout_s: float, *, harmless: bool
+) -> tuple[ToolResult, str] | None:
     """Return the result of a call that is handed in again, and whether it was stored (`replayed`) or still awaited (`joined`).
+
+    None if the first call was awaited and never started: a human was asked about it, or it was refused or ended.
 
     Args:
         harmless: Whether the tool has no effect, so that a first call without a result changed nothing.
 
     Raises:
-        CallNotStarted: The first call was refused before it started, or was a read that was ended without a result.
+        CallNotStarted: The first call was a read that was ended without a result.
         OutcomeUnknown: The first call ran without a result, or did not end in time.
     """
     joined = known.running
@@ -311,9 +317,7 @@ async def earlier_result(known: Known, call: RepeatedCall, journal: Journal, tim
         known.ended = known.ended or asyncio.get_running_loop().create_future()
         await settled(known.ended, call.kill, timeout_s)
     if not known.entered:
-        raise CallNotStarted(
-            f"{known.tool} was handed in twice at once, and {known.uid} was refused. Nothing happened; it may be sent again."
-        )
+        return None
     result = known.result or (await off_loop(journal, partial(_from_journal, known, journal)) if known.kept else None)
     if result is None and harmless:
         raise CallNotStarted(

@@ -92,17 +92,25 @@ def _groups(session: AgentSession | None) -> list[dict[str, Any]]:
 
 
 class _HandOnDenials(AgentMiddleware):
-    """Hands denied calls on as calls, so that the engine answers them."""
+    """Hands denied calls on as calls, so that the engine answers them. Of several answers to one request, only the latest is handed on."""
 
     async def process(self, context: AgentContext, call_next: Next) -> None:
+        answers = [content for message in context.messages for content in message.contents if _is_answer(content)]
+        latest = {content.id: content for content in answers}
         for message in context.messages:
-            message.contents = [_handed_on(content) for content in message.contents]
+            message.contents = [
+                _handed_on(content) for content in message.contents if not _is_answer(content) or latest[content.id] is content
+            ]
         await call_next()
+
+
+def _is_answer(content: Content) -> bool:
+    return content.type == "function_approval_response" and "approval_id" in content.additional_properties
 
 
 def _handed_on(content: Content) -> Content:
     given = content.additional_properties
-    if content.type != "function_approval_response" or content.approved or "approval_id" not in given or content.function_call is None:
+    if not _is_answer(content) or content.approved or content.function_call is None:
         return content
     return Content.from_function_approval_response(
         True, content.id or "", content.function_call, additional_properties={**given, DENIED: str(given.get("reason", ""))}

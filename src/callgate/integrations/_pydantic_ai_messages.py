@@ -13,7 +13,7 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, Retr
 
 from callgate.errors import UsageError
 
-__all__ = ["asks_itself", "denied_calls", "goes_on_with_record", "made_by", "place_of", "recorded_answers"]
+__all__ = ["answered_question", "asks_itself", "denied_calls", "goes_on_with_record", "made_by", "place_of", "recorded_answers"]
 
 _RECORDED = "callgate_recorded"
 """The mark in the metadata of a call that goes on with the answer that the engine's journal has."""
@@ -89,6 +89,11 @@ def _waiting(messages: Sequence[ModelMessage]) -> list[str]:
 def goes_on_with_record(ctx: RunContext[Any]) -> bool:
     """Return whether the call of this context goes on because of `recorded_answers`."""
     return _RECORDED in (ctx.tool_call_metadata or {})
+
+
+def answered_question(ctx: RunContext[Any]) -> str:
+    """Return the id of the question that a yes answers, if the host goes on with the metadata of the requests; else an empty text."""
+    return str((ctx.tool_call_metadata or {}).get("approval_id", ""))
 
 
 def made_by(ctx: RunContext[Any]) -> tuple[str, ToolCallPart | None]:

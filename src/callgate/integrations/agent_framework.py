@@ -132,7 +132,7 @@ class _CallgateMiddleware(FunctionMiddleware):
                 return None
             return HumanDecision(allow=not denied, reason=reason)
 
-        result = await run_call(self._engine, call, decide)
+        result = await run_call(self._engine, call, decide, said.get("approval_id", ""))
         if isinstance(result, Suspended):
             context.result = _approval_request(context, call, result)
             raise MiddlewareTermination("A human has to decide about a call.")

@@ -23,7 +23,7 @@ from callgate.calls import Aborted, Answered, Approval, Outcome, RawCall, Restar
 from callgate.errors import NotDone, PausedByTool, ResultNotSerializable, RunHeld, UsageError
 from callgate.integrations.abandonable_threads import in_abandonable_threads
 from callgate.integrations.journaled_calls import recorded_call_id
-from callgate.integrations.outdated_answers import why_outdated
+from callgate.integrations.outdated_answers import EARLIER_QUESTION, why_outdated
 from callgate.protocols import BlobStore, Journal
 from callgate.tools import ToolContext
 
@@ -53,6 +53,10 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_UNANSWERED = frozenset({-32000, -32001, 408})
+"""The codes with which MCP's SDK says that the connection was closed, or that no answer came in time (408 before version 2)."""
+_CLOSED_STREAMS = frozenset({"BrokenResourceError", "ClosedResourceError", "EndOfStream"})
+"""The names of anyio's exceptions that say the same."""
 A_HUMAN = "a human"
 """Who has decided, if the framework does not say it."""
 _raw_call = without_check(RawCall, RawCall(name=""))
@@ -104,7 +108,8 @@ class Framework(Struct, frozen=True, kw_only=True, eq=False):
     escapes: tuple[type[BaseException], ...] = ()
     """Exceptions that end the framework's run. They are raised again; what the tool has done until then is not known."""
     failures: tuple[type[Exception], ...] = ()
-    """Exceptions with which a tool's code answers the model, so that they do not leave the outcome unknown."""
+    """Exceptions with which a tool's code answers the model, so that they do not leave the outcome unknown, unless a framework's MCP client
+    raises them for a server's answer that has never come."""
     validates: bool = False
     """Whether the framework has read the arguments of a call itself, so that its validators must not run again."""
     asks_again: bool = False
@@ -163,7 +168,7 @@ class FrameworkCall(Struct, kw_only=True, eq=False):
             ) from error
         if isinstance(error, framework.escapes):
             self.ended_by = error
-        elif isinstance(error, framework.failures):
+        elif isinstance(error, framework.failures) and not _is_unanswered(error.__cause__):
             self.failed_with = error
             return {"success": False, "error": str(error) or type(error).__name__}
         raise error
@@ -261,30 +266,33 @@ Decide = Callable[[Suspended, str], HumanDecision | None]
 empty at first. May raise the framework's own exception for a pause."""
 
 
-async def run_call(engine: CallsEngine, call: FrameworkCall, decide: Decide | None = None) -> ToolResult | Suspended:
+async def run_call(engine: CallsEngine, call: FrameworkCall, decide: Decide | None = None, answers: str = "") -> ToolResult | Suspended:
     """Take a framework's call along the route. Return its result, or what a human has to decide.
 
-    A yes of the framework counts only for the question that the human has seen, see `outdated_answers`.
+    A yes of the framework counts only for the question that the human has seen, see `outdated_answers`, and for one question.
     A call that was made before with the same ids gets the stored result. If the tool's code paused the run, the same
     call runs again when the framework makes it again.
+
+    Args:
+        answers: The id of the question that the framework's yes answers; empty if the framework does not know it.
 
     Raises:
         UsageError: The engine is closed, or belongs to another event loop.
         BaseException: What the tool's code raised to pause or end the framework's run.
     """
     outcome = await _outcome(engine, call)
-    problem = ""
+    problem, question = "", answers or (outcome.approval_id if isinstance(outcome, Suspended) else "")
     while isinstance(outcome, Suspended) and decide is not None and (decision := decide(outcome, problem)) is not None:
-        outdated = await _outdated(engine, call, outcome) if decision.allow else ""
+        outdated = await _outdated(engine, call, outcome, question) if decision.allow else ""
         if outdated and call.framework.asks_again:
             return replace(outcome, question=f"{outdated} {outcome.question}")
         if outdated and call.framework.decides_again:
-            problem = outdated
+            problem, question = outdated, outcome.approval_id
             continue
         problem = await answer(engine, outcome, no_because(outdated) if outdated else decision)
         again = await _outcome(engine, call)
-        if not (problem and isinstance(again, Suspended)):  # the question may have been answered elsewhere meanwhile
-            outcome = again
+        if not (isinstance(again, Suspended) and again.approval_id == outcome.approval_id):  # the answer may be used elsewhere meanwhile
+            outcome, problem = again, ""
     if call.ended_by is not None:
         raise call.ended_by
     match outcome:
@@ -362,7 +370,10 @@ async def _awaiting(work: Awaitable[T]) -> T:
     return await work
 
 
-async def _outdated(engine: CallsEngine, call: FrameworkCall, asked: Suspended) -> str:
+async def _outdated(engine: CallsEngine, call: FrameworkCall, asked: Suspended, answered: str) -> str:
+    """Return why a yes to the question `answered` does not count for the one that the engine asks now; empty if it does."""
+    if asked.approval_id != answered:
+        return EARLIER_QUESTION
     return await why_outdated(engine.journal, call.name, call.sent_id, call.scope, asked)
 
 
@@ -377,6 +388,13 @@ async def _outcome(engine: CallsEngine, call: FrameworkCall) -> Outcome:
         return await engine.call(raw, call.scope)
     finally:
         _call_of.reset(token)
+
+
+def _is_unanswered(cause: BaseException | None) -> bool:
+    """Return whether a tool has failed because an MCP server has not answered. It may have done what it was asked for."""
+    if isinstance(cause, BaseExceptionGroup):
+        return any(map(_is_unanswered, cause.exceptions))
+    return type(cause).__name__ in _CLOSED_STREAMS or getattr(getattr(cause, "error", None), "code", None) in _UNANSWERED
 
 
 def _without_result(call: FrameworkCall, reason: str) -> ToolResult:

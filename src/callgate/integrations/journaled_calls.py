@@ -17,7 +17,16 @@ from callgate.calls import RawCall, Scope
 from callgate.event_queries import EventQuery
 from callgate.protocols import Journal
 
-__all__ = ["read_journal", "received_call", "recorded_call_id", "recorded_id", "recorded_principal", "recorded_scope"]
+__all__ = [
+    "made_for_same",
+    "read_journal",
+    "received_call",
+    "recorded_call_id",
+    "recorded_id",
+    "recorded_principal",
+    "recorded_scope",
+    "was_made_for",
+]
 
 T = TypeVar("T")
 _MOST = 1_000
@@ -67,6 +76,18 @@ def recorded_scope(journal: Journal, call: RawCall, scope: Scope, redactor: Reda
         if _made(earlier) == _made(now) and old.get("tick") == new.get("tick"):
             return replace(scope, **{name: str(old.get(name, "")) for name in _FOR_WHOM if old.get(name) != new.get(name)})
     return scope
+
+
+def was_made_for(journal: Journal, uid: str, scope: Scope, redactor: Redactor | None) -> bool:
+    """Return whether a recorded call was made for the same principal, actor, workspace and conversation as those of `scope`."""
+    call, now = received_call(journal, uid), _as_recorded(RawCall(name=""), scope, redactor).scope or {}
+    return call is not None and all((call.scope or {}).get(name, "") == now.get(name, "") for name in _FOR_WHOM)
+
+
+def made_for_same(journal: Journal, uid: str, other: str) -> bool:
+    """Return whether two recorded calls were made for the same principal, actor, workspace and conversation."""
+    scopes = [call.scope or {} for call in (received_call(journal, uid), received_call(journal, other)) if call is not None]
+    return len(scopes) == 2 and all(scopes[0].get(name, "") == scopes[1].get(name, "") for name in _FOR_WHOM)
 
 
 def _made(call: Received) -> tuple[object, ...]:

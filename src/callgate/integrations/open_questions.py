@@ -27,7 +27,7 @@ from callgate.integrations.framework_call import (
     record_decision,
 )
 from callgate.integrations.journaled_calls import read_journal, received_call, recorded_call_id, recorded_id
-from callgate.integrations.outdated_answers import questions_about
+from callgate.integrations.outdated_answers import questions_about, started_before_denial
 from callgate.protocols import Journal
 
 __all__ = [
@@ -74,15 +74,16 @@ def refusing(reason: str) -> Callable[[dict[str, Any]], Awaitable[Any]]:
     return refuse
 
 
-async def record_edit(engine: Engine, call: FrameworkCall, edit: HumanDecision, *, is_external: bool) -> None:
+async def record_edit(engine: Engine, call: FrameworkCall, edit: HumanDecision, answers: str, *, is_external: bool) -> None:
     """Answer the engine's question about a call with a human's edit. If somebody has approved the call before, the edit is refused.
 
     Args:
+        answers: The id of the question that the edit answers, so that it answers no other one; empty if the framework does not know it.
         is_external: Whether the framework's own code runs for calls of the tool. Then that refuses the edit, see `refusal_by`.
     """
     journal = engine.journal
     asked = await read_journal(journal, lambda: last_question(journal, call.scope, call.id))
-    if asked is None:
+    if asked is None or (answers and asked.approval_id != answers):
         return
     with suppress(UsageError):  # the question is used up or has expired; or the run is held, which the call reports
         answered = await engine.wait_for_answer(asked.approval_id, timeout_s=0)
@@ -184,14 +185,17 @@ def last_question(journal: Journal, scope: Scope, call_id: str) -> Suspended | N
     return None
 
 
-async def record_denial(engine: Engine, scope: Scope, call_id: str, reason: str) -> None:
+async def record_denial(engine: Engine, scope: Scope, call_id: str, reason: str) -> str:
     """Answer the engine's question about a call of a message, if there is one, with a denial that the framework tells the model itself.
 
-    The call's id is enough: a toolset may have given the tool another name than the engine knows.
+    The call's id is enough: a toolset may have given the tool another name than the engine knows. Return what to tell the model: the
+    reason, and if the call was started before, what became of it.
     """
     question = await read_journal(engine.journal, lambda: last_question(engine.journal, scope, call_id))
     if question is not None:
         await _deny(engine, question.approval_id, reason)
+    started = await started_before_denial(engine.journal, call_id, scope, engine.redactor)
+    return reason if started in reason else f"{reason}\n{started}"
 
 
 async def _deny(engine: Engine, approval_id: str, reason: str) -> None:

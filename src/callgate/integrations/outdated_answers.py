@@ -1,26 +1,39 @@
-"""Whether a yes that a human gave through a framework still answers the engine's question about the call.
+"""Whether an answer that a human gave through a framework still answers the engine's question about the call.
 
 A framework keeps its own answers. Meanwhile the question may have expired, the tool may have changed, or somebody may have answered in the
-engine's journal. The journal takes precedence: a yes counts only for the question that the human has seen. Must not know any framework.
+engine's journal. The journal takes precedence: a yes counts only for the question that the human has seen, and a no does not hide from the
+model that the call was started before. Must not know any framework.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
+from callgate._call_summary import CallSummary, summarise
 from callgate._json import decode
 from callgate._run_state.approvals import older_binding
 from callgate._run_state.event_bodies import approval_id_of, decode_reason, question_of, verdict_of
+from callgate._run_state.idempotency import NOTHING_HAPPENED
+from callgate._run_state.settlements import until_settled
+from callgate._secret_redaction import Redactor
 from callgate.calls import Scope, Suspended
+from callgate.errors import PausedByTool
 from callgate.event_queries import EventQuery
 from callgate.events import Event
-from callgate.integrations.journaled_calls import read_journal, received_call, recorded_call_id, recorded_id
+from callgate.integrations.journaled_calls import (
+    made_for_same,
+    read_journal,
+    received_call,
+    recorded_call_id,
+    recorded_id,
+    was_made_for,
+)
 from callgate.protocols import Journal
 
-__all__ = ["questions_about", "why_outdated"]
+__all__ = ["EARLIER_QUESTION", "questions_about", "started_before_denial", "why_outdated"]
 
 _MOST = 1_000
-_EARLIER = (
+EARLIER_QUESTION = (
     "The answer was to an earlier question about this call, which has expired, was answered already, or was about an older tool, other"
     " arguments or another user."
 )
@@ -39,6 +52,39 @@ async def why_outdated(journal: Journal, name: str, call_id: str, scope: Scope, 
     return await read_journal(journal, find)
 
 
+async def started_before_denial(journal: Journal, call_id: str, scope: Scope, redactor: Redactor | None) -> str:
+    """Return what the model has to know about a call with an effect that was started before a human has denied it; empty if it was not.
+
+    Args:
+        call_id: The framework's id of the call.
+        scope: The scope of the call. What was started for somebody else is not told.
+    """
+
+    def find() -> str:
+        started = journal.find(EventQuery(run=scope.run, kinds=("call.started",), newest_first=True, limit=_MOST))
+        same = (event.call for event in started if recorded_id(journal, event.call, scope) == recorded_call_id(call_id))
+        uids = [uid for uid in dict.fromkeys(same) if was_made_for(journal, uid, scope, redactor)]
+        told = (_too_late(call) for uid in uids for call in summarise(journal.read(call=uid)))
+        return next(filter(None, told), "")
+
+    return await read_journal(journal, find)
+
+
+def _too_late(call: CallSummary) -> str:
+    """Return that a call was started, and what became of it; empty if nothing happened or it has no effect."""
+    if call.effect == "none" or call.code in NOTHING_HAPPENED or call.settled == "not_happened":
+        return ""
+    started = f"The denial came too late: {call.tool} was started before, as {call.uid}"
+    if call.settled:
+        return f"{started}, and did happen: {call.settled_by or 'the tool'} has checked it."
+    if call.status == "error":
+        return f"{started}, and failed: {call.error}"
+    if call.status != "ok":
+        return f"{started}, and its outcome is not known. It may have taken effect. {until_settled(call.uid)}"
+    texts = [part["text"] for part in call.result.get("content", ()) if part.get("type") == "text"]
+    return "\n".join((f"{started}, and has succeeded. Its result:", *texts))
+
+
 def questions_about(journal: Journal, name: str, call_id: str, run: str) -> Iterator[Event]:
     """Yield the events by which the engine has asked about calls with this id, in whatever message, this time included."""
     query = EventQuery(run=run, tool=name, kinds=("call.suspended",), newest_first=True, limit=_MOST)
@@ -51,12 +97,8 @@ def questions_about(journal: Journal, name: str, call_id: str, run: str) -> Iter
 def _why(journal: Journal, name: str, call_id: str, scope: Scope, asked: Suspended) -> str:
     questions = [event for event in questions_about(journal, name, call_id, scope.run) if event.call != asked.uid]
     earlier = [event for event in questions if recorded_id(journal, event.call, scope) is not None]
-    if asked.uid == asked.approval_id:
-        used = _used(journal, scope.run, name, call_id)
-        unused = [event for event in questions if approval_id_of(event) not in used]
-        if any(event in earlier for event in unused) or _has_other_arguments(journal, asked, unused):
-            return _EARLIER
-        return ""  # the framework has asked a question of its own
+    if asked.uid == asked.approval_id:  # unless it is outdated, the framework has asked a question of its own
+        return EARLIER_QUESTION if _is_outdated(journal, _used(journal, scope.run, name), asked, questions, earlier) else ""
     same = [event for event in earlier if approval_id_of(event) == asked.approval_id]
     refused = _refused(journal, scope.run, {asked.approval_id, *(event.call for event in same)})
     if refused is None or any(event.position > refused.position for event in same):
@@ -65,7 +107,23 @@ def _why(journal: Journal, name: str, call_id: str, scope: Scope, asked: Suspend
     return f"The answer of {body['details'].get('by') or 'somebody'} could not be used, so no other one was taken. {body['reason']}"
 
 
-def _has_other_arguments(journal: Journal, asked: Suspended, questions: list[Event]) -> bool:
+def _is_outdated(journal: Journal, used: Mapping[str, str], asked: Suspended, questions: Sequence[Event], earlier: Sequence[Event]) -> bool:
+    """Return whether a yes was to one of the questions before the engine's new one.
+
+    Args:
+        used: See `_used`.
+        earlier: Those of the questions that were about the call in the same message.
+    """
+    unused = [event for event in questions if approval_id_of(event) not in used]
+    return (
+        any(event in earlier for event in unused)
+        or any(not made_for_same(journal, event.call, asked.uid) for event in earlier)
+        or any(_has_let_run(journal, event, used, asked) for event in questions)
+        or _has_other_arguments(journal, asked, unused)
+    )
+
+
+def _has_other_arguments(journal: Journal, asked: Suspended, questions: Sequence[Event]) -> bool:
     """Return whether there are questions that nobody has denied, but no open one about a call with the tool and the arguments of this one.
 
     The host may have made the message of the call anew, which then has another id.
@@ -85,17 +143,23 @@ def _bound_to(question: Event) -> str:
     return older_binding(str((decode_reason(question.body).details or {}).get("binding", "")))
 
 
-def _used(journal: Journal, run: str, name: str, call_id: str) -> set[str]:
-    """Return the ids of the questions whose yes has let a call of the tool with this id start.
+def _used(journal: Journal, run: str, name: str) -> dict[str, str]:
+    """Return the ids of the questions whose yes has let a call of the tool start, each with the id of that call."""
+    started = journal.find(EventQuery(run=run, tool=name, kinds=("call.started",), newest_first=True, limit=_MOST))
+    return {verdict.approval: event.call for event in started if (verdict := verdict_of(event)) is not None}
 
-    A question whose yes was used by an identical call with another id stays answered for this one.
+
+def _has_let_run(journal: Journal, question: Event, used: Mapping[str, str], asked: Suspended) -> bool:
+    """Return whether the yes to a question about the same tool and arguments has let a call run that has not paused the framework's run.
+
+    The host may have made the message of the call anew, so that the engine asks about it once more.
     """
-    used = set()
-    for event in journal.find(EventQuery(run=run, tool=name, kinds=("call.started",), newest_first=True, limit=_MOST)):
-        verdict, call = verdict_of(event), received_call(journal, event.call)
-        if verdict is not None and call is not None and call.id == recorded_call_id(call_id):
-            used.add(verdict.approval)
-    return used
+    uid = used.get(approval_id_of(question))
+    (now,) = journal.find(EventQuery(call=asked.uid, kinds=("call.suspended",), limit=1))
+    if uid is None or _bound_to(question) != _bound_to(now):
+        return False
+    raised = journal.find(EventQuery(call=uid, kinds=("call.raised",), newest_first=True, limit=1))
+    return not any(decode(event.body)["exception"] == PausedByTool.__name__ for event in raised)
 
 
 def _refused(journal: Journal, run: str, questions: set[str]) -> Event | None:

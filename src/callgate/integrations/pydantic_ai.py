@@ -25,6 +25,7 @@ except ModuleNotFoundError as error:
 from callgate.calls import Effect, Scope, Suspended
 from callgate.engine import Engine
 from callgate.integrations._pydantic_ai_messages import (
+    answered_question,
     asks_itself,
     denied_calls,
     goes_on_with_record,
@@ -148,8 +149,8 @@ class CallgateToolset(WrapperToolset[Any]):
         if ctx.tool_call_approved:
             call.arguments = await self._asked(call, ctx, tool)
             if call.arguments != given:
-                await record_edit(self.engine, call, edit, is_external=self._tools.is_external(name))
-        result = await run_call(self.engine, call, decide if ctx.tool_call_approved and not recorded else None)
+                await record_edit(self.engine, call, edit, answered_question(ctx), is_external=self._tools.is_external(name))
+        result = await run_call(self.engine, call, decide if ctx.tool_call_approved and not recorded else None, answered_question(ctx))
         if not isinstance(result, Suspended):
             return output_of(self.engine, call, result)
         raise ApprovalRequired(metadata={"question": result.question, "approval_id": result.approval_id})
@@ -163,11 +164,14 @@ class CallgateToolset(WrapperToolset[Any]):
         return asked if asked != call.arguments and await was_asked(self.engine, call, asked) else call.arguments
 
     async def _record_denials(self, ctx: RunContext[Any]) -> None:
-        """Answer the engine's questions about the calls that a human has denied: Pydantic AI tells the model, and does not make them."""
+        """Answer the engine's questions about the calls that a human has denied: Pydantic AI tells the model, and does not make them.
+
+        If such a call was started before, the model is told that, too.
+        """
         for denied in denied_calls(ctx):
             its = dataclasses.replace(ctx, tool_name=denied.tool_name, tool_call_id=denied.tool_call_id)
             scope = placed_scope(self.scope, its, place_of(its), its.run_id or "")
-            await record_denial(self.engine, scope, denied.tool_call_id, str(denied.content))
+            denied.content = await record_denial(self.engine, scope, denied.tool_call_id, str(denied.content))
 
 
 class _AgentToolset(CallgateToolset):
