@@ -197,3 +197,34 @@ def chunks_of(whole: dict[str, Any], deltas: list[dict[str, Any]]) -> list[dict[
     head = {"id": whole["id"], "object": "chat.completion.chunk", "model": whole["model"]}
     ends = [{**head, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}]
     return [{**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas] + ends
+
+
+@pytest.mark.parametrize("way", ["respond", "watch"])
+async def test_texts_beside_a_cited_one_come_back_without_its_citations(way: str) -> None:
+    """Merged, the citation would be about a text that the model wrote from no source."""
+    texts: list[dict[str, Any]] = [
+        {"type": "text", "text": "Let me think. "},
+        {"type": "text", "text": "There are 3.", "citations": [CITED]},
+        {"type": "text", "text": "\n\n"},
+        {"type": "text", "text": "Anything else?"},
+    ]
+    head = {**claude(), "stop_reason": None}
+    chunks: list[dict[str, Any]] = [{"type": "message_start", "message": head}]
+    for index, block in enumerate(texts):
+        chunks += [
+            {"type": "content_block_start", "index": index, "content_block": {"type": "text", "text": ""}},
+            {"type": "content_block_delta", "index": index, "delta": {"type": "text_delta", "text": block["text"][:4]}},
+            {"type": "content_block_delta", "index": index, "delta": {"type": "text_delta", "text": block["text"][4:]}},
+            *[
+                {"type": "content_block_delta", "index": index, "delta": {"type": "citations_delta", "citation": one}}
+                for one in block.get("citations", ())
+            ],
+            {"type": "content_block_stop", "index": index},
+        ]
+    chunks += [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, {"type": "message_stop"}]
+    async with Engine([look]) as engine:
+        whole = {**head, "content": texts, "stop_reason": "end_turn"}
+        reply = await (engine.respond(whole) if way == "respond" else engine.watch(chunks).reply())
+    (message,) = reply.messages
+    assert message["content"] == [texts[0], texts[1] | {"text": "There are 3.\n\n"}, texts[3]]
+    assert reply.text == "Let me think. There are 3.\n\nAnything else?"

@@ -37,6 +37,8 @@ _DEFAULT_MAX_TOKENS = 8192
 _EMPTY_RESULT = "(no output)"
 PARAMETER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """Parameter names that Anthropic's models accept on every host."""
+_CALL_FIELDS = ("caller", "toolset_name", "name")
+"""Fields of a call that are sent back as they came; a member of a toolset has its own name only there."""
 _CALL_ID = re.compile(r"[A-Za-z0-9_-]+")
 
 _NO_QUIRKS: Mapping[str, object] = {}
@@ -173,7 +175,7 @@ def _encode_answer(
     for part in message.parts:
         match part:
             case Text(text=text):
-                blocks += [{"type": "text", "text": text}] if text.strip() else []
+                _append_text(blocks, text)
             case ToolCall():
                 blocks.append(_encode_call(part, names, quirks, same_api))
             case Reasoning() if same_api:
@@ -183,6 +185,15 @@ def _encode_answer(
             case _:
                 pass
     return blocks if any(block["type"] not in ("thinking", "redacted_thinking") for block in blocks) else []
+
+
+def _append_text(blocks: list[_Item], text: str) -> None:
+    """Append a text. The API refuses one of white space only: it is added to the text before it, or left out."""
+    last = blocks[-1] if blocks else None
+    if text.strip():
+        blocks.append({"type": "text", "text": text})
+    elif last is not None and last["type"] == "text":
+        last["text"] = f"{last['text']}{text}"
 
 
 def _add_citations(blocks: Sequence[_Item], message: AssistantMessage) -> None:
@@ -208,7 +219,7 @@ def _encode_call(call: ToolCall, names: WireNames, quirks: Mapping[str, object],
         "name": names.to_wire(call.name),
         "input": names.wire_arguments(call.name, argument_object(call)),
     }
-    return item | {key: value for key, value in (call.opaque or {}).items() if same_api and key in ("caller", "toolset_name")}
+    return item | {key: value for key, value in (call.opaque or {}).items() if same_api and key in _CALL_FIELDS}
 
 
 def _encode_reasoning(part: Reasoning) -> list[_Item]:
