@@ -42,7 +42,7 @@ class WatchedStream(Generic[Chunk]):
 
     Iterate over it as over the SDK's stream, then `await reply()`. After `aclose`, which `async with` calls, nothing of an unfinished
     message is left behind. A wait for the next chunk can be cancelled, for example by a timeout: the next iteration goes on waiting for the
-    same chunk. Use it in one task at a time.
+    same chunk. Where several tasks read, each chunk goes to one of them.
 
     Args:
         stream: The SDK's stream.
@@ -75,6 +75,8 @@ class WatchedStream(Generic[Chunk]):
         """A chunk that was read and not handed on yet, because its calls are still being handed in."""
         self._events: deque[ModelEvent] = deque()
         """The events of this chunk that were not handled yet."""
+        self._reading = asyncio.Lock()
+        """Held by the task that reads the next chunk."""
         self._read = False
         """Whether the stream was read to its end."""
         self._discarded = ""
@@ -89,6 +91,10 @@ class WatchedStream(Generic[Chunk]):
         return self
 
     async def __anext__(self) -> Chunk:
+        async with self._reading:  # two tasks would feed one chunk twice: a piece of an amount, for example
+            return await self._next_chunk()
+
+    async def _next_chunk(self) -> Chunk:
         if self._read or self._discarded:
             raise StopAsyncIteration
         try:
@@ -119,7 +125,7 @@ class WatchedStream(Generic[Chunk]):
     async def reply(self) -> ResponseReply:
         """Read the rest of the stream, run the remaining calls, and return what to append.
 
-        Returns the same reply again, also after `aclose`, and to each task that asks once the stream is read. Unless calls were suspended:
+        Returns the same reply again, also after `aclose`, and to each task that asks. Unless calls were suspended:
         those that a human has answered since then run or are denied, and the reply is a new one. The same holds for a reply that is `held`.
 
         Raises:
