@@ -228,3 +228,18 @@ async def test_texts_beside_a_cited_one_come_back_without_its_citations(way: str
     (message,) = reply.messages
     assert message["content"] == [texts[0], texts[1] | {"text": "There are 3.\n\n"}, texts[3]]
     assert reply.text == "Let me think. There are 3.\n\nAnything else?"
+
+
+async def test_a_pdf_that_a_tool_returns_as_anthropics_block_comes_back_as_a_document() -> None:
+    """Tools that were written for the SDK return its blocks; a model reads no Base64."""
+    block = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0xLjQKJSVFT0Y="}}
+
+    @tool(effect="none")
+    def invoice() -> list[dict[str, Any]]:
+        """Return an invoice."""
+        return [{"type": "text", "text": "The invoice:"}, block]
+
+    async with Engine([invoice]) as engine:
+        reply = await engine.respond(claude(("invoice", {})))
+    (result,) = reply.results[0]["content"]
+    assert result["content"] == [{"type": "text", "text": "The invoice:"}, block]
