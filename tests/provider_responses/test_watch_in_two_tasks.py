@@ -1,4 +1,4 @@
-"""`engine.watch`: two tasks read one stream of the official SDK."""
+"""`engine.watch`: several tasks read one stream of the official SDK, and one of them is cancelled."""
 
 from __future__ import annotations
 
@@ -96,3 +96,48 @@ async def test_two_tasks_that_await_the_reply_from_the_beginning_get_the_same_on
                 one, two = await asyncio.wait_for(asyncio.gather(chunks.reply(), chunks.reply()), PATIENCE_S)
     assert one is two
     assert paid == [10000]
+
+
+@pytest.mark.parametrize("waiting", [True, False], ids=["beside it", "after async with"])
+async def test_after_a_cancelled_reply_the_next_one_says_that_the_payment_may_have_happened(waiting: bool) -> None:
+    """Its message is read to its end: the advice to request it again would let the model pay twice."""
+    begun = asyncio.Event()
+
+    @tool(name="pay")
+    async def pay_slowly(cents: int) -> str:
+        """Pay."""
+        paid.append(cents)
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    with RecordedServer(("text/event-stream", [*_FIRST, *_SECOND])) as server:
+        async with Engine([pay_slowly]) as engine:
+            sent = await ASK["anthropic"](server.url, [{"role": "user", "content": "Go."}], engine.schemas("anthropic"), stream=True)
+            async with engine.watch(sent, Scope(run="r")) as chunks:
+                cancelled = asyncio.create_task(chunks.reply())
+                await asyncio.wait_for(begun.wait(), PATIENCE_S)
+                other = asyncio.create_task(chunks.reply()) if waiting else None
+                await asyncio.sleep(0)
+                cancelled.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await cancelled
+            reply = await asyncio.wait_for(other or chunks.reply(), PATIENCE_S)
+            again = await chunks.reply()
+    (unknown,) = reply.unknown
+    assert unknown.result.data == {"earlier_call": "r/0/0"}
+    assert reply.results[0]["content"][0]["tool_use_id"] == "toolu_1"
+    assert again is reply
+    assert paid == [10000]
+
+
+async def test_a_blocked_message_stays_aborted_however_often_the_reply_is_awaited() -> None:
+    refused = _event("message_delta", delta={"stop_reason": "refusal"}, usage={"output_tokens": 1})
+    body = [*_FIRST, *[refused if b'tool_use"}, "usage' in piece else piece for piece in _SECOND]]
+    with RecordedServer(("text/event-stream", body)) as server:
+        async with Engine([pay]) as engine:
+            sent = await ASK["anthropic"](server.url, [{"role": "user", "content": "Go."}], engine.schemas("anthropic"), stream=True)
+            async with engine.watch(sent, Scope(run="r")) as chunks:
+                replies = [await chunks.reply(), await chunks.reply()]
+    assert [(reply.ended, reply.finish, reply.messages) for reply in replies] == [("aborted", "content_filter", [])] * 2
+    assert paid == []
