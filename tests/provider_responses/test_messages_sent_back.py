@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine, tool
+from callgate import Engine, Image, tool
 from tests.provider_responses.shop import claude, completion
 
 
@@ -243,3 +243,20 @@ async def test_a_pdf_that_a_tool_returns_as_anthropics_block_comes_back_as_a_doc
         reply = await engine.respond(claude(("invoice", {})))
     (result,) = reply.results[0]["content"]
     assert result["content"] == [{"type": "text", "text": "The invoice:"}, block]
+
+
+async def test_beside_the_result_of_a_call_that_the_models_code_made_is_no_other_block() -> None:
+    """The API refuses a picture of a failed result there, as any block but results, and the conversation could not go on."""
+
+    @tool(effect="none")
+    def chart() -> dict[str, Any]:
+        """Draw a chart."""
+        return {"success": False, "error": "too many lines", "data": Image(data="iVBORw0KGgo=", mime_type="image/png")}
+
+    message = claude(("chart", {}), message_id="msg_2")
+    message["content"][0]["caller"] = {"type": "code_execution_20260120", "tool_id": "srvtoolu_1"}
+    async with Engine([chart]) as engine:
+        direct = await engine.respond(claude(("chart", {})))
+        made_by_code = await engine.respond(message)
+    assert [block["type"] for block in direct.results[0]["content"]] == ["tool_result", "text", "image"]
+    assert [block["type"] for block in made_by_code.results[0]["content"]] == ["tool_result"]
