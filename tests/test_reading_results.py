@@ -208,6 +208,7 @@ async def test_the_result_size_limit_applies_to_every_runner(runner: Any, text: 
     async with Engine([one], limits=Limits(result_bytes=70_000 if not text.isascii() else 69_999)) as engine:
         given = await said(engine, call("give"))
     assert (given.status, given.code) == ("error", "output_too_large")
+    assert "larger than a result may be (Limits.result_bytes). Return a part of it" in str(given.error)
 
 
 def large_ascii() -> str:

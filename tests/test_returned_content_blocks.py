@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from callgate import Engine, tool
-from callgate.calls import Audio, Image, Text
+from callgate.calls import Audio, Image, Resource, Text
 from tests.engine_calls import call, said
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 URL = f"data:image/png;base64,{PNG}"
+PDF = "JVBERi0xLjQKJSVFT0Y="
+FILE = {"mimeType": "application/pdf", "blob": PDF}
 ANTHROPIC = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
 
 
@@ -39,6 +41,14 @@ async def content_of(value: Any, *, thread: bool = False) -> tuple[Any, ...]:
         ({"type": "image_url", "image_url": {"url": URL}}, Image(data=PNG, mime_type="image/png")),
         ({"type": "image", "data": PNG, "mimeType": "image/png"}, Image(data=PNG, mime_type="image/png")),
         ({"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}, Audio(data="AAAA", mime_type="audio/wav")),
+        (
+            {"type": "document", "title": "May 1", "source": {"type": "base64", "media_type": "application/pdf", "data": PDF}},
+            Resource(resource={"uri": "file:///May%201", **FILE}),
+        ),
+        (
+            {"type": "input_file", "filename": "may.pdf", "file_data": f"data:application/pdf;base64,{PDF}"},
+            Resource(resource={"uri": "file:///may.pdf", **FILE}),
+        ),
     ],
 )
 async def test_a_block_with_its_bytes_is_a_part(block: dict[str, Any], part: Any, thread: bool) -> None:
@@ -55,9 +65,33 @@ async def test_a_block_with_its_bytes_is_a_part(block: dict[str, Any], part: Any
         {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}},
         {"type": "input_image", "image_url": "https://example.org/a.png"},
         {"type": "image", "width": 3},
+        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "May"}},
+        {"type": "document", "id": 7},
+        {"type": "input_file", "file_id": "file-1"},
         {"type": "text", "text": 3},
     ],
 )
 async def test_anything_else_stays_data(value: Any) -> None:
     (part,) = await content_of(value)
     assert isinstance(part, Text)
+
+
+async def test_blocks_match_the_return_annotation_that_blocks_have() -> None:
+    """A tool that was written for an SDK says that it returns dicts."""
+
+    @tool(effect="none")
+    def chart() -> list[dict[str, Any]]:
+        """Draw a chart."""
+        return [{"type": "text", "text": "May"}, ANTHROPIC]
+
+    @tool(effect="none")
+    def picture() -> dict[str, Any]:
+        """Draw a picture."""
+        return ANTHROPIC
+
+    shown = {"type": "image", "mimeType": "image/png", "bytes": 70}
+    async with Engine([chart, picture]) as engine:
+        several, single = await said(engine, call("chart")), await said(engine, call("picture"))
+    assert (several.success, several.structured) == (True, [{"type": "text", "text": "May"}, shown])
+    assert several.content == (Text(text="May"), Image(data=PNG, mime_type="image/png"))
+    assert (single.success, single.structured) == (True, shown)

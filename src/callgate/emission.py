@@ -30,7 +30,7 @@ from callgate._pipeline.outcomes import Outcomes, UnstartedCalls
 from callgate._pipeline.parse import has_large_arguments
 from callgate._run_state.approvals import REFUSED_BY_ANSWER
 from callgate._run_state.run_recovery import Unfinished
-from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, ToolResult
+from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.errors import CallFailed, RecordFailed, UsageError
 from callgate.stage_types import ApprovedCall, ValidatedCall
 
@@ -65,6 +65,7 @@ class Route(Protocol):
     def preparation(self) -> Preparation: ...
     def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int, unfinished: Unfinished | None) -> CallState: ...
     async def complete(self, state: CallState, call: ValidatedCall) -> Outcome: ...
+    def withdraw_question(self, state: CallState, approval_id: str, why: str) -> None: ...
     def remembered(self, state: CallState, outcome: Outcome) -> Outcome: ...
 
     @property
@@ -322,13 +323,18 @@ class Emission:
         self._places = [EndedCall(outcome=next(outcomes)) if isinstance(place, RawCall) else place for place in self._places]
 
     async def discard(self, reason: str) -> None:
-        """Discard the message, which failed or was killed. Calls that started early are ended, and their results are dropped."""
+        """Discard the message, which failed or was killed. Calls that started early are ended, their results are dropped, and questions
+        about them are closed.
+        """
         if self._over:
             return
         self._over = True
         try:
             await self._end_all(reason)
         finally:
+            for slot in self._slots:
+                if type(slot.outcome) is Suspended:
+                    self._route.withdraw_question(slot.state, slot.outcome.approval_id, reason)
             if self._slots:
                 self._unstarted.note("emission.discarded", [slot.state.uid for slot in self._slots], reason)
 

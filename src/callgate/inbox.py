@@ -316,7 +316,7 @@ def _answer(
         run, approval = asked[0].run, approval_id_of(asked[0])
         question = _questions(reader, run).get(approval)
         if question is None:
-            raise UsageError(f"The question '{approval[:80]}' was answered, and its call has gone on. Nothing is left to say.")
+            raise _question_is_over(reader, approval)
         question.refuse_closed(allow=allow, now_ns=SystemClock.wall_ns())
         with open_inbox(journal, read_only=True) as client:
             before = _sent_answers(client, run).get(approval)
@@ -324,6 +324,14 @@ def _answer(
         left_out = _left_out(reader, approval, arguments)
         again = None if list(reader.find(EventQuery(run=run, kinds=("run.began",), limit=1))) else _again(reader, approval)
     return msgspec.structs.replace(_sent(journal, kind, run, approval, by, reason, again), replaces=before, left_out=left_out)
+
+
+def _question_is_over(reader: JournalReader, approval: str) -> UsageError:
+    """Return the error for an answer to a question that nobody has to answer any more."""
+    for closed in reader.find(EventQuery(call=approval, kinds=("approval.closed",), limit=1)):
+        why = decode_reason(closed.body).reason
+        return UsageError(f"The question '{approval[:80]}' is over without an answer: {why}. Nothing is left to say.")
+    return UsageError(f"The question '{approval[:80]}' was answered, and its call has gone on. Nothing is left to say.")
 
 
 def _left_out(reader: JournalReader, call: str, given: Mapping[str, object] | None) -> tuple[str, ...]:

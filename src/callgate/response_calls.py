@@ -23,6 +23,8 @@ Ending = Literal["suspended", "aborted", "restarted", "held"]
 
 _CANCELLED = frozenset({"cancelled", "canceled"})
 """The provider's words for a message that was cancelled; no such message ends with another of callgate's reasons than `other`."""
+_UNREAD = frozenset({"bad_frame", "too_large", "too_many_calls"})
+"""Codes of answers that could not be read, of which the provider reported no error."""
 _CUT_OFF = "the answer ended before it was complete; nothing more of it runs. Ask again"
 
 
@@ -105,7 +107,10 @@ def _failure(response: ProviderResponse) -> str:
         return "the response was cancelled; nothing of it runs"
     if response.finish not in ("error", "cut"):
         return ""
-    return _CUT_OFF if response.fault is None else f"the provider reported an error ({response.fault.code}): {response.fault.message}"
+    if response.fault is None:
+        return _CUT_OFF
+    what = "the answer cannot be read" if response.fault.code in _UNREAD else "the provider reported an error"
+    return f"{what} ({response.fault.code}): {response.fault.message}"
 
 
 def reply_to(response: ProviderResponse, ends: Sequence[EndedCall]) -> ResponseReply:

@@ -42,7 +42,7 @@ class WatchedStream(Generic[Chunk]):
 
     Iterate over it as over the SDK's stream, then `await reply()`. After `aclose`, which `async with` calls, nothing of an unfinished
     message is left behind. A wait for the next chunk can be cancelled, for example by a timeout: the next iteration goes on waiting for the
-    same chunk. Use it in one task at a time.
+    same chunk. Where several tasks read, each chunk goes to one of them.
 
     Args:
         stream: The SDK's stream.
@@ -75,12 +75,14 @@ class WatchedStream(Generic[Chunk]):
         """A chunk that was read and not handed on yet, because its calls are still being handed in."""
         self._events: deque[ModelEvent] = deque()
         """The events of this chunk that were not handled yet."""
+        self._reading = asyncio.Lock()
+        """Held by the task that reads the next chunk."""
         self._read = False
         """Whether the stream was read to its end."""
         self._discarded = ""
         """Why the message was discarded; empty if it was not."""
         self._response: ProviderResponse | None = None
-        """The whole message, when its stream has ended."""
+        """The whole message, when its stream has ended and its calls may run."""
         self._reply: ResponseReply | None = None
         self._replying: asyncio.Future[None] | None = None
         """Resolved when the calls of the reply that is being made have ended; None if none is being made."""
@@ -89,6 +91,10 @@ class WatchedStream(Generic[Chunk]):
         return self
 
     async def __anext__(self) -> Chunk:
+        async with self._reading:  # two tasks would feed one chunk twice: a piece of an amount, for example
+            return await self._next_chunk()
+
+    async def _next_chunk(self) -> Chunk:
         if self._read or self._discarded:
             raise StopAsyncIteration
         try:
@@ -119,8 +125,9 @@ class WatchedStream(Generic[Chunk]):
     async def reply(self) -> ResponseReply:
         """Read the rest of the stream, run the remaining calls, and return what to append.
 
-        Returns the same reply again, also after `aclose`, and to each task that asks once the stream is read. Unless calls were suspended:
-        those that a human has answered since then run or are denied, and the reply is a new one. The same holds for a reply that is `held`.
+        Returns the same reply again, also after `aclose`, and to each task that asks. Unless calls were suspended:
+        those that a human has answered since then run or are denied, and the reply is a new one. The same holds for a reply that is `held`,
+        and after a `reply()` that was cancelled while it ran the calls: those with an effect that had begun are `unknown`.
 
         Raises:
             UsageError: No chunk was of a known provider, or the stream has failed or was closed before its end.
@@ -145,19 +152,20 @@ class WatchedStream(Generic[Chunk]):
         return self._reply
 
     async def _new_reply(self) -> ResponseReply:
-        if self._reply is not None and self._response is not None:
+        if self._response is not None:
             return await self._run_all(self._response)
         try:
             return await self._ended(self._reader.close())
         except BaseException as error:
-            await self._discard(f"its calls were not run to their end ({type(error).__name__})")
+            reason = f"its calls were not run to their end ({type(error).__name__})"
+            await (self._discard(reason) if self._response is None else self._drop_calls(reason))
             raise
 
     async def aclose(self) -> None:
-        """Close the stream, and discard its message unless it has a reply or `reply()` runs its calls: calls that started early are ended.
+        """Close the stream, and discard its message unless `reply()` runs or has run its calls: calls that started early are ended.
         Idempotent.
         """
-        if self._reply is None and self._replying is None:
+        if self._reply is None and self._replying is None and self._response is None:
             if self._read and not self._discarded and self._handed_in:
                 log.warning(
                     "A stream with %d tool calls was read to its end and closed without reply(), so its calls were discarded. Await"
@@ -209,10 +217,11 @@ class WatchedStream(Generic[Chunk]):
 
     async def _ended(self, response: ProviderResponse) -> ResponseReply:
         """Run the calls of the whole message that have not run, and return the reply."""
-        self._response, failed = response, failed_reply(response)
+        failed = failed_reply(response)
         if failed is not None:
             await self._drop_calls(failed.reason)
             return failed
+        self._response = response
         calls = response.message.calls
         if self._emission is not None and not (self._early and self._as_handed_in(calls)):
             await self._drop_calls("a call was changed after its end")

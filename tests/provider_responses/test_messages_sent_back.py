@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine, tool
+from callgate import Engine, Image, tool
 from tests.provider_responses.shop import claude, completion
 
 
@@ -197,3 +197,66 @@ def chunks_of(whole: dict[str, Any], deltas: list[dict[str, Any]]) -> list[dict[
     head = {"id": whole["id"], "object": "chat.completion.chunk", "model": whole["model"]}
     ends = [{**head, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}]
     return [{**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas] + ends
+
+
+@pytest.mark.parametrize("way", ["respond", "watch"])
+async def test_texts_beside_a_cited_one_come_back_without_its_citations(way: str) -> None:
+    """Merged, the citation would be about a text that the model wrote from no source."""
+    texts: list[dict[str, Any]] = [
+        {"type": "text", "text": "Let me think. "},
+        {"type": "text", "text": "There are 3.", "citations": [CITED]},
+        {"type": "text", "text": "\n\n"},
+        {"type": "text", "text": "Anything else?"},
+    ]
+    head = {**claude(), "stop_reason": None}
+    chunks: list[dict[str, Any]] = [{"type": "message_start", "message": head}]
+    for index, block in enumerate(texts):
+        chunks += [
+            {"type": "content_block_start", "index": index, "content_block": {"type": "text", "text": ""}},
+            {"type": "content_block_delta", "index": index, "delta": {"type": "text_delta", "text": block["text"][:4]}},
+            {"type": "content_block_delta", "index": index, "delta": {"type": "text_delta", "text": block["text"][4:]}},
+            *[
+                {"type": "content_block_delta", "index": index, "delta": {"type": "citations_delta", "citation": one}}
+                for one in block.get("citations", ())
+            ],
+            {"type": "content_block_stop", "index": index},
+        ]
+    chunks += [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, {"type": "message_stop"}]
+    async with Engine([look]) as engine:
+        whole = {**head, "content": texts, "stop_reason": "end_turn"}
+        reply = await (engine.respond(whole) if way == "respond" else engine.watch(chunks).reply())
+    (message,) = reply.messages
+    assert message["content"] == [texts[0], texts[1] | {"text": "There are 3.\n\n"}, texts[3]]
+    assert reply.text == "Let me think. There are 3.\n\nAnything else?"
+
+
+async def test_a_pdf_that_a_tool_returns_as_anthropics_block_comes_back_as_a_document() -> None:
+    """Tools that were written for the SDK return its blocks; a model reads no Base64."""
+    block = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0xLjQKJSVFT0Y="}}
+
+    @tool(effect="none")
+    def invoice() -> list[dict[str, Any]]:
+        """Return an invoice."""
+        return [{"type": "text", "text": "The invoice:"}, block]
+
+    async with Engine([invoice]) as engine:
+        reply = await engine.respond(claude(("invoice", {})))
+    (result,) = reply.results[0]["content"]
+    assert result["content"] == [{"type": "text", "text": "The invoice:"}, block]
+
+
+async def test_beside_the_result_of_a_call_that_the_models_code_made_is_no_other_block() -> None:
+    """The API refuses a picture of a failed result there, as any block but results, and the conversation could not go on."""
+
+    @tool(effect="none")
+    def chart() -> dict[str, Any]:
+        """Draw a chart."""
+        return {"success": False, "error": "too many lines", "data": Image(data="iVBORw0KGgo=", mime_type="image/png")}
+
+    message = claude(("chart", {}), message_id="msg_2")
+    message["content"][0]["caller"] = {"type": "code_execution_20260120", "tool_id": "srvtoolu_1"}
+    async with Engine([chart]) as engine:
+        direct = await engine.respond(claude(("chart", {})))
+        made_by_code = await engine.respond(message)
+    assert [block["type"] for block in direct.results[0]["content"]] == ["tool_result", "text", "image"]
+    assert [block["type"] for block in made_by_code.results[0]["content"]] == ["tool_result"]

@@ -12,7 +12,7 @@ import pytest
 from langchain_core.messages import AIMessage
 from pydantic_ai.messages import ModelResponse
 
-from callgate import Aborted, Engine, Scope, SqliteJournal, UsageError, tool
+from callgate import Aborted, Engine, Limits, Scope, SqliteJournal, UsageError, tool
 from callgate.calls import Image, Text, ToolResult
 from callgate.provider_responses import ToolDefinitions, history_items, read_response
 from callgate.tools import ToolRegistry
@@ -44,6 +44,13 @@ async def test_a_denied_call_has_a_result_that_tells_the_model_so() -> None:
     assert reply.ended is None
     assert "no receipt" in str(reply.messages[1]["content"])
     assert paid == []
+
+
+async def test_an_answer_with_too_many_calls_is_no_error_of_the_provider() -> None:
+    async with Engine([refund], limits=Limits(calls_per_message=1)) as engine:
+        reply = await engine.respond(claude(("refund", {"order": "A7"}), ("refund", {"order": "B8"})))
+    assert (reply.ended, paid) == ("aborted", [])
+    assert reply.reason.startswith("the answer cannot be read (too_many_calls): The answer has more than 1 calls")
 
 
 async def test_after_an_abort_only_calls_with_results_are_appended() -> None:

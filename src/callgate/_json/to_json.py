@@ -19,7 +19,10 @@ from callgate.errors import ResultNotSerializable
 
 __all__ = ["small_jsonable", "to_jsonable"]
 
-_NEXT = "Return JSON data: dicts with text keys, lists, text, finite numbers, booleans, null."
+_NEXT = {
+    "non_serializable": "Return JSON data: dicts with text keys, lists, text, finite numbers, booleans, null.",
+    "output_too_large": "Return a part of it, and take an argument that says which.",
+}
 _PLAIN_BYTES = 131_072
 """An upper bound of the size of values on the fast path. If `max_bytes` is at least this, their size is not checked."""
 _PLAIN_CHARS = 4_096
@@ -68,7 +71,7 @@ def to_jsonable(
         return maker.plain(value, 0), tuple(maker.notes.values())
     except NotJson as refusal:
         raise ResultNotSerializable(
-            f"The tool's result{refusal.where} {refusal.fact}. {_NEXT}",
+            f"The tool's result{refusal.where} {refusal.fact}. {_NEXT[refusal.code]}",
             code=refusal.code,
         ) from refusal.__cause__
     except RecursionError:
@@ -135,7 +138,7 @@ class _JsonMaker:
     def check_size(self, size: int) -> None:
         """Raise `NotJson` if `size` more bytes exceed the limit."""
         if size > self.bytes_left:
-            raise NotJson("is larger than a result may be", "output_too_large")
+            raise NotJson("is larger than a result may be (Limits.result_bytes)", "output_too_large")
 
     def _spend(self, size: int) -> None:
         self.check_size(size)

@@ -232,6 +232,12 @@ class CallRoute:
             state.release_lock = partial(self._locks.release, lock)
         return await self._host.unless_killed(gated, state.kill, "gate")
 
+    def withdraw_question(self, state: CallState, approval_id: str, why: str) -> None:
+        """Close the open question about a call whose message was discarded. An answer is kept: it is for the next such call of the run."""
+        question = self._approvals.find(approval_id)
+        if question is not None and question.allowed is None:
+            self._close_question(state, state.judged, f"its message was discarded: {why}")
+
     def _close_question(self, state: CallState, call: ValidatedCall | None, why: str) -> None:
         """Close the open question about a call, if there is one, because the call goes on without an answer."""
         if call is not None and self._approvals.by_call:

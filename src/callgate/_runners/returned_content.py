@@ -10,6 +10,7 @@ import io
 import os
 import stat
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +64,7 @@ def returned(value: object, max_bytes: int, workspace: str | None) -> Returned |
     """
     if not may_hold_parts(value):
         blocks = parts_in_blocks(value)
-        if blocks is None:
-            return None
-        value = blocks
+        return None if blocks is None else _PartReader(max_bytes, workspace).of_blocks(value, blocks)
     reader = _PartReader(max_bytes, workspace)
     if isinstance(value, dict) or (isinstance(value, (list, tuple)) and not any(map(_is_part, value))):
         data, parts = reader.of_data(value)
@@ -97,6 +96,12 @@ class _PartReader:
             return self.of_data(item)
         part = self.part(item)
         return part_data(part), (part,)
+
+    def of_blocks(self, value: object, blocks: Sequence[Part]) -> Returned:
+        """Return a block, or a list of blocks, as data that are still blocks, and its parts."""
+        parts = tuple([self._checked(block) for block in blocks])
+        data = [{"type": "text", "text": part.text} if isinstance(part, Text) else part_data(part) for part in parts]
+        return Returned(data[0] if type(value) is dict else data, parts)
 
     def of_data(self, value: object) -> tuple[object, tuple[Part, ...]]:
         """Return a dict or list without the bytes of its parts, and its text, followed by its parts at any depth."""

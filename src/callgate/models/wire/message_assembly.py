@@ -90,12 +90,17 @@ class MessageAssembly:
         """Whether a part of this type has arrived."""
         return bool(self.calls) if kind is ToolCall else kind in self._text_kinds
 
-    def append_text(self, text: str) -> None:
-        """Append a piece of visible text."""
+    def append_text(self, text: str, *, new_part: bool = False) -> None:
+        """Append a piece of visible text.
+
+        Args:
+            text: The piece.
+            new_part: Whether a new text of the provider begins here.
+        """
         if text:
             last = self._parts[-1] if self._parts else None
-            if type(last) is not _TextRun or last.kind is not Text:
-                last = self._text_run(Text)
+            if type(last) is not _TextRun or last.kind is not Text or new_part:
+                last = self._text_run(Text, new_part=new_part)
             last.pieces.append(text)
             if ready := self._surrogates.feed("text", text) if self.leniently_decoded else text:
                 self.events.append(TextDelta(ready))

@@ -36,13 +36,25 @@ _decode = msgspec.json.Decoder().decode
 class _ContentBlock:
     """One content block while it is written."""
 
-    __slots__ = ("call", "citations", "initial_input", "input_applied", "native", "pieces", "stopped", "stopped_pieces", "text_pieces")
+    __slots__ = (
+        "call",
+        "citations",
+        "has_text",
+        "initial_input",
+        "input_applied",
+        "native",
+        "pieces",
+        "stopped",
+        "stopped_pieces",
+        "text_pieces",
+    )
 
     def __init__(self, initial_input: object, *, call: OpenCall | None = None, native: dict[str, object] | None = None) -> None:
         self.call = call
         self.native = native
         self.citations: list[object] = []
         """The sources of a text."""
+        self.has_text = False
         self.initial_input = initial_input
         """The input that the block began with; pieces that follow replace it."""
         self.pieces: list[str] = []
@@ -128,7 +140,7 @@ class AnthropicDecoder(Decoder):
         self._leave_last_block()
         kind, opened = as_text(block.get("type")), _ContentBlock(block.get("input"))
         if kind == "text":
-            self.message.append_text(as_text(block.get("text")))
+            self._append_text(opened, as_text(block.get("text")))
             opened.citations += as_objects(block.get("citations"))
         elif kind == "thinking":
             signature = as_text(block.get("signature"))
@@ -138,7 +150,7 @@ class AnthropicDecoder(Decoder):
         elif kind == "redacted_thinking":
             self.message.append_reasoning(opaque={"redacted": block.get("data")}, new_part=True)
         elif kind == "tool_use":
-            opened.call = self.message.open_call(as_text(block.get("id")), as_text(block.get("name")))
+            opened.call = self.message.open_call(as_text(block.get("id")), _tool_name(block))
             opened.call.opaque |= _provider_fields(block)
         else:
             opened.native = dict(block)
@@ -153,7 +165,7 @@ class AnthropicDecoder(Decoder):
         if "partial_json" in delta:
             self._append_input(block, as_arguments(delta["partial_json"]))
         elif "text" in delta:
-            self.message.append_text(as_text(delta["text"]))
+            self._append_text(block, as_text(delta["text"]))
         elif "thinking" in delta:
             self.message.append_reasoning(as_text(delta["thinking"]))
         elif "signature" in delta:
@@ -162,6 +174,12 @@ class AnthropicDecoder(Decoder):
             block.citations.append(delta["citation"])
         elif block and block.native is not None:
             _append_delta(block.native, block.text_pieces, delta)
+
+    def _append_text(self, block: _ContentBlock | None, text: str) -> None:
+        """Append a piece of a block's text. Each block stays a part of its own, because its citations are about its text alone."""
+        self.message.append_text(text, new_part=block is not None and not block.has_text)
+        if block is not None and text:
+            block.has_text = True
 
     def _append_input(self, block: _ContentBlock | None, text: str) -> None:
         if block and block.call:
@@ -247,11 +265,19 @@ def anthropic_usage(usage: Mapping[str, object]) -> Usage:
     )
 
 
+def _tool_name(block: Mapping[str, object]) -> str:
+    """Return the name of a call's tool. A member of a toolset has the toolset's name before its own, because a tool of the host may have
+    the member's name.
+    """
+    toolset, name = as_text(block.get("toolset_name")), as_text(block.get("name"))
+    return f"{toolset}.{name}" if toolset and name else name
+
+
 def _provider_fields(block: Mapping[str, object]) -> dict[str, object]:
-    """Return the fields that the API wants back with a call: the code that made it, and its toolset."""
+    """Return the fields that the API wants back with a call: the code that made it, and its toolset with the member's own name."""
     caller, toolset = as_object(block.get("caller")), block.get("toolset_name")
     fields: dict[str, object] = {"caller": caller} if caller.get("type", "direct") != "direct" else {}
-    return fields | {"toolset_name": toolset} if toolset else fields
+    return fields | {"toolset_name": toolset, "name": block.get("name")} if toolset else fields
 
 
 def _input_text(initial_input: object) -> str:

@@ -37,6 +37,8 @@ _DEFAULT_MAX_TOKENS = 8192
 _EMPTY_RESULT = "(no output)"
 PARAMETER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """Parameter names that Anthropic's models accept on every host."""
+_CALL_FIELDS = ("caller", "toolset_name", "name")
+"""Fields of a call that are sent back as they came; a member of a toolset has its own name only there."""
 _CALL_ID = re.compile(r"[A-Za-z0-9_-]+")
 
 _NO_QUIRKS: Mapping[str, object] = {}
@@ -106,7 +108,7 @@ def encode_history(request: ModelRequest, names: WireNames, quirks: Mapping[str,
     turns: list[_Item] = []
     answered_ids = _answered_native_calls(messages)
     placed = list(group_results(order_results(messages)))
-    toolsets: dict[str, _Item] = {}
+    call_fields: dict[str, Mapping[str, object]] = {}
     last = max((at for at, message in enumerate(placed) if isinstance(message, (UserMessage, AssistantMessage))), default=0)
     for at, message in enumerate(placed):
         role, blocks = "user", []
@@ -116,13 +118,12 @@ def encode_history(request: ModelRequest, names: WireNames, quirks: Mapping[str,
             case UserMessage(content=content):
                 blocks = _encode_parts((Text(text=content),) if isinstance(content, str) else content)
             case list():
-                blocks = [encode_result(result, names, quirks) | toolsets.pop(result.call_id, {}) for result in message]
-                blocks += _encode_parts(images_of_failed_results(message))
+                blocks = _encode_results(message, [call_fields.pop(result.call_id, {}) for result in message], names, quirks)
             case AssistantMessage():
                 role, blocks = "assistant", _encode_answer(message, names, quirks, api, None if at == last else answered_ids)
                 if quirks.get("as_received") and message.api == api:
                     _add_citations(blocks, message)
-                toolsets |= _toolset_fields(message, api)
+                call_fields |= {call.id: call.opaque for call in message.calls if message.api == api and call.opaque}
         if not turns and (role == "assistant" or not blocks):
             turns.append(_first_user_turn())
         if blocks:
@@ -130,10 +131,20 @@ def encode_history(request: ModelRequest, names: WireNames, quirks: Mapping[str,
     return _without_trailing_space(turns or [_first_user_turn()])
 
 
-def _toolset_fields(message: AssistantMessage, api: str) -> dict[str, _Item]:
-    """Return, by call id, the toolset field that the results of calls of an API toolset need."""
-    calls = [call for call in message.calls if message.api == api and call.opaque and "toolset_name" in call.opaque]
-    return {call.id: {"toolset_name": (call.opaque or {})["toolset_name"]} for call in calls}
+def _encode_results(
+    results: Sequence[ToolMessage], call_fields: Sequence[Mapping[str, object]], names: WireNames, quirks: Mapping[str, object]
+) -> list[_Item]:
+    """Return the blocks of results. Beside results of calls that the model's code made, the API refuses any other block.
+
+    Args:
+        call_fields: For each result, the fields of its call that the API sent.
+    """
+    blocks = [encode_result(result, names, quirks) for result in results]
+    for block, fields in zip(blocks, call_fields, strict=True):
+        block |= {"toolset_name": fields["toolset_name"]} if "toolset_name" in fields else {}
+    if any("caller" in fields for fields in call_fields):
+        return blocks
+    return blocks + _encode_parts(images_of_failed_results(results))
 
 
 def _first_user_turn() -> _Item:
@@ -173,7 +184,7 @@ def _encode_answer(
     for part in message.parts:
         match part:
             case Text(text=text):
-                blocks += [{"type": "text", "text": text}] if text.strip() else []
+                _append_text(blocks, text)
             case ToolCall():
                 blocks.append(_encode_call(part, names, quirks, same_api))
             case Reasoning() if same_api:
@@ -183,6 +194,15 @@ def _encode_answer(
             case _:
                 pass
     return blocks if any(block["type"] not in ("thinking", "redacted_thinking") for block in blocks) else []
+
+
+def _append_text(blocks: list[_Item], text: str) -> None:
+    """Append a text. The API refuses one of white space only: it is added to the text before it, or left out."""
+    last = blocks[-1] if blocks else None
+    if text.strip():
+        blocks.append({"type": "text", "text": text})
+    elif last is not None and last["type"] == "text":
+        last["text"] = f"{last['text']}{text}"
 
 
 def _add_citations(blocks: Sequence[_Item], message: AssistantMessage) -> None:
@@ -208,7 +228,7 @@ def _encode_call(call: ToolCall, names: WireNames, quirks: Mapping[str, object],
         "name": names.to_wire(call.name),
         "input": names.wire_arguments(call.name, argument_object(call)),
     }
-    return item | {key: value for key, value in (call.opaque or {}).items() if same_api and key in ("caller", "toolset_name")}
+    return item | {key: value for key, value in (call.opaque or {}).items() if same_api and key in _CALL_FIELDS}
 
 
 def _encode_reasoning(part: Reasoning) -> list[_Item]:
