@@ -15,10 +15,10 @@ from typing import Any
 
 from callgate.calls import Aborted, Answered, Outcome, Restarted, Suspended, ToolResult
 from callgate.engine import Engine
-from callgate.errors import CallgateError, RunHeld, UsageError
+from callgate.errors import CallgateError, JournalFailed, RunHeld, UsageError
 from callgate.gateway._approvals import approval_form, pending_text, read_answer
 from callgate.gateway._client_calls import CallInQuestion, ClientCall, Continued, RecordedCall
-from callgate.gateway._ended_requests import ended_result
+from callgate.gateway._ended_requests import ended_result, unread_result
 from callgate.gateway._live_output import LiveOutput
 from callgate.gateway._principal_limits import PrincipalLimits
 from callgate.gateway._request_states import RequestStates, request_over
@@ -96,10 +96,15 @@ class ToolCalls:
         """
         if not client_call.call_id:
             return None
-        end = await self._records.end(client_call.call_id)
+        try:
+            end = await self._records.end(client_call.call_id)
+            start = await self._records.start(client_call.call_id)
+        except JournalFailed as error:
+            log.error("What has become of the call %s is not known: %s", client_call.call_id, error)
+            return unread_result()
         if end is not None and end.result is not None:
             return self._results.result(end.result, None)
-        return ended_result(await self._records.start(client_call.call_id))
+        return ended_result(start)
 
     async def _continue(self, client_call: ClientCall, continued: Continued, name: str, arguments: dict[str, Any]) -> Message:
         """Continue a call whose question the user was asked by an earlier request.
