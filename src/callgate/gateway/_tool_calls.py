@@ -86,7 +86,10 @@ class ToolCalls:
             log.error("A call of %s was refused: %s", name, error)
             return error_result(NOT_RECORDED, {"status": "error", "failure": "record_failed", "code": "record_failed"})
         with self._pending.in_work(call):
-            return await self._make(client_call, call)
+            result = await self._make(client_call, call)
+        if call.made_again and client_call.is_replayed:  # a request at another gateway has used the approval meanwhile
+            return await self.call(client_call, params)
+        return result
 
     async def result_of_ended(self, client_call: ClientCall) -> Message | None:
         """Return the result of a call whose request the gateway has ended, from its record; None if it was not submitted.
@@ -202,7 +205,7 @@ class ToolCalls:
         Args:
             asks_user: False if the user has been asked already, and has not answered.
         """
-        client_call.call_id = call.id
+        client_call.call_id, client_call.is_replayed = call.id, False
         left = _MOST_QUESTIONS if asks_user and client_call.client.can_approve else 0
         while True:
             outcome = await self._submitted(client_call, call)
@@ -276,6 +279,7 @@ class ToolCalls:
         match outcome:
             case Answered(result=result) | Aborted(finished=ToolResult() as result):
                 client_call.uid = result.uid
+                client_call.is_replayed = result.metadata.replayed and result.metadata.attempts > 0 and result.status != "unknown"
                 if result.uid:  # else nothing is on record, and an approval is still unused
                     self._pending.forget(call.id)
                 return self._results.result(result, client_call.response)
