@@ -47,7 +47,7 @@ class TaskEnd(Struct, frozen=True):
 
     @property
     def is_told(self) -> bool:
-        """Whether its client may know it, so that the task must not be told as running again: the call was started, refused or cancelled."""
+        """Whether its client may know it, so that the task is not told as running again: the call was started, refused or cancelled."""
         return self.result is None or self.result.failure_class != "not_started"
 
 
