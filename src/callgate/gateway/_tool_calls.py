@@ -25,7 +25,7 @@ from callgate.gateway._request_states import RequestStates, request_over
 from callgate.gateway._result_outcomes import outcome_of
 from callgate.gateway._suspended_calls import SubmittedCall, SuspendedCalls
 from callgate.gateway._task_records import CLIENT_CANCELLED, TaskEnd, TaskRecords
-from callgate.gateway._tool_results import NOT_RECORDED, OUTCOME_KEY, ToolResults, error_result
+from callgate.gateway._tool_results import HELD, NOT_RECORDED, OUTCOME_KEY, RUN_HELD, ToolResults, error_result
 from callgate.gateway._user_approval import UserApproval
 from callgate.gateway.principals import EVERY, Principal
 from callgate.mcp._connection import Message
@@ -35,7 +35,6 @@ from callgate.mcp.calling_client import on_behalf_of
 __all__ = ["ToolCalls", "unknown_tool"]
 
 log = logging.getLogger("callgate.gateway")
-_RUN_HELD = "run_held"
 _HELD_S = 1.0
 """Seconds between two attempts to submit a call whose run another process works on."""
 _MOST_QUESTIONS = 3
@@ -80,8 +79,8 @@ class ToolCalls:
                 return await self._continue(client_call, continued, name, arguments)
             call = await self._pending.find_or_new(principal, client_call.client.run, name, arguments)
         except RunHeld as held:
-            text = f"The call has not run: {held} Make the same call again in a moment."
-            return error_result(text, {"status": "error", "failure": "not_started", "code": held.code})
+            log.warning("A call of %s has not run: %s", name, held)
+            return error_result(HELD, {"status": "error", "failure": "not_started", "code": held.code})
         except CallgateError as error:  # the journal cannot be read
             log.error("A call of %s was refused: %s", name, error)
             return error_result(NOT_RECORDED, {"status": "error", "failure": "record_failed", "code": "record_failed"})
@@ -162,7 +161,7 @@ class ToolCalls:
             if end is not None and (end.final or obstacle):
                 return self._recorded_result(end)
             result = await (self._not_submitted(call, obstacle) if obstacle else self._submitted_again(client_call, call))
-            if outcome_of(result).get("code") != _RUN_HELD:
+            if outcome_of(result).get("code") != RUN_HELD:
                 return result
             client_call.waits_for = "Another process works on the call."
             await self._engine.clock.sleep(_HELD_S)
@@ -192,7 +191,7 @@ class ToolCalls:
         try:
             await self._engine.asks_human(call.raw, call.scope)  # which needs the run
         except RunHeld as held:
-            return error_result(str(held), {"status": "error", "code": _RUN_HELD})
+            return error_result(str(held), {"status": "error", "code": RUN_HELD})
         raise RpcError(
             INTERNAL_ERROR,
             f"The process of the call has ended before there was a result, and {obstacle}, so the call was not submitted again. It may have"

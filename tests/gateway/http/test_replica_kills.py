@@ -17,6 +17,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from callgate.inbox import approve
 from tests.cli.shell import command, environment
 from tests.gateway.http.gateway_process import ACCEPT, call
 from tests.gateway.http.test_replicas import database, free_port
@@ -199,6 +200,17 @@ async def test_an_approval_is_the_success_of_one_request_however_many_make_the_c
             told += [result["content"][0]["text"] for result in results]
     paid = (tmp_path / "ledger").read_text(encoding="utf-8").split()
     assert told.count("paid") == len(paid) == len(set(paid)) > 1
+
+
+async def test_an_approved_call_whose_run_a_frozen_replica_holds_is_told_as_held(database: str, tmp_path: Path) -> None:
+    async with replicas(tmp_path, database) as (one, other):
+        waiting = (await one.call("pay", {"what": "rent"}))["_meta"]["callgate/outcome"]
+        one.freeze()
+        await asyncio.to_thread(approve, database, waiting["approval"], by="an operator")
+        told = await other.call("pay", {"what": "rent"})
+    assert told["_meta"]["callgate/outcome"]["code"] == "run_held"
+    assert "another process works on a call of the same run" in told["content"][0]["text"]
+    assert "again in a moment" in told["content"][0]["text"]
 
 
 async def test_requests_to_a_frozen_replica_end_with_an_error_and_a_slow_call_of_a_living_one_does_not(
