@@ -66,6 +66,18 @@ async def test_a_result_is_told_although_its_tool_is_gone(tmp_path: Path) -> Non
     assert "It may have taken effect" in open_["error"]["message"]
 
 
+async def test_a_task_that_was_told_as_unknown_is_not_told_as_running_at_another_gateway(tmp_path: Path) -> None:
+    journal = str(tmp_path / "journal.db")
+    async with gateway(tmp_path, journal=journal) as client:
+        paid = await begun(client, "pay", name="a")
+        await killed(client)
+    async with gateway(tmp_path, journal=journal) as client:
+        told = await settled(client, paid)
+        assert told["result"]["_meta"]["callgate/outcome"]["status"] == "unknown"
+    async with gateway(tmp_path, journal=journal) as client:
+        assert (await result(client, "tasks/get", taskId=paid["taskId"]))["status"] == "completed"
+
+
 async def test_large_arguments_are_kept_so_that_a_task_continues_after_a_restart(tmp_path: Path) -> None:
     journal = str(tmp_path / "journal.db")
     async with gateway(tmp_path, journal=journal) as client:

@@ -173,6 +173,8 @@ class ClientCall:
         """The id of the call, as soon as it is known which one it is."""
         self.while_asking: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
         """Entered while the client is asked, which may take long, so that what the call holds is lent to others."""
+        self.is_replayed = False
+        """Whether the result is that of another request, which has made the same call and started its tool."""
         self.waits_for = ""
         """What the call waits for that is neither its tool nor its client, as sentences; empty if nothing."""
         meta = params.get("_meta")

@@ -15,9 +15,9 @@ from callgate.events import Event
 from callgate.gateway._tool_results import error_result
 from callgate.mcp._connection import Message
 
-__all__ = ["cancelled_outcome", "ended_result"]
+__all__ = ["WHY_ENDED", "cancelled_outcome", "ended_result", "unread_result"]
 
-_WHY: Final = "because its session has ended or the gateway stops"
+WHY_ENDED: Final = "because the access or the session of its client has ended, or the gateway stops"
 _CODE: Final = "request_ended"
 
 
@@ -36,14 +36,23 @@ def ended_result(started: Event | None) -> Message:
         started: The event of its last start; None if it was not started.
     """
     if started is None:
-        text = f"The call has not run: the gateway has ended the request before, {_WHY}. It may be made again."
+        text = f"The call has not run: the gateway has ended the request before, {WHY_ENDED}. It may be made again."
         return error_result(text, {"status": "error", "failure": "not_started", "code": _CODE})
     start = _decode_start(started.body)
-    told = f"The gateway has ended the request while {start.tool} ran, {_WHY}."
+    told = f"The gateway has ended the request while {start.tool} ran, {WHY_ENDED}."
     if start.effect == "none":
         outcome = {"status": "error", "failure": "killed", "code": _CODE, "uid": started.call}
         return error_result(f"{told} {start.tool} only reads, so the call may be made again.", outcome)
     return error_result(f"{told} {_in_doubt(started)}", _unknown(started))
+
+
+def unread_result() -> Message:
+    """Return the result of a call whose record cannot be read, so that nobody knows whether it was started."""
+    text = (
+        f"The gateway has ended the request, {WHY_ENDED}, and cannot read at the moment what is on record of the call. Its operator is told"
+        " why. It may have taken effect: check that before you make the call again."
+    )
+    return error_result(text, {"status": "unknown", "failure": "outcome_unknown", "code": _CODE})
 
 
 def cancelled_outcome(started: Event | None) -> tuple[str, Message]:

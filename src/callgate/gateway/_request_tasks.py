@@ -13,7 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
-from callgate.errors import CallgateError
+from callgate.errors import CallgateError, JournalFailed
 from callgate.gateway._client_calls import ClientCall
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, INVALID_REQUEST, RpcError, answer, error_answer
@@ -125,6 +125,9 @@ def told_error(error: Exception) -> RpcError:
     """Return what a client is told when its request has failed. What is no answer to the client is logged."""
     if isinstance(error, RpcError):
         return error
+    if isinstance(error, JournalFailed):
+        log.error("A request of an MCP client could not be answered: %s", error)
+        return RpcError(INTERNAL_ERROR, "The gateway cannot read its record at the moment. Its operator is told why. Try again later.")
     if isinstance(error, CallgateError):
         log.warning("A request of an MCP client could not be answered: %s", error)
         return RpcError(INTERNAL_ERROR, str(error))

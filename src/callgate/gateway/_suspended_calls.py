@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callgate._json import canonical, decode
 from callgate._option_checks import without_check
@@ -55,6 +56,8 @@ class SubmittedCall(Struct, frozen=True):
     """The engine's id of a call that was read from the journal."""
     whole: bool = True
     """Whether the arguments are complete, which the journal has not of large ones."""
+    made_again: bool = False
+    """Whether a client makes it again, after its approval was asked for."""
 
     @property
     def id(self) -> str:
@@ -114,7 +117,8 @@ class SuspendedCalls:
         await self._read_new()
         recorded = await self._find(identity) if identity in self._by_identity else None
         new = RecordedCall(self._engine.clock.new_id() + identity, run)
-        return self.call_of(recorded or new, principal, tool, arguments)
+        call = self.call_of(recorded or new, principal, tool, arguments)
+        return call if recorded is None else replace(call, made_again=True)
 
     def call_of(self, recorded: RecordedCall, principal: str, tool: str, arguments: dict[str, Any]) -> SubmittedCall:
         """Return the call with this id and run, as it is submitted to the engine."""

@@ -43,7 +43,12 @@ class TaskEnd(Struct, frozen=True):
     @property
     def final(self) -> bool:
         """Whether submitting the call again could not lead to another end: it was answered, refused or cancelled."""
-        return self.result is None or not (self.result.status == "unknown" or self.result.failure_class == "not_started")
+        return self.is_told and (self.result is None or self.result.status != "unknown")
+
+    @property
+    def is_told(self) -> bool:
+        """Whether its client may know it, so that the task is not told as running again: the call was started, refused or cancelled."""
+        return self.result is None or self.result.failure_class != "not_started"
 
 
 class TaskRecords:

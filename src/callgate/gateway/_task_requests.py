@@ -123,7 +123,7 @@ class TaskRequests:
         kept = tasks.kept(task_id, self._principal)  # another request for it may have been faster
         if kept is not None:
             return kept
-        ended_ms = end.at_ms if end is not None and end.final else None
+        ended_ms = end.at_ms if end is not None and end.is_told else None
         task = tasks.resume(str(task_id), state, self._resumed(client, recorded), self._finished, ended_ms)
         await task.restored()
         if end is not None and end.result is None:

@@ -15,17 +15,17 @@ from typing import Any
 
 from callgate.calls import Aborted, Answered, Outcome, Restarted, Suspended, ToolResult
 from callgate.engine import Engine
-from callgate.errors import CallgateError, RunHeld, UsageError
+from callgate.errors import CallgateError, JournalFailed, RunHeld, UsageError
 from callgate.gateway._approvals import approval_form, pending_text, read_answer
 from callgate.gateway._client_calls import CallInQuestion, ClientCall, Continued, RecordedCall
-from callgate.gateway._ended_requests import ended_result
+from callgate.gateway._ended_requests import ended_result, unread_result
 from callgate.gateway._live_output import LiveOutput
 from callgate.gateway._principal_limits import PrincipalLimits
 from callgate.gateway._request_states import RequestStates, request_over
 from callgate.gateway._result_outcomes import outcome_of
 from callgate.gateway._suspended_calls import SubmittedCall, SuspendedCalls
 from callgate.gateway._task_records import CLIENT_CANCELLED, TaskEnd, TaskRecords
-from callgate.gateway._tool_results import NOT_RECORDED, OUTCOME_KEY, ToolResults, error_result
+from callgate.gateway._tool_results import HELD, NOT_RECORDED, OUTCOME_KEY, RUN_HELD, ToolResults, error_result
 from callgate.gateway._user_approval import UserApproval
 from callgate.gateway.principals import EVERY, Principal
 from callgate.mcp._connection import Message
@@ -35,7 +35,6 @@ from callgate.mcp.calling_client import on_behalf_of
 __all__ = ["ToolCalls", "unknown_tool"]
 
 log = logging.getLogger("callgate.gateway")
-_RUN_HELD = "run_held"
 _HELD_S = 1.0
 """Seconds between two attempts to submit a call whose run another process works on."""
 _MOST_QUESTIONS = 3
@@ -80,13 +79,16 @@ class ToolCalls:
                 return await self._continue(client_call, continued, name, arguments)
             call = await self._pending.find_or_new(principal, client_call.client.run, name, arguments)
         except RunHeld as held:
-            text = f"The call has not run: {held} Make the same call again in a moment."
-            return error_result(text, {"status": "error", "failure": "not_started", "code": held.code})
+            log.warning("A call of %s has not run: %s", name, held)
+            return error_result(HELD, {"status": "error", "failure": "not_started", "code": held.code})
         except CallgateError as error:  # the journal cannot be read
             log.error("A call of %s was refused: %s", name, error)
             return error_result(NOT_RECORDED, {"status": "error", "failure": "record_failed", "code": "record_failed"})
         with self._pending.in_work(call):
-            return await self._make(client_call, call)
+            result = await self._make(client_call, call)
+        if call.made_again and client_call.is_replayed:  # a request at another gateway has used the approval meanwhile
+            return await self.call(client_call, params)
+        return result
 
     async def result_of_ended(self, client_call: ClientCall) -> Message | None:
         """Return the result of a call whose request the gateway has ended, from its record; None if it was not submitted.
@@ -96,10 +98,15 @@ class ToolCalls:
         """
         if not client_call.call_id:
             return None
-        end = await self._records.end(client_call.call_id)
+        try:
+            end = await self._records.end(client_call.call_id)
+            start = await self._records.start(client_call.call_id)
+        except JournalFailed as error:
+            log.error("What has become of the call %s is not known: %s", client_call.call_id, error)
+            return unread_result()
         if end is not None and end.result is not None:
             return self._results.result(end.result, None)
-        return ended_result(await self._records.start(client_call.call_id))
+        return ended_result(start)
 
     async def _continue(self, client_call: ClientCall, continued: Continued, name: str, arguments: dict[str, Any]) -> Message:
         """Continue a call whose question the user was asked by an earlier request.
@@ -154,7 +161,7 @@ class ToolCalls:
             if end is not None and (end.final or obstacle):
                 return self._recorded_result(end)
             result = await (self._not_submitted(call, obstacle) if obstacle else self._submitted_again(client_call, call))
-            if outcome_of(result).get("code") != _RUN_HELD:
+            if outcome_of(result).get("code") != RUN_HELD:
                 return result
             client_call.waits_for = "Another process works on the call."
             await self._engine.clock.sleep(_HELD_S)
@@ -184,7 +191,7 @@ class ToolCalls:
         try:
             await self._engine.asks_human(call.raw, call.scope)  # which needs the run
         except RunHeld as held:
-            return error_result(str(held), {"status": "error", "code": _RUN_HELD})
+            return error_result(str(held), {"status": "error", "code": RUN_HELD})
         raise RpcError(
             INTERNAL_ERROR,
             f"The process of the call has ended before there was a result, and {obstacle}, so the call was not submitted again. It may have"
@@ -197,7 +204,7 @@ class ToolCalls:
         Args:
             asks_user: False if the user has been asked already, and has not answered.
         """
-        client_call.call_id = call.id
+        client_call.call_id, client_call.is_replayed = call.id, False
         left = _MOST_QUESTIONS if asks_user and client_call.client.can_approve else 0
         while True:
             outcome = await self._submitted(client_call, call)
@@ -271,6 +278,7 @@ class ToolCalls:
         match outcome:
             case Answered(result=result) | Aborted(finished=ToolResult() as result):
                 client_call.uid = result.uid
+                client_call.is_replayed = result.metadata.replayed and result.metadata.attempts > 0 and result.status != "unknown"
                 if result.uid:  # else nothing is on record, and an approval is still unused
                     self._pending.forget(call.id)
                 return self._results.result(result, client_call.response)

@@ -103,6 +103,11 @@ def _error_with_notes(error: RpcError, result: ToolResult) -> RpcError:
 NOT_RECORDED: Final = (
     "Nothing has happened, because the gateway cannot record the call at the moment. Its operator is told why. Make the call again later."
 )
+RUN_HELD: Final = "run_held"
+"""The code of a call that did not run, because another process works on its run."""
+HELD: Final = (
+    "Nothing has happened, because another process works on a call of the same run at the moment. Make the same call again in a moment."
+)
 _IN_DOUBT: Final = (
     "The call may have taken effect, and the gateway could not record what came of it. Its operator is told why. Check whether it has, by"
     " another tool or by asking; make the call again only if it has not."
@@ -122,6 +127,8 @@ def _unrecorded(result: ToolResult) -> Message:
     """Return the result of a call without success that is not on record."""
     if result.status == "unknown":
         return error_result(_IN_DOUBT, _outcome(result))
+    if result.code == RUN_HELD:
+        return error_result(HELD, _outcome(result))
     if result.failure_class == "record_failed":
         return error_result(NOT_RECORDED, _outcome(result))
     *content, _why = result.content

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ pytestmark = [pytest.mark.process]
 
 CONFIG = 'journal = "%s"\ntools = "own.py"\n[http]\nlisten = "127.0.0.1:0"\nanonymous = true\n'
 TOOLS = '''
+import asyncio
 import time
 from pathlib import Path
 from callgate import tool
@@ -58,6 +60,20 @@ def fail() -> str:
     """Fail, for a reason of its own."""
     held()
     raise ValueError("the shop is closed")
+
+@tool(effect="once")
+async def transfer() -> str:
+    """Transfer, which takes long."""
+    (HERE / "began").touch()
+    await asyncio.sleep(60)
+    return "transferred"
+
+@tool(effect="none")
+async def listen() -> str:
+    """Listen, which takes long."""
+    (HERE / "began").touch()
+    await asyncio.sleep(60)
+    return "heard"
 '''
 ERA = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
 
@@ -136,6 +152,37 @@ def test_the_client_of_a_call_that_runs_while_the_connection_is_cut_is_told_its_
         assert "postgres" not in told.result().lower()
         assert "postgresql://" in one.said()
     assert told_too in told.result()
+
+
+@pytest.mark.parametrize("name", ["transfer", "listen"])
+def test_the_client_of_a_call_that_ends_because_the_database_is_gone_is_told_that_it_may_have_happened(
+    database: str, tmp_path: Path, name: str
+) -> None:
+    with gateway(database, tmp_path) as one, ThreadPoolExecutor() as threads, refused_connections(database) as gone:
+        told = threads.submit(one.called, name)
+        asyncio.run(until(lambda: (tmp_path / "began").exists() or told.done()))
+        gone()
+        said = one.said()
+        text = told.result()
+    result = json.loads(text)["result"]
+    assert result["_meta"]["callgate/outcome"]["status"] == "unknown"
+    assert "may have taken effect" in result["content"][0]["text"]
+    assert "postgres" not in text.lower()
+    assert "a request failed inside of the gateway" not in said
+
+
+@contextmanager
+def refused_connections(database: str) -> Iterator[Callable[[], None]]:
+    """Provide a function that ends every connection to the database and lets nobody connect, as if its server had stopped."""
+    name = database.rpartition("@/")[2].partition("?")[0]
+    with psycopg.connect(database.replace(f"/{name}?", "/postgres?"), autocommit=True) as connection:
+
+        def gone() -> None:
+            connection.execute(f"alter database {name} allow_connections false".encode())
+            connection.execute("select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", (name,))
+
+        yield gone
+        connection.execute(f"alter database {name} allow_connections true".encode())
 
 
 def cut(database: str) -> None:

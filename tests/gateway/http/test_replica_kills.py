@@ -17,6 +17,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from callgate.inbox import approve
 from tests.cli.shell import command, environment
 from tests.gateway.http.gateway_process import ACCEPT, call
 from tests.gateway.http.test_replicas import database, free_port
@@ -130,15 +131,15 @@ class Replica:
 
 
 @asynccontextmanager
-async def replicas(folder: Path, database: str) -> AsyncIterator[tuple[Replica, Replica]]:
+async def replicas(folder: Path, database: str, names: str = "ab") -> AsyncIterator[tuple[Replica, ...]]:
     (folder / "own.py").write_text(TOOLS, encoding="utf-8")
     (folder / "ledger").touch()
     async with AsyncExitStack() as stack:
-        pair = Replica(folder, "a", database), Replica(folder, "b", database)
-        for one in pair:
+        started = tuple(Replica(folder, name, database) for name in names)
+        for one in started:
             stack.callback(one.kill)
             await one.start()
-        yield pair
+        yield started
 
 
 def faults(told: dict[str, str], done: Counter[str]) -> Iterator[str]:
@@ -184,6 +185,32 @@ async def test_a_call_that_waits_at_a_killed_replica_is_approved_and_runs_once_a
         assert (await other.call("pay", {"what": "rent"}))["content"][0]["text"] == "paid"
         assert (await other.call("pay", {"what": "rent"}))["_meta"]["callgate/outcome"]["status"] == "waiting"
     assert (tmp_path / "ledger").read_text(encoding="utf-8").split() == ["rent"]
+
+
+async def test_an_approval_is_the_success_of_one_request_however_many_make_the_call_at_all_replicas_at_once(
+    database: str, tmp_path: Path
+) -> None:
+    told: list[str] = []
+    async with replicas(tmp_path, database, "abc") as all_of_them:
+        one, other, _ = all_of_them
+        for what in "12345":
+            waiting = (await one.call("pay", {"what": what}))["_meta"]["callgate/outcome"]
+            await other.call("callgate_approve", {"approval_id": waiting["approval"]}, OPERATOR)
+            results = await asyncio.gather(*(replica.call("pay", {"what": what}) for replica in all_of_them * 3))
+            told += [result["content"][0]["text"] for result in results]
+    paid = (tmp_path / "ledger").read_text(encoding="utf-8").split()
+    assert told.count("paid") == len(paid) == len(set(paid)) > 1
+
+
+async def test_an_approved_call_whose_run_a_frozen_replica_holds_is_told_as_held(database: str, tmp_path: Path) -> None:
+    async with replicas(tmp_path, database) as (one, other):
+        waiting = (await one.call("pay", {"what": "rent"}))["_meta"]["callgate/outcome"]
+        one.freeze()
+        await asyncio.to_thread(approve, database, waiting["approval"], by="an operator")
+        told = await other.call("pay", {"what": "rent"})
+    assert told["_meta"]["callgate/outcome"]["code"] == "run_held"
+    assert "another process works on a call of the same run" in told["content"][0]["text"]
+    assert "again in a moment" in told["content"][0]["text"]
 
 
 async def test_requests_to_a_frozen_replica_end_with_an_error_and_a_slow_call_of_a_living_one_does_not(

@@ -187,7 +187,7 @@ class HttpApp:
             finally:
                 self._open.remove(principal)
         elif path not in self._documents:
-            raise RefusedRequest(404, f"There is nothing at this path. MCP is served at {self._path}.")
+            raise RefusedRequest(404, f"There is nothing at this path. MCP is served at {self._path}.", reason="path")
         elif method not in ("GET", "HEAD"):
             raise RefusedRequest(405, "Only GET and HEAD are served here.", headers=((b"allow", b"GET, HEAD"),))
         elif path == "/health":
@@ -255,7 +255,7 @@ class HttpApp:
                 while True:
                     part = await receive()
                     if part["type"] == "http.disconnect":
-                        raise RefusedRequest(400, "The body is incomplete.")
+                        raise RefusedRequest(400, "The body is incomplete.", reason="body")
                     parts.append(part.get("body", b""))
                     size_bytes += len(parts[-1])
                     if size_bytes > self.limits.body_bytes:
@@ -296,7 +296,7 @@ class HttpApp:
 
     async def _post_stateless(self, message: Message, headers: Headers, principal: Principal, receive: Receive, send: Send) -> None:
         if "method" not in message:
-            raise RefusedRequest(400, "The body must be a request or a notification.")
+            raise RefusedRequest(400, "The body must be a request or a notification.", reason="body")
         if "id" not in message:
             await send_body(send, 202, b"")
             return
@@ -411,11 +411,11 @@ def _readable(body: bytes) -> Message:
     try:
         message = read_client_message(body)
     except RefusedMessage as error:
-        refused = RefusedRequest(400, f"The body is refused: {error}.", error.code)
+        refused = RefusedRequest(400, f"The body is refused: {error}.", error.code, reason="body")
         refused.number = error.number
         raise refused from None
     if not kind_of(message):
-        refused = RefusedRequest(400, "The body is no JSON-RPC 2.0 message with a valid id.", INVALID_REQUEST)
+        refused = RefusedRequest(400, "The body is no JSON-RPC 2.0 message with a valid id.", INVALID_REQUEST, reason="body")
         refused.number = request_id(message)
         raise refused
     return message

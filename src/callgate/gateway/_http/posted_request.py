@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from callgate.gateway._ended_requests import WHY_ENDED
 from callgate.gateway._exchange import Front
 from callgate.gateway._http.streams import EventBuffer, Receive, Send, send_body, send_events
 from callgate.gateway._http.watched_clients import watch_client
@@ -83,9 +84,7 @@ class PostedRequest:
             task = asyncio.current_task()
             while task is not None and task.uncancel():
                 pass
-            return error_answer(
-                number, RpcError(INTERNAL_ERROR, "The request was ended, because its session has ended or the gateway stops.")
-            )
+            return error_answer(number, RpcError(INTERNAL_ERROR, f"The request was ended, {WHY_ENDED}."))
         except Exception:
             _LOG.exception("a request failed inside of the gateway")
             return error_answer(number, RpcError(INTERNAL_ERROR, "The gateway failed to answer. Its log says why."))

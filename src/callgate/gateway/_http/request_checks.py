@@ -30,7 +30,20 @@ _SINGLE = frozenset(
 )
 MAX_HEADERS = 100
 """How many headers a request may have."""
-_REASONS = {401: "authentication", 403: "origin", 413: "size", 421: "host", 429: "too_many_requests"}
+_REASONS = {
+    401: "authentication",
+    403: "origin",
+    404: "session",
+    405: "path",
+    408: "time",
+    413: "size",
+    421: "host",
+    429: "too_many_requests",
+    500: "unavailable",
+    502: "unavailable",
+    503: "unavailable",
+    505: "http",
+}
 _LOCAL = ("127.0.0.1", "localhost", "[::1]")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _ABSOLUTE = re.compile(rb"https?://([^/#]+)(/[^#]*)?", re.IGNORECASE)
