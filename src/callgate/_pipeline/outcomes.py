@@ -213,7 +213,7 @@ class Outcomes:
         name = self._recorder.cut(raw.name)
         if isinstance(error, RunHeld):
             text, wait = f"It was not run here: {error} {_THERE}", "To wait for the run: await engine.wait_for_run(scope, timeout_s=60)."
-            self._recorder.log.error("The call %s was not run: %s %s", name, error, wait)
+            self._recorder.log.warning("The call %s was not run: %s %s", name, error, wait)
         else:
             text = f"It was not run now: {error.told} {_BEFORE}"
             self._recorder.log.error("The call %s was not run now: %s", name, error)
@@ -255,7 +255,10 @@ class Outcomes:
 
     def _fault(self, state: CallState, error: BaseException, name: str, *, harmless: bool) -> Answered:
         """End a call in which the engine failed. If the call ran, its result says so."""
-        self._recorder.log.error("The call %s of %s ran into a fault", state.uid, name, error=error)
+        if isinstance(error, CallgateError):
+            self._recorder.log.error("The call %s of %s could not go on: %s", state.uid, name, error)
+        else:
+            self._recorder.log.error("The call %s of %s ran into a fault", state.uid, name, error=error)
         code = error.code if isinstance(error, CallgateError) else "internal_error"
         if not state.started:
             return self._refused(
