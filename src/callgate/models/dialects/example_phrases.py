@@ -32,7 +32,7 @@ _EXAMPLE_PHRASE = (
 )
 _BE = r"(?:['\u2019]s| is| are)"
 _LINE_START = (
-    rf"^\W*(?:(?:here|below|this|that|it|the following){_BE} )?(?:(?:an?|another|one|some|the following) )?"
+    rf"^\W*(?:(?:here|below|this|that|it|the following){_BE} (?:(?:only|just|merely) )?)?(?:(?:an?|another|one|some|the following) )?"
     rf"(?:(?:\w+ )?(?:{_EXAMPLE_WORD}|illustration|demonstration)|samples?|demo)\b"
 )
 _SENTENCE_START = r"(?:^|[.!?]\s+)\W*(?:(?:and|so|now|then|here),? )?"
@@ -66,7 +66,9 @@ _ANSWER_VERB = rf"(?:{_CALL_VERB}|output|return|produce|generate|print|issue|(?:
 _PARTICIPLE = r"(?:called|invoked|used|written|formatted|expressed|encoded|represented|made|triggered|emitted|produced|requested)"
 _FORM_WORD = r"(?:call |calling |output |message )?(?:format|template|notation|markup|convention|signature|structure|shape)"
 _CALL_TERMS = re.compile(
-    rf"{_EXAMPLE_PHRASE}|\b(?:{_CALL_VERB}s?|called|used|written|wrote|forms?|formats?|syntax|tags?|markers?)\b", re.IGNORECASE
+    rf"{_EXAMPLE_PHRASE}|\b(?:{_CALL_VERB}s?|called|used|written|wrote|forms?|formats?|syntax|tags?|markers?"
+    r"|(?:typ|enter|past|submitt|send|writ|emitt|repeat)ing|(?:output|print|repeat|paste|enter)s?)\b",
+    re.IGNORECASE,
 )
 _THIS_WAY = r"(?:like (?:this|that|so)|this way|in (?:this|the following) (?:way|form|format|manner|syntax|style))"
 _INSTRUCTION = _any_of(
@@ -108,7 +110,9 @@ _INSTRUCTION = _any_of(
     # Given the call:
     r"^\W*given (?:the|this|such an?) (?:\w+ )?(?:call|invocation|request|message|output|text|input)\W*$",
     # What does this mean:
-    r"^\W*(?:question\W+)?what (?:does|do|happens|would)\b",
+    r"^\W*(?:question\W+)?what (?:does|do|happens|would)\b|\bwhat (?:this|that|it) (?:means|does|would do)\W*$",
+    # Strings such as:
+    r"\bsuch as\W*$",
     # Write this:
     (
         rf"{_SENTENCE_START}(?:in (?:\w+ ){{1,4}}?\w+, )?(?:just |simply )?(?:(?:write|type|emit|paste|add|insert|include)(?= ?:)"
@@ -134,7 +138,8 @@ _LABEL = _any_of(
     rf"\b(?:has|have|uses?|takes?|follows?) (?:the|this|that|an?) (?:\w+ )?(?:syntax|{_FORM_WORD})\W*$",
     # Expected tool call:
     (
-        r"^\W*(?:an? |the )?(?:expected|hypothetical|typical|previous|earlier|original|failed) (?:\w+ ){0,2}"
+        r"^\W*(?:an? |the )?(?:expected|hypothetical|typical|previous|earlier|original|failed|mock|fake|dummy|simulated|pseudo"
+        r"|imaginary|fictional) (?:\w+ ){0,2}"
         r"(?:calls?|invocation|request|output|response|answer|message)\W*$"
     ),
     # The expected format:
@@ -142,6 +147,16 @@ _LABEL = _any_of(
         r"^\W*(?:the )?(?:(?:general |common |usual )?pattern|general form|how[- ]to"
         r"|expected|expected \w+|reference (?:answer|call)|answer key|unit test|test (?:case|input)s?(?: \d+)?|(?:right|wrong) way)\W*$"
     ),
+    # The injected instruction:
+    (
+        r"^\W*(?:an? |the |this |some )?(?:suspicious|injected|hidden|embedded|malicious|untrusted|quoted|original|raw|logged|offending) "
+        r"(?:\w+ )?(?:calls?|instructions?|text|content|block|string|message|request|input|payload|prompt|markup|entry)"
+        r"(?: (?:is|was|reads))?\W*$|^\W*(?:the )?(?:code )?(?:snippet|excerpt|log entry)(?: (?:is|was|reads))?\W*$"
+    ),
+    # Here's a template:
+    rf"{_SENTENCE_START}here{_BE} (?:an?|the|your) (?:\w+ )?(?:template|snippet|excerpt)\W*$",
+    # This is not a real call:
+    r"\b(?:this|that|it|the following) (?:is|was)(?: not|n['\u2019]t) (?:an?|the|my) (?:\w+ )?(?:call|request|invocation|command)\W*$",
     # Der Aufruf sieht so aus:
     r"\bsieht (?:\w+ )?(?:so|wie folgt) aus\b|\bso sieht\b[^:]*\baus\b|\bman (?:ruft|schreibt|verwendet|benutzt)\b",
     # Das Format ist:
@@ -188,7 +203,7 @@ _ACTS_FIRST = re.compile(
 _SOURCE = (
     r"(?:docs?|documentation|readme|manual|guide|tutorial|spec|specification|template|prompt|logs?|transcript|article|page|paper|snippet"
     r"|parser|tests?|changelog|comments?|issue|instructions?|post|answer|message|text|file|code|results?|output|response|e-?mail|document"
-    r"|(?:web ?)?site|web ?page|ticket|description|attachment|content|data|report|turn)"
+    r"|(?:web ?)?site|web ?page|ticket|description|attachment|content|data|report|turn|image|screenshot|docstring)"
 )
 _ACTOR = rf"(?:tool|function|command|search|query|server|api|script|program|shell|{_SOURCE})"
 _SHOWN = r"(?:calls?|line|block|snippet|text|content|string|message|result|output|response|answer|instructions?|json|xml|data)"
@@ -210,14 +225,45 @@ _QUOTATION = _any_of(
     (
         rf"\b{_WRITERS} (?:(?:should|would|could|may|might|can|will|must) )?(?:\w+ )?"
         r"(?:emit|output|return|produce|generate|write|send|print|(?:call|invoke|run) it with|(?:respond|reply|answer) with)"
-        rf"(?:s|ed)?{_QUOTED}"
+        rf"(?:s|ed)?{_QUOTED}|\b{_WRITERS} (?:should|would|could|may|might|can) (?:\w+ )?{_CALL_VERB}{_QUOTED}"
     ),
+    # The model called the tool:
+    (
+        r"\bthe (?:model|assistant|agent|user|llm) (?:(?:has|had) )?(?:\w+ )?(?:called|invoked|used|ran|executed|made|sent|issued) "
+        r"(?:an?|the|this|that|its) (?:\w+ )?(?:tool|function|command|call|request)(?: with| like this| as follows)?\W*$"
+    ),
+    # The following was found in the README:
+    (
+        r"\b(?:is|was|were) (?:\w+ )?(?:found|returned|received|retrieved|extracted|copied|included|inserted|embedded|hidden|injected"
+        rf"|quoted|contained|sent) (?:in|inside|from|by|on|within|with) (?:an?|the|this|that|your|its|their) (?:\w+ ){{0,2}}?{_ACTOR}\W*$"
+    ),
+    # This was in the file:
+    rf"^\W*(?:this|it|the following) (?:\w+ )?was (?:in|inside|from|on) (?:an?|the|this|that|your|its|their) (?:\w+ )?{_ACTOR}\W*$",
+    # Someone inserted this into the document:
+    (
+        r"\b(?:inserted|injected|put|placed|hid|embedded|wrote|added) (?:this|that|it|the following) (?:in|into|inside|on) "
+        rf"(?:an?|the|this|that|your|its|their) (?:\w+ )?{_ACTOR}\W*$"
+    ),
+    # The attacker wants me to run:
+    (
+        r"\b(?:attacker|(?:injected|hidden|malicious|embedded|suspicious) \w+|injection)\b[^.,;:]* (?:me|us|the \w+) to (?:\w+ )?"
+        rf"{_MAKE_VERB}{_QUOTED}|\btr(?:y|ies|ied|ying) to (?:make|get|trick) (?:me|us|the \w+)(?: into| to)? \w+{_QUOTED}"
+    ),
+    # The user asked me to repeat:
+    rf"\b(?:asks|asked|wants|told|tells) (?:me|us) to (?:repeat|echo|quote|print|output|say|translate){_QUOTED}",
+    # Output of the tool:
+    (
+        r"^\W*(?:(?:the|here(?:['\u2019]s| is) the) )?(?:\w+ )?(?:output|results?|response|reply|answer) (?:of|from) "
+        rf"(?:an?|the|this|that|my) (?:\w+ )?(?:{_ACTOR}|call)(?: (?:is|was|were))?\W*$"
+    ),
+    # Line 12 of the file:
+    rf"^\W*lines? \d+(?: ?[-\u2013] ?\d+)?(?: (?:of|in) (?:the|this|that|your) (?:\w+ )?{_ACTOR})?(?: (?:is|was|reads|says))?\W*$",
     # The model responds with:
     rf"\b{_WRITERS} (?:\w+ )?(?:responds|replies|answers|responded|replied|answered) with{_QUOTED}",
     # Here is the template you asked for:
     (
         r"\b(?:snippet|template|text|line|string|message|code|example) (?:that |which )?(?:you|they|he|she|the user) (?:\w+ )?"
-        r"(?:asked about|asked for|sent|pasted|wrote|mentioned|quoted|gave|posted)(?: (?:me|us))?(?: (?:is|was))?\W*$"
+        r"(?:asked about|asked for|sent|pasted|wrote|mentioned|quoted|gave|posted|(?:want|need) to \w+)(?: (?:me|us))?(?: (?:is|was))?\W*$"
     ),
     # The contents of the file:
     r"^\W*(?:the )?(?:\w+ )?contents? of (?:the|this|that|your) (?:\w+ )?\w+(?: (?:is|are|was|were))?\W*$",
@@ -234,7 +280,7 @@ _QUOTATION = _any_of(
     # The output was:
     rf"\b(?:results?|output|response|reply|answer) (?:(?:of|from) \w+ \w+ )?(?:was|were){_QUOTED}",
     # For reference:
-    r"^\W*(?:as documented|for reference|docs|documentation|spec|specification|tutorial|quote|quoting(?: [\w']+){0,4})\W*$",
+    r"^\W*(?:as documented|for reference(?: only)?|docs|documentation|spec|specification|tutorial|quote|quoting(?: [\w']+){0,4})\W*$",
 )
 """Matches a line that announces what another text contains."""
 _RECEIVED = _any_of(
@@ -242,6 +288,11 @@ _RECEIVED = _any_of(
     (
         rf"\b(?:I|we) (?:\w+ )?(?:found|got|received|saw|read|see) (?:this|that|the following|the|an?)(?: (?:\w+ )?{_SHOWN})?"
         rf" (?:in|inside|from|on) (?:the|a|an|its|your|their) (?:\w+ )?{_ACTOR}\W*$"
+    ),
+    # Here's what I received from the server:
+    (
+        rf"{_SENTENCE_START}here(?:['\u2019]s| is) what (?:I|we) (?:\w+ )?(?:found|got|received|saw|read) (?:in|inside|from|on) "
+        rf"(?:the|a|an|its|your|their) (?:\w+ )?{_ACTOR}\W*$"
     ),
     # In the log I found:
     (
@@ -260,6 +311,24 @@ _NOT_DONE = _any_of(
         rf"|(?:will|would|could|can|should|must|may|do|did|am|are|was|were){_NOT}) "
         rf"(?:\w+ )?(?:{_CALL_VERB}|make|execute|calling|using|running|making|executing){_REST_OF_CLAUSE}"
     ),
+    # I'm not going to run this:
+    (
+        r"\b(?:I|we)(?:['\u2019](?:m|re)| am| are)(?: \w+)? (?:not (?:going|able|allowed|permitted|willing)|unable|unwilling) to "
+        rf"(?:\w+ )?{_MAKE_VERB}{_REST_OF_CLAUSE}"
+    ),
+    # I refuse to run this:
+    (
+        r"\b(?:I|we) (?:\w+ ){0,3}?(?:refused?|declined?|(?:decided|chose|choose|prefer) not) to "
+        rf"(?:\w+ )?{_MAKE_VERB}{_REST_OF_CLAUSE}"
+    ),
+    # I ignore this instruction:
+    (
+        r"\b(?:I|we)(?:['\u2019](?:m|re|ll|ve))? (?:\w+ ){0,2}?(?:ignor(?:e|ed|ing)|disregard(?:ed|ing)?|reject(?:ed|ing)?) "
+        r"(?:it|this|that|them|these|(?:the|this|that|these|such|any) (?:\w+ ){0,2}?"
+        r"(?:instructions?|calls?|commands?|request|injection|text|block|message|content|attempt))\W*$"
+    ),
+    # This must not be executed:
+    r"\b(?:(?:must|should|will|can)(?: not|n['\u2019]t)|cannot|won['\u2019]t) be (?:executed|run|called|sent|invoked|made)\W*$",
     # Earlier I called:
     rf"\b(?:earlier|previously|before|last time)\b[^.,;:]*\b(?:I|we) (?:had )?{_PAST}{_REST_OF_CLAUSE}",
     # I already sent:
@@ -275,6 +344,8 @@ _NOT_DONE = _any_of(
         r"\b(?:it|that|this|which|but the (?:\w+ )?call)(?: would|['\u2019]d)(?: then)? (?:be|look|read)(?: written| expressed)?"
         r"(?: as| like)?\W*$"
     ),
+    # The right call would have been:
+    r"\bwould(?: have|['\u2019]ve) (?:been|looked|read|said)(?: as| like)?\W*$",
     # The previous assistant turn was:
     (
         r"\b(?:previous|earlier|last|prior|preceding|failing|failed|wrong) (?:\w+ )?"
@@ -284,6 +355,12 @@ _NOT_DONE = _any_of(
     rf"\bcalls? (?:(?:that|which) )?(?:I|we) (?:\w+ )?{_PAST}{_REST_OF_CLAUSE}",
 )
 """Matches the end of a clause in which the model says that it does not make a call, made it before, or could write it."""
+_DENIED = re.compile(
+    rf"(?:(?<!\bwhy )\bnot|n['\u2019]t|\bcannot|\bnever|\b(?:refuse|decline|unable) to) (?:\w+ )?{_MAKE_VERB}(?: (?:it|this|that))?$"
+    rf"|\bif\b[^.:;]*(?:\bwould|\w['\u2019]d)(?: \w+)? {_MAKE_VERB}$",
+    re.IGNORECASE,
+)
+"""Matches a line that what follows must complete, and that says that nobody makes the call which follows."""
 _CONDITIONAL = re.compile(rf"\b(?:I|we) (?:would|could|might) (?:\w+ )?{_CALL_VERB}{_REST_OF_CLAUSE}", re.IGNORECASE)
 _PERCEIVED = re.compile(r"\b(?:I|we) (?:\w+ )?(?:found|got|received|saw|read|noticed)(?: the \w+)? $", re.IGNORECASE)
 _QUESTION = re.compile(r"^\W*(?:what|why|how|is|are|was|were|do|does|did|can|could|should|would|which|when|where) ", re.IGNORECASE)
@@ -303,6 +380,10 @@ _FULL_STOP = re.compile(rf"{_SENTENCE_END.pattern}|[\u3002\uff01\uff1f]")
 _ENDS_WITH_EXAMPLE = re.compile(rf"{_EXAMPLE_PHRASE},?\s*$", re.IGNORECASE)
 _NAMED_EXAMPLE = re.compile(rf"\b(?:from|in|of) (?:the|this|that|your) {_EXAMPLE_WORD}\W*$", re.IGNORECASE)
 """Matches the end of a line that refers to an example which was given before."""
+_ASIDE = re.compile(rf"\({_EXAMPLE_PHRASE},? \w[^()]*\)", re.IGNORECASE)
+"""Matches words in brackets that name an example of what stands before them."""
+_SHOWN_IN_MARKUP = re.compile(r"<(?:pre|code|blockquote|samp|kbd|quote|documents?|transcript)\b[^<>]*>$|<!--[^<>]*$", re.IGNORECASE)
+"""Matches the end of a line that opens a tag for quoted text or code, or a comment."""
 _LAST_FENCE = re.compile(r"\s*```\w*$")
 _OPEN_END = re.compile(r"(?:[:\uff1a]|\b(?:is|are|be|like|as|with|using|written))[*_`\s]*$")
 """Matches a line that what follows must complete; with one of the phrases above, such a line announces an example."""
@@ -323,6 +404,13 @@ _STATEMENT = _any_of(
     rf"\byou (?:\w+ )?{_CALL_VERB}\b[^.:]* (?:like this|as follows|this way)\W*$",
     # Here's how to use the tool:
     rf"^\W*(?:here|this){_BE} how (?:to|you) (?:\w+ )?{_CALL_VERB}\b",
+    # The model emits
+    (
+        rf"\b{_WRITERS} (?:\w+ )?(?:emits?|outputs?|writes?|sends?|returns?|produces?|generates?|prints?"
+        r"|(?:responds?|replies|reply|answers?) with)\W*$"
+    ),
+    # Instead of
+    r"\b(?:instead of|rather than)\W*$",
     # Do not use it like this:
     rf"^\W*(?:please )?(?:do not|don['\u2019]t|never) (?:\w+ )?{_CALL_VERB} (?:this|that|it|the following)\b",
 )
@@ -342,19 +430,23 @@ def announces_example(line: str) -> bool:
     if _HEADING.match(line) and _HEADING_TERMS.search(line) and not _USED_EXAMPLE.search(line):
         return not _PROGRESSIVE.match(line) or _EXAMPLE.search(line) is not None
     if not _OPEN_END.search(line):
-        return _SHOWN_EXAMPLE.search(sentence) is not None or bool(_STATEMENT.search(sentence) and not is_about_itself)
+        if _DENIED.search(sentence) or _SHOWN_EXAMPLE.search(sentence):
+            return True
+        return bool(_STATEMENT.search(sentence) and not is_about_itself)
     seeks = seeks_example(sentence)
     names_example = seeks or (is_about_itself and (_NAMED_EXAMPLE.search(sentence) or _USED_EXAMPLE.search(sentence)))
     acts_first = is_about_itself and _ACTS_FIRST.search(sentence)
-    shows_example = _EXAMPLE.search(line) or (_SHOWING.search(line) and not acts_first)
+    shows_example = _EXAMPLE.search(_ASIDE.sub("", line) if is_about_itself else line) or (_SHOWING.search(line) and not acts_first)
     if (shows_example and not names_example) or _NOT_DONE.search(line):
         return True
     return bool(_INSTRUCTION.search(line) or _LABEL.search(sentence)) and not is_about_itself and not seeks
 
 
 def introduces_example(line: str) -> bool:
-    """Whether a line that goes on with a call introduces it as an example, as in `e.g. <tool_call>`."""
+    """Whether a line that goes on with a call introduces it as an example, as in `e.g. <tool_call>` and `<code><tool_call>`."""
     line = _collapsed(line)
+    if _SHOWN_IN_MARKUP.search(line):
+        return True
     return bool(_ENDS_WITH_EXAMPLE.search(line)) and not _FIRST_PERSON.search(_SENTENCE_END.split(line)[-1])
 
 

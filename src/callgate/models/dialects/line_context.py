@@ -28,7 +28,7 @@ _QUOTATION_PARTS = (_FENCE, "<")
 """A line with a fence or a quoted call does not end a quotation."""
 _AGENT_LABEL = re.compile(r"[*_]*(?:thought|action(?: input)?|observation)(?: \d)?[*_]* ?:", re.IGNORECASE)
 """Begins a line of a ReAct call. Such a line does not end an example or a quotation."""
-_EXAMPLE_END = re.compile(r"</\w*examples?>", re.IGNORECASE)
+_EXAMPLE_END = re.compile(r"</(?:\w*examples?|pre|code|blockquote|samp|kbd|quote|documents?|transcript)>|-->", re.IGNORECASE)
 _QUOTE_MARKS = frozenset({'"', '"""', "'''", "\u201c", "\u201d", "\u201e", "\u00ab", "\u00bb"})
 
 

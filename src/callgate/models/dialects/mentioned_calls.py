@@ -59,7 +59,10 @@ class MentionFinder:
         return not _NEVER_CLOSING.isdisjoint(self._cursor.candidate_text()[len(call.source) :])
 
     def is_subject(self, call: FoundCall) -> Incremental[bool]:
-        """Return whether a call, which begins the candidate, is the subject of a sentence: whether ` is` or the like follows its end."""
+        """Return whether a call, which begins the candidate, is the subject of a sentence or a term that is explained.
+
+        ` is` or the like, or a colon, follows its end.
+        """
         cursor = self._cursor
         if self.is_no_subject(call):
             return False
@@ -71,6 +74,8 @@ class MentionFinder:
             if not is_open or len(words) >= _MAX_PREDICATE_CHARS or not (yield from cursor.wait_more()):
                 break
         is_cut_off = is_open and words != "" and cursor.truncated
+        if words[:1] == ":":
+            return True
         return words[:1] == " " and (is_cut_off or _PREDICATE.match(words[1:]) is not None)
 
     def quoted_marker_chars(self, literal: str) -> Incremental[int]:

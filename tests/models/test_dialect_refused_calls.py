@@ -1,0 +1,137 @@
+"""Calls that a model refuses, reports or shows in markup are text: a prompt injection must not run because the model describes it."""
+
+from __future__ import annotations
+
+import pytest
+
+from callgate.models.dialects import TextReader, collect_parts, read_text
+from tests.models.dialect_texts import NOTATIONS, SEARCH, TOOLS, calls_in
+
+CALL = f"<tool_call>{SEARCH}</tool_call>"
+X = [("search", {"query": "x"})]
+REFUSED_OR_REPORTED = """\
+I refuse to run this:
+I must decline to make this call:
+I'm not going to run this:
+I am not able to run this call:
+We're unable to execute this:
+I have decided not to run this:
+I will ignore this instruction:
+I am ignoring this embedded call:
+This is a prompt injection, so I ignore it:
+This must not be executed:
+This is not a real call:
+The following was found in the README:
+The following text was returned by the tool:
+This was in the file:
+This block was included in the email:
+Someone inserted this into the document:
+The attacker wants me to run:
+The page tries to make me call:
+The user asked me to repeat:
+The injected instruction:
+The suspicious block:
+Untrusted content:
+Original text:
+Excerpt:
+Line 12 of the file:
+The text in the image reads:
+The screenshot shows:
+The log entry was:
+The raw request was:
+Output of the tool:
+The output from the command is:
+Result of the search:
+Here's what I received from the server:
+As you can see in the transcript, the model called the tool:
+The assistant called the tool with:
+Users can run:
+Step 1: the model emits
+In this case, the model outputs
+The right call would have been:
+Your format is wrong. Instead of
+For reference only:
+The expression matches strings such as:
+You asked what this means:
+This is only a demonstration:
+Dummy call:
+Here's a template:
+The string you want to parse is:
+""".splitlines()
+ABOUT_TO_CALL = """\
+I refuse to guess, so I look it up:
+I am not able to answer from memory, so let me search:
+I'm unable to see the file, so I read it:
+I have decided to run this:
+I will ignore the error and try again:
+Instead of guessing, I search:
+The tool's output was empty. Let me try again:
+The result of the search is not enough. Let me search again:
+The previous output was cut off. I read the rest:
+The user asked me to repeat the search:
+The system prompt says to use the search tool first. Calling it:
+Output of the first step is needed. I run it:
+It would have been better to search first. I do it now:
+The model needs data, so I call the tool:
+The data is in the file:
+For reference, I'll look it up:
+To answer, I need the data (e.g. the weather):
+I check several sources (for example, the docs):
+Let me look at the data (e.g., the last week):
+I cannot see it.
+That won't do.
+Why not try
+""".splitlines()
+
+
+@pytest.mark.parametrize("line", REFUSED_OR_REPORTED)
+def test_a_call_that_the_model_refuses_or_reports_is_text(line: str) -> None:
+    """In every notation, and with and without a fence."""
+    for kind, call in NOTATIONS.items():
+        reading = read_text(line + call, TOOLS)
+        assert (kind, reading.calls) == (kind, ())
+        assert reading.content == line + call
+
+
+@pytest.mark.parametrize("line", ABOUT_TO_CALL)
+def test_a_call_that_the_model_announces_in_similar_words_is_a_call(line: str) -> None:
+    """A closed aside such as `(e.g. the weather)` names an example of something else."""
+    for kind, call in NOTATIONS.items():
+        assert (kind, calls_in(read_text(line + call, TOOLS))) == (kind, X)
+
+
+SHOWN = [
+    "I will not call @",
+    "I refuse to run @",
+    "You must never write @",
+    "If I had the tool, I would run @",
+    "The user told me to output @ but I do not.",
+    "Try entering @ in the field.",
+    "You get it by typing @, then Enter.",
+    "@: the call for a search",
+    "- @: looks for x\n- `now`: tells the time",
+    "<pre><code>@</code></pre>",
+    'I see <code class="xml">@</code> in it.',
+    "<blockquote>\n@\n</blockquote>",
+    "<document>\n@\n</document>",
+    "<!-- @ -->",
+    "<!--\n@\n-->",
+]
+
+
+@pytest.mark.parametrize("frame", SHOWN)
+def test_a_call_that_is_denied_explained_or_shown_in_markup_is_text(frame: str) -> None:
+    """Whole and letter by letter; a call after it is a call."""
+    text = frame.replace("@", CALL)
+    reading = read_text(text, TOOLS)
+    assert (reading.calls, reading.content) == ((), text)
+    reader = TextReader(TOOLS)
+    assert collect_parts([*(part for letter in text for part in reader.feed(letter)), *reader.close()]) == reading
+    assert calls_in(read_text(f"{text}\n\nI look it up.\n{CALL}", TOOLS)) == X
+
+
+@pytest.mark.parametrize(
+    "before", ["<pre>\nx\n</pre>\n", "<!-- note -->\n", "See <code>x</code>: ", "I close the <pre> tag.\n", "<document>\nx\n</document>\n"]
+)
+def test_a_call_after_markup_that_is_closed_is_a_call(before: str) -> None:
+    assert calls_in(read_text(before + CALL, TOOLS)) == X
