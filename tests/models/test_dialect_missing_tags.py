@@ -97,3 +97,35 @@ def test_the_end_after_an_object_may_be_missing_where_a_call_may_end(name: str) 
     assert (found.closed, calls_in(read_text(f"{call}\n{call}</tool_call>", TOOLS))) == ("finished", PARIS * 2)
     assert read_text(call, TOOLS, partial=True).calls == ()
     assert read_text(f"{call} is the form", TOOLS).calls == ()
+
+
+UNCLOSED = [
+    ('{"city": "Paris", "days": 3}', '{"city": "Paris", "days": 3}'),
+    ('{"city": "Paris", "extra": {"a": [1]}}', '{"city": "Paris", "extra": {"a": [1]}}'),
+    ('{"city": "Paris"', '{"city": "Paris"'),
+    ('{"city": "Paris", "tags": ["a"', '{"city": "Paris", "tags": ["a"'),
+    ("{", "{"),
+]
+
+
+@pytest.mark.parametrize(("written", "arguments"), UNCLOSED)
+@pytest.mark.parametrize(
+    "frame",
+    ["<tool_call>\n@\n</tool_call>", "<TOOLCALL>@</TOOLCALL>", "<longcat_tool_call>@</longcat_tool_call>", "<|tool_call|>@<|/tool_call|>"],
+)
+def test_a_call_without_its_last_brackets_is_a_call_if_its_closing_marker_follows(frame: str, written: str, arguments: str) -> None:
+    """Only the bracket of the call itself may be missing. Arguments without their end are passed on as malformed, never completed."""
+    text = frame.replace("@", f'{{"name": "get_weather", "arguments": {written}')
+    reading = read_text(f"I look.\n{text}\n", TOOLS)
+    assert [(call.name, call.arguments) for call in reading.calls] == [("get_weather", arguments)]
+    assert reading.content.strip() == "I look."
+    reader = TextReader(TOOLS)
+    assert collect_parts([*(part for letter in f"I look.\n{text}\n" for part in reader.feed(letter)), *reader.close()]) == reading
+    for end in range(text.index("{"), text.rindex("<")):
+        assert read_text(text[:end], TOOLS).calls == read_text(text[:end], TOOLS, partial=True).calls == ()
+
+
+@pytest.mark.parametrize("name", ["<function-name>", "", " "])
+def test_an_unclosed_object_without_a_name_is_not_a_call(name: str) -> None:
+    text = f'<tool_call>{{"name": "{name}", "arguments": {{"city": "Paris"}}</tool_call>'
+    assert read_text(text, TOOLS).content == text

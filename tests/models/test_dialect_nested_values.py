@@ -109,7 +109,7 @@ def test_an_object_among_the_members_of_a_call_does_not_replace_it() -> None:
 def test_a_call_after_one_with_unmatched_brackets_is_read() -> None:
     """The closing marker outside a string ends the first one."""
     text = '<tool_call>{"name": "note", "arguments": {"text": "x"}</tool_call>\n<tool_call>{"name": "now", "arguments": {}}</tool_call>'
-    assert calls_in(read_text(text, KNOWN)) == [("now", {})]
+    assert calls_in(read_text(text, KNOWN)) == [("note", {"text": "x"}), ("now", {})]
 
 
 @pytest.mark.parametrize("name", RENDERERS)

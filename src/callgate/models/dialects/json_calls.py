@@ -60,6 +60,10 @@ _PYTHON_LIST, _PYTHON_LIST_START = re.compile(r"\[\s*[^\W\d][\w.\-/]*\("), re.co
 _FENCES = ("```json", "```")
 _PLACEHOLDER = re.compile(r"<[^<>]*>")
 """Matches what a template has in place of a name, as in `{"name": <function-name>}`."""
+_UNCLOSED = re.compile(
+    r'\{\s*"(?:name|tool_name)"\s*:\s*("[^"\\]*(?:\\.[^"\\]*)*")\s*,\s*"(?:arguments|parameters)"\s*:\s*(\{.*)', re.DOTALL
+)
+"""Matches the name and the arguments of a call that lacks closing brackets."""
 _BRACKET_OR_QUOTE = re.compile(r'[\[\]{}"]')
 
 
@@ -289,14 +293,26 @@ def read_json_calls(cursor: TextCursor, tools: KnownTools, *ends: str, keyed: bo
 
     In an object without a name key, each member is a call and its key is the tool's name, if all values are objects or
     `null`, and if all tools are known or the family writes calls like this (`keyed`). If the brackets do not match, the
-    value ends at the first of `ends`.
+    value ends at the first of `ends`: a call whose own bracket is missing has its arguments, and one whose arguments are
+    not complete has malformed ones.
     """
     text = yield from cursor.read_bracketed(*ends)
     texts = [text] if text.startswith("{") else list_items(text)
-    found = [call for one in texts for call in _marked_calls(one, tools, keyed)]
+    found = [call for one in texts for call in _marked_calls(one, tools, keyed)] or _unclosed_call(text, tools)
     if not found and text.strip("[] \t\r\n"):
         raise NotACall
     return found
+
+
+def _unclosed_call(text: str, tools: KnownTools) -> list[FoundCall]:
+    """Return the call in an object that ended at its closing marker without all of its brackets."""
+    written = _UNCLOSED.fullmatch(text)
+    if written is None or _value_end(text, 0):
+        return []
+    name = _decode_string(written[1])
+    if not name.strip() or _PLACEHOLDER.fullmatch(name):
+        return []
+    return [FoundCall(name=tools.clean_name(name), arguments=written[2].rstrip())]
 
 
 def _marked_calls(text: str, tools: KnownTools, keyed: bool) -> Iterator[FoundCall]:
