@@ -31,6 +31,25 @@ ANSWER_TAGS = {"<response>": "</response>", "<answer>": "</answer>"}
 """Tags that some models put around an answer after their reasoning."""
 _RESULT_TAGS = ("tool_response", "tool_result", "tool_results", "tool_output", "function_response", "function_result", "function_results")
 _DEEPSEEK_OUTPUTS = tuple(f"<{bar}tool{gap}output{gap}{{}}{bar}>" for bar in "\uff5c|" for gap in "\u2581_ ")
+_OTHER_TURNS = (
+    "<start_of_turn>user",
+    "<|turn>user",
+    "<|user|>",
+    "<\uff5cUser\uff5c>",
+    "<|User|>",
+    "<\uff5chy_User\uff5c>",
+    "<|im_user|>",
+    "<|im_system|>",
+    "<|im_start|>environment",
+    "<|user_start|>",
+    "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>",
+    "<|START_OF_TURN_TOKEN|><|SYSTEM_TOKEN|>",
+    "[|user|]",
+    "</s>[INST]",
+    "</s> [INST]",
+    "<role>HUMAN</role>",
+    "<role>OBSERVATION</role>",
+)
 _ROLES = ("user", "tool", "system", "developer", "function", "ipython", "tool_response")
 OTHERS_TEXT = {
     **{f"<{tag}>": f"</{tag}>" for tag in _RESULT_TAGS},
@@ -43,8 +62,12 @@ OTHERS_TEXT = {
     **{f"<|im_start|>{role}\n": "" for role in _ROLES},
     **{f"<|start_header_id|>{role}<|end_header_id|>": "" for role in _ROLES},
     **{f"<|start_of_role|>{role}<|end_of_role|>": "" for role in _ROLES},
+    **{f"<|header_start|>{role}<|header_end|>": "" for role in _ROLES},
     **{f"<|start|>{role}": "" for role in ("user", "system", "developer", "functions.", "tool")},
-    "<start_of_turn>user": "",
+    **{f"{start}{role}": "" for start in ("<seed:bos>", "]~b]") for role in ("user", "tool", "system")},
+    **{f"{role}<|role_sep|>": "" for role in ("user", "function result")},
+    **dict.fromkeys(_OTHER_TURNS, ""),
+    "<|observation|>": "<|assistant|>",
 }
 """Markers of text that is not the model's own, and the markers that end it: results of tools, and turns of other roles. A turn has no end,
 because a model that writes the turn of another role invents all that follows.
@@ -58,6 +81,16 @@ _IGNORED = (
     "<|end_of_text|>",
     "<|start_header_id|>assistant<|end_header_id|>",
     "<|start_of_role|>assistant<|end_of_role|>",
+    "<start_of_turn>model",
+    "<|assistant|>",
+    "<\uff5cAssistant\uff5c>",
+    "<\uff5chy_Assistant\uff5c>",
+    "<|im_assistant|>assistant<|im_middle|>",
+    "<seed:bos>assistant",
+    "]~b]ai",
+    "[|assistant|]",
+    "[|endofturn|]",
+    "<role>ASSISTANT</role>",
     *sorted(END_MARKERS),
 )
 _FALLBACK_DIALECTS = frozenset({"bare-json", "fenced-json"})

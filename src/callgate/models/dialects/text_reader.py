@@ -208,7 +208,7 @@ class TextReader:
             self._reasoning_closers, self._others_text_end = frozenset(), None
             self._output.switch_reasoning(to_reasoning=False)
             return True
-        if self._others_text_end is not None or literal in OTHERS_TEXT:
+        if self._others_text_end is not None or (literal in OTHERS_TEXT and not (yield from self._is_between_words(literal))):
             return (yield from self._pass_others_text(literal))
         if (yield from self._read_calls(literal)):
             return True

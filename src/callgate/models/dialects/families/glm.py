@@ -171,5 +171,5 @@ GLM = Dialect(
     openers=("<tool_call>",),
     read=_READER,
     read_first=_READER.read_without_opener,
-    ignored_markers=("<|observation|>", "<|role_end|>"),
+    ignored_markers=("<|observation|>", "<|user|>", "<|role_end|>"),
 )
