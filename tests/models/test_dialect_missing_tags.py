@@ -129,3 +129,50 @@ def test_a_call_without_its_last_brackets_is_a_call_if_its_closing_marker_follow
 def test_an_unclosed_object_without_a_name_is_not_a_call(name: str) -> None:
     text = f'<tool_call>{{"name": "{name}", "arguments": {{"city": "Paris"}}</tool_call>'
     assert read_text(text, TOOLS).content == text
+
+
+DAMAGED_ENDS = [
+    "</parameter/>",
+    "</parameter1>",
+    "</parameter",
+    "</parameter_function>",
+    "</parameterfunction>",
+    "</param>",
+    "</Parameter>",
+]
+_QWEN = "<tool_call>\n<function=get_weather>\n@</function>\n</tool_call>"
+_INVOKE = '<invoke name="get_weather">\n<parameter name="city">{}{}\n<parameter name="days">3</parameter>\n</invoke>'
+TAGGED = {
+    "qwen-xml": _QWEN.replace("@", f"<parameter=city>\n{{}}\n{{}}\n{DAYS}"),
+    "qwen-xml, at the end": _QWEN.replace("@", f"{DAYS}<parameter=city>\n{{}}\n{{}}\n"),
+    "other-xml": _INVOKE,
+    "minimax-m2": f"<minimax:tool_call>\n{_INVOKE}\n</minimax:tool_call>",
+}
+
+
+@pytest.mark.parametrize("end", [*DAMAGED_ENDS, "</city>"])
+@pytest.mark.parametrize("form", TAGGED)
+def test_a_misspelt_end_tag_is_not_part_of_the_value(form: str, end: str) -> None:
+    """Such a tag, or one named like the parameter, stands where the end of the value is missing."""
+    assert calls_in(read_text(TAGGED[form].format("Paris", end), TOOLS)) == PARIS
+
+
+@pytest.mark.parametrize("value", ["<city>Paris</city>", "a <PARAMETERS>b</parameters>", "<p>Paris</p>", "Paris</p>"])
+@pytest.mark.parametrize("form", TAGGED)
+def test_a_tag_that_belongs_to_a_value_without_end_stays_in_it(form: str, value: str) -> None:
+    """The value opens the tag itself, or the tag is no end of a parameter."""
+    assert calls_in(read_text(TAGGED[form].format(value, ""), TOOLS))[0][1]["city"].strip() == value
+
+
+@pytest.mark.parametrize("header", ["city=Paris", "city: Paris\n", "city = Paris"])
+def test_a_value_inside_the_tag_of_its_parameter_is_read(header: str) -> None:
+    """Qwen3-Coder and its relatives forget the angle bracket."""
+    text = f"<tool_call>\n<function=get_weather>\n<parameter={header}</parameter>\n{DAYS}</function>\n</tool_call>"
+    assert calls_in(read_text(text, TOOLS)) == PARIS
+
+
+@pytest.mark.parametrize("header", ["town=Paris", "=Paris", "city Paris", "city=<b>Paris</b>"])
+def test_a_tag_that_names_no_parameter_is_no_call(header: str) -> None:
+    """Otherwise the call would run without this argument, if the argument is optional."""
+    text = f"<tool_call>\n<function=get_weather>\n{CITY}<parameter={header}</parameter>\n</function>\n</tool_call>"
+    assert read_text(text, TOOLS).calls == ()

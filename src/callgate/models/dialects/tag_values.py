@@ -8,6 +8,8 @@ A model that writes a file about tools may write call tags into a value. Four ru
   of a line.
 - The tag that ends the call ends the value only if nothing but further calls follows, and no end tag of a parameter.
 
+If the end tag is missing, a misspelt one at the end of the value is not part of it.
+
 Each dialect passes its own tags. This module knows only the tags that several families share.
 """
 
@@ -28,6 +30,9 @@ TURN_ENDS = ("<|", "<\uff5c", "</s>")
 """The end of a turn begins with one of these."""
 _ATTRIBUTE = re.compile(r"""([\w-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'=<>/]+))""")
 _LAST_LINE_BREAK = re.compile(r"\r?\n[ \t]*\Z")
+_CLOSING_TAG = re.compile(r"</([\w.\-\uff5c]+)/?[ \t]*>?\s*\Z")
+_MIN_TAG_CHARS = 5
+"""Minimum length of the start of a tag's name that is taken for the name."""
 _MAX_TAG_CHARS = 300
 _MAX_LOOK_AHEAD_CHARS = 2_000
 """How far the text behind the end of a call is searched for the end of a value that seems to have none."""
@@ -89,9 +94,24 @@ def read_value(cursor: TextCursor, tags: ValueTags, schema: Schema | None, key: 
             in_quoted_value = tag in parameters
             quoted_calls -= tag in ends
         elif tag in (*tags.parameter, *tags.end) and (yield from _ends_value(cursor, tag, tags, schema, key, _is_line_start(parts))):
-            value = "".join(parts)
+            value = _without_damaged_end("".join(parts), tags, key)
             return _LAST_LINE_BREAK.sub("", value) if tags.inline_tags_are_text else value
         parts.append(tag)
+
+
+def _without_damaged_end(value: str, tags: ValueTags, key: str) -> str:
+    """Return a value that lacks its end tag without what a model wrote instead: a misspelt end tag, or the end of a tag named `key`.
+
+    If the value contains the start of such a tag, its end belongs to the value.
+    """
+    tail = value[-_MAX_TAG_CHARS:]
+    found = _CLOSING_TAG.search(tail)
+    word = found[1].lower() if found else ""
+    names = [end[2:].rstrip(" >") for end in tags.end_parameter]
+    is_end = word == key.lower() or any(word.startswith(name) or (len(word) >= _MIN_TAG_CHARS and name.startswith(word)) for name in names)
+    if found is None or not is_end or f"<{word}" in value.lower():
+        return value
+    return value[: len(value) - len(tail) + found.start()]
 
 
 def read_balanced(cursor: TextCursor, openers: tuple[str, ...], closers: tuple[str, ...]) -> Incremental[str]:

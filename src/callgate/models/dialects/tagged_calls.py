@@ -18,12 +18,13 @@ from callgate.models.dialects.known_tools import MAX_HEADER_CHARS, MAX_NAME_CHAR
 from callgate.models.dialects.tag_values import TURN_ENDS, ValueTags, read_value, tag_name
 from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
-from callgate.models.dialects.typed_values import allowed_types, json_object, json_string, parameter_schema, to_typed_json
+from callgate.models.dialects.typed_values import allowed_types, has_parameter, json_object, json_string, parameter_schema, to_typed_json
 
 __all__ = ["CallTags", "invoke_tags", "read_parameters", "read_tagged_call", "read_tagged_calls", "with_space_variants"]
 
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 _LINE_BREAK, _LAST_LINE_BREAK = re.compile(r"\r?\n"), re.compile(r"\r?\n\Z")
+_PARAMETER_IN_HEADER = re.compile(r"\s*([\w.\-]+)\s*[=:]\s*([^<]*?)\s*</parameter\s*")
 _WRAPPER_NAMES = frozenset({"arguments", "parameters", "properties", "input"})
 _SPACE_VARIANTS = {">": (" >",), "=": (" =",), " ": ("\n", "\t")}
 
@@ -146,6 +147,9 @@ def _read_parameter(
 ) -> Incremental[tuple[str, str]]:
     """Return the name and the JSON value of one parameter."""
     header, _ = yield from cursor.read_until(">", limit=MAX_HEADER_CHARS)
+    if "<" in header:
+        key, text = _parameter_in_header(header, tools, name)
+        return key, _typed_value(text, "", key, tools, name)
     key = tag_name(header)
     if tags.is_xml and (yield from cursor.take("<![CDATA[")):
         text, _ = yield from cursor.read_until("]]>")
@@ -154,6 +158,14 @@ def _read_parameter(
         text = _trim((yield from read_value(cursor, tags.value_tags(closers), tools.schema(name), key)), tags)
         text = html.unescape(_CDATA.sub(lambda found: found[1], text)) if tags.is_xml else text
     return key, _typed_value(text, header, key, tools, name)
+
+
+def _parameter_in_header(header: str, tools: KnownTools, name: str) -> tuple[str, str]:
+    """Return the name and the value of a parameter whose value was written into its tag, as in `<parameter=city=Paris</parameter>`."""
+    written = _PARAMETER_IN_HEADER.fullmatch(header)
+    if written is None or not has_parameter(tools.schema(name), written[1]):
+        raise NotACall
+    return written[1], written[2]
 
 
 def _trim(text: str, tags: CallTags) -> str:
