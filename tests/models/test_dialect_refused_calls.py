@@ -1,4 +1,7 @@
-"""Calls that a model refuses, reports or shows in markup are text: a prompt injection must not run because the model describes it."""
+"""Calls that a model refuses, reports, asks about or shows in markup are text.
+
+A prompt injection must not run because the model describes it, and a call not before the user has answered.
+"""
 
 from __future__ import annotations
 
@@ -135,3 +138,63 @@ def test_a_call_that_is_denied_explained_or_shown_in_markup_is_text(frame: str) 
 )
 def test_a_call_after_markup_that_is_closed_is_a_call(before: str) -> None:
     assert calls_in(read_text(before + CALL, TOOLS)) == X
+
+
+ASKS_APPROVAL = """\
+Shall I run this?
+Should I call this?
+So, should I go ahead with this call?
+May I execute the following command?
+Can I send this?
+Do you want me to execute the following call?
+Would you like me to run this search?
+Would you like me to do the following:
+Is it OK to run this?
+Is it okay if I send this?
+Once you confirm, I will run:
+If you approve, I'll execute this:
+When you say yes, I will call:
+After your approval I would execute:
+Please confirm that I should run:
+Please confirm the following call:
+Here is the command. Do you want me to run it?
+""".splitlines()
+NEEDS_NO_APPROVAL = """\
+Should I search? Yes:
+Which tool should I use?
+What can I do?
+How can I call it?
+Can I find it in the docs? Let me see:
+You confirmed, so I run it:
+After you confirmed, I run it:
+Once confirmed, I go on:
+The user approved it. Running:
+Thanks for your approval. I run it:
+With your approval, I run it:
+Let me confirm this:
+Once the search is done, I answer:
+If you want the weather, I need the city:
+Is it raining?
+Would you like tea? I look it up:
+If it fails, I can try again:
+Since you want me to run it, I do:
+Can you confirm this? I check it myself:
+You asked whether I can call the tool:
+You asked: should I run it? I do it now:
+To confirm the result, I search:
+""".splitlines()
+
+
+@pytest.mark.parametrize("line", ASKS_APPROVAL)
+def test_a_call_for_which_the_model_asks_permission_is_text(line: str) -> None:
+    """The user has not answered yet; the answer makes the call."""
+    for kind, call in NOTATIONS.items():
+        reading = read_text(line + call, TOOLS)
+        assert (kind, reading.calls) == (kind, ())
+        assert reading.content == line + call
+
+
+@pytest.mark.parametrize("line", NEEDS_NO_APPROVAL)
+def test_a_call_after_another_question_or_a_given_permission_is_a_call(line: str) -> None:
+    for kind, call in NOTATIONS.items():
+        assert (kind, calls_in(read_text(line + call, TOOLS))) == (kind, X)

@@ -361,6 +361,28 @@ _DENIED = re.compile(
     re.IGNORECASE,
 )
 """Matches a line that what follows must complete, and that says that nobody makes the call which follows."""
+_APPROVAL = r"(?:approval|permission|consent|confirmation|go-ahead|authori[sz]ation)"
+_ASKS_APPROVAL = _any_of(
+    # Shall I run this?
+    rf"^\W*(?:(?:so|now),? )?(?:shall|should|may|can|could) (?:I|we) (?:\w+ )?(?:{_MAKE_VERB}|proceed|go ahead|continue)\b[^.?!]*\?$",
+    # Do you want me to run this?
+    rf"\b(?:do you want|would you like) (?:me|us) to (?:\w+ )?(?:{_MAKE_VERB}|proceed|go ahead|continue)\b[^.?!]*[?:]$",
+    # Is it OK to run this?
+    rf"\bis it (?:ok|okay|fine|all ?right) (?:to|if (?:I|we)) (?:\w+ )?(?:{_MAKE_VERB}|proceed|go ahead|continue)\b[^.?!]*[?:]$",
+    # Once you confirm, I will run:
+    (
+        r"\b(?:once|after|if|when|as soon as|unless|until) (?:you|the user) (?:\w+ )?(?:confirms?|approves?|agrees?|allows?|consents?"
+        rf"|authori[sz]es?|says? (?:yes|so)|gives? (?:me )?(?:your |the |their )?{_APPROVAL})\b[^.?!]*$"
+    ),
+    # After your approval I would run:
+    (
+        rf"\b(?:after|upon|pending|awaiting|subject to) your (?:\w+ )?{_APPROVAL},? "
+        r"(?:I|we)(?: will| would| can| could|['\u2019](?:ll|d))\b[^.?!]*$"
+    ),
+    # Please confirm that I should run:
+    r"\bplease (?:confirm|approve)\b[^.?!]*$",
+)
+"""Matches the end of a line with which the model asks whether it may make the call, or says that it makes it later."""
 _CONDITIONAL = re.compile(rf"\b(?:I|we) (?:would|could|might) (?:\w+ )?{_CALL_VERB}{_REST_OF_CLAUSE}", re.IGNORECASE)
 _PERCEIVED = re.compile(r"\b(?:I|we) (?:\w+ )?(?:found|got|received|saw|read|noticed)(?: the \w+)? $", re.IGNORECASE)
 _QUESTION = re.compile(r"^\W*(?:what|why|how|is|are|was|were|do|does|did|can|could|should|would|which|when|where) ", re.IGNORECASE)
@@ -425,7 +447,7 @@ def announces_example(line: str) -> bool:
     line = _collapsed(line)
     sentence = _SENTENCE_END.split(line)[-1]
     is_about_itself = _FIRST_PERSON.search(sentence) or _PROGRESSIVE.match(sentence)
-    if states_example(sentence):
+    if states_example(sentence) or _ASKS_APPROVAL.search(sentence):
         return True
     if _HEADING.match(line) and _HEADING_TERMS.search(line) and not _USED_EXAMPLE.search(line):
         return not _PROGRESSIVE.match(line) or _EXAMPLE.search(line) is not None
