@@ -7,7 +7,14 @@ from __future__ import annotations
 
 import re
 
-from callgate.models.dialects.phrases_of_other_languages import EXAMPLE_WORDS, seeks_example, states_example
+from callgate.models.dialects.phrases_of_other_languages import (
+    EXAMPLE_WORDS,
+    asks_approval,
+    quotes_text,
+    refuses_call,
+    seeks_example,
+    states_example,
+)
 
 __all__ = [
     "announces_example",
@@ -447,7 +454,7 @@ def announces_example(line: str) -> bool:
     line = _collapsed(line)
     sentence = _SENTENCE_END.split(line)[-1]
     is_about_itself = _FIRST_PERSON.search(sentence) or _PROGRESSIVE.match(sentence)
-    if states_example(sentence) or _ASKS_APPROVAL.search(sentence):
+    if states_example(sentence) or asks_approval(sentence) or _ASKS_APPROVAL.search(sentence):
         return True
     if _HEADING.match(line) and _HEADING_TERMS.search(line) and not _USED_EXAMPLE.search(line):
         return not _PROGRESSIVE.match(line) or _EXAMPLE.search(line) is not None
@@ -459,7 +466,7 @@ def announces_example(line: str) -> bool:
     names_example = seeks or (is_about_itself and (_NAMED_EXAMPLE.search(sentence) or _USED_EXAMPLE.search(sentence)))
     acts_first = is_about_itself and _ACTS_FIRST.search(sentence)
     shows_example = _EXAMPLE.search(_ASIDE.sub("", line) if is_about_itself else line) or (_SHOWING.search(line) and not acts_first)
-    if (shows_example and not names_example) or _NOT_DONE.search(line):
+    if (shows_example and not names_example) or _NOT_DONE.search(line) or refuses_call(line):
         return True
     return bool(_INSTRUCTION.search(line) or _LABEL.search(sentence)) and not is_about_itself and not seeks
 
@@ -477,7 +484,7 @@ def announces_quotation(line: str) -> bool:
     line = _collapsed(line)
     if not _OPEN_END.search(line):
         return False
-    return bool(_RECEIVED.search(line) or (_QUOTATION.search(line) and not _FIRST_PERSON.search(line)))
+    return bool(_RECEIVED.search(line) or quotes_text(line) or (_QUOTATION.search(line) and not _FIRST_PERSON.search(line)))
 
 
 def without_first_sentence(text: str) -> str:
