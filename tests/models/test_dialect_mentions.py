@@ -327,8 +327,27 @@ def test_a_call_waits_only_for_the_text_that_decides_whether_it_is_mentioned() -
     assert isinstance(first, FoundCall)
 
 
-@pytest.mark.parametrize("name", ["<function-name>", "<name>"])
+@pytest.mark.parametrize("name", ["<function-name>", "<name>", "...", "\u2026"])
 def test_a_template_with_a_placeholder_for_the_name_is_text(name: str) -> None:
     """Prompts describe the form so, and a model may repeat it."""
     text = f'<tool_call>\n{{"name": "{name}", "arguments": <args-json-object>}}\n</tool_call>'
     assert read_text(text, {}) == ParsedText(calls=(), content=text, reasoning="")
+
+
+TEMPLATES = [
+    '<tool_call>{"name": "...", "arguments": {...}}</tool_call>',
+    "<tool_call>\n<function=...>\n<parameter=...>\n...\n</parameter>\n</function>\n</tool_call>",
+    '<invoke name="...">\n<parameter name="...">...</parameter>\n</invoke>',
+    "[TOOL_CALLS]...[ARGS]{}",
+    "<tool_call>...</tool_call>",
+    "<tool_call>...\n<arg_key>...</arg_key>\n<arg_value>...</arg_value>\n</tool_call>",
+    "<\uff5ctool\u2581call\u2581begin\uff5c>...<\uff5ctool\u2581sep\uff5c>{}<\uff5ctool\u2581call\u2581end\uff5c>",
+    "<|tool_call>call:...{}<tool_call|>",
+]
+
+
+@pytest.mark.parametrize("text", TEMPLATES)
+@pytest.mark.parametrize("tools", [TOOLS, {}], ids=["known tools", "no tools"])
+def test_a_template_with_dots_for_the_name_is_text(text: str, tools: dict[str, Any]) -> None:
+    """No tool has such a name."""
+    assert read_text(f"The form is this.\n{text}", tools).calls == ()

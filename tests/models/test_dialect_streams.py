@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from callgate.models.dialects import DIALECTS, FoundCall, ParsedPart, ParsedText, TextPart, TextReader, collect_parts, read_text
-from tests.models.dialect_texts import EXAMPLES, NO_CALLS, TOOLS
+from tests.models.dialect_texts import EXAMPLES, NO_CALLS, TOOLS, calls_in
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=list(DIALECTS))
@@ -160,3 +160,14 @@ def test_a_large_piece_is_parsed_in_steps_of_bounded_work(piece: str) -> None:
             before = reader.work
             parts += step
     assert collect_parts(parts) == read_text(text, TOOLS)
+
+
+@pytest.mark.parametrize("prefix", ["", "functions.", "default_api."])
+def test_a_call_without_markers_and_with_a_namespace_does_not_depend_on_the_pieces(prefix: str) -> None:
+    """The namespace alone is no name, so the reader waits for the rest of it."""
+    text = f'{prefix}search(query="x")'
+    for size in range(1, len(text) + 1):
+        reader = TextReader(TOOLS)
+        pieces = (text[start : start + size] for start in range(0, len(text), size))
+        parts = [*(part for piece in pieces for part in reader.feed(piece)), *reader.close()]
+        assert calls_in(collect_parts(parts)) == [("search", {"query": "x"})]

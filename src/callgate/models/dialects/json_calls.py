@@ -58,8 +58,8 @@ _BARE_VALUE = re.compile(r"[^\s,\]}\[{\"':]+")
 _TRAILING = re.compile(r"[\s;,\]}]*")
 _PYTHON_LIST, _PYTHON_LIST_START = re.compile(r"\[\s*[^\W\d][\w.\-/]*\("), re.compile(r"\[\s*(?:[^\W\d][\w.\-/]*)?")
 _FENCES = ("```json", "```")
-_PLACEHOLDER = re.compile(r"<[^<>]*>")
-"""Matches what a template has in place of a name, as in `{"name": <function-name>}`."""
+_PLACEHOLDER = re.compile(r"<[^<>]*>|\W*")
+"""Matches what a template has in place of a name, as in `{"name": "<function-name>"}` and `{"name": "..."}`."""
 _UNCLOSED = re.compile(
     r'\{\s*"(?:name|tool_name)"\s*:\s*("[^"\\]*(?:\\.[^"\\]*)*")\s*,\s*"(?:arguments|parameters)"\s*:\s*(\{.*)', re.DOTALL
 )
@@ -310,7 +310,7 @@ def _unclosed_call(text: str, tools: KnownTools) -> list[FoundCall]:
     if written is None or _value_end(text, 0):
         return []
     name = _decode_string(written[1])
-    if not name.strip() or _PLACEHOLDER.fullmatch(name):
+    if _PLACEHOLDER.fullmatch(name):
         return []
     return [FoundCall(name=tools.clean_name(name), arguments=written[2].rstrip())]
 
@@ -327,7 +327,7 @@ def _marked_calls(text: str, tools: KnownTools, keyed: bool) -> Iterator[FoundCa
     if not call.arguments:
         rest = _remaining_arguments(text)
         call = JsonCall(name=call.name, arguments=rest, id=call.id, reasoning=call.reasoning, lifted=rest != "{}")
-    if call.name and not _PLACEHOLDER.fullmatch(call.name):
+    if not _PLACEHOLDER.fullmatch(call.name):
         yield call.to_found_call(tools)
 
 

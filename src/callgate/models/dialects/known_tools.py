@@ -16,7 +16,7 @@ MAX_NAME_CHARS = 200
 """Maximum length of a name."""
 MAX_HEADER_CHARS = 400
 """Maximum length of the text that contains a name, such as a tag."""
-_NAME = re.compile(r"[\w.\-/:]+")
+_NAME = re.compile(r"[.\-/:]*\w[\w.\-/:]*")
 _QUOTE_CHARS = "\"'`"
 _NAMESPACES = ("functions.", "default_api.")
 """Prefixes that GPT and Gemini put before a name."""
@@ -52,9 +52,9 @@ class KnownTools:
         return self.has(text) or (len(text) <= MAX_NAME_CHARS and _NAME.fullmatch(self.clean_name(text)) is not None)
 
     def any_begins_with(self, text: str) -> bool:
-        """Whether the name of a known tool begins with `text`, up to its first dot."""
+        """Whether the name of a known tool, or a namespace, begins with `text`, up to its first dot."""
         start = _fold(text.partition(".")[0])
-        return any(name.startswith(start) for name in self._by_folded)
+        return any(name.startswith(start) for name in (*self._by_folded, *_NAMESPACES))
 
     def may_call(self, name: str) -> bool:
         """Whether an unmarked form may call `name`: a known tool, or any name if no tools are known."""

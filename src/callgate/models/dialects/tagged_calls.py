@@ -24,6 +24,7 @@ __all__ = ["CallTags", "invoke_tags", "read_parameters", "read_tagged_call", "re
 
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 _LINE_BREAK, _LAST_LINE_BREAK = re.compile(r"\r?\n"), re.compile(r"\r?\n\Z")
+_WORD_CHARACTER = re.compile(r"\w")
 _PARAMETER_IN_HEADER = re.compile(r"\s*([\w.\-]+)\s*[=:]\s*([^<]*?)\s*</parameter\s*")
 _WRAPPER_NAMES = frozenset({"arguments", "parameters", "properties", "input"})
 _SPACE_VARIANTS = {">": (" >",), "=": (" =",), " ": ("\n", "\t")}
@@ -84,7 +85,7 @@ def read_tagged_call(cursor: TextCursor, tools: KnownTools, tags: CallTags, *clo
     header, _ = yield from cursor.read_until(">", limit=MAX_HEADER_CHARS)
     name = tools.clean_name(tag_name(header))
     name = _without_namespace(name, tools) if tags.has_namespace else name
-    if len(name) > MAX_NAME_CHARS or not name or "<" in name:
+    if len(name) > MAX_NAME_CHARS or "<" in name or not _WORD_CHARACTER.search(name):
         raise NotACall
     if header.rstrip().endswith("/"):
         return FoundCall(name=name, arguments="{}")

@@ -32,7 +32,7 @@ _AFTER_STRING = (",", ":", "}", "]", ")")
 _BRACKETS = {"{": "}", "(": ")"}
 _NAME = re.compile(r"[^{<(\n]*")
 _CALL_OR_BRACKET = re.compile(r"call:[\w.\-]+[{(]|[{}()]")
-_WORD = re.compile(r"[\w.\-]*")
+_WORD, _WORD_CHARACTER = re.compile(r"[\w.\-]*"), re.compile(r"\w")
 _KEY, _KEYWORD = re.compile(r"[^:,\]}\[{<]*"), re.compile(r"[^:=,\]}\[{<()]*")
 _NEXT_KEY = re.compile(r"\s*([^\s:,]+)\s*:")
 _NEXT_KEY_CHARS = 100
@@ -48,7 +48,7 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
         yield from cursor.skip_space()
         prefix = yield from cursor.take(_CALL_PREFIX, ":")
         name = tools.clean_name((yield from cursor.take_while(_NAME)))
-        if not name or len(name) > MAX_NAME_CHARS or not (prefix or _WORD.fullmatch(name)):
+        if not _WORD_CHARACTER.search(name) or len(name) > MAX_NAME_CHARS or not (prefix or _WORD.fullmatch(name)):
             raise NotACall
         arguments = yield from _read_arguments(cursor, tools.schema(name))
         yield from cursor.skip_space()
