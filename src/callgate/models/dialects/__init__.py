@@ -5,7 +5,8 @@ Every family of models has a dialect. In reading order:
 - `text_reader` (`TextReader`, which reads all dialects from a stream), `text_and_call_parts` (what it returns),
   `dialect` (what a dialect is) and `families` (one module per dialect).
 - Reading a stream: `text_cursor`, `markers`, `marker_search`.
-- The text around a call: `text_output`, `line_context`, `json_nesting`, `example_phrases`, `mentioned_calls`.
+- The text around a call: `text_output`, `line_context`, `json_nesting`, `mentioned_calls`; and `example_phrases` with `quotation_phrases`,
+  `refusal_phrases`, `phrases_of_other_languages` and `phrase_patterns`.
 - Shared by the dialects: `json_calls`, `python_calls` with `python_literals`, `tagged_calls` with `tag_values`,
   `typed_values`, `known_tools`, `schema_matching`.
 

@@ -1,0 +1,93 @@
+"""Phrases in English with which a model says that it does not make a call, made it before, or asks whether it may make it."""
+
+from __future__ import annotations
+
+import re
+
+from callgate.models.dialects.phrase_patterns import ANSWER_VERB, CALL_VERB, MAKE_VERB, any_of
+
+__all__ = ["ASKS_APPROVAL", "CONDITIONAL", "DENIED", "NOT_DONE"]
+
+_PAST = r"(?:called|used|invoked|ran|tried|wrote|sent|emitted|made)"
+_NOT = r"(?: not|n['\u2019]t)"
+_REST_OF_CLAUSE = r"\b[^.,;:]*[:\s]*$"
+NOT_DONE = any_of(
+    # I won't make this call:
+    (
+        r"\b(?:I|we) (?:\w+ )?(?:won['\u2019]t|can(?:not|['\u2019]t)"
+        rf"|(?:will|would|could|can|should|must|may|do|did|am|are|was|were){_NOT}) "
+        rf"(?:\w+ )?(?:{CALL_VERB}|make|execute|calling|using|running|making|executing){_REST_OF_CLAUSE}"
+    ),
+    # I'm not going to run this:
+    (
+        r"\b(?:I|we)(?:['\u2019](?:m|re)| am| are)(?: \w+)? (?:not (?:going|able|allowed|permitted|willing)|unable|unwilling) to "
+        rf"(?:\w+ )?{MAKE_VERB}{_REST_OF_CLAUSE}"
+    ),
+    # I refuse to run this:
+    (
+        r"\b(?:I|we) (?:\w+ ){0,3}?(?:refused?|declined?|(?:decided|chose|choose|prefer) not) to "
+        rf"(?:\w+ )?{MAKE_VERB}{_REST_OF_CLAUSE}"
+    ),
+    # I ignore this instruction:
+    (
+        r"\b(?:I|we)(?:['\u2019](?:m|re|ll|ve))? (?:\w+ ){0,2}?(?:ignor(?:e|ed|ing)|disregard(?:ed|ing)?|reject(?:ed|ing)?) "
+        r"(?:it|this|that|them|these|(?:the|this|that|these|such|any) (?:\w+ ){0,2}?"
+        r"(?:instructions?|calls?|commands?|request|injection|text|block|message|content|attempt))\W*$"
+    ),
+    # This must not be executed:
+    r"\b(?:(?:must|should|will|can)(?: not|n['\u2019]t)|cannot|won['\u2019]t) be (?:executed|run|called|sent|invoked|made)\W*$",
+    # Earlier I called:
+    rf"\b(?:earlier|previously|before|last time)\b[^.,;:]*\b(?:I|we) (?:had )?{_PAST}{_REST_OF_CLAUSE}",
+    # I already sent:
+    rf"\b(?:I|we) (?:had )?(?:already|previously|earlier|just) {_PAST}{_REST_OF_CLAUSE}",
+    # I could write:
+    rf"\b(?:I|we)(?: (?:would|could|might)|['\u2019]d) (?:\w+ )?(?:write|put|type|emit){_REST_OF_CLAUSE}",
+    # I would have called:
+    rf"\b(?:I|we)(?: would|['\u2019]d) have {_PAST}{_REST_OF_CLAUSE}",
+    # If I had access to the tool, I would call:
+    rf"\bif\b[^.:;]*(?:\bwould|\w['\u2019]d)(?: \w+)? {ANSWER_VERB}{_REST_OF_CLAUSE}",
+    # I won't run this, but it would be:
+    (
+        r"\b(?:it|that|this|which|but the (?:\w+ )?call)(?: would|['\u2019]d)(?: then)? (?:be|look|read)(?: written| expressed)?"
+        r"(?: as| like)?\W*$"
+    ),
+    # The right call would have been:
+    r"\bwould(?: have|['\u2019]ve) (?:been|looked|read|said)(?: as| like)?\W*$",
+    # The previous assistant turn was:
+    (
+        r"\b(?:previous|earlier|last|prior|preceding|failing|failed|wrong) (?:\w+ )?"
+        r"(?:calls?|invocation|request|attempt|turn|message|query) (?:was|were)\W*$"
+    ),
+    # The call I made earlier:
+    rf"\bcalls? (?:(?:that|which) )?(?:I|we) (?:\w+ )?{_PAST}{_REST_OF_CLAUSE}",
+)
+"""Matches the end of a clause in which the model says that it does not make a call, made it before, or could write it."""
+DENIED = re.compile(
+    rf"(?:(?<!\bwhy )\bnot|n['\u2019]t|\bcannot|\bnever|\b(?:refuse|decline|unable) to) (?:\w+ )?{MAKE_VERB}(?: (?:it|this|that))?$"
+    rf"|\bif\b[^.:;]*(?:\bwould|\w['\u2019]d)(?: \w+)? {MAKE_VERB}$",
+    re.IGNORECASE,
+)
+"""Matches a line that what follows must complete, and that says that nobody makes the call which follows."""
+_APPROVAL = r"(?:approval|permission|consent|confirmation|go-ahead|authori[sz]ation)"
+ASKS_APPROVAL = any_of(
+    # Shall I run this?
+    rf"^\W*(?:(?:so|now),? )?(?:shall|should|may|can|could) (?:I|we) (?:\w+ )?(?:{MAKE_VERB}|proceed|go ahead|continue)\b[^.?!]*\?$",
+    # Do you want me to run this?
+    rf"\b(?:do you want|would you like) (?:me|us) to (?:\w+ )?(?:{MAKE_VERB}|proceed|go ahead|continue)\b[^.?!]*[?:]$",
+    # Is it OK to run this?
+    rf"\bis it (?:ok|okay|fine|all ?right) (?:to|if (?:I|we)) (?:\w+ )?(?:{MAKE_VERB}|proceed|go ahead|continue)\b[^.?!]*[?:]$",
+    # Once you confirm, I will run:
+    (
+        r"\b(?:once|after|if|when|as soon as|unless|until) (?:you|the user) (?:\w+ )?(?:confirms?|approves?|agrees?|allows?|consents?"
+        rf"|authori[sz]es?|says? (?:yes|so)|gives? (?:me )?(?:your |the |their )?{_APPROVAL})\b[^.?!]*$"
+    ),
+    # After your approval I would run:
+    (
+        rf"\b(?:after|upon|pending|awaiting|subject to) your (?:\w+ )?{_APPROVAL},? "
+        r"(?:I|we)(?: will| would| can| could|['\u2019](?:ll|d))\b[^.?!]*$"
+    ),
+    # Please confirm that I should run:
+    r"\bplease (?:confirm|approve)\b[^.?!]*$",
+)
+"""Matches the end of a line with which the model asks whether it may make the call, or says that it makes it later."""
+CONDITIONAL = re.compile(rf"\b(?:I|we) (?:would|could|might) (?:\w+ )?{CALL_VERB}{_REST_OF_CLAUSE}", re.IGNORECASE)
