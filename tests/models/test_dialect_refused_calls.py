@@ -78,6 +78,13 @@ It would have been better to search first. I do it now:
 The model needs data, so I call the tool:
 The data is in the file:
 For reference, I'll look it up:
+To see what this does:
+The tests were not run by the CI. I run them:
+The server was restarted by the script; checking:
+Let me see what the screenshot shows:
+Now I'll insert this into the file:
+That was not the right call. Correcting:
+I need the output of the tool:
 To answer, I need the data (e.g. the weather):
 I check several sources (for example, the docs):
 Let me look at the data (e.g., the last week):
