@@ -109,7 +109,8 @@ _INSTRUCTION = any_of(
     # Given the call:
     r"^\W*given (?:the|this|such an?) (?:\w+ )?(?:call|invocation|request|message|output|text|input)\W*$",
     # What does this mean:
-    r"^\W*(?:question\W+)?what (?:does|do|happens|would)\b|(?:^\W*|\b(?:ask|asked|explain) )what (?:this|that|it) (?:means|does|would do)\W*$",
+    r"^\W*(?:question\W+)?what (?:does|do|happens|would)\b"
+    r"|(?:^\W*|\b(?:ask|asked|explain) )what (?:this|that|it) (?:means|does|would do)\W*$",
     # Strings such as:
     r"\bsuch as\W*$",
     # Write this:
