@@ -102,7 +102,7 @@ async def test_a_yes_that_was_not_needed_lets_no_equal_call_run(
     assert paid == [100]
 
 
-async def test_whoever_waits_for_the_answer_is_told_that_nobody_has_given_it(tools: list[Tool]) -> None:
+async def test_whoever_waits_for_the_answer_is_told_that_the_question_is_over(tools: list[Tool]) -> None:
     policy = Changing()
     async with Engine(tools, policies=[policy]) as engine:
         question = await asked(engine)
@@ -111,8 +111,8 @@ async def test_whoever_waits_for_the_answer_is_told_that_nobody_has_given_it(too
         policy.verdict = Allow(rule="default")
         await engine.call(PAY, SCOPE)
         async with asyncio.timeout(PATIENCE_S):
-            assert await waiting is None
-            assert await engine.wait_for_answer(question.approval_id) is None
+            with pytest.raises(UsageError, match="is open"):
+                await waiting
 
 
 async def test_another_call_that_is_allowed_leaves_the_question_open(tools: list[Tool], paid: list[int]) -> None:

@@ -102,35 +102,15 @@ async def test_waiting_ends_with_an_error_when_the_engine_is_closed(tmp_path: Pa
         await waiting
 
 
-async def test_a_question_that_was_never_asked_cannot_be_waited_for(tmp_path: Path, ledger: Ledger) -> None:
+async def test_a_question_that_is_used_up_or_was_never_asked_cannot_be_waited_for(tmp_path: Path, ledger: Ledger) -> None:
     async with engine_at(tmp_path / "j.db", ledger) as engine:
-        await asked(engine)
-        with pytest.raises(UsageError, match="never existed"):
-            await engine.wait_for_answer("order-7/0/9")
-
-
-@pytest.mark.parametrize("elsewhere", [False, True], ids=["same engine", "another engine"])
-async def test_an_answer_that_a_call_has_used_up_is_returned(tmp_path: Path, ledger: Ledger, elsewhere: bool) -> None:
-    """Of two loops that wait for one answer, the slower one goes on, too: its call gets the result of the other one's."""
-    path = tmp_path / "j.db"
-    async with engine_at(path, ledger) as engine, engine_at(path, ledger) as other:
         question = await asked(engine)
-        await engine.approve(question, by="ann")
+        await engine.approve(question)
+        assert await engine.wait_for_answer(question)
         await engine.call(PAY, SCOPE)
-        slower = other if elsewhere else engine
-        answer = await slower.wait_for_answer(question)
-        assert answer is not None
-        assert (answer.allowed, answer.by) == (True, "ann")
-        assert (await said(slower, PAY, SCOPE)).metadata.replayed
-    assert ledger.lines() == ["ann"]
-
-
-async def test_an_expired_question_has_no_answer(ledger: Ledger) -> None:
-    clock = ManualClock()
-    async with Engine([paying(ledger)], policies=[Asks("pay")], clock=clock) as engine:
-        question = await asked(engine)
-        clock.advance(engine.limits.approval_s)
-        assert await engine.wait_for_answer(question) is None
+        for missing in (question, "order-7/0/9"):
+            with pytest.raises(UsageError, match="used up"):
+                await engine.wait_for_answer(missing)
 
 
 # With several engines on one journal

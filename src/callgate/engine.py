@@ -627,11 +627,10 @@ class Engine:
             timeout_s: Seconds to wait. None: until the question expires.
 
         Returns:
-            The question with its answer, also if a call has used that up, here or in another engine; None if nobody answered it in
-            time, or its call went on without an answer.
+            The question with its answer; None if nobody answered it in time.
 
         Raises:
-            UsageError: Nobody has asked such a question, or the engine is closed.
+            UsageError: No such question is open, or the engine is closed.
         """
         check("engine.wait_for_answer", "timeout_s", timeout_s, Pause | None)
         check_answer("engine.wait_for_answer", approval_id, "", "")

@@ -11,7 +11,7 @@ from callgate._run_state.event_bodies import approval_id_of
 from callgate._run_state.run_recovery import RunReader
 from callgate.protocols import Journal
 
-__all__ = ["open_question", "question_with_answer", "was_asked"]
+__all__ = ["open_question", "question_with_answer"]
 
 _KINDS = ("call.suspended", "approval.answered", "approval.closed", "inbox.refused")
 
@@ -31,11 +31,6 @@ def question_with_answer(journal: Journal, approval_id: str) -> Question | None:
     reading = RunReader(asked.run, remember=0)
     reading.take(event for event in events if event.kind in _KINDS)
     return reading.questions.get(approval_id)
-
-
-def was_asked(journal: Journal, approval_id: str) -> bool:
-    """Return whether a question with this id is on record, be it open or closed."""
-    return any(event.kind == "call.suspended" for event in journal.read(call=approval_id))
 
 
 def open_question(journal: Journal, approval_id: str, now_ns: int) -> Question | None:

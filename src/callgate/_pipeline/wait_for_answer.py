@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from callgate._clock import Clock
-from callgate._pipeline.recorded_questions import question_with_answer, was_asked
+from callgate._pipeline.recorded_questions import question_with_answer
 from callgate._run_state.approvals import Approvals, Question
 from callgate._run_state.recorder import off_loop
 from callgate.calls import Scope
@@ -37,51 +37,47 @@ class AcquiresRuns(Protocol):
 async def answered_question(
     approval_id: str, timeout_s: float | None, runs: AcquiresRuns, approvals: Approvals, journal: Journal, clock: Clock
 ) -> Question | None:
-    """Return the question once it is answered, also if a call has used the answer up.
-
-    Return None if it expires, its call goes on without the answer, or `timeout_s` passes, before that.
+    """Return the question once it is answered; None if it expires, or `timeout_s` passes, before that.
 
     Raises:
-        UsageError: Nobody has asked such a question, or the engine is closed.
+        UsageError: No such question is open, or the engine is closed.
     """
     until = None if timeout_s is None else clock.monotonic() + timeout_s
     waited = await _loaded(approval_id, runs, approvals, journal)
     looks = 0
-    while waited is not None and waited.allowed is None:
+    while waited.allowed is None:
         with approvals.watched(waited.run) as changed:
             waited = approvals.find(waited.approval_id) or waited
             if waited.allowed is None and journal.shared:
-                waited = await off_loop(journal, partial(question_with_answer, journal, waited.approval_id))
-            if waited is None or waited.closed:
-                return None
+                stored = await off_loop(journal, partial(question_with_answer, journal, waited.approval_id))
+                waited = stored or approvals.known(waited.approval_id)
             left_s = (waited.expires_at - clock.wall_ns()) / 1e9
             if until is not None:
                 left_s = min(left_s, until - clock.monotonic())
+            if waited.closed:
+                return approvals.known(waited.approval_id)
             if waited.allowed is not None or left_s <= 0:
                 break
             looks = 0 if await _happens(changed, left_s, clock, _LOOK_S if journal.shared else None) else looks + 1
         if looks % _LOOKS == 0:
-            await _acquire(waited.run, runs)
-    return None if waited is None or waited.allowed is None else waited
+            await _acquired(waited.run, runs)
+    return None if waited.allowed is None else waited
 
 
-async def _loaded(approval_id: str, runs: AcquiresRuns, approvals: Approvals, journal: Journal) -> Question | None:
-    """Return a question, with the lease of its run if no other engine holds that; None if its call has gone on without an answer.
-
-    Raises:
-        UsageError: Nobody has asked it.
-    """
+async def _loaded(approval_id: str, runs: AcquiresRuns, approvals: Approvals, journal: Journal) -> Question:
+    """Return a question that is not used up, with the lease of its run if no other engine holds that."""
     known = approvals.find(approval_id) or await off_loop(journal, partial(question_with_answer, journal, approval_id))
-    if known is not None:
-        await _acquire(known.run, runs)
-        return approvals.find(known.approval_id) or known
-    return None if await off_loop(journal, partial(was_asked, journal, approval_id)) else approvals.known(approval_id)
+    if known is None:
+        return approvals.known(approval_id)
+    return approvals.known(known.approval_id) if await _acquired(known.run, runs) else known
 
 
-async def _acquire(run: str, runs: AcquiresRuns) -> None:
-    """Acquire the lease of a run, unless another engine holds it."""
+async def _acquired(run: str, runs: AcquiresRuns) -> bool:
+    """Acquire the lease of a run, and return whether no other engine holds it."""
     with suppress(RunHeld):
         await runs.open(Scope(run=run))
+        return True
+    return False
 
 
 async def _happens(event: asyncio.Event, within_s: float, clock: Clock, look_s: float | None) -> bool:
