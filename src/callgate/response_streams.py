@@ -328,6 +328,8 @@ class _ChunkSource(Generic[Chunk]):
         if self._reading is not None and not self._reading.done():
             self._reading.cancel()
             await asyncio.wait({self._reading}, timeout=_CLOSE_S)
+            if self._next is not None and self._reading.done():  # it was asked for, and the reading ended before it took that
+                self._next.cancel()
         if self._reading is None or self._iterator is None or not self._reading.cancelled():
             await self._close_stream()
 

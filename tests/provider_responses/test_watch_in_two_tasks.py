@@ -230,3 +230,19 @@ async def test_a_blocked_message_stays_aborted_however_often_the_reply_is_awaite
                 replies = [await chunks.reply(), await chunks.reply()]
     assert [(reply.ended, reply.finish, reply.messages) for reply in replies] == [("aborted", "content_filter", [])] * 2
     assert paid == []
+
+
+async def _endless() -> AsyncIterator[dict[str, Any]]:
+    while True:
+        yield {"id": "msg_1", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "a"}}]}
+
+
+@pytest.mark.parametrize("steps", range(6))
+async def test_a_reader_ends_at_whichever_step_of_the_event_loop_another_task_closes_the_stream(steps: int) -> None:
+    async with Engine([pay]) as engine:
+        chunks = engine.watch(_endless(), Scope(run="r"))
+        reading = asyncio.create_task(_read(chunks))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        await chunks.aclose()
+        await asyncio.wait_for(reading, PATIENCE_S)
