@@ -153,7 +153,10 @@ async def test_a_call_runs_if_the_same_call_before_it_was_cancelled_before_its_s
 
 
 @pytest.mark.parametrize("started", [False, True], ids=["while it is judged", "while it runs"])
-async def test_a_call_that_is_killed_while_it_waits_for_the_same_call_says_what_that_one_does(started: bool, ledger: Ledger) -> None:
+async def test_a_call_that_is_killed_while_it_waits_for_the_same_call_says_what_that_one_does(
+    started: bool, ledger: Ledger, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first call has its result later, so there is nothing to settle, and no operator is told so."""
     reached, go_on, stop = asyncio.Event(), asyncio.Event(), AbortController()
 
     async def wait() -> None:
@@ -186,5 +189,8 @@ async def test_a_call_that_is_killed_while_it_waits_for_the_same_call_says_what_
     assert killed.status == ("unknown" if started else "error")
     assert killed.error is not None
     assert "pay is the same call as r/0/0, and no longer waits for it: the user left." in killed.error
-    assert ("r/0/0 has begun and may take effect" if started else "r/0/0 has not started yet. Do not send it again") in killed.error
+    state = "has begun and may take effect" if started else "has not started yet"
+    assert f"r/0/0 {state}. Do not send it again: the result of r/0/0 counts for both." in killed.error
+    assert killed.data == ({"earlier_call": "r/0/0", "still_runs": True} if started else None)
+    assert "engine.settle" not in caplog.text
     assert ledger.lines() == ["A7"]

@@ -24,7 +24,7 @@ from callgate._json import plain_bytes
 from callgate._run_state.calls_in_doubt import CallsInDoubt, Doubt, Uncertain
 from callgate._run_state.event_bodies import arguments_hash, decode_result
 from callgate._run_state.recorder import off_loop
-from callgate._run_state.settlements import EARLIER, Settlement, happened_result, how_to_free, until_settled
+from callgate._run_state.settlements import EARLIER, STILL_RUNS, Settlement, happened_result, how_to_free, until_settled
 from callgate.calls import Note, RawCall, Scope, ToolResult
 from callgate.errors import CallFailed, CallNotStarted, IdempotencyConflict, OutcomeUnknown
 from callgate.protocols import Journal
@@ -355,10 +355,8 @@ def _not_awaited(known: Known, why: str, *, harmless: bool, started: bool) -> Ca
         return CallNotStarted(f"{text} Nothing happened; it may be sent again.")
     if not started:
         return CallNotStarted(f"{text} {known.uid} has not started yet. Do not send it again: the result of {known.uid} counts for both.")
-    return OutcomeUnknown(
-        f"{text} {known.uid} has begun and may take effect. Its result counts for both. {until_settled(known.uid)}",
-        details={EARLIER: known.uid},
-    )
+    told = f"{known.uid} has begun and may take effect. Do not send it again: the result of {known.uid} counts for both."
+    return OutcomeUnknown(f"{text} {told}", details={EARLIER: known.uid, STILL_RUNS: True})
 
 
 def _notes(known: Known, call: RepeatedCall) -> tuple[Note, ...]:
