@@ -333,3 +333,23 @@ async def test_a_call_whose_resources_a_policy_changes_still_runs_beside_no_othe
     async with Engine(meeting.tools(), policies=[OtherAccount()]) as engine:
         await asyncio.gather(*[said(engine, call("book", name=name), ONE) for name in ("x", "y", "x")])
     assert (meeting.most, meeting.order) == (1, ["y", "y", "y"])
+
+
+async def test_a_call_does_not_overtake_calls_that_wait_until_their_run_is_open(tmp_path: Path) -> None:
+    """Runs are opened one after the other: the second call of a run waits behind those of other runs, although its own run is open."""
+    order: list[str] = []
+    begun = asyncio.Event()
+
+    @tool
+    async def note(name: str) -> None:
+        """Note a name."""
+        order.append(name)
+        begun.set()
+
+    async with Engine([note], journal=SqliteJournal(tmp_path / "journal.db")) as engine:
+        scopes = [ONE, *[Scope(run=f"other{n}") for n in range(50)], ONE]
+        earlier = [asyncio.create_task(engine.call(call("note", name=f"{n} in {scope.run}"), scope)) for n, scope in enumerate(scopes)]
+        await begun.wait()
+        await engine.call(call("note", name=f"last in {ONE.run}"), ONE)
+        await asyncio.gather(*earlier)
+    assert [name for name in order if name.endswith(f"in {ONE.run}")] == [f"{n} in {ONE.run}" for n in (0, 51, "last")]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Agent, Answered, Engine, RawCall, Scope, SqliteJournal, Suspended, tool
+from callgate import AbortController, Agent, Answered, Engine, RawCall, Scope, SqliteJournal, Suspended, tool
 from callgate.calls import Outcome
 from callgate.policy import Ask
 from callgate.protocols import Verdict
@@ -16,7 +16,7 @@ from callgate.stage_types import ValidatedCall
 from tests.agent.scripted_model import Script, says
 from tests.agent.scripted_model import call as model_call
 from tests.effect_ledger import Ledger
-from tests.engine_calls import call, kinds
+from tests.engine_calls import call, kinds, result_of
 
 
 def paying(ledger: Ledger, **settings: Any) -> Any:
@@ -150,3 +150,47 @@ async def test_a_call_runs_if_the_same_call_before_it_was_cancelled_before_its_s
         first.cancel()
         assert results([await second]) == [("c1", "paid A7 1, number 1", False)]
     assert ledger.lines() == ["A7 1"]
+
+
+@pytest.mark.parametrize("started", [False, True], ids=["while it is judged", "while it runs"])
+async def test_a_call_that_is_killed_while_it_waits_for_the_same_call_says_what_that_one_does(
+    started: bool, ledger: Ledger, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first call has its result later, so there is nothing to settle, and no operator is told so."""
+    reached, go_on, stop = asyncio.Event(), asyncio.Event(), AbortController()
+
+    async def wait() -> None:
+        reached.set()
+        await go_on.wait()
+
+    async def judged(arguments: dict[str, Any]) -> bool:
+        if not started:
+            await wait()
+        return False
+
+    @tool(requires_approval=judged)
+    async def pay(to: str) -> str:
+        """Pay somebody."""
+        ledger.write(to)
+        if started:
+            await wait()
+        return "paid"
+
+    scope = Scope(run="r", message_id="m")
+    async with Engine([pay]) as engine:
+        first = asyncio.create_task(engine.call(call("pay", id="c1", to="A7"), scope))
+        await reached.wait()
+        second = asyncio.create_task(engine.call(call("pay", id="c1", to="A7"), scope, signal=stop.signal))
+        await asyncio.sleep(0)
+        stop.abort("the user left")
+        killed = result_of(await second)
+        go_on.set()
+        assert results([await first]) == [("c1", "paid", False)]
+    assert killed.status == ("unknown" if started else "error")
+    assert killed.error is not None
+    assert "pay is the same call as r/0/0, and no longer waits for it: the user left." in killed.error
+    state = "has begun and may take effect" if started else "has not started yet"
+    assert f"r/0/0 {state}. Do not send it again: the result of r/0/0 counts for both." in killed.error
+    assert killed.data == ({"earlier_call": "r/0/0", "still_runs": True} if started else None)
+    assert "engine.settle" not in caplog.text
+    assert ledger.lines() == ["A7"]

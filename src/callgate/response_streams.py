@@ -16,6 +16,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Never, Self, TypeVar, cast
 
+from callgate._abort_signals import is_own_failure
 from callgate._run_in_thread import BlockingPool, in_thread
 from callgate.calls import RawCall, Scope
 from callgate.emission import Emission, EndedCall
@@ -99,8 +100,10 @@ class WatchedStream(Generic[Chunk]):
             raise StopAsyncIteration
         try:
             await self._read_chunk()
-        except (asyncio.CancelledError, GeneratorExit):
+        except (asyncio.CancelledError, GeneratorExit) as error:
             if self._source.cancelled:
+                if self._was_closed_beside(error):
+                    raise StopAsyncIteration from None
                 await self._discard("its stream was cancelled")
             raise
         except BaseException as error:
@@ -111,6 +114,10 @@ class WatchedStream(Generic[Chunk]):
             self._read = True
             raise StopAsyncIteration
         return cast("Chunk", chunk)
+
+    def _was_closed_beside(self, error: BaseException) -> bool:
+        """Return whether another task has closed the stream, and nobody cancels this one."""
+        return bool(self._discarded) and is_own_failure(error)
 
     async def _read_chunk(self) -> None:
         """Read the next chunk, and hand in the calls that it completes. Goes on where a cancelled call of it stopped."""
@@ -134,7 +141,7 @@ class WatchedStream(Generic[Chunk]):
         """
         async for _ in self:
             pass
-        if self._replying is not None:
+        while self._replying is not None:
             await asyncio.shield(self._replying)
             if self._reply is not None:
                 return self._reply
@@ -210,9 +217,11 @@ class WatchedStream(Generic[Chunk]):
         """Open the run and the message. If the run cannot be opened, no call starts early, and each has an outcome that says why."""
         self._scope = scope_of(self._scope, self._reader.message_id)
         try:
-            self._emission = await self._open_emission(self._scope)
+            opened = await self._open_emission(self._scope)
         except (RunHeld, RecordFailed):
             self._early = False
+        else:
+            self._emission = None if self._discarded else opened
         return self._emission
 
     async def _ended(self, response: ProviderResponse) -> ResponseReply:
@@ -319,6 +328,8 @@ class _ChunkSource(Generic[Chunk]):
         if self._reading is not None and not self._reading.done():
             self._reading.cancel()
             await asyncio.wait({self._reading}, timeout=_CLOSE_S)
+            if self._next is not None and self._reading.done():  # it was asked for, and the reading ended before it took that
+                self._next.cancel()
         if self._reading is None or self._iterator is None or not self._reading.cancelled():
             await self._close_stream()
 

@@ -123,6 +123,15 @@ async def test_a_file_deleted_or_replaced_under_a_running_engine_is_detected_and
     assert ledger.lines() == ["ann"]
 
 
+async def test_the_journal_of_a_closed_engine_says_that_it_is_closed_and_not_that_its_file_is_lost(path: Path, ledger: Ledger) -> None:
+    journal = SqliteJournal(path)
+    async with Engine([paying(ledger)], journal=journal) as engine:
+        await said(engine, call("pay", to="ann"))
+    for read in (journal.read, journal.verify):
+        with pytest.raises(UsageError, match=r"is closed\. Make a new SqliteJournal to read it"):
+            read()
+
+
 def damaged(path: Path, position: int) -> None:
     """Change bits in one event so that its text is no longer valid."""
     connection = apsw.Connection(str(path))

@@ -158,7 +158,13 @@ class SqliteJournal(StoredJournal):
 
     @contextmanager
     def _checked(self) -> Iterator[None]:
-        """Run the block, and check the journal's files before and after it."""
+        """Run the block, and check the journal's files before and after it.
+
+        Raises:
+            UsageError: The journal is closed.
+        """
+        if self._closed:
+            raise UsageError(f"The journal {self.path} is closed. Make a new SqliteJournal to read it, or use `callgate log`.")
         with failures(self.path), self._files.whole():
             yield
 

@@ -98,7 +98,8 @@ class Admission:
                 told="The record of calls cannot be read.",
             ) from error
         self._take(scope, placed)
-        self._latest.opened = scope
+        if self._is_open(placed.run):
+            self._latest.opened = scope
 
     def open_nowait(self, scope: Scope) -> bool:
         """Use a scope whose run is open, without waiting. Return False if `open` is needed.
@@ -110,11 +111,14 @@ class Admission:
         placed = self.placed(scope)
         if self._host_fields is not None:
             self.check_extra(scope)
-        if not self._known.is_open(placed.run, new=self._is_new and placed.run == self._run):
+        if not self._is_open(placed.run):
             return False
         self._take(scope, placed)
         self._latest.opened = scope
         return True
+
+    def _is_open(self, run: str) -> bool:
+        return self._known.is_open(run, new=self._is_new and run == self._run)
 
     def admit(
         self,

@@ -347,7 +347,7 @@ class CallRoute:
                     code="waits_for_itself",
                 )
             with self._waits.waiting(state, first):
-                earlier = await earlier_result(known, state, self._journal, self._timeout_s, harmless=harmless)
+                earlier = await earlier_result(known, state, self._journal, self._timeout_s, harmless=harmless, first=first)
         state.check_stop(self._control)
         if earlier is None:
             return None

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 
@@ -58,6 +59,8 @@ class KnownRuns:
         self.by_run: OrderedDict[str, RunState] = OrderedDict()
         """The states, by run."""
         self._opening = asyncio.Lock()
+        self._waiting: dict[str, int] = {}
+        """How many callers of `open` have not returned, by run."""
         self._outdated: set[str] = set()
         """Runs whose lease is being acquired, or was when the caller gave up: another engine may have written to their records."""
         self._kept: set[str] = set()
@@ -102,26 +105,41 @@ class KnownRuns:
             if run not in self.by_run:
                 self.by_run[run] = RunState(run, remember=self._remember)
             return
-        async with self._opening:
-            outdated = run in self._outdated
-            self._outdated.add(run)
-            if await self._acquire(run) or outdated:
-                self._approvals.forget(run)
-                if run in self.by_run:
-                    self._unread[run] = self.by_run[run]
-                self._set_aside(run)
-            self._outdated.discard(run)
-            await self._load(run)
-            self._unread.pop(run, None)
-            self._kept.add(run)
+        with self._waits(run):
+            async with self._opening:
+                await self._open(run)
+
+    async def _open(self, run: str) -> None:
+        outdated = run in self._outdated
+        self._outdated.add(run)
+        if await self._acquire(run) or outdated:
+            self._approvals.forget(run)
+            if run in self.by_run:
+                self._unread[run] = self.by_run[run]
+            self._set_aside(run)
+        self._outdated.discard(run)
+        await self._load(run)
+        self._unread.pop(run, None)
+        self._kept.add(run)
+
+    @contextmanager
+    def _waits(self, run: str) -> Iterator[None]:
+        """Count a caller of `open`."""
+        self._waiting[run] = self._waiting.get(run, 0) + 1
+        try:
+            yield
+        finally:
+            self._waiting[run] -= 1
+            if not self._waiting[run]:
+                del self._waiting[run]
 
     def remembered(self, run: str) -> RunState | None:
         """Return the last state of a run that this engine knew, or None. Other engines may have worked on the run since."""
         return self.by_run.get(run) or self._unread.get(run)
 
     def is_open(self, run: str, *, new: bool = False) -> bool:
-        """Return whether `open` has nothing to do."""
-        return run in self._kept or (new and run in self.by_run)
+        """Return whether `open` has nothing to do, and no earlier call waits for it: a later one must not overtake that."""
+        return (run in self._kept and run not in self._waiting) or (new and run in self.by_run)
 
     def let_go(self, run: str) -> None:
         """Note that the run's lease is released or offered, so that the run has to be opened again."""

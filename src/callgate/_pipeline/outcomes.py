@@ -25,7 +25,7 @@ from callgate._pipeline.unknown_outcomes import told_as_unknown
 from callgate._run_state.approvals import Question
 from callgate._run_state.event_bodies import MOST_NAME, Reason, with_id
 from callgate._run_state.recorder import Recorder
-from callgate._run_state.settlements import EARLIER
+from callgate._run_state.settlements import EARLIER, STILL_RUNS
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, Text, ToolResult
 from callgate.errors import (
     ApprovalNeeded,
@@ -119,10 +119,10 @@ class Outcomes:
         return Restarted(state.uid)
 
     def _warn_of_unknown(self, result: ToolResult) -> None:
-        """Tell the host's log about a call that somebody has to settle, unless its first result did."""
-        if result.metadata.replayed or result.metadata.joined:
-            return
+        """Tell the host's log about a call that somebody has to settle, unless its first result did, or it still runs."""
         details = result.structured if isinstance(result.structured, dict) else {}
+        if result.metadata.replayed or result.metadata.joined or STILL_RUNS in details:
+            return
         self._warn_in_doubt(str(details.get(EARLIER, result.uid)), result.name)
 
     def _warn_in_doubt(self, uid: str, name: str) -> None:

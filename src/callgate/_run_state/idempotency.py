@@ -24,9 +24,9 @@ from callgate._json import plain_bytes
 from callgate._run_state.calls_in_doubt import CallsInDoubt, Doubt, Uncertain
 from callgate._run_state.event_bodies import arguments_hash, decode_result
 from callgate._run_state.recorder import off_loop
-from callgate._run_state.settlements import EARLIER, Settlement, happened_result, how_to_free, until_settled
+from callgate._run_state.settlements import EARLIER, STILL_RUNS, Settlement, happened_result, how_to_free, until_settled
 from callgate.calls import Note, RawCall, Scope, ToolResult
-from callgate.errors import CallNotStarted, IdempotencyConflict, OutcomeUnknown
+from callgate.errors import CallFailed, CallNotStarted, IdempotencyConflict, OutcomeUnknown
 from callgate.protocols import Journal
 from callgate.stage_types import ValidatedCall
 
@@ -298,8 +298,15 @@ class RepeatedCall(Protocol):
     """Whether the same message contains the same call before it."""
 
 
+class FirstCall(Protocol):
+    """A call that runs, when it is handed in again."""
+
+    started: bool
+    """Whether the tool's code may have been entered."""
+
+
 async def earlier_result(
-    known: Known, call: RepeatedCall, journal: Journal, timeout_s: float, *, harmless: bool
+    known: Known, call: RepeatedCall, journal: Journal, timeout_s: float, *, harmless: bool, first: FirstCall | None = None
 ) -> tuple[ToolResult, str] | None:
     """Return the result of a call that is handed in again, and whether it was stored (`replayed`) or still awaited (`joined`).
 
@@ -307,15 +314,19 @@ async def earlier_result(
 
     Args:
         harmless: Whether the tool has no effect, so that a first call without a result changed nothing.
+        first: The first call, if it still runs in this engine.
 
     Raises:
-        CallNotStarted: The first call was a read that was ended without a result.
-        OutcomeUnknown: The first call ran without a result, or did not end in time.
+        CallNotStarted: The first call was a read that was ended without a result, or it has not started, and this one was killed or its
+            time ran out.
+        OutcomeUnknown: The first call ran without a result, or did not end before this one was killed or its time ran out.
     """
     joined = known.running
     if known.running:
         known.ended = known.ended or asyncio.get_running_loop().create_future()
-        await settled(known.ended, call.kill, timeout_s)
+        if not await settled(known.ended, call.kill, timeout_s):
+            why = call.kill.reason or f"that one had not ended after {timeout_s:.3g} s"
+            raise _not_awaited(known, why, harmless=harmless, started=first is None or first.started)
     if not known.entered:
         return None
     result = known.result or (await off_loop(journal, partial(_from_journal, known, journal)) if known.kept else None)
@@ -335,6 +346,17 @@ async def earlier_result(
     metadata = replace(result.metadata, replayed=not joined, joined=joined, notes=notes)
     own = decode_result(plain_bytes(result))  # a copy, because callers may change it
     return replace(own, id=call.raw.id, uid=call.uid, metadata=metadata), "joined" if joined else "replayed"
+
+
+def _not_awaited(known: Known, why: str, *, harmless: bool, started: bool) -> CallFailed:
+    """Return the error of a call that no longer waits for the first one, which has not ended."""
+    text = f"{known.tool} is the same call as {known.uid}, and no longer waits for it: {why}."
+    if harmless:
+        return CallNotStarted(f"{text} Nothing happened; it may be sent again.")
+    if not started:
+        return CallNotStarted(f"{text} {known.uid} has not started yet. Do not send it again: the result of {known.uid} counts for both.")
+    told = f"{known.uid} has begun and may take effect. Do not send it again: the result of {known.uid} counts for both."
+    return OutcomeUnknown(f"{text} {told}", details={EARLIER: known.uid, STILL_RUNS: True})
 
 
 def _notes(known: Known, call: RepeatedCall) -> tuple[Note, ...]:

@@ -22,6 +22,7 @@ from callgate.protocols import Journal, NamesWriters
 __all__ = [
     "EARLIER",
     "SETTLEMENTS",
+    "STILL_RUNS",
     "OpensRuns",
     "Settlement",
     "call_in_doubt",
@@ -39,6 +40,9 @@ __all__ = [
 
 EARLIER = "earlier_call"
 """The key in the details of a refusal for the uid of the call because of which it was refused."""
+
+STILL_RUNS = "still_runs"
+"""The key in the details of a refusal that is true if that call still runs, so that nobody has to settle it yet."""
 
 SETTLEMENTS = {"happened": True, "not_happened": False}
 """The kinds of inbox messages that settle a call, each with whether the call happened."""
