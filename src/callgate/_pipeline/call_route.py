@@ -302,7 +302,8 @@ class CallRoute:
                 return result
         while (known := state.run_state.find(call, state.key, asked)) is not None:
             if known.has_others_failure and await self._was_settled(known.uid):
-                del state.run_state.known[state.key]
+                if state.run_state.known.get(state.key) is known:  # the same call may have been handed in again meanwhile
+                    del state.run_state.known[state.key]
             elif (earlier := await self._replayed(state, known)) is not None:
                 return earlier
         state.known = state.run_state.take_on(call, state.key, asked)
