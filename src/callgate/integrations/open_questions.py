@@ -17,7 +17,6 @@ from callgate.calls import Approval, Scope, Suspended
 from callgate.engine import Engine
 from callgate.errors import CallgateError, NotDone, PausedByTool, UsageError
 from callgate.event_queries import EventQuery
-from callgate.events import Event
 from callgate.integrations.framework_call import (
     A_HUMAN,
     CallsEngine,
@@ -26,7 +25,7 @@ from callgate.integrations.framework_call import (
     is_told_by_wrapper,
     record_decision,
 )
-from callgate.integrations.journaled_calls import read_journal, received_call, recorded_call_id, recorded_id
+from callgate.integrations.journaled_calls import is_in_message, read_journal, recorded_call_id, with_received
 from callgate.integrations.outdated_answers import questions_about, started_before_denial
 from callgate.protocols import Journal
 
@@ -134,14 +133,8 @@ async def was_asked(engine: Engine, call: FrameworkCall, arguments: Mapping[str,
     journal, scope = engine.journal, call.scope
 
     def find() -> bool:
-        questions = questions_about(journal, call.name, call.id, scope.run)
-        return any(is_about(question) for question in questions)
-
-    def is_about(question: Event) -> bool:
-        if recorded_id(journal, question.call, scope) is not None:
-            return True
-        asked = received_call(journal, question.call)
-        return arguments is not None and asked is not None and asked.arguments == json_text(arguments)
+        asked = (made for _, made in questions_about(journal, call.name, call.id, scope.run))
+        return any(is_in_message(made, scope) or (arguments is not None and made.arguments == json_text(arguments)) for made in asked)
 
     return await read_journal(journal, find)
 
@@ -151,14 +144,14 @@ def paused_or_asked(journal: Journal, scope: Scope) -> tuple[set[str], dict[str,
     paused: set[str] = set()
     asked: dict[str, str] = {}
     kinds = ("call.raised", "call.suspended")
-    for event in journal.find(EventQuery(run=scope.run, kinds=kinds, newest_first=True, limit=_MOST)):
-        call_id = recorded_id(journal, event.call, scope)
-        if call_id is None:
+    found = journal.find(EventQuery(run=scope.run, kinds=kinds, newest_first=True, limit=_MOST))
+    for event, call in with_received(journal, found):
+        if not is_in_message(call, scope):
             continue
         if event.kind == "call.suspended":
-            asked.setdefault(call_id, approval_id_of(event))
+            asked.setdefault(call.id, approval_id_of(event))
         elif decode(event.body)["exception"] == PausedByTool.__name__:
-            paused.add(call_id)
+            paused.add(call.id)
     return paused, asked
 
 
@@ -179,8 +172,8 @@ def last_asked(journal: Journal, scope: Scope) -> set[str]:
 def last_question(journal: Journal, scope: Scope, call_id: str) -> Suspended | None:
     """Return the latest question about a call of a message; None if there is none."""
     query = EventQuery(run=scope.run, kinds=("call.suspended",), newest_first=True, limit=_MOST)
-    for event in journal.find(query):
-        if recorded_id(journal, event.call, scope) == recorded_call_id(call_id):
+    for event, call in with_received(journal, journal.find(query)):
+        if is_in_message(call, scope) and call.id == recorded_call_id(call_id):
             return question_of(event)
     return None
 
@@ -256,8 +249,7 @@ class OpenQuestions:
                 await _deny(self._engine, approval_id, reason)
 
     def _recorded(self, run: str) -> Iterator[tuple[tuple[str, str, str], tuple[str, str]]]:
-        asked = [event.call for event in self._engine.journal.find(EventQuery(run=run, kinds=("call.suspended",), limit=_MOST))]
-        for uid in asked:
-            for event in self._engine.journal.find(EventQuery(call=uid, kinds=("call.received",), limit=1)):
-                body = decode(event.body)
-                yield (run, str(body.get("scope", {}).get("tick", "")), body["id"]), (body["name"], uid)
+        journal = self._engine.journal
+        asked = journal.find(EventQuery(run=run, kinds=("call.suspended",), limit=_MOST))
+        for event, call in with_received(journal, asked):
+            yield (run, str((call.scope or {}).get("tick", "")), call.id), (call.name, event.call)
