@@ -71,7 +71,8 @@ class TaskAnswers:
     async def read_asked(self, journal: Journal, scope: Scope) -> None:
         """Read what the last interrupt was about, before the engine is told any decision about it."""
         if self.asked is None:
-            found = frozenset(await read_journal(journal, lambda: last_asked(journal, scope)))
+            told = len(self.in_task) <= 1 or not _has_earlier()
+            found = frozenset(await read_journal(journal, lambda: last_asked(journal, scope, even_if_told=told)))
             self.asked = self.asked if self.asked is not None else found
 
     def is_asked(self, call_id: object) -> bool:
@@ -148,6 +149,12 @@ def _older() -> list[Any]:
     """Return the answers that LangGraph keeps for the task; the newest one is among them if it was given by the id of its interrupt."""
     scratchpad = get_config()["configurable"].get(_SCRATCHPAD)
     return [] if scratchpad is None else scratchpad.resume
+
+
+def _has_earlier() -> bool:
+    """Return whether LangGraph keeps answers for the task besides the newest one, so that it has asked again since the first."""
+    newest = _newest()
+    return any(one is not newest for one in _older())
 
 
 # One call

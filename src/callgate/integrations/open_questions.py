@@ -17,6 +17,7 @@ from callgate.calls import Approval, Scope, Suspended
 from callgate.engine import Engine
 from callgate.errors import CallgateError, NotDone, PausedByTool, UsageError
 from callgate.event_queries import EventQuery
+from callgate.events import Event
 from callgate.integrations.framework_call import (
     A_HUMAN,
     CallsEngine,
@@ -155,18 +156,24 @@ def paused_or_asked(journal: Journal, scope: Scope) -> tuple[set[str], dict[str,
     return paused, asked
 
 
-def last_asked(journal: Journal, scope: Scope) -> set[str]:
+def last_asked(journal: Journal, scope: Scope, *, even_if_told: bool) -> set[str]:
     """Return the recorded ids of the calls of a message that the framework's last interrupt asked a human about.
 
-    Each of them was suspended when it was last made, and the engine was not told a decision about it through the framework since. An
-    operator's answer does not count, because the interrupt is still open then.
+    Each of them was suspended when it was last made, if that is not in a request or a process that has ended before the call was started.
+    An operator's answer does not count, because the interrupt is still open then.
+
+    Args:
+        even_if_told: Whether the interrupt is still open, too, for calls about which the engine was told a decision through the framework.
+            It may have ended after that.
     """
-    latest: dict[str, str] = {}
-    for event in journal.find(EventQuery(run=scope.run, kinds=("call.received",), newest_first=True, limit=_MOST)):
-        body = decode(event.body)
-        if body.get("scope", {}).get("message_id", "") == scope.message_id:
-            latest.setdefault(str(body["id"]), event.call)
-    return {call_id for call_id, uid in latest.items() if _waits(journal, uid)}
+    latest: dict[str, Event] = {}
+    kinds = ("call.suspended", "call.started", "call.completed", "call.replayed")
+    found = journal.find(EventQuery(run=scope.run, kinds=kinds, newest_first=True, limit=_MOST))
+    for event, call in with_received(journal, found):
+        if is_in_message(call, scope):
+            latest.setdefault(call.id, event)
+    open_ones = ((call_id, event) for call_id, event in latest.items() if event.kind == "call.suspended")
+    return {call_id for call_id, event in open_ones if even_if_told or not _is_told(journal, approval_id_of(event), event.position)}
 
 
 def last_question(journal: Journal, scope: Scope, call_id: str) -> Suspended | None:
@@ -196,12 +203,6 @@ async def _deny(engine: Engine, approval_id: str, reason: str) -> None:
         await engine.deny(approval_id, by=A_HUMAN, reason=reason, told=True)
     except CallgateError:
         return  # answered or expired, or the journal has failed; the framework has told the model already
-
-
-def _waits(journal: Journal, uid: str) -> bool:
-    for event in journal.find(EventQuery(call=uid, kinds=("call.suspended",), newest_first=True, limit=1)):
-        return not _is_told(journal, approval_id_of(event), event.position)
-    return False
 
 
 def _is_told(journal: Journal, approval_id: str, after: int) -> bool:
