@@ -22,6 +22,7 @@ from callgate.protocols import Journal
 __all__ = [
     "events_of",
     "is_in_message",
+    "is_in_tick",
     "made_for_same",
     "read_journal",
     "received_call",
@@ -77,6 +78,11 @@ def with_received(journal: Journal, events: Iterable[Event]) -> Iterator[tuple[E
 def is_in_message(call: Received, scope: Scope) -> bool:
     """Return whether a recorded call was made in the message of `scope`."""
     return _message(call) == scope.message_id
+
+
+def is_in_tick(call: Received, scope: Scope) -> bool:
+    """Return whether a recorded call was made in the tick of `scope`."""
+    return str((call.scope or {}).get("tick", "")) == scope.tick
 
 
 def recorded_principal(journal: Journal, call: RawCall, scope: Scope, redactor: Redactor | None) -> str:

@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from msgspec import Struct
+
 from callgate._json import decode, json_text
 from callgate._run_state.event_bodies import approval_id_of, decode_reason, question_of
 from callgate.calls import Approval, Scope, Suspended
@@ -27,10 +29,12 @@ from callgate.integrations.framework_call import (
     record_decision,
 )
 from callgate.integrations.journaled_calls import is_in_message, read_journal, recorded_call_id, with_received
-from callgate.integrations.outdated_answers import questions_about, started_before_denial
+from callgate.integrations.outdated_answers import TOO_LATE, questions_about, started_before_denial
 from callgate.protocols import Journal
 
 __all__ = [
+    "DeniableCall",
+    "DenialOf",
     "OpenQuestions",
     "last_asked",
     "last_question",
@@ -211,46 +215,66 @@ def _is_told(journal: Journal, approval_id: str, after: int) -> bool:
     return any(is_told_by_wrapper(decode_reason(event.body).reason) for event in answers)
 
 
-class OpenQuestions:
-    """The open questions of an engine's runs.
+class DeniableCall(Struct, frozen=True, kw_only=True):
+    """A call that a human may deny: it waits for an answer, or was started after one."""
 
-    Frameworks' runs repeat the ids of calls, and several of them can have one name. So a question is known by the run and the tick of the
+    id: str
+    """The framework's id of the call; the recorded one if another process has made it."""
+    name: str
+    arguments: Mapping[str, object] | str
+    approval_id: str = ""
+    """The engine's question about it; empty if it was started, or if the framework asks itself."""
+
+
+class OpenQuestions:
+    """The open questions of an engine's runs, and the calls that were started after one, whose denial comes too late.
+
+    Frameworks' runs repeat the ids of calls, and several of them can have one name. So a call is known by the run and the tick of the
     call's scope, which is the framework's own id of its run unless the host names one, and by the id of the call.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._questions: dict[tuple[str, str, str], tuple[str, str]] = {}
-        """The tool's name and the approval id, by the run, the tick and the call's id."""
+        self._asked: dict[tuple[str, str], dict[str, DeniableCall]] = {}
+        """The calls by their ids, by the run and the tick."""
         self._read_runs = {""}
 
-    def add(self, call: FrameworkCall, suspended: Suspended) -> None:
-        """Remember a question. Of very many, the oldest are forgotten."""
-        self._questions[call.scope.run, call.scope.tick, call.id] = (call.name, suspended.approval_id)
-        while len(self._questions) > _MOST:
-            del self._questions[next(iter(self._questions))]
+    def add(self, call: FrameworkCall, approval_id: str = "") -> None:
+        """Remember a call that a human may deny. Of very many, the oldest are forgotten."""
+        asked = DeniableCall(id=call.id, name=call.name, arguments=call.arguments, approval_id=approval_id)
+        self._add((call.scope.run, call.scope.tick), asked)
 
-    def discard(self, call: FrameworkCall) -> None:
-        """Forget a question that is answered."""
-        self._questions.pop((call.scope.run, call.scope.tick, call.id), None)
+    def _add(self, place: tuple[str, str], asked: DeniableCall) -> None:
+        of_place = self._asked.setdefault(place, {})
+        of_place[asked.id] = asked
+        if len(of_place) > _MOST:
+            del of_place[next(iter(of_place))]
+        if len(self._asked) > _MOST:
+            del self._asked[next(iter(self._asked))]
 
-    async def record_denials(self, scope: Scope, denial_of: DenialOf) -> None:
-        """Record each no that the framework knows of in the run and the tick of this scope.
+    async def record_denials(self, scope: Scope, denial_of: DenialOf) -> list[tuple[DeniableCall, str]]:
+        """Record each no that the framework knows of in the run and the tick of this scope. Return the calls, each with the reason.
 
         The first time for a run, its questions are read from the journal.
         """
         if scope.run not in self._read_runs:
             self._read_runs.add(scope.run)
-            self._questions |= await read_journal(self._engine.journal, lambda: dict(self._recorded(scope.run)))
-        for key, (name, approval_id) in list(self._questions.items()):
-            run, tick, call_id = key
-            reason = denial_of(name, call_id) if (run, tick) == (scope.run, scope.tick) else None
-            if reason is not None:
-                self._questions.pop(key, None)
-                await _deny(self._engine, approval_id, reason)
+            for place, asked in await read_journal(self._engine.journal, lambda: list(self._recorded(scope.run))):
+                self._add(place, asked)
+        of_place, denied = self._asked.get((scope.run, scope.tick), {}), []
+        for asked in list(of_place.values()):
+            reason = denial_of(asked.name, asked.id)
+            if reason is not None and TOO_LATE not in reason:
+                denied.append((of_place.pop(asked.id), reason))
+        for asked, reason in denied:
+            if asked.approval_id:
+                await _deny(self._engine, asked.approval_id, reason)
+        return denied
 
-    def _recorded(self, run: str) -> Iterator[tuple[tuple[str, str, str], tuple[str, str]]]:
+    def _recorded(self, run: str) -> Iterator[tuple[tuple[str, str], DeniableCall]]:
         journal = self._engine.journal
-        asked = journal.find(EventQuery(run=run, kinds=("call.suspended",), limit=_MOST))
-        for event, call in with_received(journal, asked):
-            yield (run, str((call.scope or {}).get("tick", "")), call.id), (call.name, event.call)
+        found = journal.find(EventQuery(run=run, kinds=("call.suspended", "call.started"), newest_first=True, limit=_MOST))
+        for event, call in with_received(journal, reversed(list(found))):
+            approval_id = event.call if event.kind == "call.suspended" else ""
+            place = (run, str((call.scope or {}).get("tick", "")))
+            yield place, DeniableCall(id=call.id, name=call.name, arguments=call.arguments, approval_id=approval_id)

@@ -23,6 +23,7 @@ from callgate.events import Event
 from callgate.integrations.journaled_calls import (
     events_of,
     is_in_message,
+    is_in_tick,
     made_for_same,
     read_journal,
     recorded_call_id,
@@ -31,9 +32,11 @@ from callgate.integrations.journaled_calls import (
 )
 from callgate.protocols import Journal
 
-__all__ = ["EARLIER_QUESTION", "questions_about", "started_before_denial", "why_outdated"]
+__all__ = ["EARLIER_QUESTION", "TOO_LATE", "questions_about", "started_before_denial", "why_outdated"]
 
 _MOST = 1_000
+TOO_LATE = "The denial came too late"
+"""How `started_before_denial` begins."""
 EARLIER_QUESTION = (
     "The answer was to an earlier question about this call, which has expired, was answered already, or was about an older tool, other"
     " arguments or another user."
@@ -53,18 +56,19 @@ async def why_outdated(journal: Journal, name: str, call_id: str, scope: Scope, 
     return await read_journal(journal, find)
 
 
-async def started_before_denial(journal: Journal, call_id: str, scope: Scope, redactor: Redactor | None) -> str:
+async def started_before_denial(journal: Journal, call_id: str, scope: Scope, redactor: Redactor | None, *, of_tick: bool = False) -> str:
     """Return what the model has to know about a call with an effect that was started before a human has denied it; empty if it was not.
 
     Args:
         call_id: The framework's id of the call.
         scope: The scope of the call. What was started for somebody else is not told.
+        of_tick: Whether a call of another tick of the run is another call.
     """
 
     def find() -> str:
         started = journal.find(EventQuery(run=scope.run, kinds=("call.started",), newest_first=True, limit=_MOST))
         made = ((event, call) for event, call in with_received(journal, started) if call.id == recorded_call_id(call_id))
-        same = (event.call for event, call in made if is_in_message(call, scope))
+        same = (event.call for event, call in made if is_in_message(call, scope) and (not of_tick or is_in_tick(call, scope)))
         uids = [uid for uid in dict.fromkeys(same) if was_made_for(journal, uid, scope, redactor)]
         told = (_too_late(call) for uid in uids for call in summarise(journal.read(call=uid)))
         return next(filter(None, told), "")
@@ -76,7 +80,7 @@ def _too_late(call: CallSummary) -> str:
     """Return that a call was started, and what became of it; empty if nothing happened or it has no effect."""
     if call.effect == "none" or call.code in NOTHING_HAPPENED or call.settled == "not_happened":
         return ""
-    started = f"The denial came too late: {call.tool} was started before, as {call.uid}"
+    started = f"{TOO_LATE}: {call.tool} was started before, as {call.uid}"
     if call.settled:
         return f"{started}, and did happen: {call.settled_by or 'the tool'} has checked it."
     if call.status == "error":
