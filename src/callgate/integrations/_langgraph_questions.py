@@ -16,6 +16,7 @@ from langgraph.types import interrupt
 from msgspec import Struct
 
 from callgate.calls import Scope, Suspended
+from callgate.errors import UsageError
 from callgate.integrations._langgraph_order import message_of, place_of
 from callgate.integrations.framework_call import CallsEngine, HumanDecision, answer, human_named
 from callgate.integrations.journaled_calls import read_journal, recorded_call_id
@@ -286,10 +287,21 @@ async def ask_about(engine: CallsEngine, calls: Iterable[AskedCall], answers: Ta
 
 
 async def _answer(engine: CallsEngine, asked: AskedCall, decision: HumanDecision) -> str:
-    """Answer the engine's question. Return why the decision cannot be used; empty if it was."""
+    """Answer the engine's question. Return why the decision cannot be used; empty if it was, or if the question is not open any more.
+
+    In the latter case another resume has answered it, and the call that is made again gets what became of it.
+    """
     name, call_id = asked.call["name"], asked.call["id"] or ""
     outdated = await why_outdated(engine.journal, name, call_id, asked.scope, asked.suspended) if decision.allow else ""
-    return outdated or await answer(engine, asked.suspended, decision)
+    unusable = outdated or await answer(engine, asked.suspended, decision)
+    return unusable if outdated or not unusable or await _is_open(engine, asked.suspended.approval_id) else ""
+
+
+async def _is_open(engine: CallsEngine, approval_id: str) -> bool:
+    try:
+        return await engine.wait_for_answer(approval_id, timeout_s=0) is None
+    except UsageError:  # the question is used up or has expired; or the run is held, which the call reports
+        return False
 
 
 def _decided(asked: AskedCall, given: Any, answers: TaskAnswers) -> HumanDecision | str:
