@@ -59,6 +59,8 @@ class TaskAnswers:
         """Whether the code of a tool has asked for answers, too, so that all are handed out in order."""
         self.asked: frozenset[str] | None = None
         """The recorded ids of the calls that the graph's last interrupt was about; None if they were not read, as without an answer."""
+        self._not_started: frozenset[str] = frozenset()
+        """Those, and the ones that a human has decided about and that have not been started."""
         self.in_task: Collection[str] = ()
         """The ids of all calls of the task; empty if it has one call only."""
         self.taken: list[Any] = []
@@ -72,13 +74,20 @@ class TaskAnswers:
     async def read_asked(self, journal: Journal, scope: Scope) -> None:
         """Read what the last interrupt was about, before the engine is told any decision about it."""
         if self.asked is None:
-            told = len(self.in_task) <= 1 or not _has_earlier()
-            found = frozenset(await read_journal(journal, lambda: last_asked(journal, scope, even_if_told=told)))
-            self.asked = self.asked if self.asked is not None else found
+            found = await read_journal(journal, lambda: last_asked(journal, scope))
+            if self.asked is None:  # no other call of the task has read it meanwhile, and told the engine
+                asked_once = len(self.in_task) <= 1 or not _has_earlier()
+                self._not_started = frozenset(found)
+                self.asked = frozenset(call_id for call_id, is_told in found.items() if asked_once or not is_told)
 
     def is_asked(self, call_id: object) -> bool:
         """Return whether the last interrupt was about this call."""
         return recorded_call_id(str(call_id)) in (self.asked or ())
+
+    def is_about(self, call_id: object, given: Any) -> bool:
+        """Return whether what the graph was resumed with may be about this call: it was asked about, or is named and was not started."""
+        named = (one["tool_call_id"] for one in _named(_made(given)))
+        return self.is_asked(call_id) or (recorded_call_id(str(call_id)) in self._not_started and call_id in named)
 
     def decision_about(self, request: ToolCallRequest, given: Any, approval_id: str) -> HumanDecision | str | None:
         """Return the decision about a call in what the graph was resumed with; None if it has none, or the call was not asked about.
@@ -87,7 +96,7 @@ class TaskAnswers:
             approval_id: The question about the call; empty if it does not matter which one the decision names.
         """
         call = request.tool_call
-        if not self.is_asked(call["id"]):
+        if not self.is_about(call["id"], given):
             return None
         made = _decision_about(call["id"], given, self._asked_beside(request))
         return None if made is None else decision_of(made, call, approval_id)

@@ -160,15 +160,14 @@ def paused_or_asked(journal: Journal, scope: Scope) -> tuple[set[str], dict[str,
     return paused, asked
 
 
-def last_asked(journal: Journal, scope: Scope, *, even_if_told: bool) -> set[str]:
-    """Return the recorded ids of the calls of a message that the framework's last interrupt asked a human about.
+def last_asked(journal: Journal, scope: Scope) -> dict[str, bool]:
+    """Return the recorded ids of the calls of a message that a human was asked about and that have not been started since.
 
     Each of them was suspended when it was last made, if that is not in a request or a process that has ended before the call was started.
-    An operator's answer does not count, because the interrupt is still open then.
 
-    Args:
-        even_if_told: Whether the interrupt is still open, too, for calls about which the engine was told a decision through the framework.
-            It may have ended after that.
+    Returns:
+        For each call, whether the engine was told a decision about it through the framework. An operator's answer does not count, because
+        the framework's interrupt is still open then.
     """
     latest: dict[str, Event] = {}
     kinds = ("call.suspended", "call.started", "call.completed", "call.replayed")
@@ -176,8 +175,8 @@ def last_asked(journal: Journal, scope: Scope, *, even_if_told: bool) -> set[str
     for event, call in with_received(journal, found):
         if is_in_message(call, scope):
             latest.setdefault(call.id, event)
-    open_ones = ((call_id, event) for call_id, event in latest.items() if event.kind == "call.suspended")
-    return {call_id for call_id, event in open_ones if even_if_told or not _is_told(journal, approval_id_of(event), event.position)}
+    waiting = {call_id: event for call_id, event in latest.items() if event.kind == "call.suspended"}
+    return {call_id: _is_told(journal, approval_id_of(event), event.position) for call_id, event in waiting.items()}
 
 
 def last_question(journal: Journal, scope: Scope, call_id: str) -> Suspended | None:
