@@ -251,17 +251,20 @@ class OpenQuestions:
         if len(self._asked) > _MOST:
             del self._asked[next(iter(self._asked))]
 
-    async def record_denials(self, scope: Scope, denial_of: DenialOf) -> list[tuple[DeniableCall, str]]:
+    async def record_denials(self, scope: Scope, denial_of: DenialOf, name: str) -> list[tuple[DeniableCall, str]]:
         """Record each no that the framework knows of in the run and the tick of this scope. Return the calls, each with the reason.
 
         The first time for a run, its questions are read from the journal.
+
+        Args:
+            name: Of the calls without an open question, which may be many, only those of this tool are looked at.
         """
         if scope.run not in self._read_runs:
             self._read_runs.add(scope.run)
             for place, asked in await read_journal(self._engine.journal, lambda: list(self._recorded(scope.run))):
                 self._add(place, asked)
         of_place, denied = self._asked.get((scope.run, scope.tick), {}), []
-        for asked in list(of_place.values()):
+        for asked in [one for one in of_place.values() if one.approval_id or one.name == name]:
             reason = denial_of(asked.name, asked.id)
             if reason is not None and TOO_LATE not in reason:
                 denied.append((of_place.pop(asked.id), reason))

@@ -187,7 +187,7 @@ class _Route:
         return own(context, agent) if callable(own) else own
 
     async def _enabled_after_denials(self, context: RunContextWrapper[Any], agent: Any) -> bool:
-        for denied, reason in await self._questions.record_denials(self._scope(context), denials_in(context)):
+        for denied, reason in await self._questions.record_denials(self._scope(context), denials_in(context), self._name):
             call = await self._call(context, denied.id, denied.arguments, denied.name)
             if await was_told_too_late(self.engine, context, agent, call, reason):
                 self._questions.add(call)
