@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,11 @@ class Payments:
         self._file = folder / "calls.db"
         self._asks_itself = asks_itself
         self.saved: dict[str, Any] = {}
+        self.redactor: Any = None
 
     def engine(self) -> Engine:
         policies = [] if self._asks_itself else [WrittenPolicy({"pay": Ask(question="Pay it?", rule="ask")})]
-        return Engine(import_tools([self._tool()]), policies=policies, journal=SqliteJournal(self._file))
+        return Engine(import_tools([self._tool()]), policies=policies, journal=SqliteJournal(self._file), redactor=self.redactor)
 
     def agent(self, engine: Engine) -> Agent[Any]:
         return agent_of(engine, [self._tool()], [Call("pay", {"amount": 5})], "done", "done")
@@ -96,6 +98,23 @@ async def test_a_rejection_of_a_call_that_has_had_no_effect_is_told_alone(tmp_pa
             await payments.resume(agent, allow=True)
         assert await payments.resume(payments.agent(engine), allow=False) == "never"
     assert payments.made == []
+
+
+class HidingIds:
+    """Redacts what looks like a key: the SDK's id of a run, too."""
+
+    def redact(self, text: bytes) -> bytes:
+        return re.sub(rb"[0-9a-f]{32}", b"[key]", text)
+
+
+async def test_a_rejection_says_that_it_was_paid_also_if_a_redactor_hides_the_id_of_the_run(tmp_path: Path) -> None:
+    payments = Payments(tmp_path)
+    payments.redactor = HidingIds()
+    async with payments.engine() as engine:
+        agent = payments.agent(engine)
+        await payments.ask(agent)
+        await payments.resume(agent, allow=True)
+        assert TOO_LATE in await payments.resume(payments.agent(engine), allow=False)
 
 
 async def test_the_rejection_of_a_call_is_told_for_that_call_also_if_another_tool_is_listed_first(tmp_path: Path) -> None:

@@ -80,9 +80,10 @@ def is_in_message(call: Received, scope: Scope) -> bool:
     return _message(call) == scope.message_id
 
 
-def is_in_tick(call: Received, scope: Scope) -> bool:
+def is_in_tick(call: Received, scope: Scope, redactor: Redactor | None) -> bool:
     """Return whether a recorded call was made in the tick of `scope`."""
-    return str((call.scope or {}).get("tick", "")) == scope.tick
+    now = _as_recorded(RawCall(name=""), scope, redactor).scope or {}
+    return (call.scope or {}).get("tick", "") == now.get("tick", "")
 
 
 def recorded_principal(journal: Journal, call: RawCall, scope: Scope, redactor: Redactor | None) -> str:

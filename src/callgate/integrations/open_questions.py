@@ -28,7 +28,7 @@ from callgate.integrations.framework_call import (
     is_told_by_wrapper,
     record_decision,
 )
-from callgate.integrations.journaled_calls import is_in_message, read_journal, recorded_call_id, with_received
+from callgate.integrations.journaled_calls import is_in_message, is_in_tick, read_journal, recorded_call_id, with_received
 from callgate.integrations.outdated_answers import TOO_LATE, questions_about, started_before_denial
 from callgate.protocols import Journal
 
@@ -261,7 +261,7 @@ class OpenQuestions:
         """
         if scope.run not in self._read_runs:
             self._read_runs.add(scope.run)
-            for place, asked in await read_journal(self._engine.journal, lambda: list(self._recorded(scope.run))):
+            for place, asked in await read_journal(self._engine.journal, lambda: list(self._recorded(scope))):
                 self._add(place, asked)
         of_place, denied = self._asked.get((scope.run, scope.tick), {}), []
         for asked in [one for one in of_place.values() if one.approval_id or one.name == name]:
@@ -273,10 +273,10 @@ class OpenQuestions:
                 await _deny(self._engine, asked.approval_id, reason)
         return denied
 
-    def _recorded(self, run: str) -> Iterator[tuple[tuple[str, str], DeniableCall]]:
-        journal = self._engine.journal
-        found = journal.find(EventQuery(run=run, kinds=("call.suspended", "call.started"), newest_first=True, limit=_MOST))
+    def _recorded(self, scope: Scope) -> Iterator[tuple[tuple[str, str], DeniableCall]]:
+        journal, redactor = self._engine.journal, self._engine.redactor
+        found = journal.find(EventQuery(run=scope.run, kinds=("call.suspended", "call.started"), newest_first=True, limit=_MOST))
         for event, call in with_received(journal, reversed(list(found))):
+            tick = scope.tick if is_in_tick(call, scope, redactor) else str((call.scope or {}).get("tick", ""))
             approval_id = event.call if event.kind == "call.suspended" else ""
-            place = (run, str((call.scope or {}).get("tick", "")))
-            yield place, DeniableCall(id=call.id, name=call.name, arguments=call.arguments, approval_id=approval_id)
+            yield (scope.run, tick), DeniableCall(id=call.id, name=call.name, arguments=call.arguments, approval_id=approval_id)

@@ -68,7 +68,7 @@ async def started_before_denial(journal: Journal, call_id: str, scope: Scope, re
     def find() -> str:
         started = journal.find(EventQuery(run=scope.run, kinds=("call.started",), newest_first=True, limit=_MOST))
         made = ((event, call) for event, call in with_received(journal, started) if call.id == recorded_call_id(call_id))
-        same = (event.call for event, call in made if is_in_message(call, scope) and (not of_tick or is_in_tick(call, scope)))
+        same = (event.call for event, call in made if is_in_message(call, scope) and (not of_tick or is_in_tick(call, scope, redactor)))
         uids = [uid for uid in dict.fromkeys(same) if was_made_for(journal, uid, scope, redactor)]
         told = (_too_late(call) for uid in uids for call in summarise(journal.read(call=uid)))
         return next(filter(None, told), "")
