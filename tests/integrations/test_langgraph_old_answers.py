@@ -116,6 +116,15 @@ def test_a_decision_with_the_id_of_its_call_is_kept_and_only_the_other_call_is_a
     assert shop.paid == [120]
 
 
+@pytest.mark.parametrize(("then", "paid", "told"), [(NO, [], "never"), (EDIT, [], "other arguments"), (YES, [120], "120 paid")])
+def test_a_later_decision_that_names_a_call_counts_until_the_call_has_started(shop: Shop, then: Any, paid: list[int], told: str) -> None:
+    shop.start()
+    shop.resume({**YES, "tool_call_id": "B"})
+    result = shop.resume({**NO, "tool_call_id": "A"}, {**then, "tool_call_id": "B"})
+    assert shop.paid == paid
+    assert told in tool_messages(result)[1].content
+
+
 def test_a_decision_is_kept_when_another_call_has_to_be_decided_as_well(shop: Shop) -> None:
     shop.limit = 100
     shop.start()

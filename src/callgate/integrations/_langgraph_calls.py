@@ -278,7 +278,7 @@ class GraphCalls:
         call = request.tool_call
         if not (answers.taken or answers.waiting):
             return None
-        if not answers.is_asked(call["id"]):
+        if not answers.is_about(call["id"], answers.taken[0] if answers.taken else answers.next_one()):
             return None
         decision = answers.decision_about(request, self._take(request, answers), "")
         if not isinstance(decision, HumanDecision):

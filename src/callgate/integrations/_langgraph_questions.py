@@ -16,6 +16,7 @@ from langgraph.types import interrupt
 from msgspec import Struct
 
 from callgate.calls import Scope, Suspended
+from callgate.errors import UsageError
 from callgate.integrations._langgraph_order import message_of, place_of
 from callgate.integrations.framework_call import CallsEngine, HumanDecision, answer, human_named
 from callgate.integrations.journaled_calls import read_journal, recorded_call_id
@@ -58,6 +59,8 @@ class TaskAnswers:
         """Whether the code of a tool has asked for answers, too, so that all are handed out in order."""
         self.asked: frozenset[str] | None = None
         """The recorded ids of the calls that the graph's last interrupt was about; None if they were not read, as without an answer."""
+        self._not_started: frozenset[str] = frozenset()
+        """Those, and the ones that a human has decided about and that have not been started."""
         self.in_task: Collection[str] = ()
         """The ids of all calls of the task; empty if it has one call only."""
         self.taken: list[Any] = []
@@ -71,12 +74,20 @@ class TaskAnswers:
     async def read_asked(self, journal: Journal, scope: Scope) -> None:
         """Read what the last interrupt was about, before the engine is told any decision about it."""
         if self.asked is None:
-            found = frozenset(await read_journal(journal, lambda: last_asked(journal, scope)))
-            self.asked = self.asked if self.asked is not None else found
+            found = await read_journal(journal, lambda: last_asked(journal, scope))
+            if self.asked is None:  # no other call of the task has read it meanwhile, and told the engine
+                asked_once = len(self.in_task) <= 1 or not _has_earlier()
+                self._not_started = frozenset(found)
+                self.asked = frozenset(call_id for call_id, is_told in found.items() if asked_once or not is_told)
 
     def is_asked(self, call_id: object) -> bool:
         """Return whether the last interrupt was about this call."""
         return recorded_call_id(str(call_id)) in (self.asked or ())
+
+    def is_about(self, call_id: object, given: Any) -> bool:
+        """Return whether what the graph was resumed with may be about this call: it was asked about, or is named and was not started."""
+        named = (one["tool_call_id"] for one in _named(_made(given)))
+        return self.is_asked(call_id) or (recorded_call_id(str(call_id)) in self._not_started and call_id in named)
 
     def decision_about(self, request: ToolCallRequest, given: Any, approval_id: str) -> HumanDecision | str | None:
         """Return the decision about a call in what the graph was resumed with; None if it has none, or the call was not asked about.
@@ -85,7 +96,7 @@ class TaskAnswers:
             approval_id: The question about the call; empty if it does not matter which one the decision names.
         """
         call = request.tool_call
-        if not self.is_asked(call["id"]):
+        if not self.is_about(call["id"], given):
             return None
         made = _decision_about(call["id"], given, self._asked_beside(request))
         return None if made is None else decision_of(made, call, approval_id)
@@ -148,6 +159,12 @@ def _older() -> list[Any]:
     """Return the answers that LangGraph keeps for the task; the newest one is among them if it was given by the id of its interrupt."""
     scratchpad = get_config()["configurable"].get(_SCRATCHPAD)
     return [] if scratchpad is None else scratchpad.resume
+
+
+def _has_earlier() -> bool:
+    """Return whether LangGraph keeps answers for the task besides the newest one, so that it has asked again since the first."""
+    newest = _newest()
+    return any(one is not newest for one in _older())
 
 
 # One call
@@ -279,10 +296,21 @@ async def ask_about(engine: CallsEngine, calls: Iterable[AskedCall], answers: Ta
 
 
 async def _answer(engine: CallsEngine, asked: AskedCall, decision: HumanDecision) -> str:
-    """Answer the engine's question. Return why the decision cannot be used; empty if it was."""
+    """Answer the engine's question. Return why the decision cannot be used; empty if it was, or if the question is not open any more.
+
+    In the latter case another resume has answered it, and the call that is made again gets what became of it.
+    """
     name, call_id = asked.call["name"], asked.call["id"] or ""
     outdated = await why_outdated(engine.journal, name, call_id, asked.scope, asked.suspended) if decision.allow else ""
-    return outdated or await answer(engine, asked.suspended, decision)
+    unusable = outdated or await answer(engine, asked.suspended, decision)
+    return unusable if outdated or not unusable or await _is_open(engine, asked.suspended.approval_id) else ""
+
+
+async def _is_open(engine: CallsEngine, approval_id: str) -> bool:
+    try:
+        return await engine.wait_for_answer(approval_id, timeout_s=0) is None
+    except UsageError:  # the question is used up or has expired; or the run is held, which the call reports
+        return False
 
 
 def _decided(asked: AskedCall, given: Any, answers: TaskAnswers) -> HumanDecision | str:

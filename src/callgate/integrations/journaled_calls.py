@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -15,22 +16,28 @@ from callgate._run_state.event_bodies import Received, ReceivedCall, ScopeFacts,
 from callgate._secret_redaction import Redactor
 from callgate.calls import RawCall, Scope
 from callgate.event_queries import EventQuery
+from callgate.events import Event
 from callgate.protocols import Journal
 
 __all__ = [
+    "events_of",
+    "is_in_message",
+    "is_in_tick",
     "made_for_same",
     "read_journal",
     "received_call",
     "recorded_call_id",
-    "recorded_id",
     "recorded_principal",
     "recorded_scope",
     "was_made_for",
+    "with_received",
 ]
 
 T = TypeVar("T")
 _MOST = 1_000
 _MOST_ID = 200
+_AT_ONCE = 200
+"""Of how many calls the events are read in one query."""
 _FOR_WHOM = ("principal", "actor", "workspace", "conversation")
 
 
@@ -46,16 +53,37 @@ def recorded_call_id(given: str) -> str:
     return hashlib.sha256(given.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def recorded_id(journal: Journal, uid: str, scope: Scope) -> str | None:
-    """Return the id of a recorded call; None if it was made in another message."""
-    call = received_call(journal, uid)
-    return call.id if call is not None and _message(call) == scope.message_id else None
-
-
 def received_call(journal: Journal, uid: str) -> Received | None:
     """Return a call as the engine received it; None if that is not recorded."""
     received = journal.find(EventQuery(call=uid, kinds=("call.received",), limit=1))
     return next((decode_received(event.body) for event in received), None)
+
+
+def events_of(journal: Journal, uids: Iterable[str], kind: str) -> Iterator[Event]:
+    """Yield the events of this kind of many calls, the oldest first for each call."""
+    left = iter(dict.fromkeys(uids))
+    while some := tuple(islice(left, _AT_ONCE)):
+        yield from journal.find(EventQuery(calls=some, kinds=(kind,)))
+
+
+def with_received(journal: Journal, events: Iterable[Event]) -> Iterator[tuple[Event, Received]]:
+    """Yield events with their calls as the engine received them, which are read for many events in one query."""
+    left = iter(events)
+    while some := list(islice(left, _AT_ONCE)):
+        found = events_of(journal, (event.call for event in some), "call.received")
+        received = {event.call: decode_received(event.body) for event in found}
+        yield from ((event, received[event.call]) for event in some if event.call in received)
+
+
+def is_in_message(call: Received, scope: Scope) -> bool:
+    """Return whether a recorded call was made in the message of `scope`."""
+    return _message(call) == scope.message_id
+
+
+def is_in_tick(call: Received, scope: Scope, redactor: Redactor | None) -> bool:
+    """Return whether a recorded call was made in the tick of `scope`."""
+    now = _as_recorded(RawCall(name=""), scope, redactor).scope or {}
+    return (call.scope or {}).get("tick", "") == now.get("tick", "")
 
 
 def recorded_principal(journal: Journal, call: RawCall, scope: Scope, redactor: Redactor | None) -> str:

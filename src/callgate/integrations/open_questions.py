@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from msgspec import Struct
+
 from callgate._json import decode, json_text
 from callgate._run_state.event_bodies import approval_id_of, decode_reason, question_of
 from callgate.calls import Approval, Scope, Suspended
@@ -26,11 +28,13 @@ from callgate.integrations.framework_call import (
     is_told_by_wrapper,
     record_decision,
 )
-from callgate.integrations.journaled_calls import read_journal, received_call, recorded_call_id, recorded_id
-from callgate.integrations.outdated_answers import questions_about, started_before_denial
+from callgate.integrations.journaled_calls import is_in_message, is_in_tick, read_journal, recorded_call_id, with_received
+from callgate.integrations.outdated_answers import TOO_LATE, questions_about, started_before_denial
 from callgate.protocols import Journal
 
 __all__ = [
+    "DeniableCall",
+    "DenialOf",
     "OpenQuestions",
     "last_asked",
     "last_question",
@@ -134,14 +138,8 @@ async def was_asked(engine: Engine, call: FrameworkCall, arguments: Mapping[str,
     journal, scope = engine.journal, call.scope
 
     def find() -> bool:
-        questions = questions_about(journal, call.name, call.id, scope.run)
-        return any(is_about(question) for question in questions)
-
-    def is_about(question: Event) -> bool:
-        if recorded_id(journal, question.call, scope) is not None:
-            return True
-        asked = received_call(journal, question.call)
-        return arguments is not None and asked is not None and asked.arguments == json_text(arguments)
+        asked = (made for _, made in questions_about(journal, call.name, call.id, scope.run))
+        return any(is_in_message(made, scope) or (arguments is not None and made.arguments == json_text(arguments)) for made in asked)
 
     return await read_journal(journal, find)
 
@@ -151,36 +149,41 @@ def paused_or_asked(journal: Journal, scope: Scope) -> tuple[set[str], dict[str,
     paused: set[str] = set()
     asked: dict[str, str] = {}
     kinds = ("call.raised", "call.suspended")
-    for event in journal.find(EventQuery(run=scope.run, kinds=kinds, newest_first=True, limit=_MOST)):
-        call_id = recorded_id(journal, event.call, scope)
-        if call_id is None:
+    found = journal.find(EventQuery(run=scope.run, kinds=kinds, newest_first=True, limit=_MOST))
+    for event, call in with_received(journal, found):
+        if not is_in_message(call, scope):
             continue
         if event.kind == "call.suspended":
-            asked.setdefault(call_id, approval_id_of(event))
+            asked.setdefault(call.id, approval_id_of(event))
         elif decode(event.body)["exception"] == PausedByTool.__name__:
-            paused.add(call_id)
+            paused.add(call.id)
     return paused, asked
 
 
-def last_asked(journal: Journal, scope: Scope) -> set[str]:
-    """Return the recorded ids of the calls of a message that the framework's last interrupt asked a human about.
+def last_asked(journal: Journal, scope: Scope) -> dict[str, bool]:
+    """Return the recorded ids of the calls of a message that a human was asked about and that have not been started since.
 
-    Each of them was suspended when it was last made, and the engine was not told a decision about it through the framework since. An
-    operator's answer does not count, because the interrupt is still open then.
+    Each of them was suspended when it was last made, if that is not in a request or a process that has ended before the call was started.
+
+    Returns:
+        For each call, whether the engine was told a decision about it through the framework. An operator's answer does not count, because
+        the framework's interrupt is still open then.
     """
-    latest: dict[str, str] = {}
-    for event in journal.find(EventQuery(run=scope.run, kinds=("call.received",), newest_first=True, limit=_MOST)):
-        body = decode(event.body)
-        if body.get("scope", {}).get("message_id", "") == scope.message_id:
-            latest.setdefault(str(body["id"]), event.call)
-    return {call_id for call_id, uid in latest.items() if _waits(journal, uid)}
+    latest: dict[str, Event] = {}
+    kinds = ("call.suspended", "call.started", "call.completed", "call.replayed")
+    found = journal.find(EventQuery(run=scope.run, kinds=kinds, newest_first=True, limit=_MOST))
+    for event, call in with_received(journal, found):
+        if is_in_message(call, scope):
+            latest.setdefault(call.id, event)
+    waiting = {call_id: event for call_id, event in latest.items() if event.kind == "call.suspended"}
+    return {call_id: _is_told(journal, approval_id_of(event), event.position) for call_id, event in waiting.items()}
 
 
 def last_question(journal: Journal, scope: Scope, call_id: str) -> Suspended | None:
     """Return the latest question about a call of a message; None if there is none."""
     query = EventQuery(run=scope.run, kinds=("call.suspended",), newest_first=True, limit=_MOST)
-    for event in journal.find(query):
-        if recorded_id(journal, event.call, scope) == recorded_call_id(call_id):
+    for event, call in with_received(journal, journal.find(query)):
+        if is_in_message(call, scope) and call.id == recorded_call_id(call_id):
             return question_of(event)
     return None
 
@@ -205,59 +208,75 @@ async def _deny(engine: Engine, approval_id: str, reason: str) -> None:
         return  # answered or expired, or the journal has failed; the framework has told the model already
 
 
-def _waits(journal: Journal, uid: str) -> bool:
-    for event in journal.find(EventQuery(call=uid, kinds=("call.suspended",), newest_first=True, limit=1)):
-        return not _is_told(journal, approval_id_of(event), event.position)
-    return False
-
-
 def _is_told(journal: Journal, approval_id: str, after: int) -> bool:
     """Return whether the engine was told a decision about a call through a framework, not by an operator, after this position."""
     answers = journal.find(EventQuery(call=approval_id, kinds=("approval.answered",), after=after))
     return any(is_told_by_wrapper(decode_reason(event.body).reason) for event in answers)
 
 
-class OpenQuestions:
-    """The open questions of an engine's runs.
+class DeniableCall(Struct, frozen=True, kw_only=True):
+    """A call that a human may deny: it waits for an answer, or was started after one."""
 
-    Frameworks' runs repeat the ids of calls, and several of them can have one name. So a question is known by the run and the tick of the
+    id: str
+    """The framework's id of the call; the recorded one if another process has made it."""
+    name: str
+    arguments: Mapping[str, object] | str
+    approval_id: str = ""
+    """The engine's question about it; empty if it was started, or if the framework asks itself."""
+
+
+class OpenQuestions:
+    """The open questions of an engine's runs, and the calls that were started after one, whose denial comes too late.
+
+    Frameworks' runs repeat the ids of calls, and several of them can have one name. So a call is known by the run and the tick of the
     call's scope, which is the framework's own id of its run unless the host names one, and by the id of the call.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._questions: dict[tuple[str, str, str], tuple[str, str]] = {}
-        """The tool's name and the approval id, by the run, the tick and the call's id."""
+        self._asked: dict[tuple[str, str], dict[str, DeniableCall]] = {}
+        """The calls by their ids, by the run and the tick."""
         self._read_runs = {""}
 
-    def add(self, call: FrameworkCall, suspended: Suspended) -> None:
-        """Remember a question. Of very many, the oldest are forgotten."""
-        self._questions[call.scope.run, call.scope.tick, call.id] = (call.name, suspended.approval_id)
-        while len(self._questions) > _MOST:
-            del self._questions[next(iter(self._questions))]
+    def add(self, call: FrameworkCall, approval_id: str = "") -> None:
+        """Remember a call that a human may deny. Of very many, the oldest are forgotten."""
+        asked = DeniableCall(id=call.id, name=call.name, arguments=call.arguments, approval_id=approval_id)
+        self._add((call.scope.run, call.scope.tick), asked)
 
-    def discard(self, call: FrameworkCall) -> None:
-        """Forget a question that is answered."""
-        self._questions.pop((call.scope.run, call.scope.tick, call.id), None)
+    def _add(self, place: tuple[str, str], asked: DeniableCall) -> None:
+        of_place = self._asked.setdefault(place, {})
+        of_place[asked.id] = asked
+        if len(of_place) > _MOST:
+            del of_place[next(iter(of_place))]
+        if len(self._asked) > _MOST:
+            del self._asked[next(iter(self._asked))]
 
-    async def record_denials(self, scope: Scope, denial_of: DenialOf) -> None:
-        """Record each no that the framework knows of in the run and the tick of this scope.
+    async def record_denials(self, scope: Scope, denial_of: DenialOf, name: str) -> list[tuple[DeniableCall, str]]:
+        """Record each no that the framework knows of in the run and the tick of this scope. Return the calls, each with the reason.
 
         The first time for a run, its questions are read from the journal.
+
+        Args:
+            name: Of the calls without an open question, which may be many, only those of this tool are looked at.
         """
         if scope.run not in self._read_runs:
             self._read_runs.add(scope.run)
-            self._questions |= await read_journal(self._engine.journal, lambda: dict(self._recorded(scope.run)))
-        for key, (name, approval_id) in list(self._questions.items()):
-            run, tick, call_id = key
-            reason = denial_of(name, call_id) if (run, tick) == (scope.run, scope.tick) else None
-            if reason is not None:
-                self._questions.pop(key, None)
-                await _deny(self._engine, approval_id, reason)
+            for place, asked in await read_journal(self._engine.journal, lambda: list(self._recorded(scope))):
+                self._add(place, asked)
+        of_place, denied = self._asked.get((scope.run, scope.tick), {}), []
+        for asked in [one for one in of_place.values() if one.approval_id or one.name == name]:
+            reason = denial_of(asked.name, asked.id)
+            if reason is not None and TOO_LATE not in reason:
+                denied.append((of_place.pop(asked.id), reason))
+        for asked, reason in denied:
+            if asked.approval_id:
+                await _deny(self._engine, asked.approval_id, reason)
+        return denied
 
-    def _recorded(self, run: str) -> Iterator[tuple[tuple[str, str, str], tuple[str, str]]]:
-        asked = [event.call for event in self._engine.journal.find(EventQuery(run=run, kinds=("call.suspended",), limit=_MOST))]
-        for uid in asked:
-            for event in self._engine.journal.find(EventQuery(call=uid, kinds=("call.received",), limit=1)):
-                body = decode(event.body)
-                yield (run, str(body.get("scope", {}).get("tick", "")), body["id"]), (body["name"], uid)
+    def _recorded(self, scope: Scope) -> Iterator[tuple[tuple[str, str], DeniableCall]]:
+        journal, redactor = self._engine.journal, self._engine.redactor
+        found = journal.find(EventQuery(run=scope.run, kinds=("call.suspended", "call.started"), newest_first=True, limit=_MOST))
+        for event, call in with_received(journal, reversed(list(found))):
+            tick = scope.tick if is_in_tick(call, scope, redactor) else str((call.scope or {}).get("tick", ""))
+            approval_id = event.call if event.kind == "call.suspended" else ""
+            yield (scope.run, tick), DeniableCall(id=call.id, name=call.name, arguments=call.arguments, approval_id=approval_id)

@@ -24,6 +24,7 @@ except ModuleNotFoundError as error:
 from callgate._json import json_text
 from callgate.calls import Effect, RawCall, Scope, Suspended
 from callgate.engine import Engine
+from callgate.integrations._openai_agents_denials import denials_in, was_told_too_late
 from callgate.integrations._openai_agents_runs import run_id_of
 from callgate.integrations._openai_agents_tools import (
     as_it_is,
@@ -136,16 +137,14 @@ class _Route:
         scope, run = scope_of(self.scope, context), run_id_of(context)
         return in_turn(replace(scope, run=scope.run or run), run)
 
-    async def _call(self, context: RunContextWrapper[Any], call_id: str, arguments: Any) -> FrameworkCall:
+    async def _call(self, context: RunContextWrapper[Any], call_id: str, arguments: Any, name: str = "") -> FrameworkCall:
         """Return a call. If it was made before, it stays that of its user, also in a state that goes on with another run context."""
-        scope, run, engine = self._scope(context), run_id_of(context), self.engine
+        scope, run, engine, name = self._scope(context), run_id_of(context), self.engine, name or self._name
         scope = made = replace(scope, message_id=scope.message_id or call_id)
         if callable(self.scope) and scope.tick == run:
-            raw = RawCall(name=self._name, arguments=arguments, id=recorded_call_id(call_id))
+            raw = RawCall(name=name, arguments=arguments, id=recorded_call_id(call_id))
             made = await read_journal(engine.journal, lambda: recorded_scope(engine.journal, raw, scope, engine.redactor))
-        return FrameworkCall(
-            framework=_OPENAI_AGENTS, name=self._name, arguments=arguments, id=call_id, scope=made, place=(run,), run=only_asked
-        )
+        return FrameworkCall(framework=_OPENAI_AGENTS, name=name, arguments=arguments, id=call_id, scope=made, place=(run,), run=only_asked)
 
     async def _invoke(self, context: CallContext[Any], arguments: str) -> Any:
         def decide(_: Suspended, problem: str) -> HumanDecision | None:
@@ -158,38 +157,40 @@ class _Route:
         result = await run_call(self.engine, call, decide)
         if isinstance(result, Suspended):
             return f"{self._name} was not run: a human has to decide about it first. {result.question}"
-        self._questions.discard(call)
+        if context.is_tool_approved(self._name, context.tool_call_id):
+            self._questions.add(call)
         return output_of(self.engine, call, result)
 
     async def _needs_approval(self, context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
         if context.is_tool_approved(self._name, call_id):
             return True  # the engine must not ask anew before `_invoke` has compared the question with the one that was answered
-        if await value_of(self._own.needs_approval, context, arguments, call_id):
-            return True
         call = await self._call(context, call_id, arguments)
+        if await value_of(self._own.needs_approval, context, arguments, call_id):
+            self._questions.add(call)
+            return True
         try:
             raw = RawCall(name=call.name, arguments=arguments, id=recorded_call_id(call_id), origin=call.framework.name)
             asked = await run_call(self.engine, call) if await self.engine.asks_human(raw, call.scope) else None
         except CallgateError:
             return False  # the invocation reports it
         if isinstance(asked, Suspended):
-            self._questions.add(call, asked)
+            self._questions.add(call, asked.approval_id)
         return isinstance(asked, Suspended)
 
     def _is_enabled(self, context: RunContextWrapper[Any], agent: Any) -> bool | Awaitable[bool]:
         if context not in self._named:
             self._scope(context)  # before the first call, so that each saved state has the id of the run
             self._named.add(context)
-        if self.engine.may_ask:
+        if self.engine.may_ask or self._own.needs_approval:
             return self._enabled_after_denials(context, agent)
         own = self._own.is_enabled
         return own(context, agent) if callable(own) else own
 
     async def _enabled_after_denials(self, context: RunContextWrapper[Any], agent: Any) -> bool:
-        def denial_of(name: str, call_id: str) -> str | None:
-            return (context.get_rejection_message(name, call_id) or "") if context.is_tool_approved(name, call_id) is False else None
-
-        await self._questions.record_denials(self._scope(context), denial_of)
+        for denied, reason in await self._questions.record_denials(self._scope(context), denials_in(context), self._name):
+            call = await self._call(context, denied.id, denied.arguments, denied.name)
+            if await was_told_too_late(self.engine, context, agent, call, reason):
+                self._questions.add(call)
         return await value_of(self._own.is_enabled, context, agent)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from callgate._call_summary import CallSummary, summarise
 from callgate._json import decode
 from callgate._run_state.approvals import older_binding
-from callgate._run_state.event_bodies import approval_id_of, decode_reason, question_of, verdict_of
+from callgate._run_state.event_bodies import Received, approval_id_of, decode_reason, question_of, verdict_of
 from callgate._run_state.idempotency import NOTHING_HAPPENED
 from callgate._run_state.settlements import until_settled
 from callgate._secret_redaction import Redactor
@@ -21,18 +21,22 @@ from callgate.errors import PausedByTool
 from callgate.event_queries import EventQuery
 from callgate.events import Event
 from callgate.integrations.journaled_calls import (
+    events_of,
+    is_in_message,
+    is_in_tick,
     made_for_same,
     read_journal,
-    received_call,
     recorded_call_id,
-    recorded_id,
     was_made_for,
+    with_received,
 )
 from callgate.protocols import Journal
 
-__all__ = ["EARLIER_QUESTION", "questions_about", "started_before_denial", "why_outdated"]
+__all__ = ["EARLIER_QUESTION", "TOO_LATE", "questions_about", "started_before_denial", "why_outdated"]
 
 _MOST = 1_000
+TOO_LATE = "The denial came too late"
+"""How `started_before_denial` begins."""
 EARLIER_QUESTION = (
     "The answer was to an earlier question about this call, which has expired, was answered already, or was about an older tool, other"
     " arguments or another user."
@@ -52,17 +56,19 @@ async def why_outdated(journal: Journal, name: str, call_id: str, scope: Scope, 
     return await read_journal(journal, find)
 
 
-async def started_before_denial(journal: Journal, call_id: str, scope: Scope, redactor: Redactor | None) -> str:
+async def started_before_denial(journal: Journal, call_id: str, scope: Scope, redactor: Redactor | None, *, of_tick: bool = False) -> str:
     """Return what the model has to know about a call with an effect that was started before a human has denied it; empty if it was not.
 
     Args:
         call_id: The framework's id of the call.
         scope: The scope of the call. What was started for somebody else is not told.
+        of_tick: Whether a call of another tick of the run is another call.
     """
 
     def find() -> str:
         started = journal.find(EventQuery(run=scope.run, kinds=("call.started",), newest_first=True, limit=_MOST))
-        same = (event.call for event in started if recorded_id(journal, event.call, scope) == recorded_call_id(call_id))
+        made = ((event, call) for event, call in with_received(journal, started) if call.id == recorded_call_id(call_id))
+        same = (event.call for event, call in made if is_in_message(call, scope) and (not of_tick or is_in_tick(call, scope, redactor)))
         uids = [uid for uid in dict.fromkeys(same) if was_made_for(journal, uid, scope, redactor)]
         told = (_too_late(call) for uid in uids for call in summarise(journal.read(call=uid)))
         return next(filter(None, told), "")
@@ -74,7 +80,7 @@ def _too_late(call: CallSummary) -> str:
     """Return that a call was started, and what became of it; empty if nothing happened or it has no effect."""
     if call.effect == "none" or call.code in NOTHING_HAPPENED or call.settled == "not_happened":
         return ""
-    started = f"The denial came too late: {call.tool} was started before, as {call.uid}"
+    started = f"{TOO_LATE}: {call.tool} was started before, as {call.uid}"
     if call.settled:
         return f"{started}, and did happen: {call.settled_by or 'the tool'} has checked it."
     if call.status == "error":
@@ -85,18 +91,15 @@ def _too_late(call: CallSummary) -> str:
     return "\n".join((f"{started}, and has succeeded. Its result:", *texts))
 
 
-def questions_about(journal: Journal, name: str, call_id: str, run: str) -> Iterator[Event]:
-    """Yield the events by which the engine has asked about calls with this id, in whatever message, this time included."""
+def questions_about(journal: Journal, name: str, call_id: str, run: str) -> Iterator[tuple[Event, Received]]:
+    """Yield the events by which the engine has asked about calls with this id, in whatever message, this time included, with the calls."""
     query = EventQuery(run=run, tool=name, kinds=("call.suspended",), newest_first=True, limit=_MOST)
-    for event in journal.find(query):
-        call = received_call(journal, event.call)
-        if call is not None and call.id == recorded_call_id(call_id):
-            yield event
+    return ((event, call) for event, call in with_received(journal, journal.find(query)) if call.id == recorded_call_id(call_id))
 
 
 def _why(journal: Journal, name: str, call_id: str, scope: Scope, asked: Suspended) -> str:
-    questions = [event for event in questions_about(journal, name, call_id, scope.run) if event.call != asked.uid]
-    earlier = [event for event in questions if recorded_id(journal, event.call, scope) is not None]
+    found = [(event, call) for event, call in questions_about(journal, name, call_id, scope.run) if event.call != asked.uid]
+    questions, earlier = [event for event, _ in found], [event for event, call in found if is_in_message(call, scope)]
     if asked.uid == asked.approval_id:  # unless it is outdated, the framework has asked a question of its own
         return EARLIER_QUESTION if _is_outdated(journal, _used(journal, scope.run, name), asked, questions, earlier) else ""
     same = [event for event in earlier if approval_id_of(event) == asked.approval_id]
@@ -114,29 +117,32 @@ def _is_outdated(journal: Journal, used: Mapping[str, str], asked: Suspended, qu
         used: See `_used`.
         earlier: Those of the questions that were about the call in the same message.
     """
+    (now,) = journal.find(EventQuery(call=asked.uid, kinds=("call.suspended",), limit=1))
     unused = [event for event in questions if approval_id_of(event) not in used]
     return (
         any(event in earlier for event in unused)
         or any(not made_for_same(journal, event.call, asked.uid) for event in earlier)
-        or any(_has_let_run(journal, event, used, asked) for event in questions)
-        or _has_other_arguments(journal, asked, unused)
+        or any(_has_let_run(journal, event, used, now) for event in questions)
+        or _has_other_arguments(journal, now, unused)
     )
 
 
-def _has_other_arguments(journal: Journal, asked: Suspended, questions: Sequence[Event]) -> bool:
+def _has_other_arguments(journal: Journal, now: Event, questions: Sequence[Event]) -> bool:
     """Return whether there are questions that nobody has denied, but no open one about a call with the tool and the arguments of this one.
 
     The host may have made the message of the call anew, which then has another id.
     """
-    (now,) = journal.find(EventQuery(call=asked.uid, kinds=("call.suspended",), limit=1))
-    others = [event for event in questions if not _is_denied(journal, event)]
+    denied = _denied(journal, questions)
+    others = [event for event in questions if approval_id_of(event) not in denied]
     same = [event for event in others if _bound_to(event) == _bound_to(now) and question_of(event).expires_at > now.at_ns]
     return bool(others) and not same
 
 
-def _is_denied(journal: Journal, question: Event) -> bool:
-    query = EventQuery(call=approval_id_of(question), kinds=("approval.answered",), newest_first=True, limit=1)
-    return any(decode_reason(event.body).status == "refused" for event in journal.find(query))
+def _denied(journal: Journal, questions: Sequence[Event]) -> set[str]:
+    """Return the ids of those questions whose latest answer is a no."""
+    answers = events_of(journal, map(approval_id_of, questions), "approval.answered")
+    latest = {event.call: decode_reason(event.body).status for event in answers}
+    return {approval_id for approval_id, status in latest.items() if status == "refused"}
 
 
 def _bound_to(question: Event) -> str:
@@ -149,13 +155,12 @@ def _used(journal: Journal, run: str, name: str) -> dict[str, str]:
     return {verdict.approval: event.call for event in started if (verdict := verdict_of(event)) is not None}
 
 
-def _has_let_run(journal: Journal, question: Event, used: Mapping[str, str], asked: Suspended) -> bool:
+def _has_let_run(journal: Journal, question: Event, used: Mapping[str, str], now: Event) -> bool:
     """Return whether the yes to a question about the same tool and arguments has let a call run that has not paused the framework's run.
 
     The host may have made the message of the call anew, so that the engine asks about it once more.
     """
     uid = used.get(approval_id_of(question))
-    (now,) = journal.find(EventQuery(call=asked.uid, kinds=("call.suspended",), limit=1))
     if uid is None or _bound_to(question) != _bound_to(now):
         return False
     raised = journal.find(EventQuery(call=uid, kinds=("call.raised",), newest_first=True, limit=1))
