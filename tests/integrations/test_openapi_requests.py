@@ -58,6 +58,7 @@ QUERIES: dict[str, tuple[dict[str, Any], object, str]] = {
     "a deep object": (q("deepObject"), {"R": 1, "in": {"k": [2, 3]}}, "q%5BR%5D=1&q%5Bin%5D%5Bk%5D=2&q%5Bin%5D%5Bk%5D=3"),
     "json": (q(content={"application/json": {"schema": {}}}), {"a": [1]}, "q=%7B%22a%22%3A%5B1%5D%7D"),
     "reserved characters": (q(allowReserved=True), "a/b?c&d", "q=a/b?c%26d"),
+    "reserved characters that end a value": (q(allowReserved=True), "a&b=c+d#e", "q=a%26b%3Dc%2Bd%23e"),
 }
 
 
@@ -114,6 +115,32 @@ async def test_a_body_is_sent_as_json_as_a_form_or_as_text() -> None:
     styled = {"a": {"style": "form", "explode": False}, "b": {"style": "deepObject"}}
     assert await body(form, {"a": ["x", "y"], "b": {"k": 1}}, encoding=styled) == (form, "a=x,y&b%5Bk%5D=1")
     assert await body("text/plain", "hello") == ("text/plain", "hello")
+
+
+async def test_no_value_of_a_parameter_cuts_off_what_follows_in_the_query() -> None:
+    note = {"name": "note", "in": "query", "schema": {"type": "string"}, "allowReserved": True}
+    dry_run = {"name": "dry_run", "in": "query", "schema": {"type": "boolean"}}
+    async with HttpApi(ok) as api:
+        tools = openapi_tools(operation(note, dry_run, method="post"), base_url=api.url, query={"shop": "7"})
+        assert (await ask(tools, note="rent #7", dry_run=True)).success
+        assert api.received[0].target == "/things?note=rent%20%237&dry_run=true&shop=7"
+
+
+@pytest.mark.parametrize("media_type", ["application/xml", "text/xml; charset=utf-8", "application/soap+xml"])
+async def test_a_body_of_xml_is_given_as_text(media_type: str) -> None:
+    schema = {"type": "object", "description": "An order.", "properties": {"cents": {"type": "integer"}}}
+    document = operation(method="post", requestBody={"content": {media_type: {"schema": schema}}})
+    async with HttpApi(ok) as api:
+        tools = openapi_tools(document, base_url=api.url)
+        assert (await ask(tools, body={"cents": 5})).code == "schema_invalid"
+        assert (await ask(tools, body="<order><cents>5</cents></order>")).success
+        assert [(request.headers["content-type"], request.body) for request in api.received] == [
+            (media_type, b"<order><cents>5</cents></order>")
+        ]
+    assert tools[0].parameters is not None
+    described = tools[0].parameters["properties"]["body"]["description"]
+    assert described.startswith("An order. XML as text. ")
+    assert "cents" in described
 
 
 async def test_a_call_gets_what_the_server_answers() -> None:
