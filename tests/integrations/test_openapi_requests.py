@@ -13,6 +13,7 @@ import httpx2
 import pytest
 
 from callgate import AbortController, Engine, RawCall, RetryPolicy, Scope, Tool, ToolContext, ToolResult
+from callgate.calls import Effect
 from callgate.integrations.openapi import openapi_tools
 from tests.engine_calls import call, result_of
 from tests.integrations.http_api import Answer, HttpApi, Received, json_answer
@@ -322,6 +323,34 @@ async def test_credentials_can_depend_on_the_call() -> None:
     async with HttpApi(ok) as api, Engine(openapi_tools(operation(), base_url=api.url, headers=headers)) as engine:
         await engine.call(call("ask"), Scope(run="r", principal="eve"))
         assert api.received[0].headers["x-token"] == "token-of-eve"
+
+
+@pytest.mark.parametrize(("effect", "code"), [("none", "tool_raised"), ("idempotent", "not_done"), ("once", "not_done")])
+async def test_a_failed_function_of_headers_has_sent_nothing(effect: Effect, code: str) -> None:
+    def headers(_: ToolContext) -> dict[str, str]:
+        raise KeyError("no token of eve")
+
+    async with HttpApi(ok) as api:
+        result = await ask(openapi_tools(operation(), base_url=api.url, headers=headers, effects={"ask": effect}))
+        assert api.received == []
+    assert (result.status, result.code) == ("error", code)
+    assert "The request was not sent" in result.text
+
+
+async def test_a_function_of_headers_that_finds_its_server_busy_is_asked_again() -> None:
+    asked = list[str]()
+
+    def headers(context: ToolContext) -> dict[str, str]:
+        asked.append(context.uid)
+        if len(asked) == 1:
+            raise TimeoutError("the server of tokens is busy")
+        return {"X-Token": "t"}
+
+    async with HttpApi(ok) as api:
+        tools = openapi_tools(operation(method="post"), base_url=api.url, headers=headers)
+        tools[0].retry = RetryPolicy(base_s=0)
+        assert (await ask(tools)).success
+        assert [request.headers["x-token"] for request in api.received] == ["t"]
 
 
 async def test_an_unusable_header_of_a_function_is_not_shown() -> None:

@@ -8,8 +8,9 @@ what the server answers; the arguments, the journal and errors never contain the
 from __future__ import annotations
 
 import inspect
+import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,7 +18,7 @@ from msgspec import Struct
 
 from callgate._json import type_name
 from callgate.calls import Effect
-from callgate.errors import NotDone, UsageError
+from callgate.errors import CallgateError, NotDone, Retryable, UsageError
 from callgate.integrations.openapi.operations import Operation
 from callgate.integrations.openapi.request import Request, find_unsendable, make_request
 from callgate.integrations.openapi.response import MAX_BODY_BYTES, BodyFault, RequestFailed, Response, make_result
@@ -30,12 +31,14 @@ from callgate.tools.effect_evidence import evidence_of
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["Headers", "OperationTool", "Server", "check_headers", "import_httpx2"]
+__all__ = ["Headers", "OperationTool", "Server", "check_header_names", "check_headers", "import_httpx2"]
 
-Headers = Mapping[str, str] | Callable[[ToolContext], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+HeadersFunction = Callable[[ToolContext], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+Headers = Mapping[str, str] | HeadersFunction
 """Headers for every request, or a function of the running call that returns them."""
 
 _CONNECT_S = 10.0
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class Server(Struct, frozen=True, kw_only=True):
@@ -99,14 +102,29 @@ class OperationTool(Tool):
 
     async def _headers(self, context: ToolContext) -> dict[str, str]:
         given = self._server.headers
-        if callable(given):
-            found = given(context)
-            given = await found if inspect.isawaitable(found) else found
-            check_headers(given, f"The function headers of tool '{self.name}'")
-        headers = dict(given)
+        headers = dict(await self._asked_headers(given, context) if callable(given) else given)
         name = self._server.idempotency_header
         if name is not None and self.effect != "none":
             headers[name] = context.idempotency_key
+        return headers
+
+    async def _asked_headers(self, function: HeadersFunction, context: ToolContext) -> Mapping[str, str]:
+        """Return what the host's function returns. Whatever it raises, the request has not been sent."""
+        try:
+            found = function(context)
+            headers = await found if inspect.isawaitable(found) else found
+            check_headers(headers, owner := f"The function headers of tool '{self.name}'")
+            check_header_names(headers, owner)
+        except NotDone:
+            raise
+        except Exception as error:
+            why = str(error).rstrip(".") if isinstance(error, CallgateError) else f"{type_name(error)}: {error}"
+            text = f"{self.operation.label}: the host's function headers failed ({why}). The request was not sent"
+            if evidence_of(error) in ("not_sent", "reply_lost"):
+                raise Retryable(
+                    text, not_started=True, retry_after_s=error.retry_after_s if isinstance(error, Retryable) else None
+                ) from error
+            raise NotDone(text) from error
         return headers
 
     async def _answer(self, request: Request, headers: Mapping[str, str]) -> Response:
@@ -187,6 +205,17 @@ def check_headers(headers: object, owner: str) -> None:
             raise UsageError(f"{owner}: header {name!r:.80} and its value must be text.")
         if not (value.isascii() and value.isprintable()):
             raise UsageError(f"{owner}: the value of header {name!r:.80} must be one line of printable ASCII.")
+
+
+def check_header_names(names: Iterable[object], owner: str) -> None:
+    """Raise if a header cannot have one of these names.
+
+    Raises:
+        UsageError: A name is not made of the characters that HTTP allows.
+    """
+    for name in names:
+        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+            raise UsageError(f"{owner}: {name!r:.80} cannot be the name of a header. Take letters, digits and '-', as in 'X-Api-Key'.")
 
 
 def import_httpx2() -> Any:
