@@ -246,6 +246,17 @@ async def test_a_rejected_request_that_was_not_accepted_yet_is_sent_again_whatev
     assert result.text == "done"
 
 
+async def test_the_host_is_told_what_makes_a_post_repeatable(caplog: pytest.LogCaptureFixture) -> None:
+    async with HttpApi(lambda _: json_answer("{}", 500)) as api:
+        assert (await ask(openapi_tools(operation(method="post"), base_url=api.url))).status == "unknown"
+        told = next(record.getMessage() for record in caplog.records if "said once" in record.getMessage())
+        assert "effects={'POST /things': 'idempotent'}" in told
+        assert "NotDone" not in told
+        assert [
+            tool.effect for tool in openapi_tools(operation(method="post"), effects={"POST /things": "idempotent"}, base_url=api.url)
+        ] == ["idempotent"]
+
+
 @pytest.mark.parametrize(
     "answer", [json_answer("{}", 500), json_answer("{}", 503, Retry_After="0"), Answer(0)], ids=["500", "503", "broken"]
 )

@@ -83,6 +83,9 @@ class OperationTool(Tool):
     def where(self) -> str:
         return f"{self.operation.label} of the OpenAPI document"
 
+    def not_done_advice(self, exception: str) -> str:
+        return f"If the same request may be sent twice, declare that: effects={{'{self.operation.label}': 'idempotent'}}."
+
     async def _send(self, context: ToolContext, request: Request) -> object:
         headers = await self._headers(context)
         hidden = self._hidden(headers)
