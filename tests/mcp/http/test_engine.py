@@ -160,6 +160,18 @@ async def test_a_call_whose_connection_is_lost_is_unknown_and_never_sent_again()
     assert payments.paid == 1
 
 
+async def test_a_lost_call_says_one_thing_of_its_effect() -> None:
+    """A model that is told "it may have done what was asked" and "nothing was changed" of one call believes either."""
+    texts = {}
+    async with FakeServer(Payments(drop)) as server:
+        for effect in ("none", "once"):
+            async with Engine(servers=[mcp(server.url, effects={"pay": effect}, options={"pay": {"retry": NO_RETRY}})]) as engine:
+                texts[effect] = (await said(engine, call("pay"))).text
+    assert "Nothing was changed" in texts["none"]
+    assert "It may have taken effect" in texts["once"]
+    assert not any("may have done what was asked" in text for text in texts.values())
+
+
 async def test_a_call_that_the_server_refuses_was_not_started_and_is_not_tried_again() -> None:
     payments = Payments(refuse)
     async with FakeServer(payments) as server, Engine(servers=[mcp(server.url)]) as engine:
