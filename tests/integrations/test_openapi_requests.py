@@ -276,6 +276,49 @@ async def test_without_a_connection_nothing_is_done() -> None:
     assert "no connection to the server" in (result.error or "")
 
 
+async def test_a_server_that_dies_with_the_first_request_leaves_the_call_unknown() -> None:
+    """The second attempt finds no server, which says nothing of what the first one did."""
+
+    async def pay_and_die(_: Received) -> Answer:
+        api.stop_listening()
+        return Answer(0)
+
+    api = HttpApi(pay_and_die)
+    async with api:
+        tools = openapi_tools(
+            operation(method="post"), base_url=api.url, effects={"ask": "idempotent"}, idempotency_header="Idempotency-Key"
+        )
+        tools[0].retry = RetryPolicy(base_s=0)
+        result = await ask(tools)
+        assert len(api.received) == 1
+    assert result.status == "unknown"
+    assert "It may have taken effect" in result.text
+
+
+async def test_a_read_that_finds_no_server_is_tried_again() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        tools = openapi_tools(operation(), base_url=f"http://127.0.0.1:{taken.getsockname()[1]}")
+        tools[0].retry = RetryPolicy(base_s=0)
+        result = await ask(tools)
+    assert result.metadata.attempts == tools[0].retry.attempts
+
+
+@pytest.mark.parametrize("failed", [KeyError("no token"), TimeoutError("busy")], ids=["for good", "for now"])
+async def test_headers_that_fail_in_a_later_attempt_leave_the_call_unknown(failed: Exception) -> None:
+    def headers(context: ToolContext) -> dict[str, str]:
+        if context.attempt > 1:
+            raise failed
+        return {}
+
+    async with HttpApi(lambda _: Answer(0)) as api:
+        tools = openapi_tools(operation(method="put"), base_url=api.url, headers=headers)
+        tools[0].retry = RetryPolicy(base_s=0)
+        result = await ask(tools)
+        assert len(api.received) == 1
+    assert result.status == "unknown"
+
+
 async def test_a_kill_ends_the_request() -> None:
     arrived = asyncio.Event()
 

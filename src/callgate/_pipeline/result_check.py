@@ -36,7 +36,10 @@ class Ran(Struct, frozen=True):
 
     @property
     def may_have_happened(self) -> bool:
-        """Whether the tool's effect may have happened, because the attempts do not prove the opposite."""
+        """Whether the tool's effect may have happened, because the attempts do not prove the opposite.
+
+        Only the tool's own word (`not_done`) is about all attempts; any other proof is about the last one.
+        """
         if self.attempts == 0 or self.execution.evidence == "not_done":
             return False
         return self.lost or not proves_nothing_happened(self.execution)

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callgate._json import type_name
 from callgate.calls import Effect
@@ -25,6 +26,7 @@ from callgate.integrations.openapi.response import MAX_BODY_BYTES, BodyFault, Re
 from callgate.models._connection_closing import close_without_waiting
 from callgate.models._credential_redaction import SecretRedactor
 from callgate.models._http_clients import create_client, describe_cause, tls_context
+from callgate.protocols import Execution
 from callgate.tools import Tool, ToolContext, ValidationResult
 from callgate.tools.effect_evidence import evidence_of
 
@@ -84,16 +86,22 @@ class OperationTool(Tool):
         return f"{self.operation.label} of the OpenAPI document"
 
     def not_done_advice(self, exception: str) -> str:
+        if self.effect != "once":
+            return "The server may have acted on any of the requests."
         return f"If the same request may be sent twice, declare that: effects={{'{self.operation.label}': 'idempotent'}}."
 
     async def _send(self, context: ToolContext, request: Request) -> object:
-        headers = await self._headers(context)
+        try:
+            headers = await self._headers(context)
+        except NotDone:
+            raise
+        except Exception as error:
+            return self._headers_failure(error)
         hidden = self._hidden(headers)
         try:
             response = await self._answer(request, headers)
         except Exception as error:
-            # Without its cause: the text of a client's error may contain a header.
-            raise self._failure(error, hidden) from None
+            return self._failure(error, hidden)
         return make_result(self.operation.label, request.path, response, self.effect or "once", time.time())
 
     def _hidden(self, headers: Mapping[str, str]) -> SecretRedactor:
@@ -112,23 +120,21 @@ class OperationTool(Tool):
         return headers
 
     async def _asked_headers(self, function: HeadersFunction, context: ToolContext) -> Mapping[str, str]:
-        """Return what the host's function returns. Whatever it raises, the request has not been sent."""
-        try:
-            found = function(context)
-            headers = await found if inspect.isawaitable(found) else found
-            check_headers(headers, owner := f"The function headers of tool '{self.name}'")
-            check_header_names(headers, owner)
-        except NotDone:
-            raise
-        except Exception as error:
-            why = str(error).rstrip(".") if isinstance(error, CallgateError) else f"{type_name(error)}: {error}"
-            text = f"{self.operation.label}: the host's function headers failed ({why}). The request was not sent"
-            if evidence_of(error) in ("not_sent", "reply_lost"):
-                raise Retryable(
-                    text, not_started=True, retry_after_s=error.retry_after_s if isinstance(error, Retryable) else None
-                ) from error
-            raise NotDone(text) from error
+        found = function(context)
+        headers = await found if inspect.isawaitable(found) else found
+        check_headers(headers, owner := f"The function headers of tool '{self.name}'")
+        check_header_names(headers, owner)
         return headers
+
+    def _headers_failure(self, error: Exception) -> Execution:
+        """Return the execution of a call whose headers the host's function did not return."""
+        why = str(error).rstrip(".") if isinstance(error, CallgateError) else f"{type_name(error)}: {error}"
+        passing = evidence_of(error) in ("not_sent", "reply_lost")
+        return replace(
+            _not_sent(f"{self.operation.label}: the host's function headers failed ({why}). The request was not sent", retryable=passing),
+            not_started=passing,
+            retry_after_s=error.retry_after_s if isinstance(error, Retryable) else None,
+        )
 
     async def _answer(self, request: Request, headers: Mapping[str, str]) -> Response:
         server = self._server
@@ -147,14 +153,29 @@ class OperationTool(Tool):
         text_headers = {name.lower(): hidden.redact(value) for name, value in response.headers.items()}
         return Response(status=response.status_code, headers=text_headers, body=_redacted(body, hidden), fault=fault, redact=hidden.redact)
 
-    def _failure(self, error: Exception, hidden: SecretRedactor) -> Exception:
-        """Return the error of a request that got no response. It says whether the request may have been sent."""
+    def _failure(self, error: Exception, hidden: SecretRedactor) -> Execution:
+        """Return the execution of a call whose request got no response. It says whether the request may have been sent.
+
+        Its text is not that of a client's error, which may contain a header.
+        """
         label, why = self.operation.label, hidden.redact(describe_cause(error))
         if evidence_of(error) == "not_sent":
-            return NotDone(f"{label}: no connection to the server ({why}). The request was not sent")
+            return _not_sent(f"{label}: no connection to the server ({why}). The request was not sent", retryable=True)
         if type_name(error) in ("LocalProtocolError", "InvalidURL", "UnsupportedProtocol"):
-            return NotDone(f"{label}: the request cannot be written in HTTP ({type_name(error)}). The request was not sent")
-        return RequestFailed(f"{label}: the connection broke, or the server did not answer ({type_name(error)}: {why})")
+            text = f"{label}: the request cannot be written in HTTP ({type_name(error)}). The request was not sent"
+            return _not_sent(text, retryable=False)
+        return Execution(
+            status="raised",
+            error_type=RequestFailed.__name__,
+            error=f"{label}: the connection broke, or the server did not answer ({type_name(error)}: {why})",
+            evidence="reply_lost",
+            retryable=True,
+        )
+
+
+def _not_sent(text: str, *, retryable: bool) -> Execution:
+    """Return the execution of an attempt without a request. It proves nothing of earlier attempts, unlike `NotDone`."""
+    return Execution(status="raised", error_type="NotSent", error=text, evidence="not_sent", retryable=retryable)
 
 
 def _merged(ours: Mapping[str, str], hosts: Mapping[str, str]) -> dict[str, str]:
