@@ -258,13 +258,23 @@ async def test_the_host_is_told_what_makes_a_post_repeatable(caplog: pytest.LogC
 
 
 @pytest.mark.parametrize(
-    "answer", [json_answer("{}", 500), json_answer("{}", 503, Retry_After="0"), Answer(0)], ids=["500", "503", "broken"]
+    "answer",
+    [json_answer("{}", 500), json_answer("{}", 503, Retry_After="0"), json_answer("{}", 408), json_answer("{}", 499), Answer(0)],
+    ids=["500", "503", "408", "499", "broken"],
 )
 async def test_after_a_failure_of_the_server_it_is_unknown_if_a_post_took_effect(answer: Answer) -> None:
     async with HttpApi(lambda _: answer) as api:
         result = await ask(openapi_tools(operation(method="post"), base_url=api.url))
         assert len(api.received) == 1
     assert (result.status, result.failure_class) in {("unknown", "exception"), ("unknown", "outcome_unknown")}
+
+
+@pytest.mark.parametrize(("method", "doubt"), [("get", False), ("put", True)])
+async def test_the_failure_of_a_server_says_that_the_call_may_have_taken_effect(method: str, *, doubt: bool) -> None:
+    async with HttpApi(lambda _: json_answer("{}", 500)) as api:
+        result = await ask(openapi_tools(operation(method=method), base_url=api.url))
+    assert result.status == "error"
+    assert ("may have taken effect" in result.text) is doubt
 
 
 async def test_without_a_connection_nothing_is_done() -> None:
