@@ -75,6 +75,21 @@ async def test_the_name_of_a_tool_that_can_no_longer_be_called_is_not_given_to_t
     assert (bought(places[0]), bought(places[1])) == (["buy"], ["buy"])
 
 
+async def test_a_tool_that_is_in_quarantine_from_the_start_leaves_its_name_to_no_other_server(tmp_path: Path) -> None:
+    accepted = AcceptedTools(tmp_path / "accepted.json")
+    accepted.accept("first", [LOOK, BUY | {"description": "Buy once."}], {})
+    accepted.accept("second", [LOOK, BUY], {})
+    places = [tmp_path / "first", tmp_path / "second"]
+    for place in places:
+        place.mkdir()
+        write_servers(place)
+        offer(place, LOOK, BUY)
+    async with Engine(servers=[mcp(SHOP, name=place.name, cwd=str(place), accepted=accepted.path) for place in places]) as engine:
+        assert "in quarantine" in str((await call(engine, "buy")).error)
+        assert (await call(engine, "second.buy")).success
+    assert bought(places[1]) == ["buy"]
+
+
 async def test_a_tool_that_is_gone_after_a_restart_is_not_called(place: Path) -> None:
     async with Engine(servers=[shop(place)]) as engine:
         offer(place, BUY, CRASH)

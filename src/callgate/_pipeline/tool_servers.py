@@ -207,23 +207,28 @@ class Catalogue:
         """
         prepared = {tool: bound for one in self.offers for tool, bound in one.prepared.items()}
         for layer in dict.fromkeys((*(one.server.layer for one in self.offers), *emptied)):
-            taken = {tool.name for tool in self._registry if tool.layer != layer}
-            named: list[Tool] = []
             refused: dict[str, str] = {}
-            for one in self.offers:
-                if one.server.layer == layer and one.tools is not None:
-                    reserved = {name for other in self.offers if other is not one for name in other.kept.values()}
-                    found = _named(one, taken, reserved, refused)
-                    one.named = {own: tool.name for own, tool in found.items()}
-                    if self._keeps_names:
-                        one.kept = one.kept | one.named
-                    named += found.values()
+            named = self._names_of(layer, refused)
             refused |= self._registry.replace(layer, named, self.check, prepared)
             for name, why in refused.items():
                 self.log.warning("The tool %s cannot be used: %s", shown(name), why)
             self._seen |= {tool.name: tool for tool in self._registry if tool.layer == layer}
             self._refused[layer] = refused
         self.tell_reasons()
+
+    def _names_of(self, layer: Layer, refused: dict[str, str]) -> list[Tool]:
+        """Return the tools of the servers of a layer, each under its name in the registry."""
+        taken, named, withheld = {tool.name for tool in self._registry if tool.layer != layer}, list[Tool](), set[str]()
+        for one in self.offers:
+            if one.server.layer == layer and one.tools is not None:
+                kept = {name for other in self.offers if other is not one for name in other.kept.values()}
+                found = _named(one, taken, kept | withheld, refused)
+                one.named = {own: tool.name for own, tool in found.items()}
+                if self._keeps_names:
+                    one.kept = one.kept | one.named
+                named += found.values()
+            withheld |= one.withdrawn.keys()
+        return named
 
     def tell_reasons(self) -> None:
         """Let `resolve` know why names cannot be called."""
@@ -236,7 +241,7 @@ def _named(one: ServerTools, taken: set[str], reserved: Collection[str], refused
     """Return a server's tools by the names that it gives them, under names that are not taken, which are then taken.
 
     Args:
-        reserved: Names that tools of other servers have had. They are not given to another tool.
+        reserved: Names that tools of other servers have had, or that earlier servers withhold. They are not given to another tool.
     """
     found: dict[str, Tool] = {}
     for tool in one.tools or ():
