@@ -26,6 +26,10 @@ class LoopbackServer(ABC):
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
 
+    def stop_listening(self) -> None:
+        """Refuse new connections; those that are open go on."""
+        self._server.close()
+
     async def __aexit__(self, *_: object) -> None:
         self._server.close()
         for task in self._tasks:

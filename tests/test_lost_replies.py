@@ -287,6 +287,23 @@ class TestIdempotent:
         async with Engine([pay]) as engine:
             assert (await said(engine, call("pay", to="A7"))).status == "unknown"
 
+    async def test_a_failure_that_is_returned_after_a_lost_reply_says_that_it_proves_nothing(self) -> None:
+        """A second `delete` finds nothing, because the first one has deleted it."""
+
+        @tool(effect="idempotent", retry=QUICK)
+        async def delete(order: str, ctx: ToolContext) -> dict[str, object]:
+            """Delete an order."""
+            if ctx.attempt == 1 and order != "never there":
+                raise TimeoutError("lost")
+            return {"success": False, "error": "there is no such order"}
+
+        async with Engine([delete]) as engine:
+            lost = await said(engine, call("delete", order="A7"))
+            plain = await said(engine, call("delete", order="never there"))
+        assert (lost.status, plain.status) == ("error", "error")
+        assert "An earlier attempt of this call got no answer and may have taken effect" in lost.text
+        assert "earlier attempt" not in plain.text
+
     async def test_not_done_in_a_later_attempt_overrides_an_earlier_lost_reply(self, ledger: Ledger) -> None:
         @tool(effect="idempotent", retry=QUICK)
         async def pay(to: str, ctx: ToolContext) -> str:

@@ -222,6 +222,17 @@ def test_the_check_fails_for_a_server_that_cannot_start_and_for_names_of_no_tool
     assert set(done.json["tools"]) == {"look", "buy"}
 
 
+def test_the_check_fails_for_options_of_a_plugin_that_name_no_tool(place: Path) -> None:
+    assert shell(place, "plugin", "new", "hello").code == 0
+    write_config(place)
+    with (place / "gate.toml").open("a", encoding="utf-8") as file:
+        file.write('[plugins.hello]\npath = "hello"\n[plugins.hello.options.gret]\nrequires_approval = true\n')
+    done = shell(place, "serve", "check", "--json")
+    assert done.code == 1
+    (row,) = (row for row in done.json["servers"] if row["name"] == "hello")
+    assert row["problems"] == ["'hello' has no tool gret, which its configuration names. It has: greet. Correct the name."]
+
+
 def test_the_check_fails_for_a_pattern_that_fits_no_tool_and_an_issuer_whose_keys_are_not_found(place: Path) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))

@@ -13,6 +13,7 @@ import httpx2
 import pytest
 
 from callgate import AbortController, Engine, RawCall, RetryPolicy, Scope, Tool, ToolContext, ToolResult
+from callgate.calls import Effect
 from callgate.integrations.openapi import openapi_tools
 from tests.engine_calls import call, result_of
 from tests.integrations.http_api import Answer, HttpApi, Received, json_answer
@@ -58,6 +59,7 @@ QUERIES: dict[str, tuple[dict[str, Any], object, str]] = {
     "a deep object": (q("deepObject"), {"R": 1, "in": {"k": [2, 3]}}, "q%5BR%5D=1&q%5Bin%5D%5Bk%5D=2&q%5Bin%5D%5Bk%5D=3"),
     "json": (q(content={"application/json": {"schema": {}}}), {"a": [1]}, "q=%7B%22a%22%3A%5B1%5D%7D"),
     "reserved characters": (q(allowReserved=True), "a/b?c&d", "q=a/b?c%26d"),
+    "reserved characters that end a value": (q(allowReserved=True), "a&b=c+d#e", "q=a%26b%3Dc%2Bd%23e"),
 }
 
 
@@ -114,6 +116,32 @@ async def test_a_body_is_sent_as_json_as_a_form_or_as_text() -> None:
     styled = {"a": {"style": "form", "explode": False}, "b": {"style": "deepObject"}}
     assert await body(form, {"a": ["x", "y"], "b": {"k": 1}}, encoding=styled) == (form, "a=x,y&b%5Bk%5D=1")
     assert await body("text/plain", "hello") == ("text/plain", "hello")
+
+
+async def test_no_value_of_a_parameter_cuts_off_what_follows_in_the_query() -> None:
+    note = {"name": "note", "in": "query", "schema": {"type": "string"}, "allowReserved": True}
+    dry_run = {"name": "dry_run", "in": "query", "schema": {"type": "boolean"}}
+    async with HttpApi(ok) as api:
+        tools = openapi_tools(operation(note, dry_run, method="post"), base_url=api.url, query={"shop": "7"})
+        assert (await ask(tools, note="rent #7", dry_run=True)).success
+        assert api.received[0].target == "/things?note=rent%20%237&dry_run=true&shop=7"
+
+
+@pytest.mark.parametrize("media_type", ["application/xml", "text/xml; charset=utf-8", "application/soap+xml"])
+async def test_a_body_of_xml_is_given_as_text(media_type: str) -> None:
+    schema = {"type": "object", "description": "An order.", "properties": {"cents": {"type": "integer"}}}
+    document = operation(method="post", requestBody={"content": {media_type: {"schema": schema}}})
+    async with HttpApi(ok) as api:
+        tools = openapi_tools(document, base_url=api.url)
+        assert (await ask(tools, body={"cents": 5})).code == "schema_invalid"
+        assert (await ask(tools, body="<order><cents>5</cents></order>")).success
+        assert [(request.headers["content-type"], request.body) for request in api.received] == [
+            (media_type, b"<order><cents>5</cents></order>")
+        ]
+    assert tools[0].parameters is not None
+    described = tools[0].parameters["properties"]["body"]["description"]
+    assert described.startswith("An order. XML as text. ")
+    assert "cents" in described
 
 
 async def test_a_call_gets_what_the_server_answers() -> None:
@@ -218,14 +246,35 @@ async def test_a_rejected_request_that_was_not_accepted_yet_is_sent_again_whatev
     assert result.text == "done"
 
 
+async def test_the_host_is_told_what_makes_a_post_repeatable(caplog: pytest.LogCaptureFixture) -> None:
+    async with HttpApi(lambda _: json_answer("{}", 500)) as api:
+        assert (await ask(openapi_tools(operation(method="post"), base_url=api.url))).status == "unknown"
+        told = next(record.getMessage() for record in caplog.records if "said once" in record.getMessage())
+        assert "effects={'POST /things': 'idempotent'}" in told
+        assert "NotDone" not in told
+        assert [
+            tool.effect for tool in openapi_tools(operation(method="post"), effects={"POST /things": "idempotent"}, base_url=api.url)
+        ] == ["idempotent"]
+
+
 @pytest.mark.parametrize(
-    "answer", [json_answer("{}", 500), json_answer("{}", 503, Retry_After="0"), Answer(0)], ids=["500", "503", "broken"]
+    "answer",
+    [json_answer("{}", 500), json_answer("{}", 503, Retry_After="0"), json_answer("{}", 408), json_answer("{}", 499), Answer(0)],
+    ids=["500", "503", "408", "499", "broken"],
 )
 async def test_after_a_failure_of_the_server_it_is_unknown_if_a_post_took_effect(answer: Answer) -> None:
     async with HttpApi(lambda _: answer) as api:
         result = await ask(openapi_tools(operation(method="post"), base_url=api.url))
         assert len(api.received) == 1
     assert (result.status, result.failure_class) in {("unknown", "exception"), ("unknown", "outcome_unknown")}
+
+
+@pytest.mark.parametrize(("method", "doubt"), [("get", False), ("put", True)])
+async def test_the_failure_of_a_server_says_that_the_call_may_have_taken_effect(method: str, *, doubt: bool) -> None:
+    async with HttpApi(lambda _: json_answer("{}", 500)) as api:
+        result = await ask(openapi_tools(operation(method=method), base_url=api.url))
+    assert result.status == "error"
+    assert ("may have taken effect" in result.text) is doubt
 
 
 async def test_without_a_connection_nothing_is_done() -> None:
@@ -235,6 +284,49 @@ async def test_without_a_connection_nothing_is_done() -> None:
         result = await ask(openapi_tools(operation(method="post"), base_url=url))
     assert (result.status, result.code, result.metadata.attempts) == ("error", "not_done", 1)
     assert "no connection to the server" in (result.error or "")
+
+
+async def test_a_server_that_dies_with_the_first_request_leaves_the_call_unknown() -> None:
+    """The second attempt finds no server, which says nothing of what the first one did."""
+
+    async def pay_and_die(_: Received) -> Answer:
+        api.stop_listening()
+        return Answer(0)
+
+    api = HttpApi(pay_and_die)
+    async with api:
+        tools = openapi_tools(
+            operation(method="post"), base_url=api.url, effects={"ask": "idempotent"}, idempotency_header="Idempotency-Key"
+        )
+        tools[0].retry = RetryPolicy(base_s=0)
+        result = await ask(tools)
+        assert len(api.received) == 1
+    assert result.status == "unknown"
+    assert "It may have taken effect" in result.text
+
+
+async def test_a_read_that_finds_no_server_is_tried_again() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        tools = openapi_tools(operation(), base_url=f"http://127.0.0.1:{taken.getsockname()[1]}")
+        tools[0].retry = RetryPolicy(base_s=0)
+        result = await ask(tools)
+    assert result.metadata.attempts == tools[0].retry.attempts
+
+
+@pytest.mark.parametrize("failed", [KeyError("no token"), TimeoutError("busy")], ids=["for good", "for now"])
+async def test_headers_that_fail_in_a_later_attempt_leave_the_call_unknown(failed: Exception) -> None:
+    def headers(context: ToolContext) -> dict[str, str]:
+        if context.attempt > 1:
+            raise failed
+        return {}
+
+    async with HttpApi(lambda _: Answer(0)) as api:
+        tools = openapi_tools(operation(method="put"), base_url=api.url, headers=headers)
+        tools[0].retry = RetryPolicy(base_s=0)
+        result = await ask(tools)
+        assert len(api.received) == 1
+    assert result.status == "unknown"
 
 
 async def test_a_kill_ends_the_request() -> None:
@@ -295,6 +387,34 @@ async def test_credentials_can_depend_on_the_call() -> None:
     async with HttpApi(ok) as api, Engine(openapi_tools(operation(), base_url=api.url, headers=headers)) as engine:
         await engine.call(call("ask"), Scope(run="r", principal="eve"))
         assert api.received[0].headers["x-token"] == "token-of-eve"
+
+
+@pytest.mark.parametrize(("effect", "code"), [("none", "tool_raised"), ("idempotent", "not_done"), ("once", "not_done")])
+async def test_a_failed_function_of_headers_has_sent_nothing(effect: Effect, code: str) -> None:
+    def headers(_: ToolContext) -> dict[str, str]:
+        raise KeyError("no token of eve")
+
+    async with HttpApi(ok) as api:
+        result = await ask(openapi_tools(operation(), base_url=api.url, headers=headers, effects={"ask": effect}))
+        assert api.received == []
+    assert (result.status, result.code) == ("error", code)
+    assert "The request was not sent" in result.text
+
+
+async def test_a_function_of_headers_that_finds_its_server_busy_is_asked_again() -> None:
+    asked = list[str]()
+
+    def headers(context: ToolContext) -> dict[str, str]:
+        asked.append(context.uid)
+        if len(asked) == 1:
+            raise TimeoutError("the server of tokens is busy")
+        return {"X-Token": "t"}
+
+    async with HttpApi(ok) as api:
+        tools = openapi_tools(operation(method="post"), base_url=api.url, headers=headers)
+        tools[0].retry = RetryPolicy(base_s=0)
+        assert (await ask(tools)).success
+        assert [request.headers["x-token"] for request in api.received] == ["t"]
 
 
 async def test_an_unusable_header_of_a_function_is_not_shown() -> None:

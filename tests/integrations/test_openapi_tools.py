@@ -279,6 +279,8 @@ WRONG_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown operation with an effect": ({"effects": {"createArticles": "none"}}, "did you mean 'createArticle'?"),
     "an unknown effect": ({"effects": {"createArticle": "twice"}}, "one of none, idempotent, once"),
     "one name instead of a list": ({"exclude": "readArticle"}, "a list of names"),
+    "a header without a name": ({"headers": {"": "x"}}, "headers: '' cannot be the name of a header"),
+    "a key in no header": ({"idempotency_header": "Idempotency Key"}, "idempotency_header: 'Idempotency Key' cannot be the name"),
     "a header of two lines": ({"headers": {"X-Key": "se\ncret"}}, "value of header 'X-Key' must be one line"),
     "an unknown option": ({"base": "x"}, "no option 'base'"),
 }

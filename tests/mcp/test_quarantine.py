@@ -55,6 +55,41 @@ async def test_a_tool_that_changes_while_the_engine_runs_is_in_quarantine(place:
     assert bought(place) == ["look", "buy"]
 
 
+@pytest.mark.parametrize("change", ["quarantine", "gone"])
+async def test_the_name_of_a_tool_that_can_no_longer_be_called_is_not_given_to_that_of_another_server(tmp_path: Path, change: str) -> None:
+    """A model, a rule and an approval mean by a name the tool that they have seen under it."""
+    places = [tmp_path / "first", tmp_path / "second"]
+    for place in places:
+        place.mkdir()
+        write_servers(place)
+        offer(place, LOOK, BUY, CRASH)
+    first, second = (mcp(SHOP, name=place.name, cwd=str(place)) for place in places)
+    async with Engine(servers=[first, second]) as engine:
+        assert (await call(engine, "buy")).success
+        offer(places[0], LOOK, *([BUY | {"description": "Buy twice."}] if change == "quarantine" else []), CRASH)
+        assert (await call(engine, "crash")).status == "unknown"
+        assert (await call(engine, "buy")).status == "error"
+        assert (await call(engine, "buy")).status == "error"
+        assert not (places[1] / "bought.txt").exists()
+        assert (await call(engine, "second.buy")).success
+    assert (bought(places[0]), bought(places[1])) == (["buy"], ["buy"])
+
+
+async def test_a_tool_that_is_in_quarantine_from_the_start_leaves_its_name_to_no_other_server(tmp_path: Path) -> None:
+    accepted = AcceptedTools(tmp_path / "accepted.json")
+    accepted.accept("first", [LOOK, BUY | {"description": "Buy once."}], {})
+    accepted.accept("second", [LOOK, BUY], {})
+    places = [tmp_path / "first", tmp_path / "second"]
+    for place in places:
+        place.mkdir()
+        write_servers(place)
+        offer(place, LOOK, BUY)
+    async with Engine(servers=[mcp(SHOP, name=place.name, cwd=str(place), accepted=accepted.path) for place in places]) as engine:
+        assert "in quarantine" in str((await call(engine, "buy")).error)
+        assert (await call(engine, "second.buy")).success
+    assert bought(places[1]) == ["buy"]
+
+
 async def test_a_tool_that_is_gone_after_a_restart_is_not_called(place: Path) -> None:
     async with Engine(servers=[shop(place)]) as engine:
         offer(place, BUY, CRASH)

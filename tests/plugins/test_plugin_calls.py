@@ -78,6 +78,16 @@ async def test_an_error_that_proves_that_nothing_was_done_is_an_error_and_any_ot
     assert doubtful.status == "unknown"
 
 
+async def test_the_author_of_a_plugin_is_told_how_it_says_that_nothing_was_done(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    fake = FakeFolder(tmp_path, fail())
+    async with Engine(servers=[fake.plugin()]) as engine:
+        assert (await said(engine, call("work"))).status == "unknown"
+    told = next(record.getMessage() for record in caplog.records if "said once" in record.getMessage())
+    assert "Tool work (plugin fake) failed, and its effect is `once`" in told
+    assert 'the plugin answers by an error with "not_done": true' in told
+    assert "not_done=(" not in told
+
+
 async def test_a_failure_of_a_tool_that_has_come_to_its_end_is_an_error(tmp_path: Path) -> None:
     fake = FakeFolder(tmp_path, fail(done=True))
     async with Engine(servers=[fake.plugin()]) as engine:

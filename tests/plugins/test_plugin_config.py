@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -100,6 +101,19 @@ async def test_options_of_the_operator_come_before_those_of_the_manifest(tmp_pat
         (bound,) = engine.tools
         assert (bound.name, bound.effect, bound.tool.timeout_s) == ("fake.work", "once", 7)
         assert (await said(engine, call("fake.work"))).data == "done"
+
+
+@pytest.mark.process
+async def test_names_in_options_that_no_tool_of_the_plugin_has_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A mistyped `requires_approval` would let every call of the tool run without a question."""
+    fake = FakeFolder(tmp_path, ANSWER)
+    config = fake.plugin(effects={"echo": "none", "read": "none"}, options={"wrok": {"requires_approval": True}})
+    with caplog.at_level(logging.WARNING, "callgate"):
+        async with Engine(servers=[config]) as engine:
+            assert (await said(engine, call("work"))).data == "done"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"The plugin 'fake' has no tool '{name}', which its options name. It has: work, echo" for name in ("read", "wrok")
+    ]
 
 
 def test_installed_plugins_are_found_by_their_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

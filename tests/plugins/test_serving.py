@@ -15,9 +15,18 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.process
 
-MANIFEST = '[plugin]\nname = "py"\nversion = "1"\nprotocol = 1\ncommand = ["{python}", "main.py"]\nparallel = 4\ntrust_effects = true\n'
+MANIFEST = """
+[plugin]
+name = "py"
+version = "1"
+protocol = 1
+command = ["{python}", "main.py"]
+env = ["PYTHONPATH"]
+parallel = 4
+trust_effects = true
+"""
 PROGRAM = '''
-import asyncio, pathlib, sys, time
+import asyncio, pathlib, socket, sys, time
 from typing import Annotated, Literal
 from callgate import NotDone, Retryable, ToolContext, tool
 from callgate.content_parts import part_from_bytes
@@ -65,6 +74,16 @@ def raises() -> None:
     """Fail after who knows what."""
     raise ValueError("halfway")
 
+@tool(effect="idempotent")
+def dials(ctx: ToolContext) -> None:
+    """Lose the answer, and then the network."""
+    raise TimeoutError("lost") if ctx.attempt == 1 else socket.gaierror("no such host")
+
+@tool
+def unreachable() -> None:
+    """Find no host."""
+    raise socket.gaierror("no such host")
+
 @tool
 def odd() -> object:
     """Return what is no JSON."""
@@ -96,7 +115,7 @@ def pays(cents: int) -> str:
     """Pay."""
     return "paid"
 
-serve([waits, watches, scope, noisy, picture, raises, odd, leaves, second_time, halves, pays])
+serve([waits, watches, scope, noisy, picture, raises, odd, leaves, second_time, halves, pays, dials, unreachable])
 '''
 
 
@@ -148,6 +167,14 @@ async def test_an_exception_leaves_a_call_with_an_effect_unknown(served: Plugin,
         assert found.status == "unknown"
         assert text in found.text
         assert (await said(engine, call("scope"))).success
+
+
+async def test_a_request_that_was_not_sent_proves_nothing_of_an_earlier_attempt(served: Plugin) -> None:
+    async with Engine(servers=[served]) as engine:
+        lost, never = await said(engine, call("dials")), await said(engine, call("unreachable"))
+    assert (never.status, never.code) == ("error", "not_done")
+    assert (lost.status, lost.metadata.attempts) == ("unknown", 2)
+    assert "It may have taken effect" in lost.text
 
 
 async def test_a_result_that_cannot_be_written_as_json_is_an_error_as_in_the_engines_process(served: Plugin) -> None:

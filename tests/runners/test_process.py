@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from callgate import Limits, ProcessLimits
+from callgate import Engine, Limits, ProcessLimits
 from callgate._clock import SystemClock
 from callgate._runners.process import ProcessRunner, process_target, strength
 from callgate._runners.process.resource_limits import worker_environment
 from callgate.calls import Scope
 from callgate.errors import UsageError
 from callgate.tools import FunctionTool, Tool, tool
+from tests.engine_calls import call, said
 from tests.runners import fixture_tools, hostile_tools
 from tests.runners.runner_requests import Made
 from tests.waiting import soon
@@ -113,6 +114,31 @@ async def test_a_module_that_cannot_be_imported_is_named_in_the_error(
     assert execution.status == "raised"
     assert "half_there:look: no licence" in execution.error
     assert execution.error_type == "RuntimeError"
+
+
+@process
+async def test_a_tool_that_cannot_be_loaded_again_leaves_a_call_that_had_started_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first attempt has paid and hung; that the second could not begin proves nothing of it."""
+    source = tmp_path / "pays_once.py"
+    source.write_text(
+        "import pathlib, time\n"
+        "from callgate import RetryPolicy, tool\n"
+        "@tool(effect='idempotent', runner='process', retry=RetryPolicy(base_s=0), attempt_timeout_s=2)\n"
+        "def pay() -> None:\n"
+        "    'Pay, and hang.'\n"
+        "    here = pathlib.Path(__file__)\n"
+        "    here.with_suffix('.ledger').write_text('paid')\n"
+        "    here.write_text('raise RuntimeError(\"no licence\")')\n"
+        "    time.sleep(60)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    async with Engine([__import__("pays_once").pay]) as engine:
+        result = await said(engine, call("pay"))
+    assert source.with_suffix(".ledger").read_text() == "paid"
+    assert "no licence" in result.text
+    assert result.status == "unknown"
 
 
 class Stateless(Tool):

@@ -146,8 +146,8 @@ class Executor:
         if tool.identity not in self._advised:
             self._advised.add(tool.identity)
             log.warning(
-                "Tool %s (%s) raised %s, and its effect is `%s`: it may have happened before that, so the outcome is unknown."
-                ' If the tool only reads, say effect="none". Where nothing happened, raise callgate.NotDone, or declare the exceptions'
-                " that mean that: not_done=(%s,). This is said once for each tool.",
-                *(tool.name, tool.tool.where(), exception, tool.effect, exception),
+                "Tool %s (%s) %s, and its effect is `%s`: it may have happened before that, so the outcome is unknown."
+                ' If the tool only reads, say effect="none". %s This is said once for each tool.',
+                *(tool.name, tool.tool.where(), f"raised {exception}" if exception else "failed", tool.effect),
+                tool.tool.not_done_advice(exception),
             )

@@ -36,7 +36,10 @@ class Ran(Struct, frozen=True):
 
     @property
     def may_have_happened(self) -> bool:
-        """Whether the tool's effect may have happened, because the attempts do not prove the opposite."""
+        """Whether the tool's effect may have happened, because the attempts do not prove the opposite.
+
+        Only the tool's own word (`not_done`) is about all attempts; any other proof is about the last one.
+        """
         if self.attempts == 0 or self.execution.evidence == "not_done":
             return False
         return self.lost or not proves_nothing_happened(self.execution)
@@ -62,8 +65,9 @@ def check(tool: BoundTool, ran: Ran, took_s: float, redactor: Redactor | None) -
         return _ended(tool, ran, duration_ms)
     try:
         checked = _value(tool, ran.execution, ran.attempts, duration_ms, redactor)
-        left = ran.execution.tasks_left
-        return checked if not left else replace(checked, notes=(*checked.notes, Note(kind="warning", text=_TASKS_LEFT.format(left=left))))
+        if ran.execution.tasks_left or (ran.lost and checked.status == "error"):
+            return replace(checked, notes=(*checked.notes, *_warnings(tool, ran, checked)))
+        return checked
     except (ResultInvalid, ResultNotSerializable) as error:
         return Checked(
             status="error",
@@ -134,6 +138,16 @@ def _declared(execution: Execution, notes: tuple[Note, ...], attempts: int, dura
     )
 
 
+def _warnings(tool: BoundTool, ran: Ran, checked: Checked) -> list[Note]:
+    """Return what the value of a call does not say: tasks that still run, and an earlier attempt that may have done what failed now."""
+    left, found = ran.execution.tasks_left, list[Note]()
+    if left:
+        found.append(Note(kind="warning", text=_TASKS_LEFT.format(left=left)))
+    if checked.status == "error" and ran.lost and tool.effect != "none":
+        found.append(Note(kind="warning", text=_EARLIER_LOST))
+    return found
+
+
 def _problems(output: CompiledSchema, value: object) -> str:
     return "" if output.is_valid(value) else "; ".join(map(_in_words, output.problems(value)[:5]))
 
@@ -193,6 +207,10 @@ def _ended(tool: BoundTool, ran: Ran, duration_ms: float) -> Checked:
 _TASKS_LEFT = (
     "when the tool ended, {left} of the tasks that it had started still ran; whether they do what they are for is not known."
     " They are ended when the engine is closed, and in a process of the tool's own at once"
+)
+_EARLIER_LOST = (
+    "An earlier attempt of this call got no answer and may have taken effect, so this failure does not prove that nothing happened."
+    " Check the real state."
 )
 _FACTS: Mapping[str, tuple[str, str, str]] = {
     "raised": ("exception", "tool_raised", "failed"),

@@ -44,8 +44,10 @@ class ServerTools:
         """Tools that will be offered next."""
         self.withdrawn: Mapping[str, str] = {}
         """Why names cannot be called."""
-        self.names: tuple[str, ...] = ()
-        """The names under which the tools were registered last."""
+        self.named: dict[str, str] = {}
+        """The names under which the tools were registered last, by the names that the server gives them."""
+        self.kept: dict[str, str] = {}
+        """The names that stay with tools, also while they are not offered."""
         self._catalogue = catalogue
 
     def prepare(self, server: str, tools: Sequence[Tool]) -> None:
@@ -69,7 +71,7 @@ class ServerTools:
 
     def follow(self, earlier: ServerTools) -> None:
         """Say of the tools of an earlier server of this name why they cannot be called, until this one has listed its own."""
-        self.names = earlier.names
+        self.named, self.kept = earlier.named, earlier.kept
 
     @property
     def reasons(self) -> Mapping[str, str]:
@@ -77,7 +79,7 @@ class ServerTools:
         if self.tools is not None:
             return self.withdrawn
         why = self.withdrawn.get("") or f"The server {shown(self.server.name)} is started again."
-        return {**dict.fromkeys(self.names, why), **self.withdrawn}
+        return {**dict.fromkeys(self.named.values(), why), **self.withdrawn}
 
 
 class Catalogue:
@@ -106,7 +108,7 @@ class Catalogue:
         """Why tools could not be registered, by layer."""
         self._seen: dict[str, BoundTool] = {}
         """The latest tool of each name that a server has offered; rules about one that is gone are still about a known tool."""
-        self._checks = not servers
+        self._checks = self._keeps_names = not servers
         self.offers = [ServerTools(server, self) for server in servers]
 
     def check(self, tools: Sequence[BoundTool]) -> None:
@@ -119,6 +121,12 @@ class Catalogue:
             gone = [tool for name, tool in self._seen.items() if name not in self._registry]
             check_policies(self._policies, (*tools, *gone))
         self._plans.make(tools)
+
+    def keep_names(self) -> None:
+        """From now on, the name of a tool stays with it while its server is there: a model, a rule or an approval means that tool by it."""
+        self._keeps_names = True
+        for one in self.offers:
+            one.kept = one.kept | one.named
 
     def check_all(self) -> None:
         """Check the policies against all tools, from now on, if every server has listed its tools and none of them is withheld.
@@ -168,9 +176,10 @@ class Catalogue:
             if one.server.name in gone:
                 one.follow(gone[one.server.name])
         for one in gone.values():
-            for name in (*one.names, *(tool.name for tool in one.tools or ())):
+            for name in (*one.named.values(), *(tool.name for tool in one.tools or ())):
                 self._seen.pop(name, None)
         self.offers = [*(one for one in offers if one not in gone.values()), *added]
+        self._free_names(gone.values())
         layers = {one.server.layer for one in gone.values()}
         self.register(layers)
         try:
@@ -183,6 +192,13 @@ class Catalogue:
             one.prepared = {}
         return [tool for tool in before if self._registry.get(tool.name) is not tool]
 
+    def _free_names(self, gone: Iterable[ServerTools]) -> None:
+        """Let the tools of the remaining servers have the names of those that were removed without a successor."""
+        remaining = {one.server.name for one in self.offers}
+        freed = {name for one in gone if one.server.name not in remaining for name in one.kept.values()}
+        for one in self.offers:
+            one.kept = {own: name for own, name in one.kept.items() if own not in freed}
+
     def register(self, emptied: Iterable[Layer] = ()) -> None:
         """Register the tools of all servers again, in the order of the servers, so that names do not depend on which was the fastest.
 
@@ -191,20 +207,28 @@ class Catalogue:
         """
         prepared = {tool: bound for one in self.offers for tool, bound in one.prepared.items()}
         for layer in dict.fromkeys((*(one.server.layer for one in self.offers), *emptied)):
-            taken = {tool.name for tool in self._registry if tool.layer != layer}
-            named: list[Tool] = []
             refused: dict[str, str] = {}
-            for one in self.offers:
-                if one.server.layer == layer and one.tools is not None:
-                    found = _named(one.server.name, one.tools, taken, refused)
-                    one.names = tuple(tool.name for tool in found)
-                    named += found
+            named = self._names_of(layer, refused)
             refused |= self._registry.replace(layer, named, self.check, prepared)
             for name, why in refused.items():
                 self.log.warning("The tool %s cannot be used: %s", shown(name), why)
             self._seen |= {tool.name: tool for tool in self._registry if tool.layer == layer}
             self._refused[layer] = refused
         self.tell_reasons()
+
+    def _names_of(self, layer: Layer, refused: dict[str, str]) -> list[Tool]:
+        """Return the tools of the servers of a layer, each under its name in the registry."""
+        taken, named, withheld = {tool.name for tool in self._registry if tool.layer != layer}, list[Tool](), set[str]()
+        for one in self.offers:
+            if one.server.layer == layer and one.tools is not None:
+                kept = {name for other in self.offers if other is not one for name in other.kept.values()}
+                found = _named(one, taken, kept | withheld, refused)
+                one.named = {own: tool.name for own, tool in found.items()}
+                if self._keeps_names:
+                    one.kept = one.kept | one.named
+                named += found.values()
+            withheld |= one.withdrawn.keys()
+        return named
 
     def tell_reasons(self) -> None:
         """Let `resolve` know why names cannot be called."""
@@ -213,16 +237,22 @@ class Catalogue:
         self._registry.unavailable = {one.server.name: one.withdrawn[""] for one in self.offers if "" in one.withdrawn}
 
 
-def _named(server: str, tools: Iterable[Tool], taken: set[str], refused: dict[str, str]) -> list[Tool]:
-    """Return a server's tools under names that are not taken, which are then taken."""
-    found: list[Tool] = []
-    for tool in tools:
-        name = tool.name if tool.name not in taken else prefixed_name(server, tool.name)
+def _named(one: ServerTools, taken: set[str], reserved: Collection[str], refused: dict[str, str]) -> dict[str, Tool]:
+    """Return a server's tools by the names that it gives them, under names that are not taken, which are then taken.
+
+    Args:
+        reserved: Names that tools of other servers have had, or that earlier servers withhold. They are not given to another tool.
+    """
+    found: dict[str, Tool] = {}
+    for tool in one.tools or ():
+        name = one.kept.get(tool.name, tool.name)
+        if name in taken or (name in reserved and name not in one.kept.values()):
+            name = prefixed_name(one.server.name, tool.name)
         if name in taken:
             refused.setdefault(name, f"Another tool has the name '{name}' already. Give the server another name, or prefix=True.")
             continue
         taken.add(name)
-        found.append(tool if name == tool.name else _renamed(tool, name))
+        found[tool.name] = tool if name == tool.name else _renamed(tool, name)
     return found
 
 
@@ -290,6 +320,7 @@ class ToolServers:
     async def _start(self) -> None:
         try:
             await self._started(self._catalogue.offers)
+            self._catalogue.keep_names()
             self._catalogue.check_all()
         finally:
             self.settled = True

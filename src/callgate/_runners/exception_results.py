@@ -139,7 +139,7 @@ def not_begun(error: BaseException) -> Execution:
     """Return the execution of a tool that could not be imported or given its arguments. Its code did not run, and a retry would not
     help."""
     kind, text = clean(type_name(error)), message_of(error)
-    return Execution(status="raised", error_type=kind, error=text, traceback=_trace(error), evidence="not_done")
+    return Execution(status="raised", error_type=kind, error=text, traceback=_trace(error), evidence="not_sent")
 
 
 def _trace(error: BaseException) -> str:

@@ -10,9 +10,13 @@ from callgate.protocols import Execution
 __all__ = ["failed"]
 
 
-def failed(error: ToolServerError) -> Execution:
-    """Return the execution of a call that got no answer, or none that can be used."""
-    told = str(error)
+def failed(error: ToolServerError, told: str = "") -> Execution:
+    """Return the execution of a call that got no answer, or none that can be used.
+
+    Args:
+        told: The text of the failure; empty for that of the error.
+    """
+    told = told or str(error)
     if isinstance(error, NotSent) and isinstance(error.__cause__, asyncio.CancelledError):  # the call's deadline or its kill
         return Execution(status="not_started", error=told, not_started=True)
     if isinstance(error, NotSent) and not error.retryable:

@@ -30,6 +30,7 @@ from callgate.errors import UsageError
 from callgate.gateway._operator_tools import OPERATOR_TOOLS
 from callgate.gateway.config import GatewayConfig, JwtConfig
 from callgate.mcp import AcceptedTools, ConfiguredServer
+from callgate.plugins._described_tools import unknown_names
 
 __all__ = ["check_gateway"]
 
@@ -141,6 +142,9 @@ def _effects_of(one: ConfiguredServer) -> dict[str, Effect]:
 def _row_of_plugin(look: PluginLook) -> _Row:
     usable = [tool for tool in look.tools if tool.name not in look.problems]
     problems = ([look.failure] if look.failure else []) + [f"{name} cannot be used: {why}" for name, why in look.problems.items()]
+    missing = [] if look.failure else unknown_names(look.plugin, look.tools)
+    if missing:
+        problems.append(_missing(look.plugin.name, missing, [tool.name for tool in look.tools]))
     return _Row(
         name=look.plugin.name,
         state="cannot start" if look.failure else "ready",

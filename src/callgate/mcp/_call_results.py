@@ -67,7 +67,7 @@ def refused(server: str, error: RpcError) -> Execution:
         data = plain_bytes(error.data)
         details["jsonrpc_data"] = error.data if len(data) <= _DATA_BYTES else f"{data[:_DATA_BYTES].decode('utf-8', 'ignore')} [cut]"
     if error.code in _NOTHING_HAPPENED:
-        return Execution(status="raised", error_type="McpError", error=said, evidence="not_done", details=details, server_fields=fields)
+        return Execution(status="raised", error_type="McpError", error=said, evidence="not_sent", details=details, server_fields=fields)
     return Execution(status="returned", failure=said, details=details, read=True, server_fields=fields)
 
 

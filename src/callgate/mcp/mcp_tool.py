@@ -14,7 +14,7 @@ from callgate._schema.large_integers import with_readable_integers
 from callgate._server_processes.server_executions import failed
 from callgate.calls import Effect
 from callgate.mcp._call_results import executed, refused
-from callgate.mcp._connection import McpError, Message
+from callgate.mcp._connection import LOOK_FIRST, McpError, Message
 from callgate.mcp._messages import RpcError
 from callgate.mcp._running_requests import Caller
 from callgate.mcp._tool_changes import Definition
@@ -101,7 +101,7 @@ class McpTool(Tool):
         except RpcError as error:
             return refused(self.server, error)
         except McpError as error:
-            return failed(error)
+            return failed(error, str(error).removesuffix(f" {LOOK_FIRST}"))  # the engine says what is to be done, by the tool's effect
 
     def where(self) -> str:
         return f"MCP server {self.server}"

@@ -121,20 +121,22 @@ def _failure(plugin: str, answer: Mapping[str, Any]) -> Execution:
     if answer.get("done") is True:
         return Execution(status="returned", failure=text, read=True)
     again_s = float(wait_s) if isinstance(wait_s, (int, float)) and not isinstance(wait_s, bool) and 0 <= wait_s < math.inf else None
-    not_done = answer.get("not_done") is True
+    unsent, not_done = answer.get("not_sent") is True, answer.get("not_done") is True
     return Execution(
         status="raised",
         error=text,
         error_type=code if isinstance(code, str) else "",
-        evidence=_evidence(not_done=not_done, again=again_s is not None),
-        not_started=not_done and again_s is not None,
+        evidence=_evidence(unsent=unsent, not_done=not_done, again=again_s is not None),
+        not_started=(unsent or not_done) and again_s is not None,
         retryable=again_s is not None,
         retry_after_s=again_s,
     )
 
 
-def _evidence(*, not_done: bool, again: bool) -> Evidence:
+def _evidence(*, unsent: bool, not_done: bool, again: bool) -> Evidence:
     """Return what a failure proves: the same as `NotDone` and `Retryable` of a tool in the engine's process."""
+    if unsent or (not_done and again):
+        return "not_sent"
     if not_done:
-        return "not_sent" if again else "not_done"
+        return "not_done"
     return "reply_lost" if again else ""

@@ -23,7 +23,7 @@ from callgate._server_processes.child_process import ServerCommand
 from callgate._server_processes.server_errors import NotSent, ToolServerError
 from callgate._server_processes.server_life import ServerLife, ServerWork, State
 from callgate.errors import UsageError
-from callgate.plugins._described_tools import missing_tools, tools_of
+from callgate.plugins._described_tools import missing_tools, tools_of, unknown_names
 from callgate.plugins._environments import HeldEnvironment, has_environment, held_environment
 from callgate.plugins._messages import Message, execution_of
 from callgate.plugins._plugin_session import PluginSession, Report, SessionEvents
@@ -325,9 +325,16 @@ class SupervisedPlugin:
         for name in known:
             if name not in self._tools:
                 gone.setdefault(name, f"The plugin '{self.name}' no longer has this tool. Use another one.")
+        if list(known) != list(self._tools):
+            self._warn_of_unknown_names(settings)
         if list(known.values()) != list(self._tools.values()) or gone or not settings:
             self._catalogue.withdraw(self.name, {self._shown(name): why for name, why in gone.items()})
             self._catalogue.offer(self.name, list(self._tools.values()))
+
+    def _warn_of_unknown_names(self, settings: Sequence[ToolSettings]) -> None:
+        offered = ", ".join(one.name for one in settings) or "none"
+        for name in unknown_names(self._config, settings):
+            self._catalogue.log.warning("The plugin '%s' has no tool '%s', which its options name. It has: %s", self.name, name, offered)
 
     def _tool(self, known: PluginTool | None, settings: ToolSettings) -> PluginTool:
         return known if known is not None and known.settings == settings else PluginTool(self._config, settings, self)

@@ -78,6 +78,9 @@ class PluginTool(Tool):
     def where(self) -> str:
         return f"plugin {self.plugin}"
 
+    def not_done_advice(self, exception: str) -> str:
+        return 'Where nothing happened, the plugin answers by an error with "not_done": true; in Python, raise callgate.NotDone.'
+
 
 def _told(context: ToolContext) -> dict[str, object]:
     """Return the `context` of a call's message to the plugin."""

@@ -122,14 +122,14 @@ class _Server:
             self._send({"kind": "error", "id": number, "message": "it was cancelled", "code": "cancelled"})
             return
         except (KeyError, TypeError, ValueError) as error:
-            self._send({"kind": "error", "id": number, "message": f"no such call: {error}", "code": "bad_call", "not_done": True})
+            self._send({"kind": "error", "id": number, "message": f"no such call: {error}", "code": "bad_call", "not_sent": True})
             return
         self._send({"id": number, **_answer(execution)})
 
     async def _execution(self, tool: Tool, context: ToolContext, arguments: dict[str, Any]) -> Execution:
         found = await in_thread(partial(tool.own_validation, arguments)) if tool.has_validator() else ValidationResult(valid=True)
         if not found.valid:
-            return Execution(status="raised", error="; ".join(found.errors), error_type="invalid_parameters", evidence="not_done")
+            return Execution(status="raised", error="; ".join(found.errors), error_type="invalid_parameters", evidence="not_sent")
         arguments = found.cleaned_params or arguments
         if inspect.iscoroutinefunction(tool.execute):
             try:
@@ -191,7 +191,8 @@ def _answer(execution: Execution) -> dict[str, object]:
         "message": execution.error,
         "code": execution.error_type,
         "done": execution.status == "returned",  # only its result cannot be used
-        "not_done": execution.evidence in ("not_done", "not_sent"),
+        "not_done": execution.evidence == "not_done",
+        "not_sent": execution.evidence == "not_sent",
         "retry_after_s": (execution.retry_after_s or 0.0) if execution.retryable else None,
     }
 

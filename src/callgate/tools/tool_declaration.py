@@ -227,3 +227,12 @@ class Tool:
     def where(self) -> str:
         """Return where this tool is defined, as `file:line` or a class name, for messages."""
         return f"{type(self).__module__}.{type(self).__qualname__}"
+
+    def not_done_advice(self, exception: str) -> str:
+        """Return how the tool's author says that a failed call has done nothing, for messages.
+
+        Args:
+            exception: The class of the exception that the tool raised, or what stands for it; may be empty.
+        """
+        declared = f", or declare the exceptions that mean that: not_done=({exception},)" if exception else ""
+        return f"Where nothing happened, raise callgate.NotDone{declared}."

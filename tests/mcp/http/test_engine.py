@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine, Scope, UsageError
+from callgate import Engine, RetryPolicy, Scope, UsageError
 from callgate.events import Progress
 from callgate.mcp import RequestRejected, mcp, on_behalf_of
 from callgate.tools.retry_policy import NO_RETRY
@@ -158,6 +158,33 @@ async def test_a_call_whose_connection_is_lost_is_unknown_and_never_sent_again()
         again = await said(engine, call("pay", key="order-1"))
     assert (first.status, again.status) == ("unknown", "unknown")
     assert payments.paid == 1
+
+
+async def test_a_lost_call_says_one_thing_of_its_effect() -> None:
+    """A model that is told "it may have done what was asked" and "nothing was changed" of one call believes either."""
+    texts = {}
+    async with FakeServer(Payments(drop)) as server:
+        for effect in ("none", "once"):
+            async with Engine(servers=[mcp(server.url, effects={"pay": effect}, options={"pay": {"retry": NO_RETRY}})]) as engine:
+                texts[effect] = (await said(engine, call("pay"))).text
+    assert "Nothing was changed" in texts["none"]
+    assert "It may have taken effect" in texts["once"]
+    assert not any("may have done what was asked" in text for text in texts.values())
+
+
+async def test_a_refusal_of_a_later_attempt_says_nothing_of_an_earlier_one_that_was_lost() -> None:
+    async def drop_then_refuse(sent: Sent, reply: Reply) -> None:
+        if payments.paid == 1:
+            reply.drop()
+        else:
+            await reply.json({"jsonrpc": "2.0", "id": sent.message["id"], "error": {"code": -32602, "message": "Unknown tool: pay"}})
+
+    payments = Payments(drop_then_refuse)
+    options = {"pay": {"retry": RetryPolicy(base_s=0)}}
+    async with FakeServer(payments) as server, Engine(servers=[mcp(server.url, effects={"pay": "idempotent"}, options=options)]) as engine:
+        result = await said(engine, call("pay"))
+    assert (payments.paid, result.status) == (2, "unknown")
+    assert "It may have taken effect" in result.text
 
 
 async def test_a_call_that_the_server_refuses_was_not_started_and_is_not_tried_again() -> None:

@@ -286,7 +286,7 @@ class _Worker:
 
 def _unloadable(target: str, error: BaseException) -> Execution:
     text = f"it was not started, because the worker process could not load the tool from {target}: {message_of(error)}"
-    return Execution(status="raised", error_type=clean(type_name(error)), error=text, evidence="not_done")
+    return Execution(status="raised", error_type=clean(type_name(error)), error=text, evidence="not_sent")
 
 
 def _limit_cpu(cpu_s: int | None) -> None:

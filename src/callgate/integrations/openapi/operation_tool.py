@@ -8,34 +8,39 @@ what the server answers; the arguments, the journal and errors never contain the
 from __future__ import annotations
 
 import inspect
+import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callgate._json import type_name
 from callgate.calls import Effect
-from callgate.errors import NotDone, UsageError
+from callgate.errors import CallgateError, NotDone, Retryable, UsageError
 from callgate.integrations.openapi.operations import Operation
 from callgate.integrations.openapi.request import Request, find_unsendable, make_request
 from callgate.integrations.openapi.response import MAX_BODY_BYTES, BodyFault, RequestFailed, Response, make_result
 from callgate.models._connection_closing import close_without_waiting
 from callgate.models._credential_redaction import SecretRedactor
 from callgate.models._http_clients import create_client, describe_cause, tls_context
+from callgate.protocols import Execution
 from callgate.tools import Tool, ToolContext, ValidationResult
 from callgate.tools.effect_evidence import evidence_of
 
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["Headers", "OperationTool", "Server", "check_headers", "import_httpx2"]
+__all__ = ["Headers", "OperationTool", "Server", "check_header_names", "check_headers", "import_httpx2"]
 
-Headers = Mapping[str, str] | Callable[[ToolContext], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+HeadersFunction = Callable[[ToolContext], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+Headers = Mapping[str, str] | HeadersFunction
 """Headers for every request, or a function of the running call that returns them."""
 
 _CONNECT_S = 10.0
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class Server(Struct, frozen=True, kw_only=True):
@@ -80,14 +85,23 @@ class OperationTool(Tool):
     def where(self) -> str:
         return f"{self.operation.label} of the OpenAPI document"
 
+    def not_done_advice(self, exception: str) -> str:
+        if self.effect != "once":
+            return "The server may have acted on any of the requests."
+        return f"If the same request may be sent twice, declare that: effects={{'{self.operation.label}': 'idempotent'}}."
+
     async def _send(self, context: ToolContext, request: Request) -> object:
-        headers = await self._headers(context)
+        try:
+            headers = await self._headers(context)
+        except NotDone:
+            raise
+        except Exception as error:
+            return self._headers_failure(error)
         hidden = self._hidden(headers)
         try:
             response = await self._answer(request, headers)
         except Exception as error:
-            # Without its cause: the text of a client's error may contain a header.
-            raise self._failure(error, hidden) from None
+            return self._failure(error, hidden)
         return make_result(self.operation.label, request.path, response, self.effect or "once", time.time())
 
     def _hidden(self, headers: Mapping[str, str]) -> SecretRedactor:
@@ -99,15 +113,28 @@ class OperationTool(Tool):
 
     async def _headers(self, context: ToolContext) -> dict[str, str]:
         given = self._server.headers
-        if callable(given):
-            found = given(context)
-            given = await found if inspect.isawaitable(found) else found
-            check_headers(given, f"The function headers of tool '{self.name}'")
-        headers = dict(given)
+        headers = dict(await self._asked_headers(given, context) if callable(given) else given)
         name = self._server.idempotency_header
         if name is not None and self.effect != "none":
             headers[name] = context.idempotency_key
         return headers
+
+    async def _asked_headers(self, function: HeadersFunction, context: ToolContext) -> Mapping[str, str]:
+        found = function(context)
+        headers = await found if inspect.isawaitable(found) else found
+        check_headers(headers, owner := f"The function headers of tool '{self.name}'")
+        check_header_names(headers, owner)
+        return headers
+
+    def _headers_failure(self, error: Exception) -> Execution:
+        """Return the execution of a call whose headers the host's function did not return."""
+        why = str(error).rstrip(".") if isinstance(error, CallgateError) else f"{type_name(error)}: {error}"
+        passing = evidence_of(error) in ("not_sent", "reply_lost")
+        return replace(
+            _not_sent(f"{self.operation.label}: the host's function headers failed ({why}). The request was not sent", retryable=passing),
+            not_started=passing,
+            retry_after_s=error.retry_after_s if isinstance(error, Retryable) else None,
+        )
 
     async def _answer(self, request: Request, headers: Mapping[str, str]) -> Response:
         server = self._server
@@ -126,14 +153,29 @@ class OperationTool(Tool):
         text_headers = {name.lower(): hidden.redact(value) for name, value in response.headers.items()}
         return Response(status=response.status_code, headers=text_headers, body=_redacted(body, hidden), fault=fault, redact=hidden.redact)
 
-    def _failure(self, error: Exception, hidden: SecretRedactor) -> Exception:
-        """Return the error of a request that got no response. It says whether the request may have been sent."""
+    def _failure(self, error: Exception, hidden: SecretRedactor) -> Execution:
+        """Return the execution of a call whose request got no response. It says whether the request may have been sent.
+
+        Its text is not that of a client's error, which may contain a header.
+        """
         label, why = self.operation.label, hidden.redact(describe_cause(error))
         if evidence_of(error) == "not_sent":
-            return NotDone(f"{label}: no connection to the server ({why}). The request was not sent")
+            return _not_sent(f"{label}: no connection to the server ({why}). The request was not sent", retryable=True)
         if type_name(error) in ("LocalProtocolError", "InvalidURL", "UnsupportedProtocol"):
-            return NotDone(f"{label}: the request cannot be written in HTTP ({type_name(error)}). The request was not sent")
-        return RequestFailed(f"{label}: the connection broke, or the server did not answer ({type_name(error)}: {why})")
+            text = f"{label}: the request cannot be written in HTTP ({type_name(error)}). The request was not sent"
+            return _not_sent(text, retryable=False)
+        return Execution(
+            status="raised",
+            error_type=RequestFailed.__name__,
+            error=f"{label}: the connection broke, or the server did not answer ({type_name(error)}: {why})",
+            evidence="reply_lost",
+            retryable=True,
+        )
+
+
+def _not_sent(text: str, *, retryable: bool) -> Execution:
+    """Return the execution of an attempt without a request. It proves nothing of earlier attempts, unlike `NotDone`."""
+    return Execution(status="raised", error_type="NotSent", error=text, evidence="not_sent", retryable=retryable)
 
 
 def _merged(ours: Mapping[str, str], hosts: Mapping[str, str]) -> dict[str, str]:
@@ -187,6 +229,17 @@ def check_headers(headers: object, owner: str) -> None:
             raise UsageError(f"{owner}: header {name!r:.80} and its value must be text.")
         if not (value.isascii() and value.isprintable()):
             raise UsageError(f"{owner}: the value of header {name!r:.80} must be one line of printable ASCII.")
+
+
+def check_header_names(names: Iterable[object], owner: str) -> None:
+    """Raise if a header cannot have one of these names.
+
+    Raises:
+        UsageError: A name is not made of the characters that HTTP allows.
+    """
+    for name in names:
+        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+            raise UsageError(f"{owner}: {name!r:.80} cannot be the name of a header. Take letters, digits and '-', as in 'X-Api-Key'.")
 
 
 def import_httpx2() -> Any:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from callgate._json import json_text
 from callgate.errors import UsageError
 from callgate.integrations.openapi.document import Document, describe_kind
 from callgate.integrations.openapi.schemas import SchemaReader
@@ -23,6 +24,8 @@ BODY = "body"
 BodyKind = Literal["json", "form", "multipart", "text", "bytes"]
 
 Location = Literal["path", "query", "header", "cookie"]
+_MAX_SHOWN = 2_000
+"""Characters of a schema in a description."""
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 _STYLES: Mapping[Location, tuple[str, ...]] = {
     "path": ("simple", "label", "matrix"),
@@ -283,7 +286,8 @@ class _OperationReader:
         media = self._document.resolved(content[media_type], f"{self._where}, {place}")
         schema = self._schemas.read(media.get("schema", {}), place)
         files = self._files(media, place) if kind == "multipart" else frozenset()
-        self._properties[BODY] = _described(schema if kind != "bytes" else {"type": "string"}, node, kind, files)
+        described = _described(schema if kind != "bytes" else {"type": "string"}, node, kind, files)
+        self._properties[BODY] = _as_xml_text(described) if kind == "text" and _is_xml(media_type) else described
         required = node.get("required") is True
         if required:
             self._required.append(BODY)
@@ -324,6 +328,24 @@ class _OperationReader:
         return found
 
 
+def _as_xml_text(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of an XML body, which is given as text: its own one describes the content."""
+    if schema.get("type") == "string":
+        return schema
+    content = {key: value for key, value in schema.items() if key != "description"}
+    texts = (
+        schema.get("description"),
+        "XML as text.",
+        f"JSON Schema of its content: {json_text(content)[:_MAX_SHOWN]}" if content else None,
+    )
+    return {"type": "string", "description": " ".join(filter(None, texts))}
+
+
+def _is_xml(media_type: str) -> bool:
+    name = media_type.partition(";")[0].strip().lower()
+    return name in ("application/xml", "text/xml") or name.endswith("+xml")
+
+
 def _described(schema: dict[str, Any], node: Mapping[str, Any], kind: BodyKind, files: frozenset[str]) -> dict[str, Any]:
     """Return the schema of a body with a description that says what is base64."""
     given = schema.get("description") or node.get("description")
@@ -355,7 +377,7 @@ def _sendable(content: Mapping[str, Any]) -> tuple[BodyKind, str]:
         if name == "multipart/form-data":
             return "multipart", media_type
     for media_type, name in plain.items():
-        if name.startswith("text/") or name == "application/xml" or name.endswith("+xml"):
+        if name.startswith("text/") or _is_xml(name):
             return "text", media_type
     for media_type, name in plain.items():
         if not name.startswith("multipart/"):

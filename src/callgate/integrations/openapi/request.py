@@ -18,8 +18,8 @@ from callgate.integrations.openapi.operations import BODY, Body, Operation, Para
 
 __all__ = ["Request", "find_unsendable", "make_request"]
 
-_RESERVED = ":/?#[]@!$'()*,;"
-"""Reserved characters that a query may keep if its parameter allows it; `&`, `=` and `+` would end a value."""
+_RESERVED = ":/?[]@!$'()*,;"
+"""Reserved characters that a query may keep if its parameter allows it; `&`, `=` and `#` would end the value, and `+` is a blank."""
 _SEPARATORS = {"form": ",", "simple": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
 
 Pairs = Iterator[tuple[str, str]]

@@ -27,7 +27,9 @@ MAX_BODY_BYTES = 16 * 1024 * 1024
 BodyFault = Literal["", "cut", "undecodable"]
 """`cut`: the body was longer than `MAX_BODY_BYTES`. `undecodable`: it is not in its `Content-Encoding`, such as gzip; it is empty here."""
 _ERROR_CHARS = 2_000
-_TRANSIENT = frozenset({429, 502, 503, 504})
+_TRANSIENT = frozenset({408, 429, 499, 502, 503, 504})
+"""Statuses after which the same request may succeed. With all but 429, the server may have acted: a proxy that gives up on a request that
+it has passed on answers 408 or 499."""
 _FORM = "application/x-www-form-urlencoded"
 _TEXT_TYPES = (
     "text/",
@@ -94,7 +96,7 @@ def make_result(label: str, uri: str, response: Response, effect: Effect, now_s:
             not_started=response.status == 429,
             retry_after_s=retry_after_s(response.headers, now_s),
         )
-    return _failure(text, response)
+    return _failure(text, response, effect)
 
 
 def _named(status: int) -> str:
@@ -104,11 +106,12 @@ def _named(status: int) -> str:
         return str(status)
 
 
-def _failure(text: str, response: Response) -> dict[str, Any]:
+def _failure(text: str, response: Response, effect: Effect) -> dict[str, Any]:
     if 300 <= response.status < 400:
         hint = "Redirects are not followed. Do not repeat the call; tell the user that the host must correct the server's address."
     elif response.status >= 500:
-        hint = "The server failed. The same call will most likely fail again."
+        doubt = "" if effect == "none" else ", and the call may have taken effect: check the real state"
+        hint = f"The server failed{doubt}. The same call will most likely fail again."
     else:
         hint = _HINTS.get(response.status, "The server refused the call: change it as the server says, or go on without it.")
     found: dict[str, Any] = {"success": False, "error": f"{text} {hint}", "status": response.status}
