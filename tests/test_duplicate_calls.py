@@ -190,7 +190,7 @@ async def test_a_call_that_is_killed_while_it_waits_for_the_same_call_says_what_
     assert killed.error is not None
     assert "pay is the same call as r/0/0, and no longer waits for it: the user left." in killed.error
     state = "has begun and may take effect" if started else "has not started yet"
-    assert f"r/0/0 {state}. Do not send it again: the result of r/0/0 counts for both." in killed.error
+    assert f"r/0/0 {state}. Do not repeat the call: the result of r/0/0 counts for both." in killed.error
     assert killed.data == ({"earlier_call": "r/0/0", "still_runs": True} if started else None)
     assert "engine.settle" not in caplog.text
     assert ledger.lines() == ["A7"]

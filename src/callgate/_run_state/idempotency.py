@@ -354,8 +354,8 @@ def _not_awaited(known: Known, why: str, *, harmless: bool, started: bool) -> Ca
     if harmless:
         return CallNotStarted(f"{text} Nothing happened; it may be sent again.")
     if not started:
-        return CallNotStarted(f"{text} {known.uid} has not started yet. Do not send it again: the result of {known.uid} counts for both.")
-    told = f"{known.uid} has begun and may take effect. Do not send it again: the result of {known.uid} counts for both."
+        return CallNotStarted(f"{text} {known.uid} has not started yet. Do not repeat the call: the result of {known.uid} counts for both.")
+    told = f"{known.uid} has begun and may take effect. Do not repeat the call: the result of {known.uid} counts for both."
     return OutcomeUnknown(f"{text} {told}", details={EARLIER: known.uid, STILL_RUNS: True})
 
 
