@@ -40,9 +40,9 @@ async def test_running_out_of_descriptors_temporarily_does_not_fail_the_journal(
             assert (await said(engine, call("pay", to="eve"), Scope(run="before"))).success
     async with Engine([paying(paid := Ledger(tmp_path / "paid.txt"))], journal=SqliteJournal(path)) as engine:
         with no_descriptor_left():
-            await said(engine, call("pay", to="ann"), Scope(run="r"))  # the ledger needs a descriptor too, so any result is accepted
+            first = await said(engine, call("pay", to="ann"), Scope(run="r"))  # runs only if another thread frees a descriptor
             status = engine.journal.status()
         assert status.failure == ""
         assert (await said(engine, call("pay", to="bob"), Scope(run="r"))).success
         assert [event.kind for event in engine.journal.read(run="r")].count("call.started") == 2
-    assert paid.lines() == ["bob"]
+    assert paid.lines() == (["ann", "bob"] if first.success else ["bob"])
