@@ -185,6 +185,12 @@ class CallRoute:
                 self._effects.release(state.claim)
             self._lifecycle.ended(state)
 
+    def withdraw_question(self, state: CallState, approval_id: str, why: str) -> None:
+        """Close the open question about a call whose message was discarded. An answer is kept: it is for the next such call of the run."""
+        question = self._approvals.find(approval_id)
+        if question is not None and question.allowed is None:
+            self._close_question(state, state.judged, f"its message was discarded: {why}")
+
     async def _approved(self, state: CallState, call: ValidatedCall, plan: ToolPlan) -> ApprovedCall | ToolResult:
         """Return the approved call: gate. If an earlier call has answered this one, return its result."""
         state.key, state.judged, state.withholds = state.uid, call, plan.hooks.withholds
@@ -231,12 +237,6 @@ class CallRoute:
             lock = self._locks.take(state, call.tool.name, plan.footprint or footprint_of(call), judged=False)
             state.release_lock = partial(self._locks.release, lock)
         return await self._host.unless_killed(gated, state.kill, "gate")
-
-    def withdraw_question(self, state: CallState, approval_id: str, why: str) -> None:
-        """Close the open question about a call whose message was discarded. An answer is kept: it is for the next such call of the run."""
-        question = self._approvals.find(approval_id)
-        if question is not None and question.allowed is None:
-            self._close_question(state, state.judged, f"its message was discarded: {why}")
 
     def _close_question(self, state: CallState, call: ValidatedCall | None, why: str) -> None:
         """Close the open question about a call, if there is one, because the call goes on without an answer."""

@@ -14,8 +14,8 @@ from agents import ModelBehaviorError, RunContextWrapper, ToolApprovalItem
 from callgate._json import json_text
 from callgate.engine import Engine
 from callgate.integrations.framework_call import FrameworkCall
+from callgate.integrations.late_denials import started_before_denial
 from callgate.integrations.open_questions import DenialOf
-from callgate.integrations.outdated_answers import started_before_denial
 
 __all__ = ["denials_in", "was_told_too_late"]
 

@@ -106,16 +106,19 @@ def recorded_scope(journal: Journal, call: RawCall, scope: Scope, redactor: Reda
     return scope
 
 
-def was_made_for(journal: Journal, uid: str, scope: Scope, redactor: Redactor | None) -> bool:
+def was_made_for(call: Received, scope: Scope, redactor: Redactor | None) -> bool:
     """Return whether a recorded call was made for the same principal, actor, workspace and conversation as those of `scope`."""
-    call, now = received_call(journal, uid), _as_recorded(RawCall(name=""), scope, redactor).scope or {}
-    return call is not None and all((call.scope or {}).get(name, "") == now.get(name, "") for name in _FOR_WHOM)
+    return _for_whom(call) == _for_whom(_as_recorded(RawCall(name=""), scope, redactor))
 
 
 def made_for_same(journal: Journal, uid: str, other: str) -> bool:
     """Return whether two recorded calls were made for the same principal, actor, workspace and conversation."""
-    scopes = [call.scope or {} for call in (received_call(journal, uid), received_call(journal, other)) if call is not None]
-    return len(scopes) == 2 and all(scopes[0].get(name, "") == scopes[1].get(name, "") for name in _FOR_WHOM)
+    one, two = received_call(journal, uid), received_call(journal, other)
+    return one is not None and two is not None and _for_whom(one) == _for_whom(two)
+
+
+def _for_whom(call: Received) -> tuple[str, ...]:
+    return tuple(str((call.scope or {}).get(name, "")) for name in _FOR_WHOM)
 
 
 def _made(call: Received) -> tuple[object, ...]:

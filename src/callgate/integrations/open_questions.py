@@ -29,7 +29,8 @@ from callgate.integrations.framework_call import (
     record_decision,
 )
 from callgate.integrations.journaled_calls import is_in_message, is_in_tick, read_journal, recorded_call_id, with_received
-from callgate.integrations.outdated_answers import TOO_LATE, questions_about, started_before_denial
+from callgate.integrations.late_denials import TOO_LATE, started_before_denial
+from callgate.integrations.outdated_answers import questions_about
 from callgate.protocols import Journal
 
 __all__ = [

@@ -1,21 +1,16 @@
-"""Whether an answer that a human gave through a framework still answers the engine's question about the call.
+"""Whether a yes that a human gave through a framework still answers the engine's question about the call.
 
 A framework keeps its own answers. Meanwhile the question may have expired, the tool may have changed, or somebody may have answered in the
-engine's journal. The journal takes precedence: a yes counts only for the question that the human has seen, and a no does not hide from the
-model that the call was started before. Must not know any framework.
+engine's journal. The journal takes precedence: a yes counts only for the question that the human has seen. Must not know any framework.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from callgate._call_summary import CallSummary, summarise
 from callgate._json import decode
 from callgate._run_state.approvals import older_binding
 from callgate._run_state.event_bodies import Received, approval_id_of, decode_reason, question_of, verdict_of
-from callgate._run_state.idempotency import NOTHING_HAPPENED
-from callgate._run_state.settlements import until_settled
-from callgate._secret_redaction import Redactor
 from callgate.calls import Scope, Suspended
 from callgate.errors import PausedByTool
 from callgate.event_queries import EventQuery
@@ -23,20 +18,16 @@ from callgate.events import Event
 from callgate.integrations.journaled_calls import (
     events_of,
     is_in_message,
-    is_in_tick,
     made_for_same,
     read_journal,
     recorded_call_id,
-    was_made_for,
     with_received,
 )
 from callgate.protocols import Journal
 
-__all__ = ["EARLIER_QUESTION", "TOO_LATE", "questions_about", "started_before_denial", "why_outdated"]
+__all__ = ["EARLIER_QUESTION", "questions_about", "why_outdated"]
 
 _MOST = 1_000
-TOO_LATE = "The denial came too late"
-"""How `started_before_denial` begins."""
 EARLIER_QUESTION = (
     "The answer was to an earlier question about this call, which has expired, was answered already, or was about an older tool, other"
     " arguments or another user."
@@ -54,41 +45,6 @@ async def why_outdated(journal: Journal, name: str, call_id: str, scope: Scope, 
         return _why(journal, name, call_id, scope, asked)
 
     return await read_journal(journal, find)
-
-
-async def started_before_denial(journal: Journal, call_id: str, scope: Scope, redactor: Redactor | None, *, of_tick: bool = False) -> str:
-    """Return what the model has to know about a call with an effect that was started before a human has denied it; empty if it was not.
-
-    Args:
-        call_id: The framework's id of the call.
-        scope: The scope of the call. What was started for somebody else is not told.
-        of_tick: Whether a call of another tick of the run is another call.
-    """
-
-    def find() -> str:
-        started = journal.find(EventQuery(run=scope.run, kinds=("call.started",), newest_first=True, limit=_MOST))
-        made = ((event, call) for event, call in with_received(journal, started) if call.id == recorded_call_id(call_id))
-        same = (event.call for event, call in made if is_in_message(call, scope) and (not of_tick or is_in_tick(call, scope, redactor)))
-        uids = [uid for uid in dict.fromkeys(same) if was_made_for(journal, uid, scope, redactor)]
-        told = (_too_late(call) for uid in uids for call in summarise(journal.read(call=uid)))
-        return next(filter(None, told), "")
-
-    return await read_journal(journal, find)
-
-
-def _too_late(call: CallSummary) -> str:
-    """Return that a call was started, and what became of it; empty if nothing happened or it has no effect."""
-    if call.effect == "none" or call.code in NOTHING_HAPPENED or call.settled == "not_happened":
-        return ""
-    started = f"{TOO_LATE}: {call.tool} was started before, as {call.uid}"
-    if call.settled:
-        return f"{started}, and did happen: {call.settled_by or 'the tool'} has checked it."
-    if call.status == "error":
-        return f"{started}, and failed: {call.error}"
-    if call.status != "ok":
-        return f"{started}, and its outcome is not known. It may have taken effect. {until_settled(call.uid)}"
-    texts = [part["text"] for part in call.result.get("content", ()) if part.get("type") == "text"]
-    return "\n".join((f"{started}, and has succeeded. Its result:", *texts))
 
 
 def questions_about(journal: Journal, name: str, call_id: str, run: str) -> Iterator[tuple[Event, Received]]:

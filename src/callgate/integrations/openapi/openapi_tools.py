@@ -16,7 +16,15 @@ from callgate._option_checks import by_name
 from callgate.calls import Effect
 from callgate.errors import UsageError
 from callgate.integrations.openapi.document import Document, Source, read_document
-from callgate.integrations.openapi.operation_tool import Headers, OperationTool, Server, check_header_names, check_headers, import_httpx2
+from callgate.integrations.openapi.operation_tool import (
+    Headers,
+    OperationTool,
+    Server,
+    check_header_name,
+    check_headers,
+    check_texts,
+    import_httpx2,
+)
 from callgate.integrations.openapi.operations import Hidden, Listed, Unsendable, read_operation, read_operations
 from callgate.integrations.openapi.servers import read_base_url, read_operation_url
 from callgate.models._credential_redaction import secrets_in_url
@@ -86,9 +94,9 @@ def openapi_tools(
     import_httpx2()
     fixed = {} if headers is None or callable(headers) else headers
     check_headers(fixed, "openapi_tools: headers")
-    check_header_names(fixed, "openapi_tools: headers")
-    check_header_names(() if idempotency_header is None else (idempotency_header,), "openapi_tools: idempotency_header")
-    check_headers(query or {}, "openapi_tools: query")
+    if idempotency_header is not None:
+        check_header_name(idempotency_header, "openapi_tools: idempotency_header")
+    check_texts(query or {}, "openapi_tools: query")
     listed = read_operations(read)
     names = _names(listed)
     chosen = _chosen(listed, names, include, exclude)

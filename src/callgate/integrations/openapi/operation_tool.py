@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -33,7 +33,7 @@ from callgate.tools.effect_evidence import evidence_of
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["Headers", "OperationTool", "Server", "check_header_names", "check_headers", "import_httpx2"]
+__all__ = ["Headers", "OperationTool", "Server", "check_header_name", "check_headers", "check_texts", "import_httpx2"]
 
 HeadersFunction = Callable[[ToolContext], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 Headers = Mapping[str, str] | HeadersFunction
@@ -122,8 +122,7 @@ class OperationTool(Tool):
     async def _asked_headers(self, function: HeadersFunction, context: ToolContext) -> Mapping[str, str]:
         found = function(context)
         headers = await found if inspect.isawaitable(found) else found
-        check_headers(headers, owner := f"The function headers of tool '{self.name}'")
-        check_header_names(headers, owner)
+        check_headers(headers, f"The function headers of tool '{self.name}'")
         return headers
 
     def _headers_failure(self, error: Exception) -> Execution:
@@ -220,26 +219,36 @@ def check_headers(headers: object, owner: str) -> None:
     """Raise if headers cannot be sent. The error names the header, never its value.
 
     Raises:
+        UsageError: They are not what `check_texts` demands, or a name is not made of the characters that HTTP allows.
+    """
+    for name in check_texts(headers, owner):
+        check_header_name(name, owner)
+
+
+def check_texts(texts: object, owner: str) -> Mapping[str, str]:
+    """Return the host's own headers or query parameters, if their values can be sent. An error names the header, never its value.
+
+    Raises:
         UsageError: They are not a mapping of texts, or a value is not one line of printable ASCII.
     """
-    if not isinstance(headers, Mapping):
-        raise UsageError(f"{owner} must be a mapping of names to texts, or a function that returns one; got {type_name(headers)}.")
-    for name, value in headers.items():
+    if not isinstance(texts, Mapping):
+        raise UsageError(f"{owner} must be a mapping of names to texts, or a function that returns one; got {type_name(texts)}.")
+    for name, value in texts.items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise UsageError(f"{owner}: header {name!r:.80} and its value must be text.")
         if not (value.isascii() and value.isprintable()):
             raise UsageError(f"{owner}: the value of header {name!r:.80} must be one line of printable ASCII.")
+    return texts
 
 
-def check_header_names(names: Iterable[object], owner: str) -> None:
-    """Raise if a header cannot have one of these names.
+def check_header_name(name: object, owner: str) -> None:
+    """Raise if this cannot be the name of a header.
 
     Raises:
-        UsageError: A name is not made of the characters that HTTP allows.
+        UsageError: It is not made of the characters that HTTP allows.
     """
-    for name in names:
-        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
-            raise UsageError(f"{owner}: {name!r:.80} cannot be the name of a header. Take letters, digits and '-', as in 'X-Api-Key'.")
+    if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+        raise UsageError(f"{owner}: {name!r:.80} cannot be the name of a header. Take letters, digits and '-', as in 'X-Api-Key'.")
 
 
 def import_httpx2() -> Any:
