@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, get_args
@@ -70,39 +70,42 @@ def _is_note(item: Mapping[str, Any]) -> bool:
     return str(item.get("text", "")).startswith("Note: Nothing was run for this call: ")
 
 
-@pairs
-async def test_a_call_that_ran_with_the_arguments_of_a_human_says_so_behind_the_servers_content(
-    front: Era, upstream: Era, tmp_path: Path
-) -> None:
-    journal = str(tmp_path / "journal.db")
+async def _answers_to_edited_calls(front: Era, upstream: Era, folder: Path, edits: Iterable[str]) -> dict[str, Any]:
+    """Return the responses to calls that ran with the arguments of a human, by what these were."""
+    journal = str(folder / "journal.db")
     command = served(servers=[[sys.executable, _ODD, upstream]], options={"options": {"odd": {"requires_approval": True}}}, journal=journal)
+    found: dict[str, Any] = {}
     async with raw_client(command, front) as client:
-        for edited in ("fields", "annotations", "no content", "structured error"):
+        for edited in edits:
             await client.call("odd", {"a": "empty"})
             (asked,) = inbox.waiting(journal)
             sent = inbox.approve(journal, asked.approval, by="bob", reason="that one", arguments={"a": edited})
             await asyncio.to_thread(inbox.outcome, journal, sent.id, wait_s=30.0)
-            got = _without_hop((await client.call("odd", {"a": "empty"}))["result"])
-            note = f'Note: The arguments were changed (a): bob approved it with {{"a":"{edited}"}}: that one.'
-            content = [*RESULTS[edited].get("content", []), {"type": "text", "text": note}]
-            assert got == {**RESULTS[edited], "content": content}
+            found[edited] = await client.call("odd", {"a": "empty"})
+    return found
+
+
+def _note_about(edited: str) -> str:
+    return f'Note: The arguments were changed (a): bob approved it with {{"a":"{edited}"}}: that one.'
+
+
+@pairs
+async def test_a_call_that_ran_with_the_arguments_of_a_human_says_so_behind_the_servers_content(
+    front: Era, upstream: Era, tmp_path: Path
+) -> None:
+    edits = ("fields", "annotations", "no content", "structured error")
+    for edited, response in (await _answers_to_edited_calls(front, upstream, tmp_path, edits)).items():
+        content = [*RESULTS[edited].get("content", []), {"type": "text", "text": _note_about(edited)}]
+        assert _without_hop(response["result"]) == {**RESULTS[edited], "content": content}
 
 
 @pairs
 async def test_an_error_of_a_call_that_ran_with_the_arguments_of_a_human_says_so_behind_its_message(
     front: Era, upstream: Era, tmp_path: Path
 ) -> None:
-    journal = str(tmp_path / "journal.db")
-    command = served(servers=[[sys.executable, _ODD, upstream]], options={"options": {"odd": {"requires_approval": True}}}, journal=journal)
-    async with raw_client(command, front) as client:
-        for edited, error in ERRORS.items():
-            await client.call("odd", {"a": "empty"})
-            (asked,) = inbox.waiting(journal)
-            sent = inbox.approve(journal, asked.approval, by="bob", reason="that one", arguments={"a": edited})
-            await asyncio.to_thread(inbox.outcome, journal, sent.id, wait_s=30.0)
-            got = (await client.call("odd", {"a": "empty"}))["error"]
-            note = f'Note: The arguments were changed (a): bob approved it with {{"a":"{edited}"}}: that one.'
-            assert got == {**error, "message": f"{error['message']} {note}".lstrip()}
+    for edited, response in (await _answers_to_edited_calls(front, upstream, tmp_path, ERRORS)).items():
+        message = f"{ERRORS[edited]['message']} {_note_about(edited)}".lstrip()
+        assert response["error"] == {**ERRORS[edited], "message": message}
 
 
 @pytest.mark.parametrize("front", ERAS)

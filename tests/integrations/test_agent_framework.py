@@ -129,6 +129,19 @@ async def test_a_denied_call_does_not_run_even_if_no_policy_asks_about_it_any_mo
     assert "a human has denied it. Nothing happened" in told_by(agent)["c1"].text
 
 
+def payment() -> tuple[Any, list[str]]:
+    """Return a tool that pays orders, and the orders that it has paid."""
+    paid: list[str] = []
+
+    @framework_tool
+    async def pay(order: str) -> str:
+        """Pay an order."""
+        paid.append(order)
+        return f"{order} paid"
+
+    return pay, paid
+
+
 async def test_a_no_withdraws_a_yes_that_the_journal_has_and_the_model_reads_the_no() -> None:
     async with asking() as engine:
         agent, session = agent_of(engine, [refund], [Call("refund", {"order": "A7"})], "done"), AgentSession(session_id="session")
@@ -144,14 +157,7 @@ async def test_a_no_withdraws_a_yes_that_the_journal_has_and_the_model_reads_the
 
 @pytest.mark.parametrize("answers", [(True, False), (False, True)], ids=["yes, then no", "no, then yes"])
 async def test_of_several_answers_to_a_request_in_one_message_the_latest_counts(answers: tuple[bool, bool]) -> None:
-    paid: list[str] = []
-
-    @framework_tool
-    async def pay(order: str) -> str:
-        """Pay an order."""
-        paid.append(order)
-        return f"{order} paid"
-
+    pay, paid = payment()
     async with Engine(import_tools([pay], options={"pay": {"requires_approval": True}})) as engine:
         agent, session = agent_of(engine, [pay], [Call("pay", {"order": "A7"})], "done"), AgentSession(session_id="session")
         (request,) = (await agent.run("go", session=session)).user_input_requests
@@ -162,14 +168,7 @@ async def test_of_several_answers_to_a_request_in_one_message_the_latest_counts(
 
 
 async def test_a_second_users_yes_to_a_call_that_was_made_for_the_first_asks_that_user() -> None:
-    paid: list[str] = []
-
-    @framework_tool
-    async def pay(order: str) -> str:
-        """Pay an order."""
-        paid.append(order)
-        return f"{order} paid"
-
+    pay, paid = payment()
     async with Engine(import_tools([pay], options={"pay": {"requires_approval": True}})) as engine:
         anns, session = agent_of(engine, [pay], [Call("pay", {"order": "A7"})], scope=Scope(principal="ann")), AgentSession(session_id="s")
         (request,) = (await anns.run("go", session=session)).user_input_requests

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine, RawCall, Scope, SqliteJournal, UsageError, tool
+from callgate import Engine, RawCall, Scope, SqliteJournal, Tool, UsageError, tool
 from tests.provider_responses.recorded_server import RecordedServer
 from tests.provider_responses.sdk_requests import ASK, SDK_WARNINGS, close_clients
 from tests.waiting import PATIENCE_S
@@ -88,6 +88,21 @@ async def _read(chunks: AsyncIterator[Any]) -> None:
         pass
 
 
+def slow_payment() -> tuple[Tool, asyncio.Event]:
+    """Return a tool that pays and does not end, and the event that is set when it has paid."""
+    begun = asyncio.Event()
+
+    @tool(name="pay")
+    async def pay_slowly(cents: int) -> str:
+        """Pay."""
+        paid.append(cents)
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    return pay_slowly, begun
+
+
 async def test_a_reply_that_is_awaited_beside_an_iteration_reads_no_piece_of_an_amount_twice() -> None:
     go_on, first_seen = threading.Event(), asyncio.Event()
     with RecordedServer(("text/event-stream", [*_FIRST, go_on, *_SECOND])) as server:
@@ -118,16 +133,7 @@ async def test_two_tasks_that_await_the_reply_from_the_beginning_get_the_same_on
 @pytest.mark.parametrize("waiting", [True, False], ids=["beside it", "after async with"])
 async def test_after_a_cancelled_reply_the_next_one_says_that_the_payment_may_have_happened(waiting: bool) -> None:
     """Its message is read to its end: the advice to request it again would let the model pay twice."""
-    begun = asyncio.Event()
-
-    @tool(name="pay")
-    async def pay_slowly(cents: int) -> str:
-        """Pay."""
-        paid.append(cents)
-        begun.set()
-        await asyncio.Event().wait()
-        return ""
-
+    pay_slowly, begun = slow_payment()
     with RecordedServer(("text/event-stream", [*_FIRST, *_SECOND])) as server:
         async with Engine([pay_slowly]) as engine:
             sent = await ASK["anthropic"](server.url, [{"role": "user", "content": "Go."}], engine.schemas("anthropic"), stream=True)
@@ -149,16 +155,7 @@ async def test_after_a_cancelled_reply_the_next_one_says_that_the_payment_may_ha
 
 
 async def test_tasks_that_wait_while_a_reply_is_cancelled_get_one_reply_together(tmp_path: Path) -> None:
-    begun = asyncio.Event()
-
-    @tool(name="pay")
-    async def pay_slowly(cents: int) -> str:
-        """Pay."""
-        paid.append(cents)
-        begun.set()
-        await asyncio.Event().wait()
-        return ""
-
+    pay_slowly, begun = slow_payment()
     with RecordedServer(("text/event-stream", [*_FIRST, *_SECOND])) as server:
         async with Engine([pay_slowly], journal=SqliteJournal(tmp_path / "j.db")) as engine:
             sent = await ASK["anthropic"](server.url, [{"role": "user", "content": "Go."}], engine.schemas("anthropic"), stream=True)
