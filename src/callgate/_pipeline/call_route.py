@@ -15,10 +15,9 @@ from functools import partial
 from typing import Any, assert_never
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal
-from callgate._json import canonical, exceeds
+from callgate._json import exceeds
 from callgate._pipeline.admission import Admission
 from callgate._pipeline.approval_answers import close_question
 from callgate._pipeline.call_hooks import hook_result
@@ -34,22 +33,17 @@ from callgate._pipeline.execute import Executor
 from callgate._pipeline.gate import gate
 from callgate._pipeline.outcomes import Outcomes, UnstartedCalls
 from callgate._pipeline.parse import has_large_arguments
-from callgate._pipeline.recorded_effects import RecordedEffects
 from callgate._pipeline.remembered_results import RememberedResults
+from callgate._pipeline.repeated_calls import RepeatedCalls
 from callgate._pipeline.result_cache import Cache
 from callgate._pipeline.result_parts import has_large_parts
 from callgate._pipeline.tool_plan import ToolPlan, ToolPlans
-from callgate._pipeline.unknown_outcomes import UnknownOutcomes, refuse_other_arguments
-from callgate._pipeline.wait_graph import WaitGraph
+from callgate._pipeline.unknown_outcomes import refuse_other_arguments
 from callgate._run_state.approvals import REFUSED_BY_ANSWER
-from callgate._run_state.event_bodies import Reason, arguments_hash
-from callgate._run_state.idempotency import Known, call_key, earlier_result, is_others_failure, keeps_effect_key
-from callgate._run_state.recorder import off_loop
 from callgate._run_state.run_recovery import Unfinished
-from callgate._run_state.settlements import call_in_doubt, is_settled
 from callgate._runners.offload_to_threads import LARGE_BYTES
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
-from callgate.errors import ApprovalNeeded, CallDenied, CallFailed, CallNotStarted, RecordFailed, ResultRejected, RunHeld
+from callgate.errors import ApprovalNeeded, CallDenied, CallFailed, CallNotStarted, RecordFailed, RunHeld
 from callgate.stage_types import ApprovedCall, Checked, ValidatedCall
 
 __all__ = ["CallRoute", "RouteParts"]
@@ -63,11 +57,9 @@ class RouteParts(Struct, frozen=True, kw_only=True):
     preparation: CallPreparation
     plans: ToolPlans
     policies: EnginePolicies
-    unknown: UnknownOutcomes
-    waits: WaitGraph
+    repeated: RepeatedCalls
     locks: CallLocks
     effects: EffectClaims
-    recorded_effects: RecordedEffects
     cache: Cache
     executor: Executor
     outcomes: Outcomes
@@ -90,11 +82,9 @@ class CallRoute:
         self.preparation = parts.preparation
         self._plans = parts.plans.by_identity
         self._policies = parts.policies
-        self._unknown = parts.unknown
-        self._waits = parts.waits
+        self._repeated = parts.repeated
         self._locks = parts.locks
         self._effects = parts.effects
-        self._recorded_effects = parts.recorded_effects
         self._cache = parts.cache
         self._executor = parts.executor
         self._outcomes = parts.outcomes
@@ -107,7 +97,6 @@ class CallRoute:
         self._control = context.control
         self._host = context.host
         self._approvals = context.approvals
-        self._journal = context.journal
         self._normaliser = context.normaliser
         self._offload = context.offload
         self._recorder = context.recorder
@@ -165,12 +154,12 @@ class CallRoute:
             outcome = await self._outcomes.answered(state, result, state.release_lock if self._survives else None)
             return self._outcomes.stopped(state, outcome) if state.stopped_late else outcome
         except (Exception, SystemExit) as error:
-            self._leave_doubt(state, call)
+            self._repeated.keep_doubt(state, call)
             if isinstance(error, CallDenied) and error.code in REFUSED_BY_ANSWER:
                 return self._denied(state, call, error)
             return self._outcomes.ended(state, error, call.tool.name, harmless=call.tool.effect == "none")
         except BaseException as error:
-            self._leave_doubt(state, call)
+            self._repeated.keep_doubt(state, call)
             self._outcomes.left(state, error)
             raise
         finally:
@@ -198,16 +187,16 @@ class CallRoute:
             state.check_stop(self._control)
         earlier: ToolResult | None = None
         if not plan.reads_only or state.raw.idempotency_key is not None or state.doubtful or state.first is not None:
-            earlier = await self._earlier(state, call)
-        elif state.run_state.keeps_reads and (read := state.run_state.find(call, *_identity(state, call))) is not None:
-            earlier = await self._replayed(state, read)
+            earlier = await self._repeated.answer_or_remember(state, call)
+        elif state.run_state.keeps_reads:
+            earlier = await self._repeated.answer_read(state, call)
         if earlier is not None:
             return earlier
         try:
             gated = gate(call, plan.hooks.before, self._policies, state.key, state)
             approved = gated if isinstance(gated, ApprovedCall) else await self._judged(state, call, plan, gated)
         except ApprovalNeeded as asks:
-            done = await self._done_before(state, state.judged, asks)
+            done = await self._repeated.answer_instead_of_human(state, state.judged, asks)
             if done is None:
                 if self._approvals.is_outdated(asks.same_call, asks.doubt):
                     self._close_question(
@@ -225,7 +214,7 @@ class CallRoute:
         if state.doubtful:
             refuse_other_arguments(state, approved)
         if approved.approval and state.known is None and state.identical is None:
-            approved = _kept_read(state, call, approved)
+            approved = self._repeated.keep_allowed_read(state, call, approved)
         state.approved(approved)
         return approved
 
@@ -270,115 +259,24 @@ class CallRoute:
             else:
                 result = normalise()
         except EffectKnown as earlier_call:
-            result = earlier_call.result or await self._verified(state, approved.call, earlier_call.checked)
+            result = earlier_call.result or await self._repeated.verified_result(state, approved.call, earlier_call.checked)
         except CallFailed as error:
             if not state.stopped_late:
                 state.check_stop(self._control)
             result = self._outcomes.result_of(state, error, tool.name, approved)
         if state.known is not None:
             state.known.result = result
-            state.known.keeps_effect_key = state.claim is not None and state.started and keeps_effect_key(result, tool.effect)
-            state.known.has_others_failure = state.edited and not state.started and is_others_failure(result)
+            if state.claim is not None or state.edited:
+                self._repeated.keep_failure(state, state.known, result, tool.effect)
         return result
-
-    async def _earlier(self, state: CallState, call: ValidatedCall) -> ToolResult | None:
-        """Return the result of the same call, if it was submitted before; wait for it if it is still running.
-
-        The key identifies the same call. If there is none, remember this call and return None: it has to run.
-        """
-        state.encoded = canonical(call.arguments)
-        if state.first is not None:
-            return await self._replayed(state, Known(tool=call.tool.name, arguments="", uid=state.first.uid, result=state.first))
-        asked = arguments_hash(state.encoded)
-        if state.identical is not None:
-            state.occurrence = state.identical.take(call.tool.name, asked)
-        state.key = call_key(call, asked, state.occurrence)
-        if state.doubtful and state.unfinished is not None and state.unfinished.started is not None:
-            state.key = state.unfinished.started.key
-            checked = await self._unknown.rule_out_second_start(state, call)
-            if checked is not None:
-                result = await self._verified(state, call, checked)
-                state.run_state.known[state.key] = Known(tool=call.tool.name, arguments=asked, uid=call.uid, result=result)
-                return result
-        while (known := state.run_state.find(call, state.key, asked)) is not None:
-            if known.has_others_failure and await self._was_settled(known.uid):
-                if state.run_state.known.get(state.key) is known:  # the same call may have been handed in again meanwhile
-                    del state.run_state.known[state.key]
-            elif (earlier := await self._replayed(state, known)) is not None:
-                return earlier
-        state.known = state.run_state.take_on(call, state.key, asked)
-        state.asked_hash = asked
-        return None
-
-    async def _was_settled(self, uid: str) -> bool:
-        """Return whether somebody has settled the call whose failure the call `uid` got."""
-
-        def read() -> bool:
-            return is_settled(self._journal.read(call=call_in_doubt(self._journal.read(call=uid), uid)))
-
-        return await off_loop(self._journal, read)
 
     def _denied(self, state: CallState, call: ValidatedCall, error: CallDenied) -> Outcome:
         """End a call that a human has denied, and keep the denial for when the same call is handed in again."""
-        if state.known is None:  # a read, which is not remembered
-            state.key, state.asked_hash = _identity(state, call)
+        self._repeated.identify(state, call)
         outcome = self._outcomes.ended(state, error, call.tool.name)
         if isinstance(outcome, Answered) and outcome.result.code in REFUSED_BY_ANSWER:
-            state.known = state.known or state.run_state.take_on(call, state.key, state.asked_hash)
-            state.run_state.deny(state.known, outcome.result)
+            self._repeated.keep_denial(state, call, outcome.result)
         return outcome
-
-    async def _replayed(self, state: CallState, known: Known) -> ToolResult | None:
-        """Return the stored result of the same call, or wait for it if the call is still running.
-
-        Never starts a second call. None if the first one ended without a start, so that this one has to go its own way.
-
-        Raises:
-            CallNotStarted: The call would wait for itself.
-        """
-        harmless = state.judged is not None and state.judged.tool.effect == "none"
-        first = self._running.get(known.uid) if known.running else None
-        if first is None:
-            earlier = await earlier_result(known, state, self._journal, self._timeout_s, harmless=harmless)
-        else:
-            state.caller = caller_of(state)
-            if self._waits.closes_circle(state, first):
-                raise CallNotStarted(
-                    f"{state.raw.name} was not started: it is the same call as {first.uid}, which waits for this one. Nothing happened.",
-                    code="waits_for_itself",
-                )
-            with self._waits.waiting(state, first):
-                earlier = await earlier_result(known, state, self._journal, self._timeout_s, harmless=harmless, first=first)
-        state.check_stop(self._control)
-        if earlier is None:
-            return None
-        result, why = earlier
-        state.write("call.replayed", Reason(reason=why, details={"uid": known.uid}))
-        return result
-
-    async def _done_before(self, state: CallState, call: ValidatedCall, asks: ApprovalNeeded) -> ToolResult | None:
-        """Return the stored result of a call about which a human would be asked, if an earlier call had its effect."""
-        checked = None if state.doubtful else await self._unknown.answer_instead_of_human(state, call, asks)
-        if checked is not None:
-            state.verdict("ask", call.tool.name, rule=asks.rule, reason=asks.question, judgments=asks.judgments)
-            result: ToolResult | None = await self._verified(state, call, checked)
-        else:
-            result = await self._recorded_effects.replay(state, call, asks)
-        if result is not None:
-            state.check_stop(self._control)
-            if state.known is not None:
-                state.known.result = result
-        return result
-
-    async def _verified(self, state: CallState, call: ValidatedCall, checked: Checked) -> ToolResult:
-        """Return the result of a call that an earlier engine started, as the tool's `verify` gave it, after its hooks
-        have run.
-        """
-        hooks = self._plans[call.tool.identity].hooks.after
-        try:
-            return self._normaliser.result(call, "", await hook_result(call, checked, hooks, self._host))
-        except ResultRejected as error:
-            return self._normaliser.refusal(state.raw, state.uid, call.tool.name, error, call.notes)
 
     async def _cached(self, state: CallState, plan: ToolPlan, approved: ApprovedCall) -> Checked:
         """Return the checked result: from the cache, from an identical call that is running, or by running the call."""
@@ -403,15 +301,6 @@ class CallRoute:
         if not finished or call.tool.effect == "none" or state.kill.aborted:
             return ""
         return state.stopped or self._control.pending(state.scope.conversation) or ""
-
-    @staticmethod
-    def _leave_doubt(state: CallState, call: ValidatedCall) -> None:
-        """Remember, after a failure of the engine, that the outcome is unknown if the tool's code may have been
-        entered.
-        """
-        if state.known is not None and state.started:
-            tool_key = state.key if state.claim is None else state.claim.tool_key
-            state.run_state.now_uncertain(call, state.encoded, state.key, tool_key, gone=False)
 
     async def _nested(self, parent: CallState, name: str, arguments: Mapping[str, object]) -> ToolResult:
         """Run a call that a tool makes, with the parent's scope, deadline and kill signal. The parent causes it.
@@ -444,17 +333,3 @@ class CallRoute:
     async def wait_for_capacity(self) -> None:
         """Wait until the queue of events is no longer too full for a new call."""
         await self._recorder.wait_for_capacity()
-
-
-def _identity(state: CallState, call: ValidatedCall) -> tuple[str, str]:
-    """Return the key that identifies a call, and the hash of its arguments."""
-    asked = arguments_hash(canonical(call.arguments))
-    return call_key(call, asked, state.occurrence), asked
-
-
-def _kept_read(state: CallState, call: ValidatedCall, approved: ApprovedCall) -> ApprovedCall:
-    """Remember a read that a human has allowed, so that it gets its result, and nobody is asked, when it is handed in again."""
-    state.key, state.asked_hash = _identity(state, call)
-    state.known = state.run_state.take_on(call, state.key, state.asked_hash)
-    state.run_state.keeps_reads = True
-    return replace(approved, key=state.key)

@@ -30,6 +30,7 @@ from callgate._pipeline.open_runs import LatestScope, OpenRuns
 from callgate._pipeline.outcomes import Outcomes, UnstartedCalls
 from callgate._pipeline.recorded_effects import RecordedEffects
 from callgate._pipeline.remembered_results import RememberedResults
+from callgate._pipeline.repeated_calls import RepeatedCalls
 from callgate._pipeline.result_cache import Cache
 from callgate._pipeline.run_leases import RunLeases
 from callgate._pipeline.server_changes import ServerChanges
@@ -148,11 +149,11 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
             preparation=preparation,
             plans=plans,
             policies=policies,
-            unknown=unknown,
-            waits=waits,
+            repeated=RepeatedCalls(
+                context, running, plans.by_identity, execution.recorded_effects, unknown, waits, timeout_s=given.timeout_s
+            ),
             locks=CallLocks(waits, context.clock, run, recorder.log),
             effects=EffectClaims(context, execution.recorded_effects, known, unknown, waits, given.timeout_s),
-            recorded_effects=execution.recorded_effects,
             cache=cache,
             executor=execution.executor,
             outcomes=outcomes,

@@ -1,0 +1,199 @@
+"""Answer a call that was handed in before from what is known of the first one, so that no call with an effect runs twice.
+
+Before the gate, and again when the gate wants a human to decide, because nobody is asked about a call that will not run. A call that was
+not handed in before is remembered with its key, and gets its result, a denial or a doubt when it ends. `callgate._run_state.idempotency`
+has the keys and what is kept for them; `effect_claims` and `recorded_effects` know the keys of effects. Starts no tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from callgate._json import canonical
+from callgate._pipeline.call_hooks import hook_result
+from callgate._pipeline.call_locks import caller_of
+from callgate._pipeline.call_state import CallState
+from callgate._pipeline.engine_options import EngineContext
+from callgate._pipeline.recorded_effects import RecordedEffects
+from callgate._pipeline.tool_plan import ToolPlan
+from callgate._pipeline.unknown_outcomes import UnknownOutcomes
+from callgate._pipeline.wait_graph import WaitGraph
+from callgate._run_state.event_bodies import Reason, arguments_hash
+from callgate._run_state.idempotency import Known, call_key, earlier_result, is_others_failure, keeps_effect_key
+from callgate._run_state.recorder import off_loop
+from callgate._run_state.settlements import call_in_doubt, is_settled
+from callgate.calls import ToolResult
+from callgate.errors import ApprovalNeeded, CallNotStarted, ResultRejected
+from callgate.stage_types import ApprovedCall, Checked, ValidatedCall
+
+__all__ = ["RepeatedCalls"]
+
+
+class RepeatedCalls:
+    """Knows which calls of an engine's runs were handed in before.
+
+    Args:
+        running: The calls that are under way, by uid.
+        plans: How the calls of each tool are handled, by the tool's identity.
+        timeout_s: Seconds for waiting for the same call that is already running.
+    """
+
+    def __init__(
+        self,
+        context: EngineContext,
+        running: Mapping[str, CallState],
+        plans: Mapping[str, ToolPlan],
+        recorded_effects: RecordedEffects,
+        unknown: UnknownOutcomes,
+        waits: WaitGraph,
+        timeout_s: float,
+    ) -> None:
+        self._control = context.control
+        self._host = context.host
+        self._journal = context.journal
+        self._normaliser = context.normaliser
+        self._running = running
+        self._plans = plans
+        self._recorded_effects = recorded_effects
+        self._unknown = unknown
+        self._waits = waits
+        self._timeout_s = timeout_s
+
+    # Before the gate
+
+    async def answer_or_remember(self, state: CallState, call: ValidatedCall) -> ToolResult | None:
+        """Return the result of the same call, if it was handed in before; wait for it if it is still running.
+
+        The key identifies the same call. If there is none, remember this call and return None: it has to run.
+        """
+        state.encoded = canonical(call.arguments)
+        if state.first is not None:
+            return await self._replayed(state, Known(tool=call.tool.name, arguments="", uid=state.first.uid, result=state.first))
+        asked = arguments_hash(state.encoded)
+        if state.identical is not None:
+            state.occurrence = state.identical.take(call.tool.name, asked)
+        state.key = call_key(call, asked, state.occurrence)
+        if state.doubtful and state.unfinished is not None and state.unfinished.started is not None:
+            state.key = state.unfinished.started.key
+            checked = await self._unknown.rule_out_second_start(state, call)
+            if checked is not None:
+                result = await self.verified_result(state, call, checked)
+                state.run_state.known[state.key] = Known(tool=call.tool.name, arguments=asked, uid=call.uid, result=result)
+                return result
+        while (known := state.run_state.find(call, state.key, asked)) is not None:
+            if known.has_others_failure and await self._was_settled(known.uid):
+                if state.run_state.known.get(state.key) is known:  # the same call may have been handed in again meanwhile
+                    del state.run_state.known[state.key]
+            elif (earlier := await self._replayed(state, known)) is not None:
+                return earlier
+        state.known = state.run_state.take_on(call, state.key, asked)
+        state.asked_hash = asked
+        return None
+
+    async def answer_read(self, state: CallState, call: ValidatedCall) -> ToolResult | None:
+        """Return the result of the same read, if a human has allowed or denied it. Other reads are not remembered."""
+        known = state.run_state.find(call, *_identity(state, call))
+        return None if known is None else await self._replayed(state, known)
+
+    async def _replayed(self, state: CallState, known: Known) -> ToolResult | None:
+        """Return the stored result of the same call, or wait for it if the call is still running.
+
+        Never starts a second call. None if the first one ended without a start, so that this one has to go its own way.
+
+        Raises:
+            CallNotStarted: The call would wait for itself.
+        """
+        harmless = state.judged is not None and state.judged.tool.effect == "none"
+        first = self._running.get(known.uid) if known.running else None
+        if first is None:
+            earlier = await earlier_result(known, state, self._journal, self._timeout_s, harmless=harmless)
+        else:
+            state.caller = caller_of(state)
+            if self._waits.closes_circle(state, first):
+                raise CallNotStarted(
+                    f"{state.raw.name} was not started: it is the same call as {first.uid}, which waits for this one. Nothing happened.",
+                    code="waits_for_itself",
+                )
+            with self._waits.waiting(state, first):
+                earlier = await earlier_result(known, state, self._journal, self._timeout_s, harmless=harmless, first=first)
+        state.check_stop(self._control)
+        if earlier is None:
+            return None
+        result, why = earlier
+        state.write("call.replayed", Reason(reason=why, details={"uid": known.uid}))
+        return result
+
+    async def _was_settled(self, uid: str) -> bool:
+        """Return whether somebody has settled the call whose failure the call `uid` got."""
+
+        def read() -> bool:
+            return is_settled(self._journal.read(call=call_in_doubt(self._journal.read(call=uid), uid)))
+
+        return await off_loop(self._journal, read)
+
+    # Instead of a human's decision
+
+    async def answer_instead_of_human(self, state: CallState, call: ValidatedCall, asks: ApprovalNeeded) -> ToolResult | None:
+        """Return the stored result of a call about which a human would be asked, if an earlier call had its effect."""
+        checked = None if state.doubtful else await self._unknown.answer_instead_of_human(state, call, asks)
+        if checked is not None:
+            state.verdict("ask", call.tool.name, rule=asks.rule, reason=asks.question, judgments=asks.judgments)
+            result: ToolResult | None = await self.verified_result(state, call, checked)
+        else:
+            result = await self._recorded_effects.replay(state, call, asks)
+        if result is not None:
+            state.check_stop(self._control)
+            if state.known is not None:
+                state.known.result = result
+        return result
+
+    async def verified_result(self, state: CallState, call: ValidatedCall, checked: Checked) -> ToolResult:
+        """Return the result of a call that an earlier engine started, as the tool's `verify` gave it, after its hooks have run."""
+        hooks = self._plans[call.tool.identity].hooks.after
+        try:
+            return self._normaliser.result(call, "", await hook_result(call, checked, hooks, self._host))
+        except ResultRejected as error:
+            return self._normaliser.refusal(state.raw, state.uid, call.tool.name, error, call.notes)
+
+    # What is kept of a call that was not handed in before
+
+    @staticmethod
+    def keep_allowed_read(state: CallState, call: ValidatedCall, approved: ApprovedCall) -> ApprovedCall:
+        """Remember a read that a human has allowed, so that it gets its result, and nobody is asked, when it is handed in again."""
+        state.key, state.asked_hash = _identity(state, call)
+        state.known = state.run_state.take_on(call, state.key, state.asked_hash)
+        state.run_state.keeps_reads = True
+        return replace(approved, key=state.key)
+
+    @staticmethod
+    def identify(state: CallState, call: ValidatedCall) -> None:
+        """Set the key of a call that a human denied, if it is a read, which has none so far."""
+        if state.known is None:
+            state.key, state.asked_hash = _identity(state, call)
+
+    @staticmethod
+    def keep_denial(state: CallState, call: ValidatedCall, denial: ToolResult) -> None:
+        """Remember a human's denial, for when the same call is handed in again."""
+        state.known = state.known or state.run_state.take_on(call, state.key, state.asked_hash)
+        state.run_state.deny(state.known, denial)
+
+    @staticmethod
+    def keep_failure(state: CallState, known: Known, result: ToolResult, effect: str) -> None:
+        """Remember whether the failure of a call that has a key of its effect, or was edited, is the result of other calls, too."""
+        known.keeps_effect_key = state.claim is not None and state.started and keeps_effect_key(result, effect)
+        known.has_others_failure = state.edited and not state.started and is_others_failure(result)
+
+    @staticmethod
+    def keep_doubt(state: CallState, call: ValidatedCall) -> None:
+        """Remember, after a failure of the engine, that the outcome is unknown if the tool's code may have been entered."""
+        if state.known is not None and state.started:
+            tool_key = state.key if state.claim is None else state.claim.tool_key
+            state.run_state.now_uncertain(call, state.encoded, state.key, tool_key, gone=False)
+
+
+def _identity(state: CallState, call: ValidatedCall) -> tuple[str, str]:
+    """Return the key that identifies a call, and the hash of its arguments."""
+    asked = arguments_hash(canonical(call.arguments))
+    return call_key(call, asked, state.occurrence), asked
