@@ -71,7 +71,7 @@ async def test_a_call_that_goes_on_without_an_answer_closes_its_question(
         engine = Engine(tools, policies=[policy], journal=SqliteJournal(path))
     before = list(paid)
     assert inbox.waiting(path) == []
-    with pytest.raises(UsageError, match="Nothing is left to say"):
+    with pytest.raises(UsageError, match="Nothing was sent"):
         inbox.approve(path, question.approval_id, by="ann")
     with pytest.raises(UsageError, match="is open"):
         await engine.approve(question.approval_id, by="ann")

@@ -102,7 +102,7 @@ async def test_a_question_is_listed_and_approved_through_the_inbox_and_its_call_
             "reason": "checked (carol)",
             "details": {"wanted": "approve", "by": "carol", "at_ns": json.loads(taken.body)["details"]["at_ns"]},
         }
-        with pytest.raises(UsageError, match="Nothing is left to say"):
+        with pytest.raises(UsageError, match="Nothing was sent"):
             inbox.approve(where, question.approval_id, by="carol")
     assert ledger.lines() == ["ann"]
 
@@ -203,7 +203,7 @@ async def test_a_stop_sent_to_an_idle_run_ends_it_when_it_is_resumed(where: Wher
         ("dance", RUN, "not known what 'dance' asks for"),
         ("approve", f"{RUN}/0/99", "No approval"),
         ("approve", "other/0/0", "none of this run's"),
-        ("stop", RUN, "Nothing of the run was at work"),
+        ("stop", RUN, "The run has no running call and no running agent"),
     ],
     ids=["no such word", "no such question", "another run's question", "nothing to stop"],
 )

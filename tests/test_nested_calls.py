@@ -150,7 +150,7 @@ async def test_a_leftover_task_cannot_call_tools_after_its_call_has_ended(in_thr
     async with Engine([inner, tool(name="outer")(threaded if in_thread else plain)]) as engine:
         assert (await said(engine, call("outer"))).status == "ok"
         over.set()
-        with pytest.raises(RuntimeError, match=r"inner was not called: the call .* is over.* Let outer wait"):
+        with pytest.raises(RuntimeError, match=r"inner was not called: the call .* has ended\. Await every call in outer"):
             await strays[0]
         assert kinds(engine).count("call.received") == 1
     assert ran == []
@@ -196,7 +196,7 @@ async def test_a_leftover_task_of_an_attempt_cannot_call_tools_during_the_next_a
     outer = tool(name="outer", effect="none", retry=RetryPolicy(base_s=0))(threaded if in_thread else plain)
     async with Engine([inner, outer]) as engine:
         assert (await said(engine, call("outer"))).text == "done"
-        with pytest.raises(RuntimeError, match=r"inner was not called: attempt 1 of the call .* is over"):
+        with pytest.raises(RuntimeError, match=r"inner was not called: attempt 1 of the call .* has ended"):
             strays[0].result()
     assert ran == [2]
 

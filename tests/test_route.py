@@ -309,7 +309,7 @@ async def test_activity_is_counted_per_conversation_and_per_engine() -> None:
 
 
 async def test_activity_is_kept_for_the_most_recently_active_conversations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("callgate._pipeline.engine_lifecycle.ACTIVE_CONVERSATIONS", 2)
+    monkeypatch.setattr("callgate._pipeline.activity.ACTIVE_CONVERSATIONS", 2)
     async with Engine([add]) as engine:
         for conversation in ("a", "b", "a", "c"):
             await said(engine, call("add", a=1, b=1), Scope(conversation=conversation))

@@ -119,7 +119,7 @@ async def test_a_thread_of_the_host_can_call_approve_and_run_agents_on_an_async_
 
 
 async def test_an_event_loop_that_waits_for_the_calling_thread_is_no_hang(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("callgate._pipeline.engine_lifecycle._BLOCKED_S", 2.0)
+    monkeypatch.setattr("callgate._pipeline.sync_runner._BLOCKED_S", 2.0)
     async with Engine([leaf]) as engine:
         await in_time(engine, call("leaf", n=0))
         with ThreadPoolExecutor(1) as pool, pytest.raises(UsageError, match="it is blocked, perhaps because it waits for this thread"):

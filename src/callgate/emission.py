@@ -26,8 +26,9 @@ from callgate._json import canonical
 from callgate._pipeline.call_slots import CallSlot, SameIdCalls, likeness
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.concurrency import CallOrder, QueueStarter, TaskQueue, footprint_of, may_run_beside
-from callgate._pipeline.outcomes import Outcomes, UnstartedCalls
+from callgate._pipeline.outcomes import Outcomes
 from callgate._pipeline.parse import has_large_arguments
+from callgate._pipeline.unstarted_calls import UnstartedCalls
 from callgate._run_state.approvals import REFUSED_BY_ANSWER
 from callgate._run_state.run_recovery import Unfinished
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended, ToolResult
@@ -39,7 +40,7 @@ __all__ = ["Emission", "EndedCall", "Refusal"]
 Refusal = CallFailed | Callable[[int], CallFailed | None]
 """The error that refuses a call, or a function that returns it. The function is called in order, with the number of earlier calls."""
 
-_FORGOTTEN = "what had not run will not, and nobody has the results. Seal it, or discard it where its stream fails."
+_FORGOTTEN = "its unstarted calls were ended, and its results are lost. Seal it, or discard it where its stream fails."
 _TOGETHER = 64
 """The number of calls to prepare before other tasks of the event loop may run: some milliseconds."""
 _BEGUN_TOGETHER = 1_024

@@ -18,10 +18,8 @@ from callgate._clock import Clock
 from callgate._engine_limits import Limits
 from callgate._limits_from_environment import timeout_from_environment
 from callgate._option_checks import Pause, by_name, check, refuse_unknown
-from callgate._pipeline.admission import check_call, check_scope
 from callgate._pipeline.approval_answers import answer_approval, as_approval, check_answer, check_said, edited_arguments
 from callgate._pipeline.engine_assembly import EngineParts, GivenParts
-from callgate._pipeline.engine_lifecycle import SyncRunner
 from callgate._pipeline.engine_options import (
     EngineContext,
     HostFields,
@@ -34,6 +32,8 @@ from callgate._pipeline.engine_options import (
     servers_of,
 )
 from callgate._pipeline.recorded_questions import open_question
+from callgate._pipeline.scope_checks import check_call, check_scope
+from callgate._pipeline.sync_runner import SyncRunner
 from callgate._pipeline.wait_for_answer import answered_question
 from callgate._run_state.approvals import Answer
 from callgate._run_state.recorder import too_late

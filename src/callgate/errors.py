@@ -8,7 +8,7 @@ engine turns these errors into results. Imports nothing of callgate.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 __all__ = [
     "FAILURE_CLASSES",
@@ -378,6 +378,15 @@ class CallNotStarted(CallFailed):
 
     code = "not_started"
     failure_class = "not_started"
+
+    @classmethod
+    def because(cls, reason: str) -> Self:
+        """Make the error for a call that may be sent again as it is.
+
+        Args:
+            reason: Why the call was not started, as the end of a sentence, without a full stop.
+        """
+        return cls(f"It was not started: {reason}. Nothing happened; it may be sent again.")
 
 
 class OutcomeUnknown(CallFailed):

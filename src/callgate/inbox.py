@@ -327,11 +327,11 @@ def _answer(
 
 
 def _question_is_over(reader: JournalReader, approval: str) -> UsageError:
-    """Return the error for an answer to a question that nobody has to answer any more."""
+    """Return the error for an answer to a question that is closed or already used."""
     for closed in reader.find(EventQuery(call=approval, kinds=("approval.closed",), limit=1)):
         why = decode_reason(closed.body).reason
-        return UsageError(f"The question '{approval[:80]}' is over without an answer: {why}. Nothing is left to say.")
-    return UsageError(f"The question '{approval[:80]}' was answered, and its call has gone on. Nothing is left to say.")
+        return UsageError(f"The question '{approval[:80]}' was closed without an answer: {why}. Nothing was sent.")
+    return UsageError(f"The question '{approval[:80]}' was answered, and its call has continued. Nothing was sent.")
 
 
 def _left_out(reader: JournalReader, call: str, given: Mapping[str, object] | None) -> tuple[str, ...]:
@@ -376,7 +376,7 @@ def _sent(
     journal: JournalAddress, kind: str, run: str, target: str, by: str, reason: str, again: CallToRepeat | None = None
 ) -> SentMessage:
     if not by.strip():
-        raise UsageError("Say who it is that wants this: give `by` a name.")
+        raise UsageError("`by` is empty. Give the name of the person or program that sends this.")
     if kind == EDIT and len(reason) > EDIT_CHARS:
         raise UsageError(f"The arguments have {len(reason):,} characters as JSON; a message carries {EDIT_CHARS:,}. Use `engine.approve`.")
     with open_inbox(journal) as client:

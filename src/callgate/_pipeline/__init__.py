@@ -1,8 +1,8 @@
 """The route of a tool call: its stages, and the modules that they use. In reading order:
 
 The route
-    `call_route` calls the stages in order. `call_preparation` is its first half, which has no effect. `admission` admits
-        runs and calls before that. `tool_plan` computes once per tool how the stages handle its calls. `call_state` is
+    `call_route` calls the stages in order. `call_preparation` is its first half, which has no effect. `scope_checks` and
+        `admission` admit runs and calls before that. `tool_plan` computes once per tool how the stages handle its calls. `call_state` is
         the state of one call on the route.
 
 The stages

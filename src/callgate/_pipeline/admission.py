@@ -1,43 +1,28 @@
 """Admit runs and calls: acquire the lease of a run, and create the state of each call in its run.
 
-Runs before `parse`. Checks scopes, and the properties that a call needs to be recorded at all. `EngineRuns` is the interface for code that
-works on whole runs, such as the agent loop. Knows no tool.
+Runs before `parse`. Checks scopes, and the properties that a call needs to be recorded at all. Knows no tool.
 """
 
 from __future__ import annotations
 
-import asyncio
 from asyncio import get_running_loop
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from operator import attrgetter
 
 from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal
 from callgate._json import text_if_small
-from callgate._pipeline.ask_judges import Judges
 from callgate._pipeline.call_state import CallState, Nest
 from callgate._pipeline.engine_lifecycle import Lifecycle
 from callgate._pipeline.engine_options import EngineContext, HostFields
 from callgate._pipeline.known_runs import KnownRuns
 from callgate._pipeline.open_runs import NO_SCOPE, LatestScope, OpenRuns
-from callgate._pipeline.outcomes import Outcomes
-from callgate._pipeline.run_leases import RunLeases
-from callgate._run_state.event_bodies import MOST_CHARS, ScopeFacts, valid_text, with_id
+from callgate._pipeline.scope_checks import check_call, check_scope, check_text
+from callgate._run_state.event_bodies import MOST_CHARS, ScopeFacts, with_id
 from callgate._run_state.run_recovery import Unfinished
-from callgate.calls import RawCall, Scope, ToolResult
-from callgate.errors import RecordFailed, RunHeld, UsageError
-from callgate.events import Body, Draft
-from callgate.messages import Message
+from callgate.calls import RawCall, Scope
+from callgate.errors import RecordFailed, RunHeld
 
-__all__ = ["Admission", "EngineRuns", "check_call", "check_scope"]
-
-_NAMES = ("run", "conversation", "tick", "message_id", "phase", "principal", "actor", "workspace", "locale", "provider")
-_WORDS = attrgetter(*_NAMES)
-_KINDS = ({str}, int, int, bool, bool)
-"""The types of a scope's text values, and of its numbers and switches."""
-_EXPECTED = {str: "text", int: "a whole number", bool: "True or False"}
+__all__ = ["Admission"]
 
 
 class Admission:
@@ -57,7 +42,6 @@ class Admission:
         open_runs: OpenRuns,
         latest: LatestScope,
         lifecycle: Lifecycle,
-        leases: RunLeases,
         run: str,
         *,
         is_new: bool,
@@ -67,7 +51,6 @@ class Admission:
         self._recorder = context.recorder
         self._known = known
         self._lifecycle = lifecycle
-        self._leases = leases
         self._run = run
         self._is_new = is_new
         self._host_fields = host_fields
@@ -231,174 +214,6 @@ class Admission:
             UsageError: The scope is invalid.
         """
         check_scope(scope)
-        return _recordable(scope if scope.run else replace(scope, run=self._run))
-
-
-def check_call(raw: object) -> None:
-    """Raise `UsageError` if `raw` is not a call."""
-    if not isinstance(raw, RawCall):
-        raise UsageError(
-            f"A {type(raw).__name__} was handed in as a call. Make a RawCall of it: RawCall.from_provider(item) for a call from a"
-            " provider's SDK, or RawCall(name=..., arguments=..., id=...)."
-        )
-    if raw.idempotency_key is not None and not isinstance(raw.idempotency_key, str):
-        raise UsageError(f"RawCall.idempotency_key is {raw.idempotency_key!r:.80}; it must be text, or None.")
-
-
-def check_scope(scope: object) -> None:
-    """Raise `UsageError` if a value of the scope can be neither recorded nor compared."""
-    if not isinstance(scope, Scope):
-        raise UsageError(f"A {type(scope).__name__} was handed in as a scope. Give callgate.Scope(...), or leave it out.")
-    kinds = set(map(type, _WORDS(scope))), type(scope.turn), type(scope.iteration), type(scope.deliberate), type(scope.surface_errors)
-    if kinds == _KINDS and scope.allowed_tools is None:
-        return
-    for name, kind, value in (*_text_of(scope), *_others_of(scope)):
-        if not isinstance(value, kind):
-            raise UsageError(f"Scope.{name} is {value!r:.80}; it must be {_EXPECTED[kind]}.")
-    allowed: object = scope.allowed_tools
-    if allowed is not None and not isinstance(allowed, (frozenset, set, tuple, list)):
-        raise UsageError(f"Scope.allowed_tools is {allowed!r:.80}; it must be a frozenset of names, or None for all tools.")
-
-
-def _others_of(scope: Scope) -> Iterator[tuple[str, type, object]]:
-    yield "turn", int, scope.turn
-    yield "iteration", int, scope.iteration
-    yield "deliberate", bool, scope.deliberate
-    yield "surface_errors", bool, scope.surface_errors
-
-
-def _text_of(scope: Scope) -> Iterator[tuple[str, type, object]]:
-    return ((name, str, value) for name, value in zip(_NAMES, _WORDS(scope), strict=True))
-
-
-def _recordable(scope: Scope) -> Scope:
-    """Return the scope if its text can be recorded.
-
-    Raises:
-        UsageError: A field is not valid Unicode.
-    """
-    if "".join(_WORDS(scope)).isascii():
-        return scope
-    for name, value in zip(_NAMES, _WORDS(scope), strict=True):
-        if not value.isascii() and valid_text(value) != value:
-            raise UsageError(f"Scope.{name} is not valid Unicode: {value[:80]!a}. Give text that UTF-8 can hold.")
-    return scope
-
-
-class EngineRuns:
-    """The runs of one engine, for code that works on whole runs, such as the agent loop.
-
-    Deals with single calls only to abandon one that an interrupted run left open.
-    """
-
-    def __init__(
-        self,
-        context: EngineContext,
-        admission: Admission,
-        leases: RunLeases,
-        outcomes: Outcomes,
-        lifecycle: Lifecycle,
-        judges: Judges,
-        start_servers: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._judges = judges
-        self._start_servers = start_servers
-        self._journal = context.journal
-        self._recorder = context.recorder
-        self._admission = admission
-        self._leases = leases
-        self._outcomes = outcomes
-        self._lifecycle = lifecycle
-        self._conversations = context.conversations
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop | None:
-        """The event loop that the engine belongs to; None if it belongs to none yet."""
-        return self._lifecycle.loop
-
-    async def open(self, scope: Scope, *, new: bool = False) -> None:
-        """Acquire the lease of a scope's run and load its state, with the engine's servers started. Runs no call.
-
-        Args:
-            scope: The scope that names the run.
-            new: Whether the run's id has just been made, so that no other engine can know it.
-
-        Raises:
-            RunHeld: Another engine works on the run.
-            RecordFailed: The record cannot be read.
-            UsageError: A server that the engine needs cannot be started.
-        """
-        await self._start_servers()
-        await self._admission.open(scope, new=new)
-
-    def check_extra(self, scope: Scope) -> None:
-        """Check before a run begins, instead of at its first call, that the scope's `extra` is as declared.
-
-        Raises:
-            UsageError: It is not as declared.
-        """
-        self._admission.check_extra(scope)
-
-    def at_work(self, run: str, conversation: str | None = None, *, alone: bool = False) -> AbstractContextManager[asyncio.Event]:
-        """Keep the run's lease until the block ends. Another engine may acquire it after that.
-
-        The yielded event is set when another process requests that the run is stopped or killed before it begins.
-
-        Args:
-            alone: Whether no other code of this engine may work on the run at the same time.
-
-        Raises:
-            UsageError: `alone` is set and the run is already being worked on; or the engine is closed, or belongs to another event loop.
-        """
-        self._lifecycle.check_open()
-        return self._leases.at_work(run, conversation, alone=alone)
-
-    def showing(self, run: str, messages: Sequence[Message]) -> AbstractContextManager[None]:
-        """Show a run's conversation to the judges of its calls until the block ends."""
-        return self._judges.showing(run, messages)
-
-    def begin(self, run: str) -> None:
-        """Deliver messages of other processes to a run that begins its turn. A stop that was sent earlier ends the run now."""
-        self._leases.begin(run)
-
-    def under_way(self, conversation: str) -> bool:
-        """Return whether a turn of the conversation, or a call in it, is running."""
-        return self._conversations.busy(conversation) or self._lifecycle.conversing(conversation)
-
-    def why_lost(self, run: str) -> str:
-        """Return why the run's lease was lost; empty if it was not."""
-        return self._leases.why_lost(run)
-
-    def write(self, kind: str, run: str, body: Body, parents: tuple[int, ...] = ()) -> int:
-        """Record an event that belongs to no call, and return its position.
-
-        Raises:
-            RecordFailed: The event could not be written.
-        """
-        return self._recorder.write(Draft(kind=kind, run=run, body=body, parents=parents))
-
-    async def durable(self, position: int) -> None:
-        """Wait until an event is as durable as the journal guarantees.
-
-        Raises:
-            RecordFailed: The event could not be made durable.
-        """
-        await self._recorder.durable(position)
-
-    async def placed(self, position: int) -> int:
-        """Return the final position of an event from the position that `write` returned; 0 if the event was not kept."""
-        try:
-            await self._recorder.durable(position)
-        except RecordFailed:
-            return 0
-        return self._journal.final_position(position)
-
-    def abandon(self, unfinished: Unfinished, scope: Scope, why: str) -> None:
-        """Record the end of a call that a run left open and that will not be resumed. Does not run the call."""
-        state = self._admission.admit(RawCall(name=unfinished.name), scope, AbortSignal(), _no_nested_call, unfinished=unfinished)
-        state.started = unfinished.claimed
-        self._outcomes.cancelled(state, why)
-
-
-async def _no_nested_call(parent: CallState, name: str, arguments: Mapping[str, object]) -> ToolResult:
-    raise RuntimeError(f"{parent.uid} was abandoned and calls no other tool.")
+        placed = scope if scope.run else replace(scope, run=self._run)
+        check_text(placed)
+        return placed

@@ -306,7 +306,7 @@ class HostCode:
         if found.error is None:
             return found.value  # type: ignore[no-any-return]
         if kill.reason is not None and isinstance(found.error, TimeoutError):
-            raise CallNotStarted(f"It was not started: {kill.reason}. Nothing happened; it may be sent again.") from found.error
+            raise CallNotStarted.because(kill.reason) from found.error
         raise found.error
 
     async def close(self) -> None:

@@ -199,7 +199,7 @@ class CallLocks:
         if lock.refusal is not None:
             raise lock.refusal
         why = state.kill.reason or f"{_named(lock.awaited, lock)}, which must end before it, had not ended when its time was over"
-        raise CallNotStarted(f"It was not started: {why}. Nothing happened; it may be sent again.")
+        raise CallNotStarted.because(why)
 
     async def _is_soon_ready(self, lock: CallLock, ready: asyncio.Future[None]) -> bool:
         """Wait a moment. If the call still waits for another one because their host gave no scope, say so once."""
@@ -290,7 +290,7 @@ class CallLocks:
         for other, declared in self._conflicts(lock, new=new):
             if not _comes_first(other, lock):
                 continue
-            if lock.outer is None or not self._waits.closes_circle(lock.state, other.state):
+            if lock.outer is None or not self._waits.would_deadlock(lock.state, other.state):
                 lock.awaited = other
                 other.waiting.append(lock)
                 self._waits.begin(lock.state, other.state)

@@ -3,7 +3,7 @@
     parse → resolve → validate → gate → cache → execute → check → hooks → normalise      (all of it is recorded)
 
 The order is fixed in code and cannot be configured, because the safety of a call depends on it. Stages raise typed
-errors; only `Outcomes` turns them into results. The engine assembles the route from its parts. An `Emission` takes the
+errors; `Outcomes` ends the call with them. The engine assembles the route from its parts. An `Emission` takes the
 calls of a message along the route, and a tool takes the calls that it makes along it. Must not know models, loops or
 transports.
 """
@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from callgate._abort_signals import AbortSignal
 from callgate._json import exceeds
+from callgate._pipeline.activity import Activity
 from callgate._pipeline.admission import Admission
 from callgate._pipeline.approval_answers import close_question
 from callgate._pipeline.call_hooks import hook_result
@@ -26,12 +27,12 @@ from callgate._pipeline.call_preparation import CallPreparation
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.concurrency import footprint_of
 from callgate._pipeline.effect_claims import EffectClaims, EffectKnown
-from callgate._pipeline.engine_lifecycle import Activity, Lifecycle
+from callgate._pipeline.engine_lifecycle import Lifecycle
 from callgate._pipeline.engine_options import EngineContext
 from callgate._pipeline.engine_policies import EnginePolicies
 from callgate._pipeline.execute import Executor
 from callgate._pipeline.gate import gate
-from callgate._pipeline.outcomes import Outcomes, UnstartedCalls
+from callgate._pipeline.outcomes import Outcomes
 from callgate._pipeline.parse import has_large_arguments
 from callgate._pipeline.remembered_results import RememberedResults
 from callgate._pipeline.repeated_calls import RepeatedCalls
@@ -39,6 +40,7 @@ from callgate._pipeline.result_cache import Cache
 from callgate._pipeline.result_parts import has_large_parts
 from callgate._pipeline.tool_plan import ToolPlan, ToolPlans
 from callgate._pipeline.unknown_outcomes import refuse_other_arguments
+from callgate._pipeline.unstarted_calls import UnstartedCalls
 from callgate._run_state.approvals import REFUSED_BY_ANSWER
 from callgate._run_state.run_recovery import Unfinished
 from callgate._runners.offload_to_threads import LARGE_BYTES

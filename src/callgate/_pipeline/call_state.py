@@ -366,8 +366,8 @@ class CallState(Struct, kw_only=True, eq=False):
         if self.code_over or attempt != self.attempt:
             own = f"the call {self.uid}" if self.code_over else f"attempt {attempt} of the call {self.uid}"
             raise RuntimeError(
-                f"{name} was not called: {own} that would have made it is over, so it could be part of nothing."
-                f" Let {self.recorder.cut(self.raw.name)} wait for what it begins before it returns."
+                f"{name} was not called: {own} that would have made it has ended."
+                f" Await every call in {self.recorder.cut(self.raw.name)} before it returns."
             )
         return await self.nest(self, name, arguments)
 
@@ -377,7 +377,7 @@ class CallState(Struct, kw_only=True, eq=False):
         self._made = IdenticalCalls() if self._made is None else self._made
         return self._made
 
-    # The room to run in
+    # Concurrency slots
 
     async def take(self, slots: Slots, timeout_s: float) -> None:
         """Take a slot, waiting for one if necessary. The calls within which this one was made give up theirs, as they wait for it.
@@ -390,8 +390,8 @@ class CallState(Struct, kw_only=True, eq=False):
             above.give()
             above = above.caller
         if not await slots.take(self.kill, timeout_s, first=self.caller is not None):
-            why = self.kill.reason or f"no room for it within {timeout_s:.3g} s"
-            raise CallNotStarted(f"It was not started: {why}. Nothing happened; it may be sent again.")
+            why = self.kill.reason or f"no slot was free within {timeout_s:.3g} s"
+            raise CallNotStarted.because(why)
         self.held = slots
 
     def give(self) -> None:

@@ -20,7 +20,7 @@ from callgate._abort_signals import settled
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_options import EngineContext
 from callgate._pipeline.known_runs import KnownRuns
-from callgate._pipeline.recorded_effects import RecordedEffects, not_started, unusable
+from callgate._pipeline.recorded_effects import RecordedEffects, unusable
 from callgate._pipeline.unknown_outcomes import PossibleRepeat, UnknownOutcomes
 from callgate._pipeline.wait_graph import WaitGraph, callers
 from callgate._run_state.calls_in_doubt import Uncertain
@@ -138,7 +138,7 @@ class EffectClaims:
         waited = False
         while (held := self._held.get(run)) is not None:
             holder, claim = held
-            if self._waits.closes_circle(state, holder):
+            if self._waits.would_deadlock(state, holder):
                 raise _waits_for_itself(state, holder, text)
             waited = True
             with self._waits.waiting(state, holder):
@@ -192,7 +192,7 @@ class EffectClaims:
 
     def _still_held(self, state: CallState, text: str, by: object) -> CallNotStarted:
         if state.kill.reason is not None:
-            return not_started(state.kill.reason)
+            return CallNotStarted.because(state.kill.reason)
         return CallNotStarted(
             f"{state.raw.name} was not run: a call with the same key of its effect ({text}) has not ended in time. {by} Nothing was run"
             " here. Send the call again later to get the result of that one."

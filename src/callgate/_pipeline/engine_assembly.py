@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from callgate._cache import JournalCache, MemoryCache
-from callgate._pipeline.admission import Admission, EngineRuns
+from callgate._pipeline.activity import Activity
+from callgate._pipeline.admission import Admission
 from callgate._pipeline.attempts import Attempts
 from callgate._pipeline.call_locks import CallLocks
 from callgate._pipeline.call_preparation import ArgumentSettings, CallPreparation
@@ -20,14 +21,15 @@ from callgate._pipeline.call_route import CallRoute, RouteParts
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.concurrency import QueueStarter
 from callgate._pipeline.effect_claims import EffectClaims
-from callgate._pipeline.engine_lifecycle import Activity, Lifecycle
+from callgate._pipeline.engine_lifecycle import Lifecycle
 from callgate._pipeline.engine_options import EngineContext, HostFields
 from callgate._pipeline.engine_policies import EnginePolicies
+from callgate._pipeline.engine_runs import EngineRuns
 from callgate._pipeline.execute import Executor
 from callgate._pipeline.inbox_delivery import InboxDelivery
 from callgate._pipeline.known_runs import KnownRuns, Work
 from callgate._pipeline.open_runs import LatestScope, OpenRuns
-from callgate._pipeline.outcomes import Outcomes, UnstartedCalls
+from callgate._pipeline.outcomes import Outcomes
 from callgate._pipeline.recorded_effects import RecordedEffects
 from callgate._pipeline.remembered_results import RememberedResults
 from callgate._pipeline.repeated_calls import RepeatedCalls
@@ -37,6 +39,7 @@ from callgate._pipeline.server_changes import ServerChanges
 from callgate._pipeline.tool_plan import ToolPlans
 from callgate._pipeline.tool_servers import Catalogue, ToolServers
 from callgate._pipeline.unknown_outcomes import Fence, UnknownOutcomes
+from callgate._pipeline.unstarted_calls import UnstartedCalls
 from callgate._pipeline.wait_graph import WaitGraph
 from callgate._run_state.event_bodies import ScopeFacts
 from callgate._runners import Runners
@@ -107,39 +110,28 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
         Raises:
             UsageError: A tool or a policy cannot be used, or a runner has a name that is reserved for the engine's own runners.
         """
-        recorder, control, limits, approvals = context.recorder, context.control, context.limits, context.approvals
+        recorder = context.recorder
         run = given.run or f"engine-{context.clock.new_id()}"
-        running: dict[str, CallState] = {}
-        work: dict[str, Work] = {}
-        known = KnownRuns(context, run, work)
-        delivery = InboxDelivery(recorder, control, work, running, known, approvals, context.tools, coerce=given.coerce)
-        leases = RunLeases(recorder, control, work, running, known, delivery)
-        policies = EnginePolicies(given.policies, context.host, approvals, known, limits, coerce=given.coerce)
-
+        run_parts = _RunParts.of(context, run, coerce=given.coerce)
+        running, known, leases = run_parts.running, run_parts.known, run_parts.leases
+        policies = EnginePolicies(given.policies, context.host, context.approvals, known, context.limits, coerce=given.coerce)
         waits = WaitGraph()
         execution = _ExecutionParts.of(context, given, policies, known, waits)
         cache, runners, unknown = execution.cache, execution.runners, execution.unknown
 
+        tool_parts = _ToolParts.of(context, given, execution)
+        tools, plans, servers = context.tools, tool_parts.plans, tool_parts.servers
+
         outcomes = Outcomes(context, given.restart, given.timeout_s)
-        persists = execution.store is not None
-        plans = ToolPlans(given.hooks, runners, limits, recorder.log, persists=persists, captures=given.undo is not None)
-        catalogue = Catalogue(given.servers, context.tools, plans, given.policies, recorder, context.clock)
-        servers = ToolServers(catalogue)
         resources = _Resources(context, runners, cache, given.memory, servers)
-        lifecycle = Lifecycle(context.journal, leases, running, outcomes, resources, limits.grace_s)
+        lifecycle = Lifecycle(context.journal, leases, running, outcomes, resources, context.limits.grace_s)
         server_changes = ServerChanges(servers, lifecycle)
         unstarted = UnstartedCalls(recorder, outcomes, lifecycle)
         nowhere = Scope()
         latest = LatestScope(nowhere, nowhere, ScopeFacts(nowhere, context.redactor))
         open_runs = OpenRuns(context, known, run, latest, runners.behind, leases.deliver)
-        admission = Admission(
-            context, known, open_runs, latest, lifecycle, leases, run, is_new=not given.run, host_fields=given.host_fields
-        )
+        admission = Admission(context, known, open_runs, latest, lifecycle, run, is_new=not given.run, host_fields=given.host_fields)
 
-        for tool in given.tools:
-            plans.check_runner(tool)
-        tools = context.tools
-        tools.add_all(given.tools, catalogue.check)
         activity = Activity()
         settings = ArgumentSettings(coerce=given.coerce, repair=given.repair)
         preparation = CallPreparation(context, tools, policies, execution.recorded_effects, outcomes, settings)
@@ -187,6 +179,41 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
             timeout_s=given.timeout_s,
             changes_results=any(hook.phase == "after" and hook.kind == "transform" for hook in given.hooks),
         )
+
+
+class _RunParts(Struct, frozen=True, kw_only=True, eq=False):
+    """The parts that know the runs of an engine, and hold their leases."""
+
+    running: dict[str, CallState]
+    """The calls that are under way, by uid."""
+    known: KnownRuns
+    leases: RunLeases
+
+    @classmethod
+    def of(cls, context: EngineContext, run: str, *, coerce: bool) -> _RunParts:
+        recorder, control = context.recorder, context.control
+        running: dict[str, CallState] = {}
+        work: dict[str, Work] = {}
+        known = KnownRuns(context, run, work)
+        delivery = InboxDelivery(recorder, control, work, running, known, context.approvals, context.tools, coerce=coerce)
+        return cls(running=running, known=known, leases=RunLeases(recorder, control, work, running, known, delivery))
+
+
+class _ToolParts(Struct, frozen=True, kw_only=True, eq=False):
+    """The parts that know the tools of an engine, and those of its servers."""
+
+    plans: ToolPlans
+    servers: ToolServers
+
+    @classmethod
+    def of(cls, context: EngineContext, given: GivenParts, execution: _ExecutionParts) -> _ToolParts:
+        persists, captures = execution.store is not None, given.undo is not None
+        plans = ToolPlans(given.hooks, execution.runners, context.limits, context.recorder.log, persists=persists, captures=captures)
+        catalogue = Catalogue(given.servers, context.tools, plans, given.policies, context.recorder, context.clock)
+        for tool in given.tools:
+            plans.check_runner(tool)
+        context.tools.add_all(given.tools, catalogue.check)
+        return cls(plans=plans, servers=ToolServers(catalogue))
 
 
 class _ExecutionParts(Struct, frozen=True, kw_only=True, eq=False):

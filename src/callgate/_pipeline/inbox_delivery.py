@@ -112,7 +112,7 @@ class InboxDelivery:
 
     def _answer(self, message: InboxMessage) -> None:
         if message.target.rsplit("/", 2)[0] != message.run:
-            raise UsageError(f"The approval '{message.target[:80]}' is none of this run's.")
+            raise UsageError(f"The approval '{message.target[:80]}' belongs to another run.")
         answer, journal = answer_of(message), self._recorder.journal
         notes: tuple[Note, ...] = ()
         if answer.allow and message.replaced_by:
@@ -155,16 +155,14 @@ class InboxDelivery:
             UsageError: The run has no work to end, or the kind of the message is unknown.
         """
         if message.kind not in _ENDS:
-            raise UsageError(
-                f"It is not known what '{message.kind[:40]}' asks for. Known are: {', '.join((*ANSWERS, *SETTLEMENTS, *_ENDS))}."
-            )
+            raise UsageError(f"Unknown message kind '{message.kind[:40]}'. Known kinds: {', '.join((*ANSWERS, *SETTLEMENTS, *_ENDS))}.")
         work = self._work.get(message.run)
         running = list(self._running.values())
         shared = {"", *(state.scope.conversation for state in running if state.scope.run != message.run)}
         mine = [state for state in running if state.scope.run == message.run]
         conversations = (work.conversations if work is not None else set()) | ({state.scope.conversation for state in mine} - shared)
         if not (conversations or mine):
-            raise UsageError("Nothing of the run was at work.")
+            raise UsageError("The run has no running call and no running agent.")
         return conversations, [state for state in mine if state.scope.conversation not in conversations]
 
     def _record(self, kind: str, message: InboxMessage, reason: str, more: Mapping[str, object] = MappingProxyType({})) -> int:

@@ -72,16 +72,16 @@ class Normaliser:
         if self._redactor is not None and not redacted:
             return self._redacted(call.raw, call.uid, checked, lambda clean: self.result(call, rule, clean, redacted=True))
         if checked.message is not None or checked.image_metadata is not None or checked.server_fields is not None:
-            checked = self._beside(checked)
-        notes = call.notes + checked.notes
+            checked = self._limit_extra_fields(checked)
+        head = _ResultHead(call.raw, call.uid, call.tool.name, rule, call.notes + checked.notes, call.tool)
         if checked.status != "ok":
-            return self._failure(call.raw, call.uid, call.tool.name, checked, rule, notes, call.tool)
+            return self._failure(head, checked)
         if checked.content:
             shown = self._fitted(checked.content, call.uid, call.scope.allowed_tools)
             structured = checked.value if len(plain_bytes(checked.value)) <= self._limits.result_inline_bytes else None
         else:
             shown, structured = self._of_value(call, checked.value)
-        return self._finished(call.raw, call.uid, call.tool.name, checked, rule, notes, shown, structured, ran=call.tool)
+        return _assemble(head, checked, shown, structured)
 
     def _of_value(self, call: ValidatedCall, value: object) -> tuple[ShownContent, object]:
         """Return what is shown of the value that a tool returned, and the value if it is small."""
@@ -91,7 +91,7 @@ class Normaliser:
         if not cut:
             parts: tuple[Part, ...] = (_text(text=raw.decode()),)
         else:
-            blob, how = self._kept(raw, call.uid, call.scope.allowed_tools)
+            blob, how = self._store_whole(raw, call.uid, call.scope.allowed_tools)
             parts = (_text(text=excerpt(raw, found.value, self._limits.content_bytes)), Text(text=how))
         if found.note:
             parts += (_text(text=_bounded(found.note, self._limits.error_bytes)),)
@@ -100,59 +100,8 @@ class Normaliser:
         end = _command_end(value) if type(value) is dict and "exit_code" in value else ""
         return ShownContent(parts, size, cut or found.partial, found.mime, blob, found.key, end), value if small else None
 
-    def _finished(
-        self,
-        raw: RawCall,
-        uid: str,
-        name: str,
-        checked: Checked,
-        rule: str,
-        notes: tuple[Note, ...],
-        shown: ShownContent,
-        structured: object,
-        *,
-        ran: BoundTool | None,
-        error: str | None = None,
-    ) -> ToolResult:
-        """Return the result with the given content.
-
-        Args:
-            ran: The tool, if it has run.
-            error: Why the call failed, if it did.
-        """
-        return _result(
-            id=raw.id,
-            uid=uid,
-            name=name,
-            status=checked.status,
-            content=shown.parts + note_texts(notes, ran) if notes else shown.parts,
-            structured=structured,
-            error=error,
-            failure_class=checked.failure_class,
-            code=checked.code,
-            message=checked.message,
-            end_turn=checked.end_turn,
-            image_metadata=checked.image_metadata,
-            metadata=_metadata(
-                bytes=shown.size_bytes,
-                truncated=shown.truncated,
-                mime=shown.mime,
-                content_key=shown.key,
-                blob=shown.blob,
-                duration_ms=checked.duration_ms,
-                attempts=checked.attempts,
-                rule=rule,
-                cached=checked.cached,
-                joined=checked.joined,
-                notes=notes,
-                command_end=shown.command_end,
-                untrusted=ran is not None,
-                server_fields=checked.server_fields,
-            ),
-        )
-
     def _fitted(self, parts: Sequence[Part], uid: str, allowed: Container[str] | None = None) -> ShownContent:
-        return fitted_parts(parts, self._limits, lambda whole: self._kept(whole, uid, allowed))
+        return fitted_parts(parts, self._limits, lambda whole: self._store_whole(whole, uid, allowed))
 
     def refusal(self, raw: RawCall, uid: str, name: str, error: CallFailed, notes: tuple[Note, ...] = (), rule: str = "") -> ToolResult:
         """Return the result of a call that was refused, or whose result was withheld."""
@@ -161,7 +110,7 @@ class Normaliser:
             status=error.status, error=text, failure_class=error.failure_class, code=error.code, details=error.details, attempts=0
         )
         shown = clean(name, self._redactor, MOST_NAME)  # the name may not be that of a tool
-        return self._redacted(raw, uid, checked, lambda redacted: self._failure(raw, uid, shown, redacted, rule, notes))
+        return self._redacted(raw, uid, checked, lambda redacted: self._failure(_ResultHead(raw, uid, shown, rule, notes), redacted))
 
     def recorded(self, result: ToolResult) -> bytes:
         """Return the result as it is recorded: whole up to a size limit, by reference above it. Its values keep the order of their keys.
@@ -181,7 +130,7 @@ class Normaliser:
             return part
         return _text(text=f"{part_text(part)} [It is not in the record, because the redactor takes a part of it for a secret.]")
 
-    def _beside(self, checked: Checked) -> Checked:
+    def _limit_extra_fields(self, checked: Checked) -> Checked:
         """Limit the size of the message, the image metadata and the server's fields that a tool returns in addition to its value.
 
         These are not stored with the whole result.
@@ -200,7 +149,7 @@ class Normaliser:
             fields, notes = None, (*notes, Note(kind="dropped", text=said))
         return replace(checked, message=message, image_metadata=picture, notes=notes, server_fields=fields)
 
-    def _kept(self, whole: bytes, uid: str, allowed: Container[str] | None = None) -> tuple[str | None, str]:
+    def _store_whole(self, whole: bytes, uid: str, allowed: Container[str] | None = None) -> tuple[str | None, str]:
         """Store the whole content.
 
         Return its hash and a hint how to read it, which names only tools that the model can call. If the store fails,
@@ -221,22 +170,20 @@ class Normaliser:
         tool = self._tools.get(name)
         return tool is not None and "digest" in tool.schema.properties
 
-    def _failure(
-        self, raw: RawCall, uid: str, name: str, checked: Checked, rule: str, notes: tuple[Note, ...], tool: BoundTool | None = None
-    ) -> ToolResult:
+    def _failure(self, head: _ResultHead, checked: Checked) -> ToolResult:
         reason = _bounded(checked.error or "the call failed", self._limits.error_bytes // 2)
         told = {"status": checked.status, "error": reason, "code": checked.code, **(checked.details or {})}
         data = checked.value if checked.failure_class == "tool_declared" else None
         if data is not None:
             told["result"] = data
         structured = data if data is not None else checked.details
-        ran = checked.attempts > 0 or checked.joined
-        shown = self._of_failure(told, structured if ran else None, uid)
+        has_run = checked.attempts > 0 or checked.joined
+        shown = self._of_failure(told, structured if has_run else None, head.uid)
         if checked.content:
-            media = self._fitted([part for part in checked.content if not isinstance(part, Text)], uid)
+            media = self._fitted([part for part in checked.content if not isinstance(part, Text)], head.uid)
             shown = replace(shown, parts=shown.parts + media.parts)
         structured = structured if shown.size_bytes <= self._limits.result_inline_bytes else None
-        return self._finished(raw, uid, name, checked, rule, notes, shown, structured, ran=tool if ran else None, error=reason)
+        return _assemble(head if has_run else replace(head, ran=None), checked, shown, structured, error=reason)
 
     def _of_failure(self, told: dict[str, object], output: object, uid: str) -> ShownContent:
         """Return what is shown of a failure; the size is that of the tool's output, where this was shortened."""
@@ -246,7 +193,7 @@ class Normaliser:
         if output is None:
             return ShownContent((_text(text=excerpt(raw, told, most)),), len(raw), mime="application/json")
         whole = plain_bytes(output)
-        blob, how = self._kept(whole, uid)
+        blob, how = self._store_whole(whole, uid)
         parts = (_text(text=excerpt(raw, told, most - len(how) - 1)), Text(text=how))
         return ShownContent(parts, len(whole), truncated=True, mime="application/json", blob=blob)
 
@@ -276,6 +223,57 @@ class Normaliser:
             if not is_own_failure(error):
                 raise
             return _withheld(raw, uid, checked, error)
+
+
+class _ResultHead(Struct, frozen=True):
+    """What a result says of its call."""
+
+    raw: RawCall
+    uid: str
+    name: str
+    rule: str
+    notes: tuple[Note, ...]
+    ran: BoundTool | None = None
+    """The tool, if it has run."""
+
+
+def _assemble(head: _ResultHead, checked: Checked, shown: ShownContent, structured: object, *, error: str | None = None) -> ToolResult:
+    """Return the result with the given content.
+
+    Args:
+        error: Why the call failed, if it did.
+    """
+    notes, ran = head.notes, head.ran
+    return _result(
+        id=head.raw.id,
+        uid=head.uid,
+        name=head.name,
+        status=checked.status,
+        content=shown.parts + note_texts(notes, ran) if notes else shown.parts,
+        structured=structured,
+        error=error,
+        failure_class=checked.failure_class,
+        code=checked.code,
+        message=checked.message,
+        end_turn=checked.end_turn,
+        image_metadata=checked.image_metadata,
+        metadata=_metadata(
+            bytes=shown.size_bytes,
+            truncated=shown.truncated,
+            mime=shown.mime,
+            content_key=shown.key,
+            blob=shown.blob,
+            duration_ms=checked.duration_ms,
+            attempts=checked.attempts,
+            rule=head.rule,
+            cached=checked.cached,
+            joined=checked.joined,
+            notes=notes,
+            command_end=shown.command_end,
+            untrusted=ran is not None,
+            server_fields=checked.server_fields,
+        ),
+    )
 
 
 class _Content(Struct, frozen=True):

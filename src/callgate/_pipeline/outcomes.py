@@ -1,7 +1,7 @@
 """Turn what the stages raise and return into outcomes, and record the end of each call exactly once.
 
-This is the only place where typed errors become data. Decides nothing: the error determines the outcome. `UnstartedCalls` ends the calls of
-a message that never take the route or do not complete it.
+Decides nothing: the error determines the outcome, and `Normaliser.refusal` makes a result of it. `UnstartedCalls` ends the calls of a
+message that never take the route or do not complete it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,10 @@ from callgate._engine_limits import RECORD_S
 from callgate._option_checks import without_check
 from callgate._pipeline.call_hooks import HostAnswer
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.engine_lifecycle import Lifecycle
 from callgate._pipeline.engine_options import EngineContext
 from callgate._pipeline.unknown_outcomes import told_as_unknown
 from callgate._run_state.approvals import Question
 from callgate._run_state.event_bodies import MOST_NAME, Reason, with_id
-from callgate._run_state.recorder import Recorder
 from callgate._run_state.settlements import EARLIER, STILL_RUNS
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, Text, ToolResult
 from callgate.errors import (
@@ -33,23 +31,21 @@ from callgate.errors import (
     CallDenied,
     CallFailed,
     CallgateError,
-    CallNotStarted,
     CallRepeated,
     OutcomeUnknown,
     RecordFailed,
     RunHeld,
     ToolRaised,
 )
-from callgate.events import Draft
 from callgate.protocols import OnDisk, RestartHandler
 from callgate.stage_types import ApprovedCall
 
-__all__ = ["Outcomes", "UnstartedCalls"]
+__all__ = ["Outcomes"]
 
-_TELL = "Tell the operator."
-_BEFORE = "It may have run before, if it was sent before. Do not send it again; tell the operator."
-_THERE = "If it was sent there, too, it may have run there: check that before you say that nothing was done."
-_MAY_HAVE = "may have taken effect: check that before the call is made again."
+_TELL_OPERATOR = "Tell the operator."
+_MAY_HAVE_RUN_BEFORE = "It may have run before, if it was sent before. Do not send it again; tell the operator."
+_CHECK_OTHER_ENGINE = "If it was sent there, too, it may have run there: check that before you say that nothing was done."
+_CHECK_BEFORE_REPEAT = "may have taken effect: check that before the call is made again."
 _answered = without_check(Answered, Answered(ToolResult(id="", uid="", name="", status="ok")))
 
 
@@ -212,10 +208,11 @@ class Outcomes:
         """
         name = self._recorder.cut(raw.name)
         if isinstance(error, RunHeld):
-            text, wait = f"It was not run here: {error} {_THERE}", "To wait for the run: await engine.wait_for_run(scope, timeout_s=60)."
+            text = f"It was not run here: {error} {_CHECK_OTHER_ENGINE}"
+            wait = "To wait for the run: await engine.wait_for_run(scope, timeout_s=60)."
             self._recorder.log.warning("The call %s was not run: %s %s", name, error, wait)
         else:
-            text = f"It was not run now: {error.told} {_BEFORE}"
+            text = f"It was not run now: {error.told} {_MAY_HAVE_RUN_BEFORE}"
             self._recorder.log.error("The call %s was not run now: %s", name, error)
         raw = with_id(raw, self._clock)
         refusal = self._normaliser.refusal(raw, "", self._recorder.cut(raw.name or ""), RecordFailed(text, code=error.code))
@@ -298,7 +295,7 @@ class Outcomes:
         except RecordFailed as unwritable:  # the caller must still be told
             self._recorder.log.error("%s", unwritable)
             if failure is None and not state.started:
-                not_run = RecordFailed(f"It was not run: {unwritable.told} {_TELL}", code=unwritable.code)
+                not_run = RecordFailed(f"It was not run: {unwritable.told} {_TELL_OPERATOR}", code=unwritable.code)
                 result = self._unrecorded(self.result_of(state, not_run, name, None), unwritable)
             elif failure is None:
                 result = self._marked(result, unwritable)
@@ -333,7 +330,7 @@ class Outcomes:
         if state.started:
             self._log_duration(state, name)
         status = (end.details or {}).get("status")
-        told = f"{reason}. {name} ({state.uid}) had started and {_MAY_HAVE}" if status == "unknown" else reason
+        told = f"{reason}. {name} ({state.uid}) had started and {_CHECK_BEFORE_REPEAT}" if status == "unknown" else reason
         self._recorder.log.warning("Tool call aborted: %s", reason)
         if told is not reason:
             self._warn_in_doubt(state.uid, name)
@@ -388,69 +385,8 @@ def _question_text(asks: ApprovalNeeded, asked: Question) -> str:
 def _unrecorded_question(question: str, error: RecordFailed) -> RecordFailed:
     """Return the refusal of a call whose question to a human is not on record."""
     text = f"It was not run: a human has to decide first ({question}), and the question could not be recorded"
-    return RecordFailed(f"{text}: {error}", code=error.code, told=f"{text}: {error.told} {_TELL}")
+    return RecordFailed(f"{text}: {error}", code=error.code, told=f"{text}: {error.told} {_TELL_OPERATOR}")
 
 
 def _with(reason: str, error: RecordFailed) -> str:
     return f"{reason} (not on record: {error})"
-
-
-_TOGETHER = 64
-"""The number of calls to refuse before other tasks of the event loop may run."""
-
-
-class UnstartedCalls:
-    """Ends calls of one engine that are not run."""
-
-    def __init__(self, recorder: Recorder, outcomes: Outcomes, lifecycle: Lifecycle) -> None:
-        self._recorder = recorder
-        self._outcomes = outcomes
-        self._lifecycle = lifecycle
-
-    def not_started(self, state: CallState, why: str) -> Outcome:
-        """End a call that had not started when its message was ended."""
-        if not state.on_record:
-            with suppress(RecordFailed):  # recording the end fails in the same way and reports it
-                state.received()
-        error = CallNotStarted(f"It was not started: {why}. Nothing happened; it may be sent again.")
-        return self._outcomes.ended(state, error, state.raw.name)
-
-    async def above_limit(self, raws: list[RawCall], scope: Scope, most: int) -> list[Outcome]:
-        """Refuse the calls of a message above the limit, and record that with one event for all of them."""
-        why = f"Its message has {most + len(raws)} calls; {most} is the limit"
-        error = CallNotStarted(
-            f"It was not started: {why}, and it is one of those above. Nothing happened; send it again in a later message.",
-            code="too_many_calls",
-        )
-        outcomes: list[Outcome] = []
-        for number, raw in enumerate(raws, 1):
-            outcomes.append(self._outcomes.unrouted(raw, scope, error))
-            if number % _TOGETHER == 0:
-                await asyncio.sleep(0)
-        self._recorder.log.warning("%s. The %d above it were refused", why, len(raws))
-        self._note(scope.run, "emission.limited", Reason(reason=why, details={"limit": most, "refused": len(raws)}))
-        return outcomes
-
-    def forgotten(self, states: list[CallState], why: str) -> None:
-        """End the calls of a message that is no longer referenced, in the next iteration of the event loop. Thread-safe."""
-        if self._lifecycle.loop is not None:
-            with suppress(RuntimeError):  # the loop is closed, so nothing can be written
-                self._lifecycle.loop.call_soon_threadsafe(self._forget, states, why)
-
-    def _forget(self, states: list[CallState], why: str) -> None:
-        left = [state for state in states if not state.ended]
-        if self._lifecycle.closed and not left:  # they were ended when the engine was closed
-            return
-        for state in left:
-            self.not_started(state, why)
-        self.note("emission.discarded", [state.uid for state in states], why)
-
-    def note(self, kind: str, uids: list[str], reason: str) -> None:
-        """Record an event that concerns a message as a whole."""
-        self._note(uids[0].rsplit("/", 2)[0], kind, Reason(reason=reason, details={"calls": uids}))
-
-    def _note(self, run: str, kind: str, body: Reason) -> None:
-        try:
-            self._recorder.write(Draft(kind=kind, run=run, body=body))
-        except RecordFailed as error:  # each call fails in the same way and reports it
-            self._recorder.log.error("%s", error)

@@ -31,7 +31,7 @@ from callgate.protocols import NamesWriters
 from callgate.stage_types import ValidatedCall
 from callgate.tools.effect_key import EffectKeyOf
 
-__all__ = ["RecordedEffects", "not_started"]
+__all__ = ["RecordedEffects"]
 
 _MOST_SHOWN: Final = 200
 """Characters of a key that are shown and recorded."""
@@ -76,7 +76,7 @@ class RecordedEffects:
             return await self._offload.run(make, ReadingTimeout(timeout_s, kill))
         except WorkAbandoned as error:
             if kill.reason is not None:
-                raise not_started(kill.reason) from error
+                raise CallNotStarted.because(kill.reason) from error
             raise _no_key(call, f"did not return within {timeout_s:.3g} s. Tell the operator") from error
 
     def shown(self, key: EffectKeyOf) -> str:
@@ -211,10 +211,6 @@ def _same_key(key: str, *, others: bool) -> str:
 
 def _never(writer: str) -> bool:
     return False
-
-
-def not_started(reason: str) -> CallNotStarted:
-    return CallNotStarted(f"It was not started: {reason}. Nothing happened; it may be sent again.")
 
 
 def unusable(tool: str, error: Exception) -> RecordFailed:

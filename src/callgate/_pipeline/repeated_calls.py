@@ -111,7 +111,7 @@ class RepeatedCalls:
             earlier = await earlier_result(known, state, self._journal, self._timeout_s, harmless=harmless)
         else:
             state.caller = caller_of(state)
-            if self._waits.closes_circle(state, first):
+            if self._waits.would_deadlock(state, first):
                 raise CallNotStarted(
                     f"{state.raw.name} was not started: it is the same call as {first.uid}, which waits for this one. Nothing happened.",
                     code="waits_for_itself",

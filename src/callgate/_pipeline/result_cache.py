@@ -185,7 +185,7 @@ class Cache:
         Raises:
             CallNotStarted: The other run waits for this call.
         """
-        if self._waits.closes_circle(state, shared.leader):
+        if self._waits.would_deadlock(state, shared.leader):
             name = approved.call.tool.name
             raise CallNotStarted(
                 f"{name} was not started: a call of {name} with these very arguments is under way and waits for this one, so that this one"

@@ -57,7 +57,7 @@ class WaitGraph:
         finally:
             self.end(waiting)
 
-    def closes_circle(self, waiting: CallState, awaited: CallState) -> bool:
+    def would_deadlock(self, waiting: CallState, awaited: CallState) -> bool:
         """Return whether `awaited` cannot end before `waiting` does, or before a call within which `waiting` was made."""
         line = {waiting, *callers(waiting)}
         found, queue = {awaited}, [awaited]

@@ -208,7 +208,7 @@ class Drive:
         human_time = self._request.context.human_time
         if human_time is not None:
             human_time.watch(self._human_time_changed)
-        silence = self._request.kill.on_abort(self._killed)
+        remove_listener = self._request.kill.on_abort(self._killed)
         try:
             execution = yield from self._steps()
         except BaseException:  # the event loop was closed, or this coroutine was
@@ -216,7 +216,7 @@ class Drive:
                 self._coro.close()
             raise
         finally:
-            silence()
+            remove_listener()
             if human_time is not None:
                 human_time.watch(None)
             self._deadlines.cancel(self._alarm)

@@ -42,12 +42,12 @@ class BoundedWait(Generic[T]):
 
     async def get(self) -> T | None:
         deadline = self._deadlines.set(self._request.timeout_s, self._overdue)
-        silence = self._request.kill.on_abort(self._kill)
+        remove_listener = self._request.kill.on_abort(self._kill)
         try:
             return await self._future
         finally:
             self.over = True
-            silence()
+            remove_listener()
             self._deadlines.cancel(deadline)
 
     @property

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from callgate._conversation_queue import TurnQueues
 from callgate._limits_from_environment import silence_from_environment
 from callgate._option_checks import by_name, by_name_with, check
-from callgate._pipeline.engine_lifecycle import SyncRunner
+from callgate._pipeline.sync_runner import SyncRunner
 from callgate._runners.await_host_code import HostAwaits
 from callgate.agent.agent_config import (
     AgentConfig,

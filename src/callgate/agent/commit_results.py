@@ -32,7 +32,7 @@ from callgate.messages import AssistantMessage, ToolCall
 __all__ = ["ExecutedMessage", "MessageCommitter"]
 
 
-_ANSWERED = "The calls of yours that waited have been answered: their results stand in their places. Go on with what they were for."
+_ANSWERED = "Your waiting calls now have results; see them above. Continue the task."
 
 _ALL_ANSWERED = frozenset({ToolResult})
 

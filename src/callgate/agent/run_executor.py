@@ -61,15 +61,15 @@ class RunExecutor:
             self._engine.control.take_over_errors(start.scope.conversation, start.plan.errors)
         self._engine.runs.begin(start.scope.run)
         start.history.turns = max(start.history.turns, start.scope.turn)
-        deaf = self._listen(start.scope, start.on_event) if start.on_event is not None else None
+        stop_listening = self._listen(start.scope, start.on_event) if start.on_event is not None else None
         record = RunRecord(self._engine, start.scope.run, start.phase)
         try:
             result = await self._result(start, record)
         finally:
             if record.last:  # also if the run is cancelled: the next run continues from here
                 start.history.recorded = record.last
-            if deaf is not None:
-                deaf()
+            if stop_listening is not None:
+                stop_listening()
         if why := self._engine.runs.why_lost(start.scope.run):
             result = replace(result, status="failed", turn_status="error", reason=why)
         result = await self._end(record, start.history, result)

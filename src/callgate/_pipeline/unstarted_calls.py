@@ -1,0 +1,79 @@
+"""End the calls of a message that never started, because it was stopped, discarded or its engine closed.
+
+Their tools were not entered, so the model may send them again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from callgate._pipeline.call_state import CallState
+from callgate._pipeline.engine_lifecycle import Lifecycle
+from callgate._pipeline.outcomes import Outcomes
+from callgate._run_state.event_bodies import Reason
+from callgate._run_state.recorder import Recorder
+from callgate.calls import Outcome, RawCall, Scope
+from callgate.errors import CallNotStarted, RecordFailed
+from callgate.events import Draft
+
+__all__ = ["UnstartedCalls"]
+
+_REFUSED_AT_ONCE = 64
+"""The number of calls to refuse before other tasks of the event loop may run."""
+
+
+class UnstartedCalls:
+    """Ends calls of one engine that are not run."""
+
+    def __init__(self, recorder: Recorder, outcomes: Outcomes, lifecycle: Lifecycle) -> None:
+        self._recorder = recorder
+        self._outcomes = outcomes
+        self._lifecycle = lifecycle
+
+    def not_started(self, state: CallState, why: str) -> Outcome:
+        """End a call that had not started when its message was ended."""
+        if not state.on_record:
+            with suppress(RecordFailed):  # recording the end fails in the same way and reports it
+                state.received()
+        return self._outcomes.ended(state, CallNotStarted.because(why), state.raw.name)
+
+    async def above_limit(self, raws: list[RawCall], scope: Scope, most: int) -> list[Outcome]:
+        """Refuse the calls of a message above the limit, and record that with one event for all of them."""
+        why = f"Its message has {most + len(raws)} calls; {most} is the limit"
+        error = CallNotStarted(
+            f"It was not started: {why}, and it is one of those above. Nothing happened; send it again in a later message.",
+            code="too_many_calls",
+        )
+        outcomes: list[Outcome] = []
+        for number, raw in enumerate(raws, 1):
+            outcomes.append(self._outcomes.unrouted(raw, scope, error))
+            if number % _REFUSED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        self._recorder.log.warning("%s. The %d above it were refused", why, len(raws))
+        self._note(scope.run, "emission.limited", Reason(reason=why, details={"limit": most, "refused": len(raws)}))
+        return outcomes
+
+    def forgotten(self, states: list[CallState], why: str) -> None:
+        """End the calls of a message that is no longer referenced, in the next iteration of the event loop. Thread-safe."""
+        if self._lifecycle.loop is not None:
+            with suppress(RuntimeError):  # the loop is closed, so nothing can be written
+                self._lifecycle.loop.call_soon_threadsafe(self._forget, states, why)
+
+    def _forget(self, states: list[CallState], why: str) -> None:
+        left = [state for state in states if not state.ended]
+        if self._lifecycle.closed and not left:  # they were ended when the engine was closed
+            return
+        for state in left:
+            self.not_started(state, why)
+        self.note("emission.discarded", [state.uid for state in states], why)
+
+    def note(self, kind: str, uids: list[str], reason: str) -> None:
+        """Record an event that concerns a message as a whole."""
+        self._note(uids[0].rsplit("/", 2)[0], kind, Reason(reason=reason, details={"calls": uids}))
+
+    def _note(self, run: str, kind: str, body: Reason) -> None:
+        try:
+            self._recorder.write(Draft(kind=kind, run=run, body=body))
+        except RecordFailed as error:  # each call fails in the same way and reports it
+            self._recorder.log.error("%s", error)
