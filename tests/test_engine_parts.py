@@ -10,7 +10,7 @@ from typing import get_type_hints
 from callgate import Answered, Engine, Limits, RawCall, Scope, tool
 from callgate._abort_signals import AbortSignal
 from callgate._pipeline.engine_assembly import EngineParts, GivenParts
-from callgate._pipeline.engine_options import EngineContext
+from callgate._pipeline.engine_context import EngineContext
 from callgate.mcp import McpServer, ServerContent
 from callgate.plugins import Plugin
 from callgate.response_calls import ResponseReply

@@ -20,17 +20,9 @@ from callgate._limits_from_environment import timeout_from_environment
 from callgate._option_checks import Pause, by_name, check, refuse_unknown
 from callgate._pipeline.approval_answers import answer_approval, as_approval, check_answer, check_said, edited_arguments
 from callgate._pipeline.engine_assembly import EngineParts, GivenParts
-from callgate._pipeline.engine_options import (
-    EngineContext,
-    HostFields,
-    check_parts,
-    check_settings,
-    hooks_of,
-    policies_of,
-    runners_of,
-    server_change_of,
-    servers_of,
-)
+from callgate._pipeline.engine_context import EngineContext
+from callgate._pipeline.engine_options import check_parts, check_settings, hooks_of, policies_of, runners_of, server_change_of, servers_of
+from callgate._pipeline.host_fields import HostFields
 from callgate._pipeline.recorded_questions import open_question
 from callgate._pipeline.scope_checks import check_call, check_scope
 from callgate._pipeline.sync_runner import SyncRunner

@@ -2,8 +2,8 @@
 
 The route
     `call_route` calls the stages in order. `call_preparation` is its first half, which has no effect. `scope_checks` and
-        `admission` admit runs and calls before that. `tool_plan` computes once per tool how the stages handle its calls. `call_state` is
-        the state of one call on the route.
+        `admission` admit runs and calls before that. `tool_plan` computes once per tool how the stages handle its calls.
+        `call_state` is the state of one call on the route.
 
 The stages
     `parse` makes one JSON object from the arguments. `resolve` finds the tool. `validate` checks the arguments against
@@ -12,14 +12,14 @@ The stages
         `wait_for_answer` waits for it. `recorded_questions` reads questions and answers from the record. `result_cache`
         answers from a stored result that is still valid. `execute` runs the tool, with its attempts and timeouts.
         `result_check` checks the result. `call_hooks` runs the host's code before and after. `normalise` gives every
-        result the same format. `outcomes` turns errors and results into outcomes, and records them.
-        `remembered_results` answers a call that was handed in again and cannot be recorded.
+        result the same format. `outcomes` turns errors and results into outcomes, and records them;
+        `unstarted_calls` ends the calls that never started. `remembered_results` answers a call that was handed in again
+        and cannot be recorded.
 
 The state of runs
     `open_runs` acquires the leases of runs, and offers those of idle runs to other engines. `known_runs` has the state
         of each run (`callgate._run_state`). `run_leases` ends runs whose lease was lost, and `inbox_delivery` carries
-        out messages of other processes.
-        `repeated_calls` answers a call that was handed in before.
+        out messages of other processes. `repeated_calls` answers a call that was handed in before.
         `unknown_outcomes` settles whether a call took effect. `effect_claims` lets only one call at a time hold the key
         of an effect, in all runs. `recorded_effects` finds the earlier call with a key, and its result.
 
@@ -30,6 +30,8 @@ Concurrency and undo
         the file contents that a call changes.
 
 The engine
-    `engine_options` checks the host's options, and `journal_checks` its journal. `engine_assembly` makes the parts of
-        an engine from them. `engine_lifecycle` binds them to an event loop and closes them.
+    `engine_options` checks the host's options, `journal_checks` its journal, and `host_fields` each scope's `extra`.
+        `engine_context` has the parts that all stages share, and `engine_assembly` makes the other parts from them.
+        `engine_lifecycle` binds them to an event loop and closes them. `sync_runner` runs coroutines for synchronous code,
+        `engine_runs` is the interface for the agent loop, and `activity` counts successful calls.
 """

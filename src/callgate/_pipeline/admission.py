@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from callgate._abort_signals import AbortSignal
 from callgate._json import text_if_small
 from callgate._pipeline.call_state import CallState, Nest
+from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.engine_lifecycle import Lifecycle
-from callgate._pipeline.engine_options import EngineContext, HostFields
+from callgate._pipeline.host_fields import HostFields
 from callgate._pipeline.known_runs import KnownRuns
 from callgate._pipeline.open_runs import NO_SCOPE, LatestScope, OpenRuns
 from callgate._pipeline.scope_checks import check_call, check_scope, check_text

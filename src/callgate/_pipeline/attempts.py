@@ -21,7 +21,7 @@ from callgate._abort_signals import AbortSignal
 from callgate._clock import Clock
 from callgate._json import small_jsonable
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.engine_options import EngineContext
+from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.engine_policies import EnginePolicies
 from callgate._pipeline.gate import PolicyRecheck
 from callgate._pipeline.result_check import Ran, proves_nothing_happened

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from callgate._abort_signals import FAILURES, AbortSignal
 from callgate._json import canonical
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.engine_options import EngineContext
+from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.engine_policies import EnginePolicies
 from callgate._pipeline.gate import call_to_ask_about
 from callgate._pipeline.outcomes import Outcomes

@@ -27,8 +27,8 @@ from callgate._pipeline.call_preparation import CallPreparation
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.concurrency import footprint_of
 from callgate._pipeline.effect_claims import EffectClaims, EffectKnown
+from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.engine_lifecycle import Lifecycle
-from callgate._pipeline.engine_options import EngineContext
 from callgate._pipeline.engine_policies import EnginePolicies
 from callgate._pipeline.execute import Executor
 from callgate._pipeline.gate import gate

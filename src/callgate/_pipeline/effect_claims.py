@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import settled
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.engine_options import EngineContext
+from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.known_runs import KnownRuns
 from callgate._pipeline.recorded_effects import RecordedEffects, unusable
 from callgate._pipeline.unknown_outcomes import PossibleRepeat, UnknownOutcomes

@@ -21,11 +21,12 @@ from callgate._pipeline.call_route import CallRoute, RouteParts
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.concurrency import QueueStarter
 from callgate._pipeline.effect_claims import EffectClaims
+from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.engine_lifecycle import Lifecycle
-from callgate._pipeline.engine_options import EngineContext, HostFields
 from callgate._pipeline.engine_policies import EnginePolicies
 from callgate._pipeline.engine_runs import EngineRuns
 from callgate._pipeline.execute import Executor
+from callgate._pipeline.host_fields import HostFields
 from callgate._pipeline.inbox_delivery import InboxDelivery
 from callgate._pipeline.known_runs import KnownRuns, Work
 from callgate._pipeline.open_runs import LatestScope, OpenRuns

@@ -1,58 +1,27 @@
 """Check the options of an engine when it is made, complete them with defaults, and pass them to the stages.
 
 Invalid settings, and objects that lack a method or are classes instead of instances, are refused here, because they would otherwise fail
-during a call. `HostFields` checks `Scope.extra` against the host's declaration; `EngineContext` is shared by all stages. Decides nothing
-about calls.
+during a call. Decides nothing about calls.
 """
 
 from __future__ import annotations
 
-import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from inspect import isclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from msgspec import Struct
-
-from callgate._abort_signals import Control
-from callgate._blob_store import MemoryBlobs
-from callgate._clock import Clock, SystemClock
-from callgate._conversation_queue import TurnQueues
-from callgate._deadlines import Deadlines
 from callgate._engine_limits import Limits
-from callgate._journal import MemoryJournal
 from callgate._option_checks import Seconds, check
-from callgate._pipeline.call_hooks import HostCode
 from callgate._pipeline.journal_checks import check_journal
-from callgate._pipeline.normalise import Normaliser
-from callgate._run_state.approvals import Approvals
-from callgate._run_state.recorder import Recorder
-from callgate._runners.offload_to_threads import Offload
-from callgate._runners.return_values import ResultReader
-from callgate._secret_redaction import Redactor
 from callgate.errors import UsageError
-from callgate.events import Bus
 from callgate.hooks import Hook
-from callgate.protocols import BlobStore, CallJudge, HoldsBlobs, Journal, Policy, RequiresJudge, Runner, ToolServer, WithTools
+from callgate.protocols import CallJudge, Policy, RequiresJudge, Runner, ToolServer, WithTools
 from callgate.tools import BoundTool, Tool
-from callgate.tools.registry import ToolRegistry
 
 if TYPE_CHECKING:
     from callgate.mcp import McpServer
     from callgate.plugins import Plugin
 
-__all__ = [
-    "EngineContext",
-    "HostFields",
-    "check_parts",
-    "check_policies",
-    "check_settings",
-    "hooks_of",
-    "policies_of",
-    "runners_of",
-    "server_change_of",
-    "servers_of",
-]
+__all__ = ["check_parts", "check_policies", "check_settings", "hooks_of", "policies_of", "runners_of", "server_change_of", "servers_of"]
 
 T = TypeVar("T")
 
@@ -243,158 +212,3 @@ def _how_to_write(name: str) -> str:
 
 def _kind(value: object) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
-
-
-_MISSING: Final = object()
-
-
-class HostFields:
-    """The fields that every `Scope.extra` of one engine has.
-
-    Args:
-        declared: A class with annotated fields (such as a dataclass or `msgspec.Struct`), a `TypedDict`, or a union of one of them with
-            None.
-
-    Raises:
-        UsageError: `declared` is none of these.
-    """
-
-    def __init__(self, declared: object) -> None:
-        choices = get_args(declared) if get_origin(declared) in (Union, types.UnionType) else (declared,)
-        self._may_lack = type(None) in choices
-        kinds = [kind for kind in choices if kind is not type(None)]
-        if len(kinds) != 1 or not isclass(kinds[0]):
-            raise UsageError(
-                f"Engine(extra={declared!r:.80}): it must be the class of what scopes have as `extra`, with annotated fields, or that class"
-                " or None: Engine(extra=Host), Engine(extra=Host | None)."
-            )
-        self._kind: type[Any] = kinds[0]
-        self._fields = _fields_of(self._kind)
-        self._required = getattr(self._kind, "__required_keys__", frozenset(self._fields))
-
-    def check(self, extra: object) -> None:
-        """Check that `extra` is as declared.
-
-        Raises:
-            UsageError: It is of another class, lacks a field, or a field has another type.
-        """
-        if extra is None and self._may_lack:
-            return
-        why = self._problem(extra)
-        if why:
-            raise UsageError(
-                f"Scope.extra {why}. Engine(extra={self._kind.__name__}) declares it for every call; give it, or declare less."
-            )
-
-    def _problem(self, extra: object) -> str:
-        """Return why `extra` is not as declared; empty if it is."""
-        read: Callable[[str], object]
-        if is_typeddict(self._kind):
-            if not isinstance(extra, Mapping):
-                return f"is {type(extra).__name__}, and must be a mapping with the keys of {self._kind.__name__}"
-            read = lambda name: extra.get(name, _MISSING)  # noqa: E731
-        else:
-            if not _is(extra, self._kind):
-                return f"is {type(extra).__name__}, and must be {self._kind.__name__}"
-            read = lambda name: getattr(extra, name, _MISSING)  # noqa: E731
-        for name, kind in self._fields.items():
-            value = read(name)
-            if value is _MISSING:
-                if name in self._required:
-                    return f"has no field '{name}'"
-            elif not _is(value, kind):
-                return f"has {type(value).__name__} in its field '{name}', and must have {_named(kind)}"
-        return ""
-
-
-def _fields_of(kind: type[Any]) -> dict[str, object]:
-    """Return the annotated fields of a class by name. Fields whose annotations cannot be evaluated accept any value."""
-    try:
-        hints: dict[str, object] = get_type_hints(kind)
-    except (NameError, TypeError, AttributeError):  # annotations with names that do not exist at runtime
-        hints = {name: object for one in reversed(kind.__mro__) for name in getattr(one, "__annotations__", {})}
-    return {name: hint for name, hint in hints.items() if get_origin(hint) is not ClassVar and not name.startswith("_")}
-
-
-def _is(value: object, kind: object) -> bool:
-    """Return whether a value is of an annotated type. Only the value itself is checked, not the items that it contains."""
-    origin = get_origin(kind)
-    if origin in (Union, types.UnionType):
-        return any(_is(value, one) for one in get_args(kind))
-    if origin is Literal:
-        return value in get_args(kind)
-    if kind is None:
-        return value is None
-    wanted = origin or kind
-    if wanted is float:
-        wanted = (float, int)
-    try:
-        return isinstance(value, wanted)  # type: ignore[arg-type]
-    except TypeError:  # Any, a type variable, a protocol: no class to check against
-        return True
-
-
-def _named(kind: object) -> str:
-    return kind.__name__ if isclass(kind) and get_origin(kind) is None else str(kind).replace("typing.", "")
-
-
-_BLOB_BYTES: Final = 268_435_456
-
-
-class EngineContext(Struct, frozen=True, kw_only=True, eq=False):
-    """The parts that all stages of one engine share, such as its recorder, clock, limits and control.
-
-    Made once from the host's options. If the host gives no journal, the record is kept in memory only. Holds no state of a single call.
-    """
-
-    journal: Journal
-    blobs: BlobStore
-    clock: Clock
-    limits: Limits
-    redactor: Redactor | None
-    bus: Bus
-    conversations: TurnQueues
-    control: Control
-    recorder: Recorder
-    approvals: Approvals
-    normaliser: Normaliser
-    tools: ToolRegistry
-    """The registered tools; empty until the parts that check tools are made."""
-    deadlines: Deadlines
-    """Of what is no tool: records that become durable, and work in threads."""
-    offload: Offload
-    host: HostCode
-    reader: ResultReader
-
-    @classmethod
-    def of(
-        cls, *, journal: Journal | None, blobs: BlobStore | None, clock: Clock | None, limits: Limits, redactor: Redactor | None
-    ) -> EngineContext:
-        clock = SystemClock() if clock is None else clock
-        journal = MemoryJournal(clock) if journal is None else journal
-        blobs = _blobs_of(journal) if blobs is None else blobs
-        bus, conversations, deadlines, tools = Bus(), TurnQueues(), Deadlines(), ToolRegistry()
-        recorder, offload = Recorder(journal, bus, redactor, deadlines), Offload(limits, deadlines)
-        reader = ResultReader(offload, limits.result_bytes)
-        return cls(
-            journal=journal,
-            blobs=blobs,
-            clock=clock,
-            limits=limits,
-            redactor=redactor,
-            bus=bus,
-            conversations=conversations,
-            control=Control(on_kill=conversations.drain),
-            recorder=recorder,
-            approvals=Approvals(clock, limits.approval_s),
-            normaliser=Normaliser(limits, blobs, redactor, tools),
-            tools=tools,
-            deadlines=deadlines,
-            offload=offload,
-            host=HostCode(recorder, reader, offload, limits),
-            reader=reader,
-        )
-
-
-def _blobs_of(journal: Journal) -> BlobStore:
-    return journal.blobs if isinstance(journal, HoldsBlobs) else MemoryBlobs(max_bytes=_BLOB_BYTES)

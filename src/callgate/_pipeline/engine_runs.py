@@ -13,8 +13,8 @@ from callgate._abort_signals import AbortSignal
 from callgate._pipeline.admission import Admission
 from callgate._pipeline.ask_judges import Judges
 from callgate._pipeline.call_state import CallState
+from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.engine_lifecycle import Lifecycle
-from callgate._pipeline.engine_options import EngineContext
 from callgate._pipeline.outcomes import Outcomes
 from callgate._pipeline.run_leases import RunLeases
 from callgate._run_state.run_recovery import Unfinished

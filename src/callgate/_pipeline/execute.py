@@ -15,7 +15,7 @@ from callgate._json import exceeds
 from callgate._pipeline.attempts import Attempts
 from callgate._pipeline.call_hooks import observe_start
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.engine_options import EngineContext
+from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.engine_policies import EnginePolicies
 from callgate._pipeline.result_cache import Cache
 from callgate._pipeline.result_check import Ran, check

@@ -14,7 +14,7 @@ from itertools import islice
 
 from msgspec import Struct, field
 
-from callgate._pipeline.engine_options import EngineContext
+from callgate._pipeline.engine_context import EngineContext
 from callgate._run_state.calls_in_doubt import Uncertain
 from callgate._run_state.event_bodies import Reason
 from callgate._run_state.idempotency import RunState

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from callgate._clock import Clock
 from callgate._engine_limits import IDLE_RUN_S
-from callgate._pipeline.engine_options import EngineContext
+from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.known_runs import KnownRuns
 from callgate._run_state.event_bodies import ScopeFacts, decode_result
 from callgate._run_state.idempotency import RunState

@@ -19,7 +19,7 @@ from callgate._engine_limits import RECORD_S
 from callgate._option_checks import without_check
 from callgate._pipeline.call_hooks import HostAnswer
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.engine_options import EngineContext
+from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.unknown_outcomes import told_as_unknown
 from callgate._run_state.approvals import Question
 from callgate._run_state.event_bodies import MOST_NAME, Reason, with_id

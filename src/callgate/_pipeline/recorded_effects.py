@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from callgate._abort_signals import AbortSignal
 from callgate._json import canonical, plain_bytes
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.engine_options import EngineContext
+from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.result_notes import content_and_notes, note_texts
 from callgate._pipeline.unknown_outcomes import verified_by_tool
 from callgate._run_state.earlier_effect import EarlierEffect, effect_run

@@ -15,7 +15,7 @@ from callgate._json import canonical
 from callgate._pipeline.call_hooks import hook_result
 from callgate._pipeline.call_locks import caller_of
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.engine_options import EngineContext
+from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.recorded_effects import RecordedEffects
 from callgate._pipeline.tool_plan import ToolPlan
 from callgate._pipeline.unknown_outcomes import UnknownOutcomes
