@@ -6,34 +6,35 @@ the message before anything happened. A failing call does not cancel others. Whi
 may run concurrently with all calls before them start early. Their results are used when the message is sealed (complete), and dropped when
 it is discarded. If a message has more calls than the limit, the calls above it are refused when it is sealed and never take the route.
 
-Only this module orders, holds and indexes calls: a call that arrives too early is held until those before it have arrived, and a call that
-does not take the route, such as one that another engine has ended, keeps its position.
+Only this module holds and indexes calls: a call that arrives too early is held until those before it have arrived, and a call that does not
+take the route, such as one that another engine has ended, keeps its position. `_pipeline.emission_order` decides which calls wait for
+which, and `_pipeline.duplicate_calls` finds repeated ones.
 """
 
 from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal
 from callgate._json import canonical
-from callgate._pipeline.call_slots import CallSlot, SameIdCalls, likeness
+from callgate._pipeline.call_slots import CallSlot
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.concurrency import CallOrder, QueueStarter, TaskQueue, footprint_of, may_run_beside
+from callgate._pipeline.concurrency import QueueStarter, TaskQueue, footprint_of
+from callgate._pipeline.duplicate_calls import DuplicateCalls
+from callgate._pipeline.emission_order import EmissionOrder
 from callgate._pipeline.outcomes import Outcomes
 from callgate._pipeline.parse import has_large_arguments
 from callgate._pipeline.unstarted_calls import UnstartedCalls
-from callgate._run_state.approvals import REFUSED_BY_ANSWER
 from callgate._run_state.run_recovery import Unfinished
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.errors import CallFailed, RecordFailed, UsageError
-from callgate.stage_types import ApprovedCall, ValidatedCall
+from callgate.stage_types import ValidatedCall
 
 __all__ = ["Emission", "EndedCall", "Refusal"]
 
@@ -144,21 +145,13 @@ class Emission:
         """How many of the taken calls have not been refused."""
         self._kill = AbortSignal(signal)
         self._slots: list[CallSlot] = []
-        self._first: CallSlot | None = None
-        """The first call that may run; it waits for no other call."""
-        self._order: CallOrder | None = None
-        """Created for the second call that may run."""
-        self._ids: dict[str, SameIdCalls] = {}
-        """The calls by their id from the model."""
-        self._effects: dict[tuple[str, bytes], CallSlot] = {}
-        """The first call with each effect, for tools whose effects have keys."""
+        self._order = EmissionOrder(self._slots, self._kill)
+        self._duplicates = DuplicateCalls(self._kill)
         self._queue = TaskQueue(starter, parallel)
         self._prepared_bytes = 0
         """The bytes of arguments that were prepared before the message was sealed."""
         self._unprepared = False
         """Whether some calls will be prepared only when the message is sealed."""
-        self._changed: list[CallSlot] = []
-        """Calls that will run with other arguments than those for which they were ordered."""
         self._over = False
         self._stopped = False
         """Whether a call ended the message, so that calls which have not started will not start."""
@@ -241,7 +234,7 @@ class Emission:
         slot = CallSlot(state, asked, refusal, size_bytes=size_bytes)
         self._slots.append(slot)
         self._places.append(slot)
-        self._ids.setdefault(state.raw.id, SameIdCalls()).slots.append(slot)
+        self._duplicates.add(slot)
         if not self._early or self._prepared_bytes >= _TOGETHER_BYTES:
             self._unprepared = True
         elif size_bytes >= _MAPPING_BYTES and has_large_arguments(arguments):
@@ -363,31 +356,13 @@ class Emission:
             slot.outcome = prepared
             return
         tool = prepared.tool
-        slot.call = prepared if tool.effect_key is None else self._asked_once(slot, prepared)
+        slot.call = prepared if tool.effect_key is None else self._duplicates.ask_once(slot, prepared)
         if tool.effect != "none" or tool.tool.reads is not None or tool.tool.writes is not None:
             slot.footprint = footprint_of(prepared)
-        if self._first is None:
-            self._first = slot
-        else:
-            slot.waits = self._planned(self._first, slot)
-
-    def _asked_once(self, slot: CallSlot, call: ValidatedCall) -> ValidatedCall:
-        """Return the call so that a human is asked once about it and all identical calls of the message, which have the same effect."""
-        first = self._effects.setdefault(likeness(call), slot)
-        if first is slot:
-            return call
-        slot.same_effect = first
-        return replace(call, asked_with=first.state.raw.id)
-
-    def _planned(self, first: CallSlot, slot: CallSlot) -> tuple[int, ...]:
-        """Return the indexes of the calls that must have ended before this one starts."""
-        if self._order is None:
-            self._order = CallOrder()
-            self._order.add(first.index, first.footprint)
-        return self._order.add(slot.index, slot.footprint)
+        self._order.add(slot)
 
     def _start(self, slot: CallSlot) -> None:
-        slot.state.before_start = partial(self._clear_to_start, slot)
+        slot.state.before_start = partial(self._order.clear_to_start, slot)
         slot.started = True
         self._queue.add(partial(self._run, slot), 1 + slot.size_bytes * _TOGETHER // _TOGETHER_BYTES)
 
@@ -396,13 +371,12 @@ class Emission:
             for index in slot.waits:
                 await self._slots[index].wait_end(self._kill)
             if slot.same_effect is not None:
-                await self._join_refused(slot, slot.same_effect)
+                await self._duplicates.join_refused(slot, slot.same_effect)
             if self._route.crowded:
                 await self._route.wait_for_capacity()
             if slot.outcome is None and not self._stopped and slot.call is not None:
                 slot.entered = True
-                if len(self._ids[slot.state.raw.id].slots) > 1:
-                    await self._join_duplicate(slot, slot.call)
+                await self._duplicates.join_same_id(slot, slot.call)
                 slot.outcome = await self._route.complete(slot.state, slot.call)
             elif slot.outcome is None:
                 slot.outcome = self._unstarted.not_started(slot.state, "the message was stopped before this call")
@@ -411,60 +385,6 @@ class Emission:
             slot.state.before_start = None  # breaks the reference cycle between slot and state
             if slot.ended is not None:
                 slot.notify_end()
-
-    async def _join_refused(self, slot: CallSlot, first: CallSlot) -> None:
-        """Wait for the first call with the same effect. If a human has denied it, or it was refused because of an earlier call with an
-        unknown outcome, give this one its result: a yes would not let it start either.
-        """
-        await first.wait_end(self._kill)
-        if not isinstance(first.outcome, Answered):
-            return
-        result = first.outcome.result
-        if result.code in REFUSED_BY_ANSWER or (result.status == "unknown" and not first.state.started):
-            slot.state.first = result
-
-    async def _join_duplicate(self, slot: CallSlot, call: ValidatedCall) -> None:
-        """Give a duplicate of an earlier call of the message (same id, tool and arguments) the result of the earlier one."""
-        first = self._ids[slot.state.raw.id].first_like(call)
-        if first is slot:
-            return
-        slot.state.duplicate = True
-        if call.tool.effect == "none":
-            await first.wait_end(self._kill)
-            slot.state.first = first.outcome.result if isinstance(first.outcome, Answered) else None
-
-    def _clear_to_start(self, slot: CallSlot, approved: ApprovedCall) -> Awaitable[None] | None:
-        """Return an awaitable that ends when no other call conflicts with this one.
-
-        None if no hook or policy has changed a call of the message.
-        """
-        if self._changed or approved.call is not slot.call:
-            return self._in_turn(slot, approved)
-        slot.running = True
-        return None
-
-    async def _in_turn(self, slot: CallSlot, approved: ApprovedCall) -> None:
-        if slot.call is not None and approved.encoded != canonical(slot.call.arguments):
-            slot.footprint = footprint_of(approved.call)
-            self._changed.append(slot)
-        if self._changed:
-            while not self._kill.aborted and (other := self._in_the_way(slot)) is not None:
-                await other.wait_end(self._kill)
-        slot.running = True
-
-    def _in_the_way(self, slot: CallSlot) -> CallSlot | None:
-        """Return a call that this one conflicts with and must wait for; None if there is none.
-
-        If a hook or policy has changed this call, these are all running and all earlier calls. Otherwise, they are the
-        running calls that were changed.
-        """
-        changed = slot in self._changed
-        for other in self._slots if changed else self._changed:
-            if other is slot or other.outcome is not None or may_run_beside(slot.footprint, other.footprint):
-                continue
-            if other.running or (changed and other.index < slot.index):
-                return other
-        return None
 
     async def _finish(self) -> None:
         for number, slot in enumerate(self._slots, 1):

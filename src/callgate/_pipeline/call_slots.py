@@ -1,4 +1,4 @@
-"""One call of a message: its place in the order, what it waits for, and how it ended.
+"""One call of a message: its position in the order, what it waits for, and how it ended.
 
 `Emission` decides with these slots when each call starts. A slot only knows its own call.
 """
@@ -11,14 +11,13 @@ from contextlib import suppress
 from msgspec import Struct
 
 from callgate._abort_signals import AbortSignal, settled
-from callgate._json import canonical
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.concurrency import UNDECLARED_READ, Footprint
 from callgate.calls import Outcome
 from callgate.errors import CallFailed
 from callgate.stage_types import ValidatedCall
 
-__all__ = ["CallSlot", "SameIdCalls", "likeness"]
+__all__ = ["CallSlot"]
 
 _FOREVER_S = 1e9
 
@@ -64,24 +63,3 @@ class CallSlot(Struct, eq=False):
         if self.ended is not None and not self.ended.done():
             with suppress(RuntimeError):  # the event loop of the waiting task is closed
                 self.ended.set_result(None)
-
-
-class SameIdCalls(Struct, eq=False):
-    """The calls of one message that the model gave the same id, in order."""
-
-    slots: list[CallSlot] = []
-    _seen: int = 0
-    _firsts: dict[tuple[str, bytes], CallSlot] = {}
-
-    def first_like(self, call: ValidatedCall) -> CallSlot:
-        """Return the first call of the same tool with the same arguments."""
-        for slot in self.slots[self._seen :]:
-            self._seen += 1
-            if slot.call is not None:
-                self._firsts.setdefault(likeness(slot.call), slot)
-        return self._firsts[likeness(call)]
-
-
-def likeness(call: ValidatedCall) -> tuple[str, bytes]:
-    """Return what is the same for all calls of one tool with the same arguments."""
-    return call.tool.identity, canonical(call.arguments)
