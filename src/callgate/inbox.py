@@ -148,7 +148,7 @@ def waiting(journal: JournalAddress, *, on_unreadable: Callable[[str], None] | N
         runs: dict[str, _RunQuestions] = {}
         found: list[tuple[int, PendingApproval]] = []
         with _passing_over("Some questions", on_unreadable):
-            for event in _unexpired(reader):
+            for event in _open_questions(reader):
                 with _passing_over(f"Run '{event.run[:80]}'", on_unreadable):
                     if event.run not in runs:
                         runs[event.run] = _RunQuestions()  # empty, and so left out, if its record is damaged
@@ -156,7 +156,7 @@ def waiting(journal: JournalAddress, *, on_unreadable: Callable[[str], None] | N
                     run = runs[event.run]
                     if (question := run.open.get(event.call)) is not None:
                         answer = run.sent.get(question.approval_id)
-                        found.append((event.position, _told(reader, event, question, run.holder, answer)))
+                        found.append((event.position, _as_pending(reader, event, question, run.holder, answer)))
         return [one for _, one in sorted(found, key=itemgetter(0))]
 
 
@@ -179,7 +179,7 @@ class _RunQuestions(Struct):
     sent: Mapping[str, SentAnswer] = {}
 
 
-def _unexpired(reader: JournalReader) -> Iterator[Event]:
+def _open_questions(reader: JournalReader) -> Iterator[Event]:
     """Yield the events of the questions that have not expired, the newest first."""
     now_ns, before = SystemClock.wall_ns(), None
     while True:
@@ -271,7 +271,7 @@ def settle(journal: JournalAddress, call: str, *, happened: bool, by: str, reaso
         if is_settled(own) or not reading.state().can_settle(first, happened=happened):
             raise UsageError(why_not_in_doubt(own, first))
         refuse_against_record(own, Settlement(happened=happened, by=by, reason=reason), ended_writers(journal))
-    return _sent(journal, "happened" if happened else "not_happened", run, first, by, reason)
+    return _send(journal, "happened" if happened else "not_happened", run, first, by, reason)
 
 
 def stop(journal: JournalAddress, run: str, *, by: str, reason: str = "") -> SentMessage:
@@ -312,7 +312,9 @@ def _answer(
     with _reading(journal) as reader:
         asked = list(reader.find(EventQuery(call=approval, kinds=("call.suspended",), limit=1)))
         if not asked:
-            raise UsageError(f"No question '{approval[:80]}' is on record in {_shown(journal)}. `callgate approvals` lists what waits.")
+            raise UsageError(
+                f"No question '{approval[:80]}' is on record in {_show_journal(journal)}. `callgate approvals` lists what waits."
+            )
         run, approval = asked[0].run, approval_id_of(asked[0])
         question = _questions(reader, run).get(approval)
         if question is None:
@@ -323,7 +325,7 @@ def _answer(
         _refuse_answered(approval, before, allow=allow, arguments=arguments)
         left_out = _left_out(reader, approval, arguments)
         again = None if list(reader.find(EventQuery(run=run, kinds=("run.began",), limit=1))) else _again(reader, approval)
-    return msgspec.structs.replace(_sent(journal, kind, run, approval, by, reason, again), replaces=before, left_out=left_out)
+    return msgspec.structs.replace(_send(journal, kind, run, approval, by, reason, again), replaces=before, left_out=left_out)
 
 
 def _question_is_over(reader: JournalReader, approval: str) -> UsageError:
@@ -359,7 +361,7 @@ def _end(journal: JournalAddress, kind: str, run: str, by: str, reason: str) -> 
     with _reading(journal) as reader:
         last = list(reader.find(EventQuery(run=run, newest_first=True, limit=1)))
         if not last:
-            raise UsageError(f"No run '{run[:80]}' is on record in {_shown(journal)}. `callgate log list` shows the runs.")
+            raise UsageError(f"No run '{run[:80]}' is on record in {_show_journal(journal)}. `callgate log list` shows the runs.")
         ended = list(reader.find(EventQuery(run=run, kinds=("run.began", "run.resumed", "run.ended"), newest_first=True, limit=1)))
     for event in ended:
         status = decode(event.body).get("turn_status") if event.kind == "run.ended" else "waiting"
@@ -369,10 +371,10 @@ def _end(journal: JournalAddress, kind: str, run: str, by: str, reason: str) -> 
         with open_inbox(journal) as client:
             if not client.holder(run):
                 raise UsageError(f"Nobody works on run '{run[:80]}', and no agent can continue it. There is nothing to {kind}.")
-    return _sent(journal, kind, run, run, by, reason)
+    return _send(journal, kind, run, run, by, reason)
 
 
-def _sent(
+def _send(
     journal: JournalAddress, kind: str, run: str, target: str, by: str, reason: str, again: CallToRepeat | None = None
 ) -> SentMessage:
     if not by.strip():
@@ -417,7 +419,7 @@ def _refuse_answered(approval: str, sent: SentAnswer | None, *, allow: bool, arg
     raise UsageError(f"{fact} {then} Nothing was sent.")
 
 
-def _told(reader: JournalReader, event: Event, question: Question, holder: str, sent: SentAnswer | None) -> PendingApproval:
+def _as_pending(reader: JournalReader, event: Event, question: Question, holder: str, sent: SentAnswer | None) -> PendingApproval:
     facts = _call_facts(reader, event.call)
     return PendingApproval(
         approval=question.approval_id,
@@ -464,10 +466,10 @@ def _reading(journal: JournalAddress) -> Iterator[JournalReader]:
     try:
         yield reader
     except DecodeError as error:
-        raise UsageError(f"{_shown(journal)} has an event that cannot be read: {error}. `callgate log verify` names it.") from error
+        raise UsageError(f"{_show_journal(journal)} has an event that cannot be read: {error}. `callgate log verify` names it.") from error
     finally:
         reader.close()
 
 
-def _shown(journal: JournalAddress) -> str:
+def _show_journal(journal: JournalAddress) -> str:
     return "memory" if isinstance(journal, MemoryJournal) else str(journal).partition("?")[0].rpartition("@")[2]

@@ -191,11 +191,11 @@ def accepted_answer(asked: Iterable[Event], answer: Answer, tools: ToolRegistry,
     tool = tools.get(names[-1]) if names else None
     if tool is None:
         return answer, ()
-    arguments, notes = _accepted(tool, decode(answer.arguments), coerce=coerce)
+    arguments, notes = _convert(tool, decode(answer.arguments), coerce=coerce)
     return msgspec.structs.replace(answer, arguments=canonical(arguments)), notes
 
 
-def _accepted(tool: BoundTool, arguments: dict[str, object], *, coerce: bool) -> tuple[dict[str, object], Notes]:
+def _convert(tool: BoundTool, arguments: dict[str, object], *, coerce: bool) -> tuple[dict[str, object], Notes]:
     """Return the arguments of a human, converted, and the notes about them.
 
     Raises:
@@ -204,16 +204,16 @@ def _accepted(tool: BoundTool, arguments: dict[str, object], *, coerce: bool) ->
     try:
         final, notes = converted(tool, arguments, coerce=coerces(tool, coerce))
     except ArgumentsInvalid as error:
-        raise _not_accepted(tool, error.faults or str(error)) from error
+        raise _refusal_of_arguments(tool, error.faults or str(error)) from error
     except CallFailed as error:
         raise UsageError(f"The question stays open: {error}") from error
     unknown = [f"- {note.text.replace(' and was dropped', '')}" for note in notes if note.kind == "dropped"]
     if unknown:
-        raise _not_accepted(tool, "\n".join(unknown))
+        raise _refusal_of_arguments(tool, "\n".join(unknown))
     return final, notes
 
 
-def _not_accepted(tool: BoundTool, faults: str) -> UsageError:
+def _refusal_of_arguments(tool: BoundTool, faults: str) -> UsageError:
     taken = ", ".join(sorted(tool.schema.properties)) or "no arguments"
     return UsageError(
         f"The question stays open: {tool.name} does not accept the arguments of this approval.\n{faults}\n"

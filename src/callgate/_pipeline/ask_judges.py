@@ -70,7 +70,9 @@ class Judges:
         for judge in self._judges:
             wants = required_by is not None or _wants(judge, call)
             if wants is not False:
-                found.append(await self._judgment(judge, call, required_by or "") if wants is True else _named(wants, judge, self._cut))
+                found.append(
+                    await self._judgment(judge, call, required_by or "") if wants is True else _as_recorded(wants, judge, self._cut)
+                )
                 if found[-1].verdict == "deny":
                     break
         return tuple(found)
@@ -79,13 +81,13 @@ class Judges:
         messages = tuple(self._messages.get(call.scope.run, ()))
         context = JudgeContext(required_by=required_by, messages=messages, redact=self._redactor.redact, cut=self._cut)
         began = time.monotonic()
-        answer = await self._host.ask(_judged(judge, call, context), judge.timeout_s, "judge")
-        found = _failure(answer.error, judge.timeout_s) if answer.error is not None else _checked(answer.value)
+        answer = await self._host.ask(_ask(judge, call, context), judge.timeout_s, "judge")
+        found = _failure(answer.error, judge.timeout_s) if answer.error is not None else _check_judgment(answer.value)
         duration_ms = round((time.monotonic() - began) * 1000, 1)
-        return replace(_named(found, judge, self._cut), duration_ms=duration_ms)
+        return replace(_as_recorded(found, judge, self._cut), duration_ms=duration_ms)
 
 
-def _named(found: Judgment, judge: CallJudge, cut: Cut) -> Judgment:
+def _as_recorded(found: Judgment, judge: CallJudge, cut: Cut) -> Judgment:
     """Return a judgment as it is recorded and reported, with the judge's name and a shortened reason."""
     return replace(found, judge=found.judge or judge.title, reason=cut(printable(found.reason), 1_000))
 
@@ -105,11 +107,11 @@ def _wants(judge: CallJudge, call: ValidatedCall) -> bool | Judgment:
     return Judgment(verdict="deny", reason="the judge did not say whether it judges this call", failed="malformed")
 
 
-async def _judged(judge: CallJudge, call: ValidatedCall, context: JudgeContext) -> Judgment:
+async def _ask(judge: CallJudge, call: ValidatedCall, context: JudgeContext) -> Judgment:
     return await judge.judge(call, context)
 
 
-def _checked(found: object) -> Judgment:
+def _check_judgment(found: object) -> Judgment:
     try:
         judgment = msgspec.convert(asdict(found), Judgment) if isinstance(found, Judgment) else None
     except msgspec.ValidationError:

@@ -75,7 +75,7 @@ class Attempts:
         while True:
             if attempt > 1:  # a new object, because code left over from an earlier attempt still holds the old one
                 context = replace(context, attempt=attempt)
-            timeout_s = self._intended(state, plan, approved, attempt, time)
+            timeout_s = self._record_intent(state, plan, approved, attempt, time)
             if timeout_s > 0 and self._survives and not plan.reads_only and not plan.claims:
                 timeout_s = await self._intended_on_disk(state, tool, attempt, timeout_s, time)
             if timeout_s <= 0:
@@ -98,7 +98,7 @@ class Attempts:
                 if failure is None:
                     return Ran(execution if not execution.error else self._recorder.bounded(execution), attempt, lost)
                 execution = replace(execution, error=failure, retryable=True)
-            execution = self._failed(state, request, time, execution)
+            execution = self._record_failure(state, request, time, execution)
             wait_s = _wait_before_retry(
                 tool, execution, attempt, min(time.deadline, time.ends) - self._clock.monotonic(), self._clock.jitter()
             )
@@ -107,7 +107,7 @@ class Attempts:
                 return Ran(_killed_between(state.kill, execution) if killed else execution, attempt, lost)
             attempt, lost = attempt + 1, lost or _lost_a_reply(execution)
 
-    def _intended(self, state: CallState, plan: ToolPlan, approved: ApprovedCall, attempt: int, time: _CallTime) -> float:
+    def _record_intent(self, state: CallState, plan: ToolPlan, approved: ApprovedCall, attempt: int, time: _CallTime) -> float:
         """Record the intent of an attempt, and return its timeout in seconds; 0 or less if the call was killed or its time is over."""
         tool, timeout_s = plan.tool, min(time.deadline, time.ends) - self._clock.monotonic()
         if state.kill.reason is not None or timeout_s <= 0:
@@ -120,7 +120,7 @@ class Attempts:
         return timeout_s
 
     async def _intended_on_disk(self, state: CallState, tool: BoundTool, attempt: int, timeout_s: float, time: _CallTime) -> float:
-        """Wait until the intent is on disk, before the tool's code is entered. Return the timeout that is left, as `_intended` does.
+        """Wait until the intent is on disk, before the tool's code is entered. Return the timeout that is left, as `_record_intent` does.
 
         Raises:
             RecordFailed: The intent could not be recorded, or not in time.
@@ -157,7 +157,7 @@ class Attempts:
         read = await self._reader.read(execution, rest, request.context.scope.workspace)
         return replace(read, tasks_left=execution.tasks_left) if execution.tasks_left else read
 
-    def _failed(self, state: CallState, request: RunRequest, time: _CallTime, execution: Execution) -> Execution:
+    def _record_failure(self, state: CallState, request: RunRequest, time: _CallTime, execution: Execution) -> Execution:
         """Record an exception, and return the failure with bounded texts."""
         if execution.status == "raised":
             state.raised(request.attempt, execution)

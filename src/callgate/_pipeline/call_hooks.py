@@ -150,7 +150,7 @@ async def hook_result(call: ValidatedCall, checked: Checked, hooks: tuple[Hook, 
         try:
             answer = await _ask(hook, host, call, _own_copy(checked), quietly=quietly)
             if hook.kind == "transform" and answer is not None:
-                checked = await _replaced(call, answer, checked, host)
+                checked = await _transform_result(call, answer, checked, host)
         except _HookBroken as broken:
             raise ResultRejected(
                 f"{call.name} ran, but its result is withheld: the hook '{name}' failed ({broken}). Do not repeat the call."
@@ -200,18 +200,18 @@ async def _ask(hook: Hook, host: HookHost, call: ValidatedCall, *result: Checked
     return None
 
 
-async def _replaced(call: ValidatedCall, answer: object, before: Checked, host: HostCode) -> Checked:
+async def _transform_result(call: ValidatedCall, answer: object, before: Checked, host: HostCode) -> Checked:
     """Return the result as a transformer has changed it.
 
     The transformer returned a new value, the result with another value, or, for a failure, the result with another
     error text.
     """
     if not isinstance(answer, Checked):
-        return _rechecked(call, await host.read(answer), before, host.redactor)
+        return _recheck_answer(call, await host.read(answer), before, host.redactor)
     if before.status == "ok":
-        fresh = _rechecked(call, await host.read(answer.value), before, host.redactor)
+        fresh = _recheck_answer(call, await host.read(answer.value), before, host.redactor)
         return replace(fresh, content=before.content, server_fields=before.server_fields) if answer.value == before.value else fresh
-    after = before if answer.value == before.value else _rechecked(call, await host.read(answer.value), before, host.redactor)
+    after = before if answer.value == before.value else _recheck_answer(call, await host.read(answer.value), before, host.redactor)
     if answer.error != before.error:  # the fields may have what the hook removes from the text
         after = replace(after, server_fields=None)
     told = await host.read({"error": answer.error, "details": answer.details})
@@ -223,7 +223,7 @@ async def _replaced(call: ValidatedCall, answer: object, before: Checked, host: 
     raise _HookBroken("it returned a failure whose error is not text, or whose details are not a JSON object")
 
 
-def _rechecked(call: ValidatedCall, answer: Execution, before: Checked, redactor: Redactor | None) -> Checked:
+def _recheck_answer(call: ValidatedCall, answer: Execution, before: Checked, redactor: Redactor | None) -> Checked:
     if answer.status != "returned":
         raise _HookBroken("what it returned could not be read in time")
     try:

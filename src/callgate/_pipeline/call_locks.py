@@ -198,7 +198,7 @@ class CallLocks:
             return
         if lock.refusal is not None:
             raise lock.refusal
-        why = state.kill.reason or f"{_named(lock.awaited, lock)}, which must end before it, had not ended when its time was over"
+        why = state.kill.reason or f"{_name_for_others(lock.awaited, lock)}, which must end before it, had not ended when its time was over"
         raise CallNotStarted.because(why)
 
     async def _is_soon_ready(self, lock: CallLock, ready: asyncio.Future[None]) -> bool:
@@ -356,13 +356,13 @@ def _comes_first(other: CallLock, lock: CallLock) -> bool:
 
 def _refusal(lock: CallLock, other: CallLock) -> CallNotStarted:
     return CallNotStarted(
-        f"{lock.tool} was not started: it must not run beside {_named(other, lock)}, which waits for the call that made this one."
+        f"{lock.tool} was not started: it must not run beside {_name_for_others(other, lock)}, which waits for the call that made this one."
         " Nothing happened; it may be sent again when one of the two has ended.",
         code="waits_for_itself",
     )
 
 
-def _named(other: CallLock | None, lock: CallLock) -> str:
+def _name_for_others(other: CallLock | None, lock: CallLock) -> str:
     """Return a name of a call for messages to the model of another call. It must reveal nothing of other runs."""
     if other is None or other.state.scope.run != lock.state.scope.run:
         return "a call of another run"

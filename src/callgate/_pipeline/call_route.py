@@ -108,7 +108,7 @@ class CallRoute:
 
     def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int = 0, unfinished: Unfinished | None = None) -> CallState:
         """Create the state of a call in its run, or restore the state that it had before its run was interrupted."""
-        return self._admission.admit(raw, scope, signal, self._nested, cause=cause, unfinished=unfinished)
+        return self._admission.admit(raw, scope, signal, self._run_nested, cause=cause, unfinished=unfinished)
 
     async def call(self, raw: RawCall, scope: Scope, kill: AbortSignal) -> Outcome:
         """Take a call through both halves. Return its outcome when that is durable, if the journal is."""
@@ -116,7 +116,7 @@ class CallRoute:
             kill = AbortSignal(kill)
         if self._survives and self._recorder.crowded:
             await self._recorder.wait_for_capacity()
-        state = self._admission.admit(raw, scope, kill, self._nested)
+        state = self._admission.admit(raw, scope, kill, self._run_nested)
         outcome = await self._run(state)
         if self._survives:
             (outcome,) = await self._outcomes.durable([(state, outcome)])
@@ -149,7 +149,7 @@ class CallRoute:
         state.run_state.under_way += 1
         try:
             plan = self._plans[call.tool.identity]
-            approved = await self._approved(state, call, plan)
+            approved = await self._approve(state, call, plan)
             if not isinstance(approved, ApprovedCall):
                 return await self._outcomes.answered(state, approved)
             result = await self._result(state, plan, approved)
@@ -158,7 +158,7 @@ class CallRoute:
         except (Exception, SystemExit) as error:
             self._repeated.keep_doubt(state, call)
             if isinstance(error, CallDenied) and error.code in REFUSED_BY_ANSWER:
-                return self._denied(state, call, error)
+                return self._end_denied(state, call, error)
             return self._outcomes.ended(state, error, call.tool.name, harmless=call.tool.effect == "none")
         except BaseException as error:
             self._repeated.keep_doubt(state, call)
@@ -182,7 +182,7 @@ class CallRoute:
         if question is not None and question.allowed is None:
             self._close_question(state, state.judged, f"its message was discarded: {why}")
 
-    async def _approved(self, state: CallState, call: ValidatedCall, plan: ToolPlan) -> ApprovedCall | ToolResult:
+    async def _approve(self, state: CallState, call: ValidatedCall, plan: ToolPlan) -> ApprovedCall | ToolResult:
         """Return the approved call: gate. If an earlier call has answered this one, return its result."""
         state.key, state.judged, state.withholds = state.uid, call, plan.hooks.withholds
         if state.stopped or self._control.stops:
@@ -196,7 +196,7 @@ class CallRoute:
             return earlier
         try:
             gated = gate(call, plan.hooks.before, self._policies, state.key, state)
-            approved = gated if isinstance(gated, ApprovedCall) else await self._judged(state, call, plan, gated)
+            approved = gated if isinstance(gated, ApprovedCall) else await self._await_gate(state, call, plan, gated)
         except ApprovalNeeded as asks:
             done = await self._repeated.answer_instead_of_human(state, state.judged, asks)
             if done is None:
@@ -220,7 +220,7 @@ class CallRoute:
         state.approved(approved)
         return approved
 
-    async def _judged(
+    async def _await_gate(
         self, state: CallState, call: ValidatedCall, plan: ToolPlan, gated: Coroutine[Any, Any, ApprovedCall]
     ) -> ApprovedCall:
         """Wait for the gate. A call that a host makes on its own keeps its place meanwhile; an emission orders its calls itself."""
@@ -247,11 +247,11 @@ class CallRoute:
             if tool.effect_key is not None:
                 approved = await self._effects.claim(state, approved)
             if tool.cache_scope is not None:
-                checked = await self._cached(state, plan, approved)
+                checked = await self._answer_from_cache(state, plan, approved)
             else:
                 checked = await self._executor.execute(state, plan, approved)
                 if plan.hooks.after or state.stopped or self._control.stops:
-                    checked = await self._hooked(state, plan, approved.call, checked)
+                    checked = await self._apply_hooks(state, plan, approved.call, checked)
             if checked.status == "ok" and checked.cached is None:
                 self._activity.count(state.scope.conversation)
             value, normalise = checked.value, partial(self._normaliser.result, approved.call, approved.rule, checked)
@@ -272,7 +272,7 @@ class CallRoute:
                 self._repeated.keep_failure(state, state.known, result, tool.effect)
         return result
 
-    def _denied(self, state: CallState, call: ValidatedCall, error: CallDenied) -> Outcome:
+    def _end_denied(self, state: CallState, call: ValidatedCall, error: CallDenied) -> Outcome:
         """End a call that a human has denied, and keep the denial for when the same call is handed in again."""
         self._repeated.identify(state, call)
         outcome = self._outcomes.ended(state, error, call.tool.name)
@@ -280,22 +280,22 @@ class CallRoute:
             self._repeated.keep_denial(state, call, outcome.result)
         return outcome
 
-    async def _cached(self, state: CallState, plan: ToolPlan, approved: ApprovedCall) -> Checked:
+    async def _answer_from_cache(self, state: CallState, plan: ToolPlan, approved: ApprovedCall) -> Checked:
         """Return the checked result: from the cache, from an identical call that is running, or by running the call."""
         state.deadline = min(state.deadline, self._clock.monotonic() + self._timeout_s)  # never beyond its parent's
         execute = partial(self._executor.execute, state, plan, approved)
-        hooked = partial(self._hooked, state, plan, approved.call)
+        hooked = partial(self._apply_hooks, state, plan, approved.call)
         return await self._cache.answer(state, approved, execute, hooked, plan.hooks.changes_by)
 
-    async def _hooked(self, state: CallState, plan: ToolPlan, call: ValidatedCall, checked: Checked) -> Checked:
+    async def _apply_hooks(self, state: CallState, plan: ToolPlan, call: ValidatedCall, checked: Checked) -> Checked:
         """Return the checked result as the hooks after the call leave it."""
         if state.stopped or self._control.stops:
-            state.stopped_late = self._stopped_after(state, call, checked)
+            state.stopped_late = self._late_stop_reason(state, call, checked)
             if not state.stopped_late:
                 state.check_stop(self._control, checked)
         return await hook_result(call, checked, plan.hooks.after, self._host) if plan.hooks.after else checked
 
-    def _stopped_after(self, state: CallState, call: ValidatedCall, checked: Checked) -> str:
+    def _late_stop_reason(self, state: CallState, call: ValidatedCall, checked: Checked) -> str:
         """Return why the message ends after a call with an effect that finished although a stop is pending; empty if the call leaves no
         result.
         """
@@ -304,7 +304,7 @@ class CallRoute:
             return ""
         return state.stopped or self._control.pending(state.scope.conversation) or ""
 
-    async def _nested(self, parent: CallState, name: str, arguments: Mapping[str, object]) -> ToolResult:
+    async def _run_nested(self, parent: CallState, name: str, arguments: Mapping[str, object]) -> ToolResult:
         """Run a call that a tool makes, with the parent's scope, deadline and kill signal. The parent causes it.
 
         The call is identified by its parent: if the parent is started again, a call with an effect that it has already

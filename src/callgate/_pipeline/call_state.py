@@ -196,7 +196,7 @@ class CallState(Struct, kw_only=True, eq=False):
     @property
     def judged_arguments(self) -> bytes:
         """The arguments that the gate judges, as JSON; `null` without any, or if a policy has put in what is not JSON."""
-        return b"null" if self.judged is None else _encoded(self.judged)
+        return b"null" if self.judged is None else _arguments_json(self.judged)
 
     def verdict(
         self,
@@ -295,7 +295,7 @@ class CallState(Struct, kw_only=True, eq=False):
             )
         self.doubtful = False
         self.attempt, self._made = attempt, None
-        numbered = attempt if self.unfinished is None else self._numbered(attempt)
+        numbered = attempt if self.unfinished is None else self._attempt_number(attempt)
         draft = Draft(kind="call.started", run=self.scope.run, body=body, call=self.uid, attempt=numbered, parents=(self.last,))
         self.last = position = self.recorder.write(draft)
         self.unrecorded_allow = None
@@ -314,10 +314,10 @@ class CallState(Struct, kw_only=True, eq=False):
             RecordFailed: The claim could not be recorded.
         """
         body = Reason(reason="a worker has it", details={"worker": worker} if worker else None)
-        await self.recorder.durable(self.write("call.claimed", body, self._numbered(attempt)))
+        await self.recorder.durable(self.write("call.claimed", body, self._attempt_number(attempt)))
         self.started = True
 
-    def _numbered(self, attempt: int) -> int:
+    def _attempt_number(self, attempt: int) -> int:
         """Return the attempt's number among all attempts, including those of earlier processes."""
         return attempt if self.unfinished is None else attempt + self.unfinished.attempts
 
@@ -331,7 +331,7 @@ class CallState(Struct, kw_only=True, eq=False):
         name = self.raw.name if self.judged is None else self.judged.tool.name
         self.recorder.log.debug("Tool %s raised %s (%s)\n%s", name, execution.error_type, self.uid, execution.traceback)
         with suppress(RecordFailed):  # the end of the call fails in the same way and reports it
-            self.write("call.raised", Raised.of(execution, self.recorder.redactor), self._numbered(attempt))
+            self.write("call.raised", Raised.of(execution, self.recorder.redactor), self._attempt_number(attempt))
 
     def attempt_failed(self, attempt: int, execution: Execution, wait_s: float) -> None:
         self.attempt = 0
@@ -413,7 +413,7 @@ class CallState(Struct, kw_only=True, eq=False):
             raise CallAborted("stopped_by_user", reason, details=facts)
 
 
-def _encoded(call: ValidatedCall) -> bytes:
+def _arguments_json(call: ValidatedCall) -> bytes:
     """Return the arguments as JSON; `null` if a policy has replaced them in place with something that is not JSON."""
     try:
         return plain_bytes(call.arguments)

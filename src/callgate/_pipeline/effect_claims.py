@@ -112,7 +112,7 @@ class EffectClaims:
         await self._hold(state, claim, until)
         approved = replace(approved, effect_key=key.digest)
         earlier = await self._recorded.earlier(tool, run, state.uid)
-        checked = None if earlier is None else await self._checked(state, approved, claim, earlier, joined=joined)
+        checked = None if earlier is None else await self._verify_earlier(state, approved, claim, earlier, joined=joined)
         await self._record(state, claim, until)
         if checked is not None:
             raise EffectKnown(None, checked)
@@ -200,7 +200,7 @@ class EffectClaims:
 
     # The earlier call
 
-    async def _checked(
+    async def _verify_earlier(
         self, state: CallState, approved: ApprovedCall, claim: EffectClaim, earlier: EarlierEffect, *, joined: bool
     ) -> Checked | None:
         """Return None if the earlier call had no effect, otherwise its result according to the tool's `verify`.

@@ -76,7 +76,7 @@ def servers_of(
     """
     plain: list[Tool | type[Tool]] = []
     found: list[ToolServer] = []
-    for one in (*_listed("tools", tools), *_listed("servers", servers)):
+    for one in (*_as_tuple("tools", tools), *_as_tuple("servers", servers)):
         server = _tool_server(one)
         if server is None:
             plain.append(one)  # type: ignore[arg-type]
@@ -99,8 +99,8 @@ def server_change_of(
     Raises:
         UsageError: One of them is no server or no name, or two servers have one name.
     """
-    plain, servers = servers_of((), _listed("add", add, "change_servers"))
-    names = _listed("remove", remove, "change_servers")
+    plain, servers = servers_of((), _as_tuple("add", add, "change_servers"))
+    names = _as_tuple("remove", remove, "change_servers")
     odd = next((one for one in (*plain, *(name for name in names if not isinstance(name, str)))), None)
     if odd is not None:
         raise UsageError(
@@ -135,7 +135,7 @@ def policies_of(policies: Iterable[Policy | CallJudge]) -> tuple[Policy | CallJu
     Raises:
         UsageError: `policies` is not an iterable of policies, or one requires judgments but none is a judge.
     """
-    found = _listed("policies", policies)
+    found = _as_tuple("policies", policies)
     for policy in found:
         _check_part("policies", policy, ("judge", "wants") if hasattr(policy, "wants") else ("decide",))
     judged = any(isinstance(policy, CallJudge) for policy in found)
@@ -164,7 +164,7 @@ def hooks_of(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
     Raises:
         UsageError: `hooks` is not an iterable of hooks.
     """
-    found = _listed("hooks", hooks)
+    found = _as_tuple("hooks", hooks)
     for hook in found:
         if not isinstance(hook, Hook):
             raise UsageError(f"Engine(hooks=...) was given a {_kind(hook)}. Decorate the function with @before_call or @after_call.")
@@ -187,7 +187,7 @@ def runners_of(runners: Mapping[str, Runner] | None) -> dict[str, Runner]:
     return found
 
 
-def _listed(name: str, given: Iterable[T], owner: str = "Engine") -> tuple[T, ...]:
+def _as_tuple(name: str, given: Iterable[T], owner: str = "Engine") -> tuple[T, ...]:
     if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
         raise UsageError(f"{owner}({name}=...) was given a {_kind(given)}; it must be a list of them.{_how_to_write(name)}")
     return tuple(given)

@@ -97,14 +97,14 @@ class Verdicts(Protocol):
 
 
 def gate(
-    call: ValidatedCall, hooks: tuple[Hook, ...], deps: GateParts, key: str, verdicts: Verdicts
+    call: ValidatedCall, hooks: tuple[Hook, ...], parts: GateParts, key: str, verdicts: Verdicts
 ) -> ApprovedCall | Coroutine[Any, Any, ApprovedCall]:
     """Return the approved call with the rule that allowed it, or a coroutine if something has to be awaited.
 
     Args:
         call: The call. Its `arguments` match the tool's input schema.
         hooks: The hooks that may change or refuse the arguments of this tool, in order.
-        deps: Policies, limits and approvals.
+        parts: Policies, limits and approvals.
         key: The call's idempotency key.
         verdicts: Records each change of the arguments.
 
@@ -113,80 +113,80 @@ def gate(
         ActorRequired, DangerousLimitReached: A limit refused the call.
         ApprovalNeeded: A human has to decide.
     """
-    if hooks or deps.waits:
-        return _rounds(call, hooks, deps, key, verdicts)
+    if hooks or parts.waits:
+        return _run_rounds(call, hooks, parts, key, verdicts)
     encoded = canonical(call.arguments)
     standing = _BY_DEFAULT
-    for asked, policy in enumerate(deps.policies):
-        given = _asked(policy, call)
+    for asked, policy in enumerate(parts.policies):
+        given = _ask_at_once(policy, call)
         if given is None:
-            return _after_waiting(call, encoded, standing, asked, deps, key, verdicts)
-        answer = _together(call, standing, given, deps)
+            return _continue_waiting(call, encoded, standing, asked, parts, key, verdicts)
+        answer = _combine(call, standing, given, parts)
         if isinstance(answer, Modified):
             _refuse_changed(call, encoded)
             verdicts.modified(answer)
-            return _rounds(answer.call, hooks, deps, key, verdicts, done=1)
+            return _run_rounds(answer.call, hooks, parts, key, verdicts, done=1)
         standing = answer
     if call.tool.approval is not None or (
-        (deps.judges.present or standing.required_by is not None) and deps.judges.concern(call, standing.required_by)
+        (parts.judges.present or standing.required_by is not None) and parts.judges.concern(call, standing.required_by)
     ):
-        return _after_waiting(call, encoded, standing, len(deps.policies), deps, key, verdicts)
-    approved = _approve(call, encoded, standing, deps, key)
-    return approved if isinstance(approved, ApprovedCall) else _as_edited(approved, hooks, deps, key, verdicts)
+        return _continue_waiting(call, encoded, standing, len(parts.policies), parts, key, verdicts)
+    approved = _approve(call, encoded, standing, parts, key)
+    return approved if isinstance(approved, ApprovedCall) else _restart_edited(approved, hooks, parts, key, verdicts)
 
 
-async def _refusal(call: ValidatedCall, deps: GateParts) -> str:
+async def _refusal(call: ValidatedCall, parts: GateParts) -> str:
     """Return why the policies would not allow this call unchanged and without a human; empty if they would."""
     try:
-        standing = await _judge(call, deps, started=True)
+        standing = await _judge(call, parts, started=True)
     except CallDenied as error:
         return str(error)
     if isinstance(standing, Modified):
         return "a policy would change its arguments."
     verdict = standing.verdict
-    return f"a human has to decide about it first: {deps.host.cut(verdict.question)}" if isinstance(verdict, Ask) else ""
+    return f"a human has to decide about it first: {parts.host.cut(verdict.question)}" if isinstance(verdict, Ask) else ""
 
 
-async def call_to_ask_about(call: ValidatedCall, deps: GateParts) -> ValidatedCall | None:
+async def call_to_ask_about(call: ValidatedCall, parts: GateParts) -> ValidatedCall | None:
     """Return the call with its final arguments if the policies want a human to decide about it and none has, otherwise None.
 
     Hooks are not run, and nothing is recorded.
     """
-    for _ in range(deps.rounds):
+    for _ in range(parts.rounds):
         try:
-            standing = await _judge(call, deps)
+            standing = await _judge(call, parts)
         except CallDenied:
             return None
         if not isinstance(standing, Modified):
-            asks = isinstance(standing.verdict, Ask) and deps.answer_to(call, canonical(call.arguments)) is None
+            asks = isinstance(standing.verdict, Ask) and parts.answer_to(call, canonical(call.arguments)) is None
             return call if asks else None
         call = standing.call
     return None
 
 
-async def _after_waiting(
-    call: ValidatedCall, encoded: bytes, before: Standing, asked: int, deps: GateParts, key: str, verdicts: Verdicts
+async def _continue_waiting(
+    call: ValidatedCall, encoded: bytes, before: Standing, asked: int, parts: GateParts, key: str, verdicts: Verdicts
 ) -> ApprovedCall:
     """Continue the gate with the policy at index `asked`, which has to be awaited. There are no hooks."""
-    standing = await _judge(call, deps, before, asked)
+    standing = await _judge(call, parts, before, asked)
     if isinstance(standing, Modified):
         _refuse_changed(call, encoded)
         verdicts.modified(standing)
-        return await _rounds(standing.call, (), deps, key, verdicts, done=1)
-    approved = _approve(call, encoded, standing, deps, key)
-    return approved if isinstance(approved, ApprovedCall) else await _as_edited(approved, (), deps, key, verdicts)
+        return await _run_rounds(standing.call, (), parts, key, verdicts, done=1)
+    approved = _approve(call, encoded, standing, parts, key)
+    return approved if isinstance(approved, ApprovedCall) else await _restart_edited(approved, (), parts, key, verdicts)
 
 
-async def _as_edited(edited: Edited, hooks: tuple[Hook, ...], deps: GateParts, key: str, verdicts: Verdicts) -> ApprovedCall:
+async def _restart_edited(edited: Edited, hooks: tuple[Hook, ...], parts: GateParts, key: str, verdicts: Verdicts) -> ApprovedCall:
     """Start the gate again with the arguments with which a human has allowed the call."""
     verdicts.modified(edited)
-    return await _rounds(edited.call, hooks, deps, key, verdicts, edit=edited.question)
+    return await _run_rounds(edited.call, hooks, parts, key, verdicts, edit=edited.question)
 
 
-async def _rounds(
+async def _run_rounds(
     call: ValidatedCall,
     hooks: tuple[Hook, ...],
-    deps: GateParts,
+    parts: GateParts,
     key: str,
     verdicts: Verdicts,
     *,
@@ -198,29 +198,29 @@ async def _rounds(
     Args:
         edit: The answer of a human that has changed the arguments before, if there is one.
     """
-    for _ in range(done, deps.rounds):
+    for _ in range(done, parts.rounds):
         encoded = canonical(call.arguments)
-        changed = await hook_arguments(call, encoded, hooks, deps.host) if hooks else None
+        changed = await hook_arguments(call, encoded, hooks, parts.host) if hooks else None
         if changed is not None:
             verdicts.modified(changed)
             call = changed.call
             continue
-        standing = await _judge(call, deps)
+        standing = await _judge(call, parts)
         if isinstance(standing, Modified):
             _refuse_changed(call, encoded)
             verdicts.modified(standing)
             call = standing.call
             continue
-        approved = _approve(call, encoded, standing, deps, key, edit)
-        return approved if isinstance(approved, ApprovedCall) else await _as_edited(approved, hooks, deps, key, verdicts)
+        approved = _approve(call, encoded, standing, parts, key, edit)
+        return approved if isinstance(approved, ApprovedCall) else await _restart_edited(approved, hooks, parts, key, verdicts)
     raise CallDenied(
-        f"{call.name} was denied: its arguments were still being changed after {deps.rounds} rounds. Report this to the operator.",
+        f"{call.name} was denied: its arguments were still being changed after {parts.rounds} rounds. Report this to the operator.",
         code="policy_unstable",
     )
 
 
 async def _judge(
-    call: ValidatedCall, deps: GateParts, standing: Standing = _BY_DEFAULT, asked: int = 0, *, started: bool = False
+    call: ValidatedCall, parts: GateParts, standing: Standing = _BY_DEFAULT, asked: int = 0, *, started: bool = False
 ) -> Standing | Modified:
     """Return the combined verdict of all policies, the tool's own requirement and the judges, or the call as a policy has changed it.
 
@@ -229,30 +229,30 @@ async def _judge(
         asked: How many policies were asked already.
         started: Whether the call runs, so that a human has allowed it if its tool requires approval of every call.
     """
-    for policy in deps.policies[asked:]:
-        answer = _asked(policy, call)
+    for policy in parts.policies[asked:]:
+        answer = _ask_at_once(policy, call)
         if answer is None:
-            answer = await _answered(policy, call, deps)
-        together = _together(call, standing, answer, deps)
+            answer = await _await_verdict(policy, call, parts)
+        together = _combine(call, standing, answer, parts)
         if isinstance(together, Modified):
             return together
         standing = together
     required = call.tool.approval
     if required is not None and not isinstance(standing.verdict, Ask) and not (started and required.asks is None):
-        question = await tool_question(call, deps.host, deps.policy_timeout_s)
+        question = await tool_question(call, parts.host, parts.policy_timeout_s)
         standing = standing if question is None else Standing(question, standing.required_by)
-    return await _judged(call, standing, deps) if deps.judges.concern(call, standing.required_by) else standing
+    return await _apply_judges(call, standing, parts) if parts.judges.concern(call, standing.required_by) else standing
 
 
-async def _judged(call: ValidatedCall, standing: Standing, deps: GateParts) -> Standing:
+async def _apply_judges(call: ValidatedCall, standing: Standing, parts: GateParts) -> Standing:
     """Return the verdict combined with those of the judges.
 
     A deny of a judge ends the call, a question is used if no policy asks one, and an allow changes nothing.
     """
-    judgments = await deps.judges.judgments(call, standing.required_by)
+    judgments = await parts.judges.judgments(call, standing.required_by)
     if not judgments:
         raise CallDenied(
-            f"{call.name} was denied: {deps.host.cut(standing.required_by)} wants it judged, and there is no judge. Tell the operator.",
+            f"{call.name} was denied: {parts.host.cut(standing.required_by)} wants it judged, and there is no judge. Tell the operator.",
             code="policy_failed",
         )
     last, verdict = judgments[-1], standing.verdict
@@ -267,29 +267,29 @@ async def _judged(call: ValidatedCall, standing: Standing, deps: GateParts) -> S
     return Standing(verdict, standing.required_by, judgments)
 
 
-def _asked(policy: AskedPolicy, call: ValidatedCall) -> Any:
+def _ask_at_once(policy: AskedPolicy, call: ValidatedCall) -> Any:
     """Return a policy's verdict; None if the policy has to be awaited."""
     try:
         return policy.judge(call)
     except BaseException as error:
         if not is_own_failure(error):
             raise
-        raise _failed(call, error) from error
+        raise _policy_failure(call, error) from error
 
 
-async def _answered(policy: AskedPolicy, call: ValidatedCall, deps: GateParts) -> Verdict:
+async def _await_verdict(policy: AskedPolicy, call: ValidatedCall, parts: GateParts) -> Verdict:
     """Await a policy's verdict. If the policy raises or does not answer in time, the call is denied."""
-    found = await deps.host.ask(_decided(policy, call), deps.policy_timeout_s, "policy")
+    found = await parts.host.ask(_decide(policy, call), parts.policy_timeout_s, "policy")
     if found.error is not None:
-        raise _failed(call, found.error) from found.error
+        raise _policy_failure(call, found.error) from found.error
     return found.value  # type: ignore[no-any-return]
 
 
-async def _decided(policy: AskedPolicy, call: ValidatedCall) -> Verdict:
+async def _decide(policy: AskedPolicy, call: ValidatedCall) -> Verdict:
     return await policy.decide(call)
 
 
-def _failed(call: ValidatedCall, error: BaseException) -> CallDenied:
+def _policy_failure(call: ValidatedCall, error: BaseException) -> CallDenied:
     return CallDenied(f"{call.name} was denied: the policy failed ({type(error).__name__}).", code="policy_failed")
 
 
@@ -302,7 +302,7 @@ def _refuse_changed(call: ValidatedCall, encoded: bytes) -> None:
         raise CallDenied(f"{call.name} was denied: a policy changed the arguments in place instead of by a verdict.", code="policy_failed")
 
 
-def _together(call: ValidatedCall, before: Standing, verdict: Verdict, deps: GateParts) -> Standing | Modified:
+def _combine(call: ValidatedCall, before: Standing, verdict: Verdict, parts: GateParts) -> Standing | Modified:
     """Combine one more verdict with the earlier ones.
 
     The first deny or change takes precedence, then a question, then an allow. A rule that requires a judgment is noted
@@ -314,13 +314,13 @@ def _together(call: ValidatedCall, before: Standing, verdict: Verdict, deps: Gat
         case JudgmentRequired():
             return Standing(before.verdict, before.required_by or verdict.rule)
         case Deny():
-            rule = deps.host.cut(verdict.rule)
-            raise CallDenied(f"{call.name} was denied: {deps.host.cut(verdict.reason)}", details={"rule": rule} if rule else None)
+            rule = parts.host.cut(verdict.rule)
+            raise CallDenied(f"{call.name} was denied: {parts.host.cut(verdict.reason)}", details={"rule": rule} if rule else None)
         case Modify():
-            rule = deps.host.cut(verdict.rule)
-            changed = modified(call, verdict.arguments, verdict.reason, deps.host, {"rule": rule} if rule else None)
+            rule = parts.host.cut(verdict.rule)
+            changed = modified(call, verdict.arguments, verdict.reason, parts.host, {"rule": rule} if rule else None)
             if canonical(changed.arguments) != canonical(call.arguments):  # as JSON: to Python, True and 1 are equal
-                return Modified(call=changed, rule=rule, reason=deps.host.cut(verdict.reason))
+                return Modified(call=changed, rule=rule, reason=parts.host.cut(verdict.reason))
             return before if isinstance(before.verdict, Ask) else Standing(Allow(rule=verdict.rule), before.required_by)
         case unknown:
             raise _no_verdict(call, unknown)
@@ -332,33 +332,33 @@ def _no_verdict(call: ValidatedCall, given: Never) -> CallDenied:
 
 
 def _approve(
-    call: ValidatedCall, encoded: bytes, standing: Standing, deps: GateParts, key: str, edit: Question | None = None
+    call: ValidatedCall, encoded: bytes, standing: Standing, parts: GateParts, key: str, edit: Question | None = None
 ) -> ApprovedCall | Edited:
     tool, verdict, judgments = call.tool, standing.verdict, standing.judgments
-    if deps.policies or judgments:
+    if parts.policies or judgments:
         _refuse_changed(call, encoded)
     if tool.requires_actor and not call.scope.actor:
         raise ActorRequired(
             f"{tool.name} acts for somebody, and this turn names no actor. Set Scope.actor, or requires_actor=False on the tool."
         )
     if tool.category == "dangerous":
-        deps.check_limits(call)
+        parts.check_limits(call)
     rule: object = verdict.rule
     if not isinstance(rule, str) and not isinstance(verdict, Ask):
         raise CallDenied(f"{call.name} was denied: the policy gave {type(rule).__name__} for its rule's name.", code="policy_failed")
-    named = rule if isinstance(rule, str) and rule.isascii() else deps.host.cut(rule)
-    if edit is None and deps.answered and (answer := deps.answer_to(call, encoded)) is not None:
-        edited = as_answered(call, encoded, answer, deps.host, coerce=deps.coerce)
+    named = rule if isinstance(rule, str) and rule.isascii() else parts.host.cut(rule)
+    if edit is None and parts.answered and (answer := parts.answer_to(call, encoded)) is not None:
+        edited = as_answered(call, encoded, answer, parts.host, coerce=parts.coerce)
         if edited is not None:
-            deps.spend_approval(answer.binding)
+            parts.spend_approval(answer.binding)
             return edited
-    approval = _approval(call, encoded, verdict, judgments, deps, edit) if isinstance(verdict, Ask) else edit
+    approval = _approval(call, encoded, verdict, judgments, parts, edit) if isinstance(verdict, Ask) else edit
     ordered = plain_bytes(call.arguments)
     if approval is None:
         return ApprovedCall(call=call, rule=named, encoded=encoded, arguments_json=ordered, key=key, judgments=judgments)
     return ApprovedCall(
         call=call,
-        rule=f"{named}, allowed by {deps.host.cut(approval.by)}",
+        rule=f"{named}, allowed by {parts.host.cut(approval.by)}",
         encoded=encoded,
         arguments_json=ordered,
         key=key,
@@ -370,7 +370,7 @@ def _approve(
 
 
 def _approval(
-    call: ValidatedCall, encoded: bytes, verdict: Ask, judgments: tuple[Judgment, ...], deps: GateParts, edit: Question | None
+    call: ValidatedCall, encoded: bytes, verdict: Ask, judgments: tuple[Judgment, ...], parts: GateParts, edit: Question | None
 ) -> Question:
     """Use up the approval of a human for exactly this call, and return it.
 
@@ -378,10 +378,10 @@ def _approval(
         ApprovalNeeded: There is none.
     """
     bound_to = binding(call, encoded)
-    approval = edit if edit is not None and edit.binding == bound_to else deps.spend_approval(bound_to)
+    approval = edit if edit is not None and edit.binding == bound_to else parts.spend_approval(bound_to)
     if approval is None:
-        question, rule = deps.host.cut(verdict.question), deps.host.cut(verdict.rule)
-        same, doubt = same_call(call, encoded), deps.call_in_doubt(call, encoded)
+        question, rule = parts.host.cut(verdict.question), parts.host.cut(verdict.rule)
+        same, doubt = same_call(call, encoded), parts.call_in_doubt(call, encoded)
         raise ApprovalNeeded(question, rule=rule, binding=bound_to, same_call=same, judgments=judgments, doubt=doubt)
     return approval
 

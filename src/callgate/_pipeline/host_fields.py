@@ -72,7 +72,7 @@ class HostFields:
                 if name in self._required:
                     return f"has no field '{name}'"
             elif not _is(value, kind):
-                return f"has {type(value).__name__} in its field '{name}', and must have {_named(kind)}"
+                return f"has {type(value).__name__} in its field '{name}', and must have {_name_of(kind)}"
         return ""
 
 
@@ -103,5 +103,5 @@ def _is(value: object, kind: object) -> bool:
         return True
 
 
-def _named(kind: object) -> str:
+def _name_of(kind: object) -> str:
     return kind.__name__ if isclass(kind) and get_origin(kind) is None else str(kind).replace("typing.", "")

@@ -120,7 +120,7 @@ class InboxDelivery:
         question = self._approvals.to_answer(message.target, allow=answer.allow, at_ns=message.at_ns)
         if answer.arguments and not journal.remote:  # on a server, reading would block the event loop: the gate checks them
             answer, notes = accepted_answer(journal.read(call=message.target), answer, self._tools, coerce=self._coerce)
-        cause = self._record("inbox.taken", message, self._said(message, answer.reason))
+        cause = self._record("inbox.taken", message, self._reason_and_sender(message, answer.reason))
         record_answer(self._recorder, self._approvals, question, answer, cause=cause, notes=notes)
 
     def _settle(self, message: InboxMessage) -> None:
@@ -128,16 +128,16 @@ class InboxDelivery:
         happened = SETTLEMENTS[message.kind]
         if state is None or not state.can_settle(message.target, happened=happened):
             raise UsageError(f"The call '{message.target[:80]}' is not in doubt, so nothing was changed.")
-        cause = self._record("inbox.taken", message, self._said(message, message.reason))
+        cause = self._record("inbox.taken", message, self._reason_and_sender(message, message.reason))
         said = Settlement(happened=happened, by=message.actor, reason=message.reason)
         self._known.settle_by_hand(message.target, said, cause=cause)
 
-    def _said(self, message: InboxMessage, reason: str) -> str:
+    def _reason_and_sender(self, message: InboxMessage, reason: str) -> str:
         return f"{self._recorder.cut(reason) or 'no reason given'} ({self._recorder.cut(message.actor) or 'nobody named'})"
 
     def _end(self, message: InboxMessage) -> None:
         conversations, states = self._affected(message)
-        said = self._said(message, message.reason)
+        said = self._reason_and_sender(message, message.reason)
         self._record("inbox.taken", message, said)
         why = f"{_ENDS[message.kind]} from another process: {said}"
         for conversation in conversations:

@@ -28,7 +28,7 @@ def check_journal(journal: object) -> None:
     if journal is None:
         return
     if isinstance(journal, (str, os.PathLike)):
-        raise _path_given(journal)
+        raise _path_error(journal)
     missing = [name for name in _METHODS if not callable(getattr(journal, name, None))]
     missing += [name for name in _ATTRIBUTES if not hasattr(journal, name)]
     if missing:
@@ -44,7 +44,7 @@ def check_journal(journal: object) -> None:
         )
 
 
-def _path_given(journal: str | os.PathLike[str]) -> UsageError:
+def _path_error(journal: str | os.PathLike[str]) -> UsageError:
     text = displayed(journal)
     if text.startswith(("postgresql://", "postgres://")):
         return UsageError("Engine(journal=...) was given the address of a server. Write journal=PostgresJournal(...) with that address.")

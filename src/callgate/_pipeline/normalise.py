@@ -70,14 +70,14 @@ class Normaliser:
             redacted: Whether secrets have already been removed from `checked`.
         """
         if self._redactor is not None and not redacted:
-            return self._redacted(call.raw, call.uid, checked, lambda clean: self.result(call, rule, clean, redacted=True))
+            return self._redact(call.raw, call.uid, checked, lambda clean: self.result(call, rule, clean, redacted=True))
         if checked.message is not None or checked.image_metadata is not None or checked.server_fields is not None:
             checked = self._limit_extra_fields(checked)
         head = _ResultHead(call.raw, call.uid, call.tool.name, rule, call.notes + checked.notes, call.tool)
         if checked.status != "ok":
             return self._failure(head, checked)
         if checked.content:
-            shown = self._fitted(checked.content, call.uid, call.scope.allowed_tools)
+            shown = self._fit_parts(checked.content, call.uid, call.scope.allowed_tools)
             structured = checked.value if len(plain_bytes(checked.value)) <= self._limits.result_inline_bytes else None
         else:
             shown, structured = self._of_value(call, checked.value)
@@ -94,13 +94,13 @@ class Normaliser:
             blob, how = self._store_whole(raw, call.uid, call.scope.allowed_tools)
             parts = (_text(text=excerpt(raw, found.value, self._limits.content_bytes)), Text(text=how))
         if found.note:
-            parts += (_text(text=_bounded(found.note, self._limits.error_bytes)),)
+            parts += (_text(text=_shorten(found.note, self._limits.error_bytes)),)
         small = len(raw if found.value is value else plain_bytes(value)) <= self._limits.result_inline_bytes
         size = len(raw) if found.size is None else found.size
         end = _command_end(value) if type(value) is dict and "exit_code" in value else ""
         return ShownContent(parts, size, cut or found.partial, found.mime, blob, found.key, end), value if small else None
 
-    def _fitted(self, parts: Sequence[Part], uid: str, allowed: Container[str] | None = None) -> ShownContent:
+    def _fit_parts(self, parts: Sequence[Part], uid: str, allowed: Container[str] | None = None) -> ShownContent:
         return fitted_parts(parts, self._limits, lambda whole: self._store_whole(whole, uid, allowed))
 
     def refusal(self, raw: RawCall, uid: str, name: str, error: CallFailed, notes: tuple[Note, ...] = (), rule: str = "") -> ToolResult:
@@ -110,7 +110,7 @@ class Normaliser:
             status=error.status, error=text, failure_class=error.failure_class, code=error.code, details=error.details, attempts=0
         )
         shown = clean(name, self._redactor, MOST_NAME)  # the name may not be that of a tool
-        return self._redacted(raw, uid, checked, lambda redacted: self._failure(_ResultHead(raw, uid, shown, rule, notes), redacted))
+        return self._redact(raw, uid, checked, lambda redacted: self._failure(_ResultHead(raw, uid, shown, rule, notes), redacted))
 
     def recorded(self, result: ToolResult) -> bytes:
         """Return the result as it is recorded: whole up to a size limit, by reference above it. Its values keep the order of their keys.
@@ -118,13 +118,13 @@ class Normaliser:
         The record is redacted as a whole. An image that the redactor would damage is replaced by a text.
         """
         if self._redactor is not None and any(map(data_of, result.content)):
-            result = replace(result, content=tuple([self._undamaged(part, self._redactor) for part in result.content]))
+            result = replace(result, content=tuple([self._replace_damaged(part, self._redactor) for part in result.content]))
         body = plain_bytes(result)
         if len(body) <= self._recorded_bytes:
             return body
         return plain_bytes(replace(result, structured=None))
 
-    def _undamaged(self, part: Part, redactor: Redactor) -> Part:
+    def _replace_damaged(self, part: Part, redactor: Redactor) -> Part:
         data = data_of(part).encode()
         if not data or redactor.redact(data) == data:
             return part
@@ -137,7 +137,7 @@ class Normaliser:
         """
         message, picture, notes = checked.message, checked.image_metadata, checked.notes
         if message is not None:
-            message = _bounded(message, self._limits.error_bytes)
+            message = _shorten(message, self._limits.error_bytes)
         if picture is not None and (size := len(plain_bytes(picture))) > self._limits.content_bytes:
             said = f"The result's image_metadata has {size} bytes; {self._limits.content_bytes} is the limit. It was left out."
             picture, notes = None, (*notes, Note(kind="dropped", text=said))
@@ -171,7 +171,7 @@ class Normaliser:
         return tool is not None and "digest" in tool.schema.properties
 
     def _failure(self, head: _ResultHead, checked: Checked) -> ToolResult:
-        reason = _bounded(checked.error or "the call failed", self._limits.error_bytes // 2)
+        reason = _shorten(checked.error or "the call failed", self._limits.error_bytes // 2)
         told = {"status": checked.status, "error": reason, "code": checked.code, **(checked.details or {})}
         data = checked.value if checked.failure_class == "tool_declared" else None
         if data is not None:
@@ -180,7 +180,7 @@ class Normaliser:
         has_run = checked.attempts > 0 or checked.joined
         shown = self._of_failure(told, structured if has_run else None, head.uid)
         if checked.content:
-            media = self._fitted([part for part in checked.content if not isinstance(part, Text)], head.uid)
+            media = self._fit_parts([part for part in checked.content if not isinstance(part, Text)], head.uid)
             shown = replace(shown, parts=shown.parts + media.parts)
         structured = structured if shown.size_bytes <= self._limits.result_inline_bytes else None
         return _assemble(head if has_run else replace(head, ran=None), checked, shown, structured, error=reason)
@@ -197,7 +197,7 @@ class Normaliser:
         parts = (_text(text=excerpt(raw, told, most - len(how) - 1)), Text(text=how))
         return ShownContent(parts, len(whole), truncated=True, mime="application/json", blob=blob)
 
-    def _redacted(self, raw: RawCall, uid: str, checked: Checked, build: Callable[[Checked], ToolResult]) -> ToolResult:
+    def _redact(self, raw: RawCall, uid: str, checked: Checked, build: Callable[[Checked], ToolResult]) -> ToolResult:
         """Return the result of `build` without secrets.
 
         The data is redacted twice: the input, so that no secret is cut in two or stored with the whole, and the output, so that no field is
@@ -214,7 +214,7 @@ class Normaliser:
         except BaseException as error:
             if not is_own_failure(error):
                 raise
-            return _withheld(raw, uid, checked, error)
+            return _withhold(raw, uid, checked, error)
         result = build(redacted)
         try:
             cleaned = _decode_result(self._redactor.redact(plain_bytes(replace(result, content=without_data(result.content)))))
@@ -222,7 +222,7 @@ class Normaliser:
         except BaseException as error:
             if not is_own_failure(error):
                 raise
-            return _withheld(raw, uid, checked, error)
+            return _withhold(raw, uid, checked, error)
 
 
 class _ResultHead(Struct, frozen=True):
@@ -298,7 +298,7 @@ def _content_of(value: object, key: str | None) -> _Content:
     return _Content(
         value=text,
         raw=utf8(text),
-        mime=_bounded(mime, _MIME_BYTES) if type(mime) is str and mime else "text/plain",
+        mime=_shorten(mime, _MIME_BYTES) if type(mime) is str and mime else "text/plain",
         key=key,
         size=size if type(size) is int and size >= 0 else None,
         partial=value.get("truncated") is True,
@@ -313,7 +313,7 @@ def _in_unicode(checked: Checked) -> Checked:
     return replace(checked, error=checked.error.encode("utf-8", "backslashreplace").decode())
 
 
-def _withheld(raw: RawCall, uid: str, checked: Checked, error: BaseException) -> ToolResult:
+def _withhold(raw: RawCall, uid: str, checked: Checked, error: BaseException) -> ToolResult:
     """Return a result without any text of the call or of the failure, because the redactor failed and they may contain secrets."""
     log.error("The redactor failed on the result of %s (%s); it is withheld", uid, type(error).__name__)
     ran = checked.attempts > 0 or checked.status == "ok"
@@ -332,7 +332,7 @@ def _withheld(raw: RawCall, uid: str, checked: Checked, error: BaseException) ->
     )
 
 
-def _bounded(text: str, budget: int) -> str:
+def _shorten(text: str, budget: int) -> str:
     raw = text.encode("utf-8", "backslashreplace")
     return raw.decode() if len(raw) <= budget else raw[:budget].decode("utf-8", "ignore") + " [cut]"
 
@@ -350,5 +350,5 @@ def _command_end(value: dict[str, object]) -> str:
     if value.get("timed_out") is True:
         return f"timed out after {limit_s:g} s" if isinstance(limit_s, (int, float)) else "timed out"
     if isinstance(signal, str):
-        return _bounded(f"killed by {signal}", _COMMAND_END_BYTES)
+        return _shorten(f"killed by {signal}", _COMMAND_END_BYTES)
     return f"exit code {code}" if isinstance(code, int) and code != 0 else ""

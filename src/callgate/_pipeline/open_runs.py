@@ -104,7 +104,7 @@ class OpenRuns:
                 await self._known.open(run, new=new)
             except RunHeld as held:
                 if self._clock.monotonic() >= until:
-                    raise await self._explained(held, run) from held
+                    raise await self._explain(held, run) from held
                 await asyncio.sleep(look_s)
                 look_s = min(2 * look_s, _LONGEST_LOOK_S)
             else:
@@ -115,7 +115,7 @@ class OpenRuns:
                 self._timer = asyncio.get_running_loop().call_later(IDLE_RUN_S, self._offer_idle, self._journal)
         self._deliver(run)
 
-    async def _explained(self, held: RunHeld, run: str) -> RunHeld:
+    async def _explain(self, held: RunHeld, run: str) -> RunHeld:
         """Return the error with the call that keeps the run at its engine, if the latest events tell."""
         latest = await off_loop(self._events, partial(self._events.read, run=run, limit=_LATEST_EVENTS, newest_first=True))
         events = sorted(latest, key=attrgetter("position"))

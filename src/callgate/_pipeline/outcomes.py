@@ -84,7 +84,7 @@ class Outcomes:
         if result.status == "unknown":
             self._warn_of_unknown(result)
         if self._restart is not None and success and await self._restarts(result):
-            return self._restarted(state)
+            return self._end_restarted(state)
         position = state.end("call.completed", self._normaliser.recorded(result))
         if over is not None and over():
             for _ in range(2):  # a call that waited records its start meanwhile, so that one commit has this end and that start
@@ -105,7 +105,7 @@ class Outcomes:
         told = f"{why}. {result.name} ({state.uid}) ran to its end; its result is kept"
         return Aborted("stopped_by_user", self._recorder.redacted(told), finished=result)
 
-    def _restarted(self, state: CallState) -> Restarted:
+    def _end_restarted(self, state: CallState) -> Restarted:
         self._control.count(state.scope.conversation, success=True)
         try:
             state.end("call.restarted", Reason(reason="the result enriched the context"))
@@ -137,7 +137,7 @@ class Outcomes:
             try:
                 await self._recorder.durable(max(state.last for state, _ in ends), within_s)
             except RecordFailed:  # for at least one of them
-                outcomes = [await self._told(state, outcome, until) for state, outcome in ends]
+                outcomes = [await self._wait_until_durable(state, outcome, until) for state, outcome in ends]
         return outcomes
 
     async def _keep(self, state: CallState, position: int, *, success: bool) -> None:
@@ -157,7 +157,7 @@ class Outcomes:
         """Return how many seconds the end of a call may wait for the record."""
         return max(min(state.deadline, state.began + self._timeout_s) - self._clock.monotonic(), RECORD_S)
 
-    async def _told(self, state: CallState, outcome: Outcome, until: float) -> Outcome:
+    async def _wait_until_durable(self, state: CallState, outcome: Outcome, until: float) -> Outcome:
         try:
             await self._recorder.durable(state.last, until - self._clock.monotonic())
         except RecordFailed as error:
@@ -171,13 +171,13 @@ class Outcomes:
             case Suspended():
                 self._approvals.drop(state.uid)
                 failed = _unrecorded_question(outcome.question, error)
-                return Answered(self._unrecorded(self.result_of(state, failed, self._recorder.cut(state.raw.name or ""), None), error))
+                return Answered(self._mark_unrecorded(self.result_of(state, failed, self._recorder.cut(state.raw.name or ""), None), error))
             case Aborted():
                 return replace(outcome, reason=_with(outcome.reason, error), recorded=False, finished=None)
             case Restarted():
                 return replace(outcome, recorded=False)
             case Answered(result=result) if result.metadata.recorded:
-                return Answered(self._marked(result, error))
+                return Answered(self._mark_if_new(result, error))
             case Answered():
                 return outcome
             case unknown:
@@ -193,11 +193,11 @@ class Outcomes:
             error = told_as_unknown(state, error if isinstance(error, CallFailed) else CallFailed(f"a human has to decide first: {error}"))
         match error:
             case ApprovalNeeded():
-                return self._suspended(state, error, name)
+                return self._suspend(state, error, name)
             case CallAborted():
-                return self._aborted(state, error, name)
+                return self._abort(state, error, name)
             case CallFailed() if not state.started:
-                return self._refused(state, error, name)
+                return self._refuse(state, error, name)
             case _:
                 return self._fault(state, error, name, harmless=harmless)
 
@@ -216,7 +216,7 @@ class Outcomes:
             self._recorder.log.error("The call %s was not run now: %s", name, error)
         raw = with_id(raw, self._clock)
         refusal = self._normaliser.refusal(raw, "", self._recorder.cut(raw.name or ""), RecordFailed(text, code=error.code))
-        return Answered(self._unrecorded(refusal, error))
+        return Answered(self._mark_unrecorded(refusal, error))
 
     def unrouted(self, raw: RawCall, scope: Scope, error: CallFailed) -> Answered:
         """Return the outcome of a call that is refused before it has a state in its run; the caller records the refusal."""
@@ -258,20 +258,20 @@ class Outcomes:
             self._recorder.log.error("The call %s of %s ran into a fault", state.uid, name, error=error)
         code = error.code if isinstance(error, CallgateError) else "internal_error"
         if not state.started:
-            return self._refused(
+            return self._refuse(
                 state, CallFailed(f"{name} was not run: {type(error).__name__} in the engine. Tell the operator.", code=code), name
             )
         unwritable = error if isinstance(error, RecordFailed) else None
         why = "" if unwritable is None else f" ({unwritable.told})"
         if harmless:
             told = f"{name} ran and changed nothing, but what it gave was lost{why}. It may be sent again; tell the operator."
-            return self._refused(state, (RecordFailed if why else CallFailed)(told, code=code), name, unwritable)
+            return self._refuse(state, (RecordFailed if why else CallFailed)(told, code=code), name, unwritable)
         unknown = OutcomeUnknown(
             f"{name} ran, but what came of it could not be kept{why}. Do not repeat the call; tell the operator.", code=code
         )
-        return self._refused(state, unknown, name, unwritable)
+        return self._refuse(state, unknown, name, unwritable)
 
-    def _refused(self, state: CallState, error: CallFailed, name: str, failure: RecordFailed | None = None) -> Answered:
+    def _refuse(self, state: CallState, error: CallFailed, name: str, failure: RecordFailed | None = None) -> Answered:
         """End a call without a result of its own.
 
         Args:
@@ -281,7 +281,7 @@ class Outcomes:
             self._recorder.log.debug("The call %s of %s was refused: %s", state.uid, name, error, error=error.__cause__)
         result = self.result_of(state, error, name, None)
         if failure is not None:
-            result = self._unrecorded(result, failure)
+            result = self._mark_unrecorded(result, failure)
         elif isinstance(error, RecordFailed):  # its end may be recorded all the same
             result = self._with_failure(result, error)
         state.tell_result(result)
@@ -296,9 +296,9 @@ class Outcomes:
             self._recorder.log.error("%s", unwritable)
             if failure is None and not state.started:
                 not_run = RecordFailed(f"It was not run: {unwritable.told} {_TELL_OPERATOR}", code=unwritable.code)
-                result = self._unrecorded(self.result_of(state, not_run, name, None), unwritable)
+                result = self._mark_unrecorded(self.result_of(state, not_run, name, None), unwritable)
             elif failure is None:
-                result = self._marked(result, unwritable)
+                result = self._mark_if_new(result, unwritable)
         if not (isinstance(error, CallRepeated) and error.of_data):
             self._control.count(state.scope.conversation, success=False)
         self._recorder.log.info("Function call refused: %s (%s)", name, result.code)
@@ -306,26 +306,26 @@ class Outcomes:
             self._bus.publish("tool.completed", result)
         return _answered(result=result)
 
-    def _suspended(self, state: CallState, question: ApprovalNeeded, name: str) -> Suspended | Answered:
+    def _suspend(self, state: CallState, question: ApprovalNeeded, name: str) -> Suspended | Answered:
         asked = self._approvals.ask(state.uid, state.scope.run, question.binding, question.same_call, question.doubt)
         text = _question_text(question, asked)
         try:
-            self._asked(state, asked, question, text, name)
+            self._record_question(state, asked, question, text, name)
         except RecordFailed as unwritable:  # without a record, the question would end with this engine
             self._approvals.drop(asked.approval_id)
-            return self._refused(state, _unrecorded_question(self._recorder.redacted(text), unwritable), name, unwritable)
+            return self._refuse(state, _unrecorded_question(self._recorder.redacted(text), unwritable), name, unwritable)
         redacted, arguments = self._recorder.redacted, state.judged_arguments.decode()
         return Suspended(asked.approval_id, asked.expires_at, redacted(text), state.uid, name, redacted(arguments), redacted(question.rule))
 
     @staticmethod
-    def _asked(state: CallState, asked: Question, question: ApprovalNeeded, text: str, name: str) -> None:
+    def _record_question(state: CallState, asked: Question, question: ApprovalNeeded, text: str, name: str) -> None:
         state.verdict("ask", name, rule=question.rule, reason=question.question, judgments=question.judgments)
         details = {"approval": asked.approval_id, "binding": asked.binding, "expires_at": asked.expires_at, "call": asked.same_call}
         if asked.doubt:
             details["doubt"] = asked.doubt
         state.end("call.suspended", Reason(reason=text, details=details))
 
-    def _aborted(self, state: CallState, end: CallAborted, name: str) -> Aborted:
+    def _abort(self, state: CallState, end: CallAborted, name: str) -> Aborted:
         reason = self._recorder.cut(str(end))
         if state.started:
             self._log_duration(state, name)
@@ -341,7 +341,7 @@ class Outcomes:
             return Aborted(end.status, self._recorder.redacted(_with(told, unwritable)), recorded=False)
         return Aborted(end.status, self._recorder.redacted(told))
 
-    def _unrecorded(self, result: ToolResult, failure: RecordFailed | RunHeld) -> ToolResult:
+    def _mark_unrecorded(self, result: ToolResult, failure: RecordFailed | RunHeld) -> ToolResult:
         """Mark a result that is not on record, and says so."""
         marked = self._with_failure(result, failure)
         return replace(marked, metadata=replace(marked.metadata, recorded=False))
@@ -349,9 +349,9 @@ class Outcomes:
     def _with_failure(self, result: ToolResult, failure: RecordFailed | RunHeld) -> ToolResult:
         return replace(result, metadata=replace(result.metadata, record_failure=self._recorder.redacted(str(failure))))
 
-    def _marked(self, result: ToolResult, failure: RecordFailed) -> ToolResult:
+    def _mark_if_new(self, result: ToolResult, failure: RecordFailed) -> ToolResult:
         """Mark a result that is not on record. A stored result is on record, only its repetition is not."""
-        marked = self._unrecorded(result, failure)
+        marked = self._mark_unrecorded(result, failure)
         if result.metadata.replayed:
             return marked
         said = None if result.error is None else f"{result.error} (not on record: {failure.told})"

@@ -79,7 +79,7 @@ def parse(
     except (ArgumentsMalformed, ArgumentsTruncated) as error:
         if not repair:
             raise _told_apart(error) from None
-        repaired, notes = _repaired(raw, limits, error)
+        repaired, notes = _repair(raw, limits, error)
         return ParsedCall(uid=uid, raw=raw, arguments=repaired, notes=notes)
     if not read:
         return _empty(raw, uid, limits)
@@ -102,7 +102,7 @@ def _told_apart(error: ArgumentsMalformed | ArgumentsTruncated) -> ArgumentsMalf
     return ArgumentsTruncated(str(error), code="invalid_json") if isinstance(error, ArgumentsTruncated) else error
 
 
-def _repaired(raw: RawCall, limits: Limits, error: ArgumentsMalformed | ArgumentsTruncated) -> tuple[dict[str, object], Notes]:
+def _repair(raw: RawCall, limits: Limits, error: ArgumentsMalformed | ArgumentsTruncated) -> tuple[dict[str, object], Notes]:
     """Return the object that malformed text means, or the one inside a JSON string.
 
     Text that seems truncated may be complete, for example with an additional quote.

@@ -114,7 +114,7 @@ class RecordedEffects:
 
     async def answers(self, call: ValidatedCall, kill: AbortSignal) -> bool:
         """Return whether an earlier call keeps this one from running if its policies let it; see `replay`."""
-        return call.tool.effect_key is not None and (await self._stored(call, kill))[1] is not None
+        return call.tool.effect_key is not None and (await self._find_stored(call, kill))[1] is not None
 
     async def replay(self, state: CallState, call: ValidatedCall, asks: ApprovalNeeded) -> ToolResult | None:
         """Return the stored result of an earlier call with the same key, instead of asking a human about this call.
@@ -134,7 +134,7 @@ class RecordedEffects:
         """
         if call.tool.effect_key is None or state.doubtful:
             return None
-        key, earlier = await self._stored(call, state.kill)
+        key, earlier = await self._find_stored(call, state.kill)
         if earlier is None:
             return None
         state.verdict("ask", call.tool.name, rule=asks.rule, reason=asks.question, judgments=asks.judgments)
@@ -142,7 +142,7 @@ class RecordedEffects:
             raise in_doubt(call.tool.name, earlier.uid, f"had the same key of its effect ({self.shown(key)})")
         return self.replayed(state, call, canonical(call.arguments), self.shown(key), earlier, details={"asked": "nobody"})
 
-    async def _stored(self, call: ValidatedCall, kill: AbortSignal) -> tuple[EffectKeyOf, EarlierEffect | None]:
+    async def _find_stored(self, call: ValidatedCall, kill: AbortSignal) -> tuple[EffectKeyOf, EarlierEffect | None]:
         """Return the key of a call, and the earlier call that keeps it from running whatever a human says; None if there is none."""
         key = await self.key_of(call, kill, self._host_timeout_s)
         earlier = await self.earlier(call.tool.name, effect_run(call.tool.name, key.digest), call.uid)

@@ -47,7 +47,7 @@ class RememberedResults:
         before = self._before(call)
         if before is None or before.uid == outcome.result.uid or not before.entered:
             return outcome
-        result = self._lost(call, before) if before.result is None else _repeated(call, before.result)
+        result = self._lost(call, before) if before.result is None else _as_repeated(call, before.result)
         metadata = replace(result.metadata, recorded=False, record_failure=outcome.result.metadata.record_failure)
         return Answered(replace(result, uid=outcome.result.uid, metadata=metadata))
 
@@ -70,6 +70,6 @@ class RememberedResults:
         return self._normaliser.refusal(call.raw, call.uid, name, error)
 
 
-def _repeated(call: ValidatedCall, first: ToolResult) -> ToolResult:
+def _as_repeated(call: ValidatedCall, first: ToolResult) -> ToolResult:
     own = decode_result(plain_bytes(first))  # a copy, because callers may change it
     return replace(own, id=call.raw.id, metadata=replace(first.metadata, replayed=True))

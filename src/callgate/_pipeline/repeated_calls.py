@@ -70,7 +70,7 @@ class RepeatedCalls:
         """
         state.encoded = canonical(call.arguments)
         if state.first is not None:
-            return await self._replayed(state, Known(tool=call.tool.name, arguments="", uid=state.first.uid, result=state.first))
+            return await self._replay(state, Known(tool=call.tool.name, arguments="", uid=state.first.uid, result=state.first))
         asked = arguments_hash(state.encoded)
         if state.identical is not None:
             state.occurrence = state.identical.take(call.tool.name, asked)
@@ -86,7 +86,7 @@ class RepeatedCalls:
             if known.has_others_failure and await self._was_settled(known.uid):
                 if state.run_state.known.get(state.key) is known:  # the same call may have been handed in again meanwhile
                     del state.run_state.known[state.key]
-            elif (earlier := await self._replayed(state, known)) is not None:
+            elif (earlier := await self._replay(state, known)) is not None:
                 return earlier
         state.known = state.run_state.take_on(call, state.key, asked)
         state.asked_hash = asked
@@ -95,9 +95,9 @@ class RepeatedCalls:
     async def answer_read(self, state: CallState, call: ValidatedCall) -> ToolResult | None:
         """Return the result of the same read, if a human has allowed or denied it. Other reads are not remembered."""
         known = state.run_state.find(call, *_identity(state, call))
-        return None if known is None else await self._replayed(state, known)
+        return None if known is None else await self._replay(state, known)
 
-    async def _replayed(self, state: CallState, known: Known) -> ToolResult | None:
+    async def _replay(self, state: CallState, known: Known) -> ToolResult | None:
         """Return the stored result of the same call, or wait for it if the call is still running.
 
         Never starts a second call. None if the first one ended without a start, so that this one has to go its own way.

@@ -39,10 +39,10 @@ async def tool_question(call: ValidatedCall, host: HookHost, timeout_s: float) -
     if required is None:
         return None
     encoded = plain_bytes(call.arguments)
-    told = f"{call.name} with {_shown(host.cut(encoded.decode(), _MOST_ENCODED))}{_dropped(call, host)}"
+    told = f"{call.name} with {_show_arguments(host.cut(encoded.decode(), _MOST_ENCODED))}{_show_dropped(call, host)}"
     if required.asks is None:
         return Ask(question=f"Run {told}?", rule=TOOL_RULE)
-    found = await _answered(call, encoded, host, timeout_s)
+    found = await _ask_tool(call, encoded, host, timeout_s)
     if found.error is not None:
         why = "took too long" if isinstance(found.error, TimeoutError) else f"failed with {why_failed(found.error, host, quietly=False)}"
         host.approval_check_failed(call, why, found.error)
@@ -59,7 +59,7 @@ async def tool_question(call: ValidatedCall, host: HookHost, timeout_s: float) -
             return Ask(question=f"Run {told}? Its requires_approval returned {kind} instead of a bool or a question.", rule=TOOL_RULE)
 
 
-def _shown(arguments: str) -> str:
+def _show_arguments(arguments: str) -> str:
     """Return the arguments of a call; if they are long, with each long name and value shortened, so that none hides another.
 
     Args:
@@ -81,13 +81,13 @@ def _shown(arguments: str) -> str:
     return "{" + ",".join(shown) + (f", and {more} more" if more > 0 else "") + "}"
 
 
-def _dropped(call: ValidatedCall, host: HookHost) -> str:
+def _show_dropped(call: ValidatedCall, host: HookHost) -> str:
     """Return which arguments of the model the tool does not get, so that a human does not take them for granted."""
     told = " ".join(note.text for note in call.notes if note.kind == "dropped")
     return f" [{host.cut(told, _MOST_ARGUMENTS)}]" if told else ""
 
 
-async def _answered(call: ValidatedCall, encoded: bytes, host: HookHost, timeout_s: float) -> HostAnswer:
+async def _ask_tool(call: ValidatedCall, encoded: bytes, host: HookHost, timeout_s: float) -> HostAnswer:
     """Return what the tool's function says about a copy of the call's arguments. A plain function runs in a thread."""
     required = call.tool.approval
     assert required is not None

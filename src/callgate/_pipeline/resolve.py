@@ -38,17 +38,17 @@ def resolve(parsed: ParsedCall, registry: ToolRegistry, scope: Scope) -> Resolve
     if tool is not None and gate is None:
         return ResolvedCall(parsed=parsed, tool=tool, notes=parsed.notes)
     notes = parsed.notes
-    meant = _meant(name, registry) if tool is None and name not in registry.withdrawn else []
+    meant = _candidates(name, registry) if tool is None and name not in registry.withdrawn else []
     if len(meant) == 1:
         tool = meant[0]
         notes = (*notes, name_note(name, tool.name))
     if gate is not None and not (_is_allowed(tool, gate) if tool is not None else name in gate):
-        raise _blocked(tool.name if tool is not None else name, gate)
+        raise _blocked_error(tool.name if tool is not None else name, gate)
     if tool is None:
         if name in registry.withdrawn:
             raise ToolUnavailable(f"{name} was not run. {registry.withdrawn[name]}")
         offered = [one for one in registry.names() if gate is None or one in gate]
-        raise _unknown(name, offered, [one.name for one in meant if one.name in offered], registry.unavailable)
+        raise _unknown_error(name, offered, [one.name for one in meant if one.name in offered], registry.unavailable)
     return ResolvedCall(parsed=parsed, tool=tool, notes=notes)
 
 
@@ -56,16 +56,16 @@ def _is_allowed(tool: BoundTool, gate: frozenset[str]) -> bool:
     return tool.name in gate or any(alias in gate for alias in tool.tool.aliases)
 
 
-def _meant(name: str, registry: ToolRegistry) -> list[BoundTool]:
+def _candidates(name: str, registry: ToolRegistry) -> list[BoundTool]:
     """Return the tools that an almost correct name or alias can mean."""
     names = [known for tool in registry for known in (tool.name, *tool.tool.aliases)]
     found = (registry.get(one) for one in possible_names(name, names))
     return list({tool.name: tool for tool in found if tool is not None}.values())
 
 
-def _blocked(name: str, gate: frozenset[str]) -> ToolBlocked:
+def _blocked_error(name: str, gate: frozenset[str]) -> ToolBlocked:
     allowed = sorted(gate)
-    offered = f"Use one of these instead: {_listed(allowed)}." if allowed else "No tool is offered in this turn; answer without one."
+    offered = f"Use one of these instead: {_list_names(allowed)}." if allowed else "No tool is offered in this turn; answer without one."
     details: dict[str, object] = {
         "status": "blocked_by_deliberate_tool_mode",
         "function_name": name[:_MAX_NAME].encode("utf-8", "backslashreplace").decode(),
@@ -74,7 +74,7 @@ def _blocked(name: str, gate: frozenset[str]) -> ToolBlocked:
     return ToolBlocked(f"{clip(name)} was not run: this turn does not offer it. {offered}", details=details)
 
 
-def _unknown(name: str, names: list[str], meant: list[str], unavailable: Mapping[str, str]) -> UnknownTool:
+def _unknown_error(name: str, names: list[str], meant: list[str], unavailable: Mapping[str, str]) -> UnknownTool:
     """Return the error for a name that means none of `names`, or several of them: those in `meant`.
 
     Args:
@@ -82,7 +82,7 @@ def _unknown(name: str, names: list[str], meant: list[str], unavailable: Mapping
     """
     near = meant[:_MAX_SUGGESTIONS] or list(closest_names(name, names))
     hint = f" Did you mean {' or '.join(repr(one) for one in near)}?" if near else ""
-    there = f" Available now: {_listed(sorted(names))}." if names else " No tool is available now."
+    there = f" Available now: {_list_names(sorted(names))}." if names else " No tool is available now."
     details: dict[str, object] = {"suggestions": near}
     if unavailable:
         details["unavailable_servers"] = dict(unavailable)
@@ -90,7 +90,7 @@ def _unknown(name: str, names: list[str], meant: list[str], unavailable: Mapping
     return UnknownTool(f"No tool is named {clip(name)}.{hint}{there}", details=details)
 
 
-def _listed(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     """Return the names as a list for a sentence, limited in bytes; the number of the others is added."""
     shown: list[str] = []
     size = 0

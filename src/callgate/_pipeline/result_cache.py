@@ -149,7 +149,7 @@ class Cache:
             shared = self._runs.get(key)
             if shared is None:
                 return await self._lead(state, approved, key, store, execute, finish)
-            if not await self._ended(state, approved, shared):
+            if not await self._wait_for_end(state, approved, shared):
                 return await finish(await execute())
             end = shared.done.result()
             if end is not None and (end.failure_class is None or (again and end.holds_for(state.deadline))):
@@ -162,7 +162,7 @@ class Cache:
         A result that the hooks change or withhold is dropped. If they had already changed it before it was stored, the
         tool has to run.
         """
-        kept = self._kept(store, key)
+        kept = self._read_store(store, key)
         if kept is None:
             return None
         cached = replace(kept, cached=approved.call.tool.cache_scope, attempts=0, duration_ms=0.0)
@@ -179,7 +179,7 @@ class Cache:
             return None
         return after
 
-    async def _ended(self, state: CallState, approved: ApprovedCall, shared: _Shared) -> bool:
+    async def _wait_for_end(self, state: CallState, approved: ApprovedCall, shared: _Shared) -> bool:
         """Wait for an identical call's run to end; return False if this call is killed or times out first.
 
         Raises:
@@ -237,7 +237,7 @@ class Cache:
     def _store(self, scope: str) -> CacheStore:
         return self._persistent if scope == "persistent" and self._persistent is not None and self._trusted else self._memory
 
-    def _kept(self, store: CacheStore, key: str) -> Checked | None:
+    def _read_store(self, store: CacheStore, key: str) -> Checked | None:
         try:
             kept = store.get(key, self._clock.wall_ns())
             return None if kept is None else _decode(kept)
@@ -258,7 +258,7 @@ class Cache:
             return
         expires = None if tool.cache_ttl is None else self._clock.wall_ns() + int(tool.cache_ttl * 1e9)
         try:
-            value = _encode(checked) if self._redactor is None else _redacted(checked, self._redactor)
+            value = _encode(checked) if self._redactor is None else _redact(checked, self._redactor)
             self._kept_in_memory = self._kept_in_memory or store is self._memory
             store.put(key, value, expires_ns=expires, reads=reads)
         except FAILURES as error:
@@ -329,7 +329,7 @@ def _reads(approved: ApprovedCall) -> frozenset[str]:
     return ANYTHING if touched is None else touched.reads
 
 
-def _redacted(checked: Checked, redactor: Redactor) -> bytes:
+def _redact(checked: Checked, redactor: Redactor) -> bytes:
     """Return a result as it is stored: redacted, apart from images and files, which would no longer be valid."""
     parts = checked.content
     value = redactor.redact(_encode(replace(checked, content=without_data(parts)) if parts else checked))

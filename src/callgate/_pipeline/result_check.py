@@ -62,7 +62,7 @@ def check(tool: BoundTool, ran: Ran, took_s: float, redactor: Redactor | None) -
     """Return the checked result of a call. A failure is returned, too, instead of being raised."""
     duration_ms = int(took_s * 1e6) / 1000
     if ran.execution.status != "returned":
-        return _ended(tool, ran, duration_ms)
+        return _check_nothing(tool, ran, duration_ms)
     try:
         checked = _value(tool, ran.execution, ran.attempts, duration_ms, redactor)
         if ran.execution.tasks_left or (ran.lost and checked.status == "error"):
@@ -97,7 +97,7 @@ def _value(tool: BoundTool, execution: Execution, attempts: int, duration_ms: fl
     value, changes = execution.value, execution.changes
     notes = tuple(Note(kind="normalised", text=change) for change in changes) if changes else ()
     if execution.failure is not None:
-        return _declared(execution, notes, attempts, duration_ms)
+        return _check_declared_failure(execution, notes, attempts, duration_ms)
     shaped = not tool.tool.wraps_result or (type(value) is dict and has_standard_shape(value, tool.tool))
     if shaped:
         faults = validate_tool_result(value)
@@ -108,7 +108,7 @@ def _value(tool: BoundTool, execution: Execution, attempts: int, duration_ms: fl
         why = quoted_value(value, word(value), word, redactor)
         raise ResultInvalid(f"{tool.name} gave back what its output schema does not allow: {why}.", code="output_schema")
     if shaped and isinstance(value, dict):
-        found = _shaped(value, notes, attempts, duration_ms)
+        found = _check_envelope(value, notes, attempts, duration_ms)
         beside = execution.content or execution.server_fields is not None
         return replace(found, content=execution.content, server_fields=execution.server_fields) if beside else found
     return Checked(
@@ -121,7 +121,7 @@ def _value(tool: BoundTool, execution: Execution, attempts: int, duration_ms: fl
     )
 
 
-def _declared(execution: Execution, notes: tuple[Note, ...], attempts: int, duration_ms: float) -> Checked:
+def _check_declared_failure(execution: Execution, notes: tuple[Note, ...], attempts: int, duration_ms: float) -> Checked:
     """Return the result of a call whose tool says, beside its value, that it has failed. The output schema is that of a success."""
     return Checked(
         status="error",
@@ -158,7 +158,7 @@ def _in_words(problem: ValidationProblem) -> str:
     return f"the result: expected {problem.expected}{', got ' + problem.got if problem.got else ''}"
 
 
-def _shaped(value: dict[str, object], notes: tuple[Note, ...], attempts: int, duration_ms: float) -> Checked:
+def _check_envelope(value: dict[str, object], notes: tuple[Note, ...], attempts: int, duration_ms: float) -> Checked:
     """Check a result in the form of a dict with `success`, `data`, `error`, `message`, `end_turn`, `image_metadata`, and its own keys."""
     failure, message = declared_failure(value), value.get("message")
     failed = failure is not None
@@ -178,7 +178,7 @@ def _shaped(value: dict[str, object], notes: tuple[Note, ...], attempts: int, du
     )
 
 
-def _ended(tool: BoundTool, ran: Ran, duration_ms: float) -> Checked:
+def _check_nothing(tool: BoundTool, ran: Ran, duration_ms: float) -> Checked:
     """Return the result of a call whose tool returned nothing."""
     execution, in_doubt = ran.execution, ran.in_doubt(tool.effect)
     failure_class, code, fact = _FACTS[execution.status] if not (in_doubt and execution.status == "not_started") else _ANSWER_LOST
@@ -194,7 +194,7 @@ def _ended(tool: BoundTool, ran: Ran, duration_ms: float) -> Checked:
     reason = f"{tool.name} {fact}{': ' + execution.error.removesuffix('.') if execution.error else ''}."
     return Checked(
         status="unknown" if in_doubt else "error",
-        error=f"{reason} {_tried(ran)}{_advice(tool, ran, in_doubt=in_doubt)}".strip(),
+        error=f"{reason} {_tell_attempts(ran)}{_advice(tool, ran, in_doubt=in_doubt)}".strip(),
         failure_class=failure_class,
         code=code,
         details=details or None,
@@ -223,7 +223,7 @@ _ANSWER_LOST = ("exception", "tool_crashed", "got no answer to an earlier attemp
 """The fact of a call whose earlier attempt may have taken effect, and whose last one was not started."""
 
 
-def _tried(ran: Ran) -> str:
+def _tell_attempts(ran: Ran) -> str:
     """Return how often the call was attempted, as a sentence.
 
     Empty for a single attempt, except after a timeout, when the reader may ask whether there were more attempts.

@@ -25,10 +25,10 @@ def note_texts(notes: tuple[Note, ...], tool: BoundTool | None = None) -> tuple[
     """
     dropped = [note.text for note in notes if note.kind == "dropped" and note.path] if tool is not None else []
     shown = tuple(Text(text=f"{_NOTE}{note.text}") for note in notes if note.kind in _SHOWN_NOTES)
-    return (Text(text=_about_dropped(dropped, tool)), *shown) if dropped and tool is not None else shown
+    return (Text(text=_tell_dropped(dropped, tool)), *shown) if dropped and tool is not None else shown
 
 
-def _about_dropped(sentences: list[str], tool: BoundTool) -> str:
+def _tell_dropped(sentences: list[str], tool: BoundTool) -> str:
     names = sorted(tool.schema.properties)
     takes = ", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else "") if names else "no arguments"
     more = len(sentences) - _MOST_DROPPED

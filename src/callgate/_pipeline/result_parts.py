@@ -85,7 +85,7 @@ class _Fitting:
 
     def cut_text(self, whole: bytes) -> tuple[Part, ...]:
         """Return an excerpt of a text, and how to read the rest."""
-        how = self._stored(whole)
+        how = self._store(whole)
         return (Text(text=excerpt(whole, None, self._text_bytes)), Text(text=how))
 
     def shown(self, part: Part) -> tuple[Part, ...]:
@@ -98,7 +98,7 @@ class _Fitting:
             return ()
         if data := data_of(part):
             return self._media(part, data)
-        return self._described(part)
+        return self._describe(part)
 
     def _media(self, part: Part, data: str) -> tuple[Part, ...]:
         size = len(data) * 3 // 4 - data[-2:].count("=")
@@ -106,12 +106,12 @@ class _Fitting:
         if size <= self._left:
             self._left -= size
             return (part,)
-        self._stored(base64.b64decode(data))
+        self._store(base64.b64decode(data))
         said = f"more than the {self._most} bytes of images and files that a result may show"
         kept = f"The whole is stored as {self.blob}." if self.blob else "It could not be stored."
         return (Text(text=f"[{_mime(part)}, {size} bytes: {said}. {kept} Ask for a smaller or shorter one.]"),)
 
-    def _described(self, part: Part) -> tuple[Part, ...]:
+    def _describe(self, part: Part) -> tuple[Part, ...]:
         if isinstance(part, Resource) and isinstance(text := part.resource.get("text"), str):
             whole = utf8(text)
             self.media_bytes += len(whole)
@@ -122,7 +122,7 @@ class _Fitting:
         self.truncated = True
         return (Text(text=f"[A link of {size} bytes was left out; {self._text_bytes} is the limit.]"),)
 
-    def _stored(self, whole: bytes) -> str:
+    def _store(self, whole: bytes) -> str:
         blob, how = self._keep(whole)
         self.truncated = True
         self.blob = self.blob or blob

@@ -97,7 +97,7 @@ class LoopThread:
         with self._lock:
             self._closed = True
         if self._thread.is_alive():
-            wait((asyncio.run_coroutine_threadsafe(_others_ended(), self._loop),), _END_S)
+            wait((asyncio.run_coroutine_threadsafe(_wait_for_others(), self._loop),), _END_S)
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(_END_S)
         if not self._thread.is_alive():
@@ -214,7 +214,7 @@ def _thread_or_none() -> LoopThread | None:
         return None
 
 
-async def _others_ended() -> None:
+async def _wait_for_others() -> None:
     others = asyncio.all_tasks() - {asyncio.current_task()}
     if others:
         await asyncio.wait(others, timeout=_PATIENCE_S)

@@ -222,7 +222,7 @@ class Catalogue:
         for one in self.offers:
             if one.server.layer == layer and one.tools is not None:
                 kept = {name for other in self.offers if other is not one for name in other.kept.values()}
-                found = _named(one, taken, kept | withheld, refused)
+                found = _take_names(one, taken, kept | withheld, refused)
                 one.named = {own: tool.name for own, tool in found.items()}
                 if self._keeps_names:
                     one.kept = one.kept | one.named
@@ -237,7 +237,7 @@ class Catalogue:
         self._registry.unavailable = {one.server.name: one.withdrawn[""] for one in self.offers if "" in one.withdrawn}
 
 
-def _named(one: ServerTools, taken: set[str], reserved: Collection[str], refused: dict[str, str]) -> dict[str, Tool]:
+def _take_names(one: ServerTools, taken: set[str], reserved: Collection[str], refused: dict[str, str]) -> dict[str, Tool]:
     """Return a server's tools by the names that it gives them, under names that are not taken, which are then taken.
 
     Args:
@@ -252,11 +252,11 @@ def _named(one: ServerTools, taken: set[str], reserved: Collection[str], refused
             refused.setdefault(name, f"Another tool has the name '{name}' already. Give the server another name, or prefix=True.")
             continue
         taken.add(name)
-        found[tool.name] = tool if name == tool.name else _renamed(tool, name)
+        found[tool.name] = tool if name == tool.name else _rename(tool, name)
     return found
 
 
-def _renamed(tool: Tool, name: str) -> Tool:
+def _rename(tool: Tool, name: str) -> Tool:
     other = copy(tool)
     other.name = name
     return other
@@ -319,13 +319,13 @@ class ToolServers:
 
     async def _start(self) -> None:
         try:
-            await self._started(self._catalogue.offers)
+            await self._start_all(self._catalogue.offers)
             self._catalogue.keep_names()
             self._catalogue.check_all()
         finally:
             self.settled = True
 
-    async def _started(self, offers: Iterable[ServerTools]) -> None:
+    async def _start_all(self, offers: Iterable[ServerTools]) -> None:
         ends = await asyncio.gather(*(one.server.start(one) for one in offers), return_exceptions=True)
         for end in ends:
             if isinstance(end, BaseException):
@@ -348,7 +348,7 @@ class ToolServers:
         self._apart += added
         try:
             with self._catalogue.unchecked():
-                await self._started(offers)
+                await self._start_all(offers)
                 check()
                 unregistered = self._catalogue.replace(leaving, offers)
         except BaseException:
@@ -373,16 +373,16 @@ class ToolServers:
     async def end(self, servers: Iterable[ToolServer]) -> None:
         """End servers that are not in the catalogue, in bounded time."""
         listed = tuple(servers)
-        await self._closed(listed)
+        await self._close_all(listed)
         self._apart = [server for server in self._apart if server not in listed]
 
     async def close(self) -> None:
         """End all servers, in bounded time."""
         if self._starting is not None and not self._starting.done():
             self._starting.cancel()
-        await self._closed((*self, *self._apart))
+        await self._close_all((*self, *self._apart))
 
-    async def _closed(self, servers: Iterable[ToolServer]) -> None:
+    async def _close_all(self, servers: Iterable[ToolServer]) -> None:
         for end in await asyncio.gather(*(server.close() for server in servers), return_exceptions=True):
             if isinstance(end, Exception):
                 self._catalogue.log.error("A tool server could not be closed", error=end)

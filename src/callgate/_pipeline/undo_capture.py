@@ -33,16 +33,16 @@ async def captured(writes: WriteLog, state: CallState, approved: ApprovedCall, t
         yield
         return
     tool = approved.call.tool.name
-    opened = await _tried(state, tool, "before", lambda: writes.begin(state.scope, state.uid, tool, keys))
+    opened = await _try(state, tool, "before", lambda: writes.begin(state.scope, state.uid, tool, keys))
     try:
         yield
     finally:
         if opened is not None:
-            await asyncio.shield(asyncio.ensure_future(_ended(writes, state, tool, opened)))
+            await asyncio.shield(asyncio.ensure_future(_record_end(writes, state, tool, opened)))
 
 
-async def _ended(writes: WriteLog, state: CallState, tool: str, opened: object) -> None:
-    done = await _tried(state, tool, "after", lambda: writes.finish(opened))
+async def _record_end(writes: WriteLog, state: CallState, tool: str, opened: object) -> None:
+    done = await _try(state, tool, "after", lambda: writes.finish(opened))
     if isinstance(done, CapturedChange):
         details: dict[str, object] = {
             "commit": done.commit,
@@ -54,7 +54,7 @@ async def _ended(writes: WriteLog, state: CallState, tool: str, opened: object) 
         state.write("files.kept", Reason(reason=f"{tool} changed files", details=details))
 
 
-async def _tried(state: CallState, tool: str, when: str, act: Callable[[], T]) -> T | None:
+async def _try(state: CallState, tool: str, when: str, act: Callable[[], T]) -> T | None:
     try:
         return await in_thread(act)
     except (Exception, SystemExit, GeneratorExit) as error:

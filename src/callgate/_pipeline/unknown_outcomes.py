@@ -73,7 +73,7 @@ class UnknownOutcomes:
             OutcomeUnknown: It is not known whether the earlier call happened.
         """
         repeat = PossibleRepeat(approved.call.tool, approved.key, approved.arguments_json)
-        settled = self._as_happened(state, repeat, approved.encoded)
+        settled = self._result_if_happened(state, repeat, approved.encoded)
         if settled is not None:
             return settled
         doubt = state.run_state.in_doubt.like(approved.call.tool.name, approved.encoded)
@@ -87,7 +87,7 @@ class UnknownOutcomes:
         None if a human has to be asked. `asks.doubt` is emptied if the tool's `verify` finds that the identical call did not happen.
         """
         repeat, encoded = PossibleRepeat(call.tool, state.key, plain_bytes(call.arguments)), canonical(call.arguments)
-        settled = self._as_happened(state, repeat, encoded)
+        settled = self._result_if_happened(state, repeat, encoded)
         if settled is not None or not asks.doubt:
             return settled
         doubt = state.run_state.in_doubt.like(call.tool.name, encoded)
@@ -100,7 +100,7 @@ class UnknownOutcomes:
             asks.doubt = ""
         return checked
 
-    def _as_happened(self, state: CallState, repeat: PossibleRepeat, encoded: bytes) -> Checked | None:
+    def _result_if_happened(self, state: CallState, repeat: PossibleRepeat, encoded: bytes) -> Checked | None:
         """Return the result of a call whose equal happened according to an operator; None if there is none."""
         settled = state.run_state.in_doubt.happened_like(repeat.tool.name, encoded)
         if settled is None:
@@ -122,7 +122,7 @@ class UnknownOutcomes:
             found = found if may_still_act else await ask()  # once more, because the call may have acted before it ended
         if found.happened is None or may_still_act:
             raise in_doubt(tool.name, doubt.uid, repeat.common, _OR_HAPPEN if may_still_act else "")
-        checked = await self._as_verified(tool, found) if found.happened else None
+        checked = await self._result_of_verify(tool, found) if found.happened else None
         if checked is None or checked.status == "ok":
             details = _answering(state, repeat) if checked is not None else None
             self._known.settle(doubt.uid, happened=found.happened, why="the tool verified it", details=details, key_run=key_run)
@@ -143,7 +143,7 @@ class UnknownOutcomes:
         assert started is not None
         said = state.run_state.settled.pop(unfinished.uid, None)
         if said is not None:
-            return self._as_settled(state, tool.name, said, started.key)
+            return self._result_if_settled(state, tool.name, said, started.key)
         if started.tool == tool.name and started.effect == tool.effect == "idempotent":
             state.doubt = state.run_state.reopen(unfinished.uid)
             return None
@@ -156,7 +156,7 @@ class UnknownOutcomes:
                 raise why_unknown(unfinished, f"The tool says that it has not happened{_OR_HAPPEN}.")
             found = await ask()  # once more, because the call may have acted before it ended
         if found.happened is True:
-            checked = await self._as_verified(tool, found)
+            checked = await self._result_of_verify(tool, found)
             if checked.status == "ok":
                 self._known.settle(unfinished.uid, happened=True, why="the tool verified it")
             return checked
@@ -166,7 +166,7 @@ class UnknownOutcomes:
         state.doubtful = False
         return None
 
-    def _as_settled(self, state: CallState, tool: str, said: Settlement, key: str) -> Checked | None:
+    def _result_if_settled(self, state: CallState, tool: str, said: Settlement, key: str) -> Checked | None:
         """Return the result of a resumed call that an operator has settled; None if it may start again."""
         if not said.happened:
             state.doubtful = False
@@ -188,7 +188,7 @@ class UnknownOutcomes:
         found = await verified_by_tool(tool, approved.arguments_json, approved.tool_key, timeout_s, state.kill)
         if found.happened is True:
             text = f"{tool.name} {_ENDED.get(doubtful.code or '', 'failed')}, and then verified that it had taken effect."
-            verified = await self._as_verified(tool, found)
+            verified = await self._result_of_verify(tool, found)
             return replace(verified, notes=(*verified.notes, Note(kind="warning", text=text)), attempts=doubtful.attempts)
         if found.happened is False and gone:
             state.started = False
@@ -196,7 +196,7 @@ class UnknownOutcomes:
             return replace(doubtful, status="error", error=told, code="not_done")
         return doubtful
 
-    async def _as_verified(self, tool: BoundTool, found: Verified) -> Checked:
+    async def _result_of_verify(self, tool: BoundTool, found: Verified) -> Checked:
         """Return the call's result according to the tool's `verify`, which need not know what the call returned."""
         if found.result is None:
             return Checked(value=None, attempts=0)

@@ -85,7 +85,7 @@ def validate(call: ResolvedCall, scope: Scope, *, coerce: bool) -> ValidatedCall
     unknown = not arguments.keys() <= names if names is not None else not tool.keywords.fit(arguments)
     unknown = unknown or (tool.takes is not None and not arguments.keys() <= tool.takes)
     if unknown or parsed.whole_floats or tool.exacting or not tool.schema.is_valid(arguments):
-        arguments, more = _checked(tool, arguments, coerce if tool.coerce is None else tool.coerce, parsed.raw.arguments)
+        arguments, more = _check_arguments(tool, arguments, coerce if tool.coerce is None else tool.coerce, parsed.raw.arguments)
         notes += more
     return ValidatedCall(uid=parsed.uid, raw=parsed.raw, tool=tool, scope=scope, arguments=arguments, notes=notes)
 
@@ -102,7 +102,7 @@ def revalidate(call: ValidatedCall, arguments: Arguments, *, coerce: bool = Fals
         ArgumentsInvalid: The tool does not accept them.
         ToolRaised: The tool's own validator failed.
     """
-    checked, notes = _checked(call.tool, strict_object(arguments, limits), coerce)
+    checked, notes = _check_arguments(call.tool, strict_object(arguments, limits), coerce)
     return ValidatedCall(
         uid=call.uid, raw=call.raw, tool=call.tool, scope=call.scope, arguments=checked, notes=call.notes + notes if notes else call.notes
     )
@@ -113,7 +113,7 @@ def converted(tool: BoundTool, arguments: Arguments, *, coerce: bool) -> tuple[A
 
     They are checked in full; defaults are not added. Raises the same errors as `revalidate`.
     """
-    notes = _checked(tool, strict_object(arguments, _LIMITS), coerce)[1]
+    notes = _check_arguments(tool, strict_object(arguments, _LIMITS), coerce)[1]
     return fitted(tool.schema, tool.takes, strict_object(arguments, _LIMITS), coerce=coerce)[0], notes
 
 
@@ -166,7 +166,7 @@ def _refusal(call: ValidatedCall, kind: type[CallFailed], arguments: Arguments, 
     return ""
 
 
-def _checked(tool: BoundTool, arguments: Arguments, coerce: bool, source: object = None) -> tuple[Arguments, Notes]:
+def _check_arguments(tool: BoundTool, arguments: Arguments, coerce: bool, source: object = None) -> tuple[Arguments, Notes]:
     arguments, notes, problems = fitted(tool.schema, tool.takes, arguments, coerce=coerce, source=source)
     if problems:
         raise _invalid(tool, problems, notes)
@@ -185,10 +185,10 @@ def _invalid(tool: BoundTool, problems: list[ValidationProblem], notes: Notes) -
     errors = [{"path": item.path, "expected": item.expected, "got": item.got, "passes": item.passes} for item in problems]
     code = next((_CODES[item.keyword] for item in problems if item.keyword in _CODES), None)
     dropped = [note.text for note in notes if note.kind == "dropped"]  # one may be the name that was meant
-    return _refused(tool, [item.message for item in problems] + dropped, errors, code)
+    return _arguments_invalid(tool, [item.message for item in problems] + dropped, errors, code)
 
 
-def _refused(tool: BoundTool, sentences: list[str], errors: list[dict[str, object]], code: str | None = None) -> ArgumentsInvalid:
+def _arguments_invalid(tool: BoundTool, sentences: list[str], errors: list[dict[str, object]], code: str | None = None) -> ArgumentsInvalid:
     shown = "\n".join(f"- {sentence[:600]}" for sentence in sentences)
     shown = shown if len(shown) <= _MAX_MESSAGE else shown[:_MAX_MESSAGE] + "…"
     return ArgumentsInvalid(
@@ -206,30 +206,30 @@ def _by_the_tool(tool: BoundTool, arguments: Arguments) -> tuple[Arguments, Note
     except BaseException as error:
         if not is_own_failure(error):
             raise
-        raise _broken(tool, "its own validator failed") from error
+        raise _broken_validator(tool, "its own validator failed") from error
     if not isinstance(found, ValidationResult):
-        raise _broken(tool, f"its own validator returned {type(found).__name__} instead of ValidationResult")
+        raise _broken_validator(tool, f"its own validator returned {type(found).__name__} instead of ValidationResult")
     if isinstance(found, TypedFindings):
         raise _invalid(tool, found.problems[:20], ())
     if not found.valid or found.errors:
         sentences = [str(item) for item in found.errors[:20]] or ["the tool does not accept them, and does not say why"]
-        raise _refused(tool, sentences, [{"path": "", "expected": text[:600], "got": "", "passes": None} for text in sentences])
+        raise _arguments_invalid(tool, sentences, [{"path": "", "expected": text[:600], "got": "", "passes": None} for text in sentences])
     notes = tuple(Note(kind="warning", text=str(item)[:600]) for item in found.warnings[:20])
-    return (_cleaned(tool, found.cleaned_params), notes) if found.cleaned_params else (arguments, notes)
+    return (_clean(tool, found.cleaned_params), notes) if found.cleaned_params else (arguments, notes)
 
 
-def _cleaned(tool: BoundTool, params: dict[str, Any]) -> Arguments:
+def _clean(tool: BoundTool, params: dict[str, Any]) -> Arguments:
     try:
         cleaned = strict_object(params, _LIMITS)
     except Exception as error:
-        raise _broken(tool, "its own validator returned arguments that are no JSON data") from error
+        raise _broken_validator(tool, "its own validator returned arguments that are no JSON data") from error
     if not tool.schema.is_valid(cleaned):
         first = tool.schema.problems(cleaned)[0].message
-        raise _broken(tool, f"its own validator returned arguments that break the tool's schema ({first[:300]})")
+        raise _broken_validator(tool, f"its own validator returned arguments that break the tool's schema ({first[:300]})")
     return cleaned
 
 
-def _broken(tool: BoundTool, fact: str) -> ToolRaised:
+def _broken_validator(tool: BoundTool, fact: str) -> ToolRaised:
     return ToolRaised(f"{tool.name} was not run: {fact}. Do not repeat the call; its author has to look.", code="validator_failed")
 
 
@@ -245,7 +245,7 @@ def quoted_error(raw: RawCall, error: CallFailed, prepare: Prepare, redactor: Re
     """
     if isinstance(error, RecordFailed) or _is_larger(raw.arguments, most_bytes):
         return error
-    copy = _redacted(raw, redactor)
+    copy = _redact(raw, redactor)
     if copy == raw:
         return error
     try:
@@ -259,14 +259,14 @@ def quoted_error(raw: RawCall, error: CallFailed, prepare: Prepare, redactor: Re
 
 def quoted_notes(raw: RawCall, notes: tuple[Note, ...], prepare: Prepare, redactor: Redactor) -> tuple[Note, ...]:
     """Return the notes on a call without secrets."""
-    copy = _redacted(raw, redactor)
+    copy = _redact(raw, redactor)
     if copy == raw:
         return notes
     try:
         worded = prepare(copy).notes if copy is not None else ()
     except CallFailed:
         worded = ()
-    return _as_worded(notes, worded)
+    return _withhold_notes(notes, worded)
 
 
 def notes_on_value(
@@ -278,12 +278,12 @@ def notes_on_value(
     try:
         before = plain_bytes(value)
         after = redactor.redact(before)
-        return notes if after == before else _as_worded(notes, check(decode(after)))
+        return notes if after == before else _withhold_notes(notes, check(decode(after)))
     except Exception:
-        return _as_worded(notes, ())
+        return _withhold_notes(notes, ())
 
 
-def _as_worded(notes: tuple[Note, ...], worded: tuple[Note, ...]) -> tuple[Note, ...]:
+def _withhold_notes(notes: tuple[Note, ...], worded: tuple[Note, ...]) -> tuple[Note, ...]:
     same = [note.kind for note in worded] == [note.kind for note in notes]
     return worded if same else tuple(Note(kind=note.kind, text=f"A note: {_WITHHELD}.") for note in notes)
 
@@ -305,7 +305,7 @@ def quoted_value(value: object, told: str, word: Callable[[Any], str], redactor:
         return f"why: {_WITHHELD}"
 
 
-def _redacted(raw: RawCall, redactor: Redactor) -> RawCall | None:
+def _redact(raw: RawCall, redactor: Redactor) -> RawCall | None:
     """Return the call without secrets; None if the redactor fails or leaves no arguments."""
     given = raw.arguments
     try:

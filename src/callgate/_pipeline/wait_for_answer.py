@@ -43,7 +43,7 @@ async def answered_question(
         UsageError: No such question is open, or the engine is closed.
     """
     until = None if timeout_s is None else clock.monotonic() + timeout_s
-    waited = await _loaded(approval_id, runs, approvals, journal)
+    waited = await _load(approval_id, runs, approvals, journal)
     looks = 0
     while waited.allowed is None:
         with approvals.watched(waited.run) as changed:
@@ -60,19 +60,19 @@ async def answered_question(
                 break
             looks = 0 if await _happens(changed, left_s, clock, _LOOK_S if journal.shared else None) else looks + 1
         if looks % _LOOKS == 0:
-            await _acquired(waited.run, runs)
+            await _acquire(waited.run, runs)
     return None if waited.allowed is None else waited
 
 
-async def _loaded(approval_id: str, runs: AcquiresRuns, approvals: Approvals, journal: Journal) -> Question:
+async def _load(approval_id: str, runs: AcquiresRuns, approvals: Approvals, journal: Journal) -> Question:
     """Return a question that is not used up, with the lease of its run if no other engine holds that."""
     known = approvals.find(approval_id) or await off_loop(journal, partial(question_with_answer, journal, approval_id))
     if known is None:
         return approvals.known(approval_id)
-    return approvals.known(known.approval_id) if await _acquired(known.run, runs) else known
+    return approvals.known(known.approval_id) if await _acquire(known.run, runs) else known
 
 
-async def _acquired(run: str, runs: AcquiresRuns) -> bool:
+async def _acquire(run: str, runs: AcquiresRuns) -> bool:
     """Acquire the lease of a run, and return whether no other engine holds it."""
     with suppress(RunHeld):
         await runs.open(Scope(run=run))
