@@ -200,9 +200,9 @@ async def test_a_stop_sent_to_an_idle_run_ends_it_when_it_is_resumed(where: Wher
 @pytest.mark.parametrize(
     ("kind", "target", "why"),
     [
-        ("dance", RUN, "not known what 'dance' asks for"),
+        ("dance", RUN, "Unknown message kind 'dance'"),
         ("approve", f"{RUN}/0/99", "No approval"),
-        ("approve", "other/0/0", "none of this run's"),
+        ("approve", "other/0/0", "belongs to another run"),
         ("stop", RUN, "The run has no running call and no running agent"),
     ],
     ids=["no such word", "no such question", "another run's question", "nothing to stop"],
@@ -241,7 +241,7 @@ async def test_an_inbox_message_is_processed_once_even_if_the_run_gets_another_e
     [
         (lambda where: inbox.approve(where, "nobody/0/0", by="carol"), "No question 'nobody/0/0' is on record"),
         (lambda where: inbox.stop(where, "nobody", by="carol"), "No run 'nobody' is on record"),
-        (lambda where: inbox.stop(where, RUN, by=" "), "Say who it is"),
+        (lambda where: inbox.stop(where, RUN, by=" "), "`by` is empty"),
     ],
     ids=["no question", "no run", "no name"],
 )
@@ -274,7 +274,7 @@ async def test_a_question_has_one_approval_and_a_denial_revokes_it_until_a_call_
         await engine.runs.open(IN_RUN)
         await folded(journal, 2)
         assert (await said(engine, raw_call("pay", id="1", to="ann"), IN_RUN)).code == "human_denied"
-    with pytest.raises(UsageError, match="was answered, and its call has gone on"):
+    with pytest.raises(UsageError, match="was answered, and its call has continued"):
         inbox.approve(where, question, by="mallory")
     assert ledger.lines() == []
 

@@ -163,7 +163,7 @@ class Engine:
         self.run, self.tools = parts.run, parts.tools
         self.runs = parts.runs
         """Operations on whole runs, for an agent loop."""
-        self._sync_runner = SyncRunner(lambda: parts.lifecycle.loop)
+        self._sync_runner = SyncRunner(lambda: parts.lifecycle.loop, parts.lifecycle.check_unclosed)
         self._tool_definitions: ToolDefinitions | None = None
 
     async def call(self, raw: RawCall, scope: Scope = _NOWHERE, *, signal: AbortSignal | None = None, **unknown: Never) -> Outcome:
@@ -190,12 +190,21 @@ class Engine:
                 check_call(raw)
             if not parts.admission.open_nowait(scope):
                 try:
-                    await self._open(scope)
+                    await self._acquire_run(scope)
                 except (RunHeld, RecordFailed) as error:
                     return parts.route.unopened(raw, scope, error)
         return await parts.route.call(raw, scope, signal or self.control.signal(scope.conversation))
 
     async def _open(self, scope: Scope) -> None:
+        """Start the servers, check the scope's `extra`, and acquire its run, as far as that is not done."""
+        parts = self._parts
+        if not parts.servers.settled:
+            await self.start()
+        if scope is not parts.latest_scope.opened:
+            parts.admission.check_extra(scope)
+            await self._acquire_run(scope)
+
+    async def _acquire_run(self, scope: Scope) -> None:
         """Acquire the lease of a scope's run and load its state, within the timeout of a call."""
         waiting = asyncio.timeout(self._parts.timeout_s)
         try:
@@ -217,7 +226,7 @@ class Engine:
         Raises:
             UsageError: The calling thread has a running event loop, or the engine's event loop is blocked or has ended.
         """
-        return self._sync_runner.run(self._parts.lifecycle.check_unclosed, lambda: self.call(raw, scope))
+        return self._sync_runner.run(lambda: self.call(raw, scope))
 
     # Many calls of one message
 
@@ -264,15 +273,10 @@ class Engine:
         return [end.outcome for end in await self._run_message(raws, scope, signal) if end.outcome is not None]
 
     async def _run_message(self, raws: Iterable[RawCall], scope: Scope, signal: AbortSignal | None) -> list[EndedCall]:
-        parts = self._parts
-        if not parts.servers.settled:
-            await self.start()
-        if scope is not parts.latest_scope.opened:
-            parts.admission.check_extra(scope)
-            try:
-                await self._open(scope)
-            except (RunHeld, RecordFailed) as error:
-                return [EndedCall(outcome=parts.route.unopened(raw, scope, error)) for raw in raws]
+        try:
+            await self._open(scope)
+        except (RunHeld, RecordFailed) as error:
+            return [EndedCall(outcome=self._parts.route.unopened(raw, scope, error)) for raw in raws]
         emission = self.emission(scope, signal=signal, early=False)
         try:
             for number, raw in enumerate(raws, 1):
@@ -346,8 +350,7 @@ class Engine:
     @by_name
     def respond_sync(self, response: object, scope: Scope = _NOWHERE, *, provider: str | None = None) -> ResponseReply:
         """Do the same as `respond`, from synchronous code; see `call_sync`."""
-        check = self._parts.lifecycle.check_unclosed
-        return self._sync_runner.run(check, lambda: self.respond(response, scope, provider=provider))
+        return self._sync_runner.run(lambda: self.respond(response, scope, provider=provider))
 
     @by_name
     def watch(
@@ -387,7 +390,6 @@ class Engine:
         )
 
         async def open_emission(scope: Scope) -> Emission:
-            await self.start()
             await self._open(scope)
             return self.emission(scope, signal=signal)
 
@@ -411,7 +413,7 @@ class Engine:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            self._sync_runner.run(self._parts.lifecycle.check_unclosed, self.start)
+            self._sync_runner.run(self.start)
             return
         raise UsageError(
             "The tools of the engine's servers are not known before these have started. Write 'async with Engine(...) as engine:', or"
@@ -446,13 +448,8 @@ class Engine:
             UsageError: The scope's `extra` is wrong, or the engine is closed or belongs to another event loop. The
                 subclass `RunHeld` means that another engine works on the run.
         """
-        parts = self._parts
-        if not parts.servers.settled:
-            await self.start()
-        if scope is not parts.latest_scope.opened:
-            parts.admission.check_extra(scope)
-            await self._open(scope)
-        return await parts.preparation.asks_human(raw, scope)
+        await self._open(scope)
+        return await self._parts.preparation.asks_human(raw, scope)
 
     # Resources and prompts of servers
 
@@ -572,13 +569,12 @@ class Engine:
         self, approval_id: str, *, by: str = "operator", reason: str = "", arguments: Mapping[str, object] | None = None
     ) -> None:
         """Do the same as `approve`, from synchronous code; see `call_sync`."""
-        check = self._parts.lifecycle.check_unclosed
-        self._sync_runner.run(check, lambda: self.approve(approval_id, by=by, reason=reason, arguments=arguments))
+        self._sync_runner.run(lambda: self.approve(approval_id, by=by, reason=reason, arguments=arguments))
 
     @by_name
     def deny_sync(self, approval_id: str, *, by: str = "operator", reason: str = "", told: bool = False) -> None:
         """Do the same as `deny`, from synchronous code; see `call_sync`."""
-        self._sync_runner.run(self._parts.lifecycle.check_unclosed, lambda: self.deny(approval_id, by=by, reason=reason, told=told))
+        self._sync_runner.run(lambda: self.deny(approval_id, by=by, reason=reason, told=told))
 
     @by_name
     async def answer(self, approval_id: str, *, allow: bool, by: str = "operator") -> None:
@@ -634,8 +630,7 @@ class Engine:
     @by_name
     def wait_for_answer_sync(self, approval_id: str, *, timeout_s: float | None = None) -> Approval | None:
         """Do the same as `wait_for_answer`, from synchronous code; see `call_sync`."""
-        check = self._parts.lifecycle.check_unclosed
-        return self._sync_runner.run(check, lambda: self.wait_for_answer(approval_id, timeout_s=timeout_s))
+        return self._sync_runner.run(lambda: self.wait_for_answer(approval_id, timeout_s=timeout_s))
 
     @by_name
     async def wait_for_run(self, scope: Scope, *, timeout_s: float | None = None) -> bool:
@@ -668,7 +663,7 @@ class Engine:
     @by_name
     def wait_for_run_sync(self, scope: Scope, *, timeout_s: float | None = None) -> bool:
         """Do the same as `wait_for_run`, from synchronous code; see `call_sync`."""
-        return self._sync_runner.run(self._parts.lifecycle.check_unclosed, lambda: self.wait_for_run(scope, timeout_s=timeout_s))
+        return self._sync_runner.run(lambda: self.wait_for_run(scope, timeout_s=timeout_s))
 
     @by_name
     async def settle(self, uid: str, *, happened: bool, by: str = "operator", reason: str = "") -> None:
@@ -698,7 +693,7 @@ class Engine:
     @by_name
     def settle_sync(self, uid: str, *, happened: bool, by: str = "operator", reason: str = "") -> None:
         """Do the same as `settle`, from synchronous code; see `call_sync`."""
-        self._sync_runner.run(self._parts.lifecycle.check_unclosed, lambda: self.settle(uid, happened=happened, by=by, reason=reason))
+        self._sync_runner.run(lambda: self.settle(uid, happened=happened, by=by, reason=reason))
 
     @by_name
     def current_tool_call(self, conversation: str) -> CurrentToolCall | None:

@@ -82,7 +82,7 @@ async def test_a_message_that_broke_off_and_is_requested_again_asks_one_question
             (question,) = (await _reply(engine, server.url)).suspended
     assert question.approval_id == "r/0/1"
     assert [one.approval for one in inbox.waiting(where)] == ["r/0/1"]
-    with pytest.raises(UsageError, match=r"'r/0/0' is over without an answer: its message was discarded: its stream failed"):
+    with pytest.raises(UsageError, match=r"'r/0/0' was closed without an answer: its message was discarded: its stream failed"):
         inbox.approve(where, "r/0/0", by="ann")
     assert shown == []
 

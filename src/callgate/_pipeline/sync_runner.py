@@ -173,18 +173,20 @@ class SyncRunner:
 
     Args:
         loop: Returns the event loop that the engine belongs to; None if it belongs to none yet.
+        check: Raises an exception if nothing can be run any more.
     """
 
-    def __init__(self, loop: Callable[[], asyncio.AbstractEventLoop | None]) -> None:
+    def __init__(self, loop: Callable[[], asyncio.AbstractEventLoop | None], check: Callable[[], None]) -> None:
         self._loop = loop
+        self._check = check
         self._guard = threading.Lock()
         self._thread: LoopThread | None = None
 
-    def run(self, check: Callable[[], None], work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run `work` and wait for it, unless `check` raises."""
+    def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run `work` and wait for it."""
         refuse_inside_loop()
         with self._guard:
-            check()
+            self._check()
             loop = self._loop() if self._thread is None else None
             thread = self._thread = None if loop is not None else self._thread or LoopThread()
         return thread.run(while_thread_waits(work)) if thread is not None else _run_on(cast("asyncio.AbstractEventLoop", loop), work)

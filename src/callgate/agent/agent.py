@@ -145,7 +145,7 @@ class Agent:
         self._active = ActiveRuns()
         self._runs = AgentRuns(config, turns, executor, self._active, histories)
         self._resumer = RunResumer(config, turns, self._runs, executor, histories)
-        self._sync = SyncRunner(lambda: self.engine.runs.loop)
+        self._sync = SyncRunner(lambda: self.engine.runs.loop, self._active.check_open)
 
     @property
     def conversations(self) -> TurnQueues:
@@ -268,7 +268,7 @@ class Agent:
         Raises:
             UsageError: The current thread has a running event loop.
         """
-        return self._sync.run(self._active.check_open, lambda: self.run(task, **options))
+        return self._sync.run(lambda: self.run(task, **options))
 
     async def stream(self, task: str | UserMessage, **options: Unpack[AgentStreamOptions]) -> AsyncIterator[AgentEvent]:
         """Call `run` and yield its events; the last is `RunEnded`. Leaving the `async for` early kills the run."""
