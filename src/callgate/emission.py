@@ -126,8 +126,6 @@ class Emission:
         most: int,
         parallel: int,
     ) -> None:
-        self.cause = 0
-        """The position of the event that causes the calls that are added next; 0 if no event of this run does."""
         self._route = route
         self._unstarted = unstarted
         self._outcomes = outcomes
@@ -146,7 +144,7 @@ class Emission:
         self._kill = AbortSignal(signal)
         self._slots: list[CallSlot] = []
         self._order = EmissionOrder(self._slots, self._kill)
-        self._duplicates = DuplicateCalls(self._kill)
+        self._duplicates = DuplicateCalls(self._slots, self._kill)
         self._queue = TaskQueue(starter, parallel)
         self._prepared_bytes = 0
         """The bytes of arguments that were prepared before the message was sealed."""
@@ -167,7 +165,13 @@ class Emission:
         return self._over
 
     def add(
-        self, raw: RawCall, *, position: int | None = None, refusal: Refusal | None = None, unfinished: Unfinished | None = None
+        self,
+        raw: RawCall,
+        *,
+        position: int | None = None,
+        refusal: Refusal | None = None,
+        unfinished: Unfinished | None = None,
+        cause: int = 0,
     ) -> int:
         """Take the next call of the message, and start it if it may start early. Return its position.
 
@@ -177,17 +181,18 @@ class Emission:
                 taken is ignored.
             refusal: The error with which the loop refuses the call. It is recorded like any other error.
             unfinished: The recorded state of the call, if its run is resumed.
+            cause: The position of the event that causes the call; 0 if no event of this run does.
         """
         if self._over:
             raise self._is_over()
         now = len(self._places)
         if position is None or position == now:
-            self._take(raw, refusal, unfinished)
+            self._take(raw, refusal, unfinished, cause)
             if self._held:
                 self._take_held()
             return now
         if position > now:
-            self._held[position] = partial(self._take, raw, refusal, unfinished)
+            self._held[position] = partial(self._take, raw, refusal, unfinished, cause)
         return position
 
     def leave_out(self, position: int | None = None, ended: EndedCall = _LEFT_OUT) -> int:
@@ -218,7 +223,7 @@ class Emission:
         while (take := self._held.pop(len(self._places), None)) is not None:
             take()
 
-    def _take(self, raw: RawCall, refusal: Refusal | None, unfinished: Unfinished | None) -> None:
+    def _take(self, raw: RawCall, refusal: Refusal | None, unfinished: Unfinished | None, cause: int) -> None:
         asked = len(self._slots) + len(self._surplus)
         if refusal is not None and not isinstance(refusal, CallFailed):
             refusal = refusal(asked)
@@ -227,14 +232,13 @@ class Emission:
             self._surplus.append(raw)
             self._places.append(raw)
             return
-        state = self._route.admit(raw, self._scope, self._kill, cause=self.cause, unfinished=unfinished)
+        state = self._route.admit(raw, self._scope, self._kill, cause=cause, unfinished=unfinished)
         state.on_result = self._on_result
         arguments = state.arguments
         size_bytes = len(arguments) if isinstance(arguments, (str, bytes)) else _MAPPING_BYTES
         slot = CallSlot(state, asked, refusal, size_bytes=size_bytes)
         self._slots.append(slot)
         self._places.append(slot)
-        self._duplicates.add(slot)
         if not self._early or self._prepared_bytes >= _TOGETHER_BYTES:
             self._unprepared = True
         elif size_bytes >= _MAPPING_BYTES and has_large_arguments(arguments):
@@ -359,7 +363,8 @@ class Emission:
         slot.call = prepared if tool.effect_key is None else self._duplicates.ask_once(slot, prepared)
         if tool.effect != "none" or tool.tool.reads is not None or tool.tool.writes is not None:
             slot.footprint = footprint_of(prepared)
-        self._order.add(slot)
+        if len(self._slots) > 1:
+            self._order.add(slot)
 
     def _start(self, slot: CallSlot) -> None:
         slot.state.before_start = partial(self._order.clear_to_start, slot)
@@ -376,7 +381,8 @@ class Emission:
                 await self._route.wait_for_capacity()
             if slot.outcome is None and not self._stopped and slot.call is not None:
                 slot.entered = True
-                await self._duplicates.join_same_id(slot, slot.call)
+                if len(self._slots) > 1:
+                    await self._duplicates.join_same_id(slot, slot.call)
                 slot.outcome = await self._route.complete(slot.state, slot.call)
             elif slot.outcome is None:
                 slot.outcome = self._unstarted.not_started(slot.state, "the message was stopped before this call")

@@ -6,6 +6,8 @@ tool has a key of its effect: a human is asked about them once, and a denial of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -17,54 +19,6 @@ from callgate.calls import Answered
 from callgate.stage_types import ValidatedCall
 
 __all__ = ["DuplicateCalls"]
-
-
-class DuplicateCalls:
-    """The calls of one message, by id and by effect.
-
-    Args:
-        kill: Ends the wait for the earlier call.
-    """
-
-    def __init__(self, kill: AbortSignal) -> None:
-        self._kill = kill
-        self._ids: dict[str, _SameIdCalls] = {}
-        """The calls by their id from the model."""
-        self._effects: dict[tuple[str, bytes], CallSlot] = {}
-        """The first call with each effect, for tools whose effects have keys."""
-
-    def add(self, slot: CallSlot) -> None:
-        """Add the next call of the message."""
-        self._ids.setdefault(slot.state.raw.id, _SameIdCalls()).slots.append(slot)
-
-    def ask_once(self, slot: CallSlot, call: ValidatedCall) -> ValidatedCall:
-        """Return the call so that a human is asked once about it and all identical calls of the message, which have the same effect."""
-        first = self._effects.setdefault(_likeness(call), slot)
-        if first is slot:
-            return call
-        slot.same_effect = first
-        return replace(call, asked_with=first.state.raw.id)
-
-    async def join_refused(self, slot: CallSlot, first: CallSlot) -> None:
-        """Wait for the first call with the same effect. If a human has denied it, or it was refused because of an earlier call with an
-        unknown outcome, give this one its result: a yes would not let it start either.
-        """
-        await first.wait_end(self._kill)
-        if not isinstance(first.outcome, Answered):
-            return
-        result = first.outcome.result
-        if result.code in REFUSED_BY_ANSWER or (result.status == "unknown" and not first.state.started):
-            slot.state.first = result
-
-    async def join_same_id(self, slot: CallSlot, call: ValidatedCall) -> None:
-        """Give a duplicate of an earlier call of the message (same id, tool and arguments) the result of the earlier one."""
-        same_id = self._ids[slot.state.raw.id]
-        if len(same_id.slots) == 1 or (first := same_id.first_like(call)) is slot:
-            return
-        slot.state.duplicate = True
-        if call.tool.effect == "none":
-            await first.wait_end(self._kill)
-            slot.state.first = first.outcome.result if isinstance(first.outcome, Answered) else None
 
 
 class _SameIdCalls(Struct, eq=False):
@@ -81,6 +35,53 @@ class _SameIdCalls(Struct, eq=False):
             if slot.call is not None:
                 self._firsts.setdefault(_likeness(slot.call), slot)
         return self._firsts[_likeness(call)]
+
+
+class DuplicateCalls(Struct, eq=False):
+    """Finds the duplicates among the calls of one message."""
+
+    slots: Sequence[CallSlot]
+    """The calls of the message; it grows while the message is streaming."""
+    kill: AbortSignal
+    """Ends the wait for the earlier call."""
+    _ids: dict[str, _SameIdCalls] = {}
+    """The calls by their id from the model."""
+    _indexed: int = 0
+    """How many of the calls are among them."""
+    _effects: dict[tuple[str, bytes], CallSlot] = {}
+    """The first call with each effect, for tools whose effects have keys."""
+
+    def ask_once(self, slot: CallSlot, call: ValidatedCall) -> ValidatedCall:
+        """Return the call so that a human is asked once about it and all identical calls of the message, which have the same effect."""
+        first = self._effects.setdefault(_likeness(call), slot)
+        if first is slot:
+            return call
+        slot.same_effect = first
+        return replace(call, asked_with=first.state.raw.id)
+
+    async def join_refused(self, slot: CallSlot, first: CallSlot) -> None:
+        """Wait for the first call with the same effect. If a human has denied it, or it was refused because of an earlier call with an
+        unknown outcome, give this one its result: a yes would not let it start either.
+        """
+        await first.wait_end(self.kill)
+        if not isinstance(first.outcome, Answered):
+            return
+        result = first.outcome.result
+        if result.code in REFUSED_BY_ANSWER or (result.status == "unknown" and not first.state.started):
+            slot.state.first = result
+
+    async def join_same_id(self, slot: CallSlot, call: ValidatedCall) -> None:
+        """Give a duplicate of an earlier call of the message (same id, tool and arguments) the result of the earlier one."""
+        for other in self.slots[self._indexed :]:
+            self._ids.setdefault(other.state.raw.id, _SameIdCalls()).slots.append(other)
+        self._indexed = len(self.slots)
+        same_id = self._ids[slot.state.raw.id]
+        if len(same_id.slots) == 1 or (first := same_id.first_like(call)) is slot:
+            return
+        slot.state.duplicate = True
+        if call.tool.effect == "none":
+            await first.wait_end(self.kill)
+            slot.state.first = first.outcome.result if isinstance(first.outcome, Answered) else None
 
 
 def _likeness(call: ValidatedCall) -> tuple[str, bytes]:

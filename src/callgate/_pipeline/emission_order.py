@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 
+from msgspec import Struct
+
 from callgate._abort_signals import AbortSignal
 from callgate._json import canonical
 from callgate._pipeline.call_slots import CallSlot
@@ -17,32 +19,25 @@ from callgate.stage_types import ApprovedCall
 __all__ = ["EmissionOrder"]
 
 
-class EmissionOrder:
-    """The order of the calls of one message.
+class EmissionOrder(Struct, eq=False):
+    """The order of the calls of one message."""
 
-    Args:
-        slots: The calls of the message; it grows while the message is streaming.
-        kill: Ends the wait for other calls.
-    """
-
-    def __init__(self, slots: Sequence[CallSlot], kill: AbortSignal) -> None:
-        self._slots = slots
-        self._kill = kill
-        self._first: CallSlot | None = None
-        """The first call that may run; it waits for no other call."""
-        self._order: CallOrder | None = None
-        """Created for the second call that may run."""
-        self._changed: list[CallSlot] = []
-        """Calls that will run with other arguments than those for which they were ordered."""
+    slots: Sequence[CallSlot]
+    """The calls of the message; it grows while the message is streaming."""
+    kill: AbortSignal
+    """Ends the wait for other calls."""
+    _order: CallOrder | None = None
+    """Created when a message has more than one call."""
+    _changed: list[CallSlot] = []
+    """Calls that will run with other arguments than those for which they were ordered."""
 
     def add(self, slot: CallSlot) -> None:
-        """Set the calls that must have ended before this one starts."""
-        if self._first is None:
-            self._first = slot
-            return
+        """Set the calls that must have ended before this one starts. Not needed while a message has one call."""
         if self._order is None:
             self._order = CallOrder()
-            self._order.add(self._first.index, self._first.footprint)
+            for earlier in self.slots[: slot.index]:
+                if earlier.call is not None:
+                    self._order.add(earlier.index, earlier.footprint)
         slot.waits = self._order.add(slot.index, slot.footprint)
 
     def clear_to_start(self, slot: CallSlot, approved: ApprovedCall) -> Awaitable[None] | None:
@@ -60,8 +55,8 @@ class EmissionOrder:
             slot.footprint = footprint_of(approved.call)
             self._changed.append(slot)
         if self._changed:
-            while not self._kill.aborted and (other := self._conflict_of(slot)) is not None:
-                await other.wait_end(self._kill)
+            while not self.kill.aborted and (other := self._conflict_of(slot)) is not None:
+                await other.wait_end(self.kill)
         slot.running = True
 
     def _conflict_of(self, slot: CallSlot) -> CallSlot | None:
@@ -71,7 +66,7 @@ class EmissionOrder:
         were changed.
         """
         changed = slot in self._changed
-        for other in self._slots if changed else self._changed:
+        for other in self.slots if changed else self._changed:
             if other is slot or other.outcome is not None or may_run_beside(slot.footprint, other.footprint):
                 continue
             if other.running or (changed and other.index < slot.index):

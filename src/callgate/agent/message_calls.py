@@ -183,6 +183,6 @@ class MessageCalls(Struct, eq=False):
         if context.exits is not None and context.exits.meant(call.name) is not None:
             emission.leave_out(position)
             return
-        emission.cause = self.cause
         refusal = known.refusal or (partial(context.may_run, call) if known.unfinished is None else None)
-        emission.add(raw_call(call, closed, context.origin), position=position, refusal=refusal, unfinished=known.unfinished)
+        raw = raw_call(call, closed, context.origin)
+        emission.add(raw, position=position, refusal=refusal, unfinished=known.unfinished, cause=self.cause)
