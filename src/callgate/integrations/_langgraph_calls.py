@@ -25,7 +25,7 @@ from callgate.calls import Approval, Outcome, RawCall, Scope, Suspended, ToolRes
 from callgate.engine import Engine
 from callgate.errors import NotDone, PausedByTool, UsageError
 from callgate.integrations._langchain_tools import describe, encode, is_async, is_sync, restore, with_notes
-from callgate.integrations._langgraph_order import message_of, place_of, turn_of
+from callgate.integrations._langgraph_order import MESSAGES, message_of, place_of, turn_of
 from callgate.integrations._langgraph_questions import USER, TaskAnswers
 from callgate.integrations.framework_call import (
     CallsEngine,
@@ -107,11 +107,13 @@ class GraphCalls:
         wrapper: The name of the middleware or node, for messages.
         engine: The engine. Tools that it does not have are registered with the effect `once`.
         scope: For whom the calls run.
+        messages_key: The key of the messages in the state.
     """
 
-    def __init__(self, wrapper: str, engine: Engine, scope: ScopeOf) -> None:
+    def __init__(self, wrapper: str, engine: Engine, scope: ScopeOf, messages_key: str = MESSAGES) -> None:
         self.tools = WrappedTools(wrapper, engine)
         check_scope(scope)
+        self.messages_key = messages_key
         self._engine = engine
         self._scope = scope
         self._blocking = BlockingEngine(engine)
@@ -155,7 +157,7 @@ class GraphCalls:
             request, scope = self._meant(request, scope)
         scope = await self._with_recorded_principal(request, scope)
         call, decided = request.tool_call, self._engine.may_ask or bool(answers.taken) or answers.waiting
-        if message_of(request)[1].count(call["id"]) > 1:
+        if message_of(request, self.messages_key)[1].count(call["id"]) > 1:
             decide, decided = _refuse_same_ids, False
         if request.tool is not None:
             self.tools.add_once(call["name"], request.tool, describe)
@@ -193,7 +195,7 @@ class GraphCalls:
 
     def _warn_of_missing_id(self, request: ToolCallRequest) -> None:
         """Log once that a message has no id, if a repeat of its call would have its effect again."""
-        message, tool = message_of(request)[0], self._engine.tools.get(request.tool_call["name"])
+        message, tool = message_of(request, self.messages_key)[0], self._engine.tools.get(request.tool_call["name"])
         if self._has_warned or message is None or message.id or tool is None or tool.effect == "none" or tool.effect_key is not None:
             return
         self._has_warned = True
@@ -313,7 +315,7 @@ class GraphCalls:
         info = request.runtime.execution_info
         configurable = _configurable(request)
         thread = str(configurable.get("thread_id") or "")
-        message = place_of(request)[0] or (info.task_id if info is not None else "")
+        message = place_of(request, self.messages_key)[0] or (info.task_id if info is not None else "")
         scope = replace(
             scope,
             run=scope.run or thread,
@@ -321,7 +323,7 @@ class GraphCalls:
             message_id=scope.message_id or message,
             principal=scope.principal or str(configurable.get(USER) or ""),
         )
-        return in_turn(scope, turn_of(request) or message)
+        return in_turn(scope, turn_of(request, self.messages_key) or message)
 
 
 def _configurable(request: ToolCallRequest) -> Mapping[str, Any]:

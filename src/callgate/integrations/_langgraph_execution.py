@@ -42,7 +42,7 @@ class NodeExecution:
 
     def __init__(self, engine: Engine, calls: GraphCalls) -> None:
         self._engine, self._calls = engine, calls
-        self.answers = TaskAnswers()
+        self.answers = TaskAnswers(calls.messages_key)
         self.order = MessageOrder((), lambda name: False)
         self._waiting: list[AskedCall] = []
         """The calls that a human has to decide about."""
@@ -87,7 +87,7 @@ class NodeExecution:
             paused |= {recorded_call_id(one) for one in self._paused}
             involved = paused | asked.keys() | {recorded_call_id(str(one.call["id"])) for one in self._waiting}
             if paused and len(involved) > 1:
-                made = [one.tool_call for one in sorted(self._requests.values(), key=place_of)]
+                made = [one.tool_call for one in sorted(self._requests.values(), key=lambda one: place_of(one, self._calls.messages_key))]
                 calls = [one for one in made if recorded_call_id(str(one["id"])) in involved]
                 raise UsageError(_MIXED % ", ".join(f"{one['name']} ({one['id']})" for one in calls))
         for pause in self._paused.values():

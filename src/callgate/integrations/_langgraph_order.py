@@ -14,7 +14,10 @@ from typing import Any
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
-__all__ = ["MessageOrder", "calls_of_input", "malformed_calls_of_input", "message_of", "place_of", "turn_of"]
+__all__ = ["MESSAGES", "MessageOrder", "calls_of_input", "malformed_calls_of_input", "message_of", "place_of", "turn_of"]
+
+MESSAGES = "messages"
+"""The key of the messages in a graph's state, unless a node is given another one."""
 
 
 class MessageOrder:
@@ -83,27 +86,27 @@ def _malformed_calls_of(message: Any) -> Sequence[Mapping[str, Any]]:
     ]
 
 
-def place_of(request: ToolCallRequest) -> tuple[str, int]:
+def place_of(request: ToolCallRequest, messages_key: str) -> tuple[str, int]:
     """Return the id of the message that made the call, and the call's position in it; ("", 0) if the state does not show it."""
-    message, ids = message_of(request)
+    message, ids = message_of(request, messages_key)
     return (message.id or "", ids.index(request.tool_call["id"])) if message is not None else ("", 0)
 
 
-def turn_of(request: ToolCallRequest) -> str:
+def turn_of(request: ToolCallRequest, messages_key: str) -> str:
     """Return the id of the user's message that the call is part of the answer to; empty if the state does not show it."""
-    return next((message.id or "" for message in reversed(_messages_of(request)) if isinstance(message, HumanMessage)), "")
+    return next((message.id or "" for message in reversed(_messages_of(request, messages_key)) if isinstance(message, HumanMessage)), "")
 
 
-def _messages_of(request: ToolCallRequest) -> Sequence[Any]:
+def _messages_of(request: ToolCallRequest, messages_key: str) -> Sequence[Any]:
     state = request.state
     if isinstance(state, Mapping):
-        return state.get("messages") or ()
-    return state if isinstance(state, list) else getattr(state, "messages", None) or ()
+        return state.get(messages_key) or ()
+    return state if isinstance(state, list) else getattr(state, messages_key, None) or ()
 
 
-def message_of(request: ToolCallRequest) -> tuple[Any, list[Any]]:
+def message_of(request: ToolCallRequest, messages_key: str) -> tuple[Any, list[Any]]:
     """Return the message that made the call and the ids of all its calls; (None, []) if the state does not show it."""
-    for message in reversed(_messages_of(request)):
+    for message in reversed(_messages_of(request, messages_key)):
         ids = [call["id"] for call in _calls_of(message)]
         if request.tool_call["id"] in ids:
             return message, ids

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from callgate.calls import Scope, Suspended
 from callgate.errors import UsageError
-from callgate.integrations._langgraph_order import message_of, place_of
+from callgate.integrations._langgraph_order import MESSAGES, message_of, place_of
 from callgate.integrations.framework_call import CallsEngine, HumanDecision, answer, human_named
 from callgate.integrations.journaled_calls import read_journal, recorded_call_id
 from callgate.integrations.open_questions import last_asked
@@ -50,9 +50,13 @@ class TaskAnswers:
     for the question that it was given to: the newest one, with which the graph is resumed now, for the question that is asked now. Of the
     older ones, the engine was told before, or they could not be used. Only if the code of a tool has had the later ones, all are handed
     out from the first on.
+
+    Args:
+        messages_key: The key of the messages in the state.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, messages_key: str = MESSAGES) -> None:
+        self.messages_key = messages_key
         self._count = 0
         """How many answers were taken in this execution."""
         self.in_order = False
@@ -113,7 +117,7 @@ class TaskAnswers:
         """Return the ids of the calls of the task that the last interrupt was about, in their order, with that of this call."""
         call_id = request.tool_call["id"]
         in_task = self.in_task or (call_id,)
-        return [one for one in message_of(request)[1] if one in in_task and self.is_asked(one)] or [call_id]
+        return [one for one in message_of(request, self.messages_key)[1] if one in in_task and self.is_asked(one)] or [call_id]
 
     def next_one(self) -> Any:
         """Return the answer that counts for the next question, without taking it; None if there is none, or one was taken."""
@@ -280,7 +284,7 @@ async def ask_about(engine: CallsEngine, calls: Iterable[AskedCall], answers: Ta
 
     Decisions that cannot be used are asked for again, with the reason, by the next interrupt.
     """
-    waiting = sorted(calls, key=lambda one: (place_of(one.request)[1], str(one.call["id"])))
+    waiting = sorted(calls, key=lambda one: (place_of(one.request, answers.messages_key)[1], str(one.call["id"])))
     problems = dict.fromkeys((one.suspended.approval_id for one in waiting), "")
     while waiting:
         asked = [question_about(one.call, one.arguments, one.suspended, problems[one.suspended.approval_id]) for one in waiting]

@@ -24,7 +24,7 @@ from callgate.engine import Engine
 from callgate.integrations._langchain_tools import describe
 from callgate.integrations._langgraph_calls import BlockingEngine, GraphCalls, ScopeOf, without_loop
 from callgate.integrations._langgraph_execution import new_execution, running
-from callgate.integrations._langgraph_order import MessageOrder, calls_of_input, malformed_calls_of_input
+from callgate.integrations._langgraph_order import MESSAGES, MessageOrder, calls_of_input, malformed_calls_of_input
 from callgate.integrations._langgraph_questions import ask_about
 
 __all__ = ["CallgateToolNode"]
@@ -50,7 +50,7 @@ class CallgateToolNode(ToolNode):
 
     def __init__(self, tools: Sequence[BaseTool | Callable[..., Any]], engine: Engine, *, scope: ScopeOf = _NOBODY, **options: Any) -> None:
         _check_tools(tools, options)
-        self._calls = calls = GraphCalls("CallgateToolNode", engine, scope)
+        self._calls = calls = GraphCalls("CallgateToolNode", engine, scope, options.get("messages_key", MESSAGES))
         self._engine = engine
 
         def wrap(request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
