@@ -190,3 +190,16 @@ async def test_signatures_and_encrypted_reasoning_come_back_as_the_sdk_takes_the
                 reply = await engine.respond(await ASK[provider](server.url, messages, tools))
                 await ASK[provider](server.url, [*messages, *reply.messages], tools)
         assert f"'{found}': 'AAEC+/8='" in str(server.requests[1]).replace("-", "+").replace("_8", "/8")
+
+
+async def test_a_block_that_boto3_does_not_know_is_left_out_of_what_it_sends() -> None:
+    """boto3 reads such a block without its content, and refuses a request that has it."""
+    use = {"toolUse": {"toolUseId": "t1", "name": WIRE_NAME, "input": {"article": "lamp"}}}
+    content = [{"laterBlock": {"x": 1}}, {"reasoningContent": {"laterReasoning": {"x": 1}}}, use]
+    answer = {**BODIES["bedrock"], "output": {"message": {"role": "assistant", "content": content}}}
+    with RecordedServer(("application/json", body(answer)), ("application/json", body(ANSWERS["bedrock"]))) as server:
+        async with Engine([LookUp()]) as engine:
+            tools, messages = engine.schemas("bedrock"), list(QUESTIONS["bedrock"])
+            reply = await engine.respond(await ASK["bedrock"](server.url, messages, tools))
+            await ASK["bedrock"](server.url, [*messages, *reply.messages], tools)
+    assert server.requests[1]["messages"][1]["content"] == [use]
