@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, TypeAdapter
 
 from callgate import Engine, Scope, UsageError
-from callgate.calls import Image
+from callgate.calls import Image, Resource
 from tests.provider_responses.recorded_bodies import ANSWERS, BODIES, QUESTIONS, WIRE_NAME, body
 from tests.provider_responses.recorded_server import RecordedServer
 from tests.provider_responses.sdk_requests import ASK, SDK_WARNINGS, kept
@@ -179,6 +179,29 @@ async def test_an_image_that_a_tool_returns_reaches_the_provider(provider: str) 
             reply = await engine.respond(await ASK[provider](server.url, messages, tools))
             await ASK[provider](server.url, [*messages, *reply.messages], tools)
     assert str(server.requests[1]).replace("mNk-A8", "mNk+A8").count(PNG) == 1  # Google's SDK sends the URL-safe alphabet
+
+
+@pytest.mark.parametrize(
+    ("provider", "kind", "left_out"),
+    [("gemini", "gif", True), ("gemini", "svg+xml", True), ("gemini", "heic", False), ("ollama", "svg+xml", True), ("ollama", "gif", False)],
+)
+async def test_an_image_of_a_type_that_the_provider_refuses_is_sent_as_text(provider: str, kind: str, left_out: bool) -> None:
+    """The provider would refuse this request and all that follow."""
+
+    class Draw(LookUp):
+        """Draw an article."""
+
+        async def execute(self, actor: str, **params: Any) -> Any:
+            return [Image(data=PNG, mime_type=f"image/{kind}"), Resource.from_bytes(b"GIF89a", mime_type=f"image/{kind}")]
+
+    with RecordedServer(("application/json", body(BODIES[provider])), ("application/json", body(ANSWERS[provider]))) as server:
+        async with Engine([Draw()]) as engine:
+            tools, messages = engine.schemas(provider), list(QUESTIONS[provider])
+            reply = await engine.respond(await ASK[provider](server.url, messages, tools))
+            await ASK[provider](server.url, [*messages, *reply.messages], tools)
+    sent = str(server.requests[1])
+    assert (PNG[:40] in sent, f"An image of type image/{kind}" in sent) == (not left_out, left_out)
+    assert ("R0lGODlh" in sent) == (provider == "gemini" and not left_out)
 
 
 async def test_signatures_and_encrypted_reasoning_come_back_as_the_sdk_takes_them() -> None:

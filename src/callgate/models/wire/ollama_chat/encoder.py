@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from callgate.content_parts import Image, part_text
 from callgate.messages import AssistantMessage, Message, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
 from callgate.models.wire.history_encoding import argument_object, encode_body, group_results, images, offered_tools, result_text
+from callgate.models.wire.image_types import with_accepted_images
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
 from callgate.models.wire.result_order import order_results
 from callgate.models.wire.tool_names import WireNames
@@ -39,7 +40,7 @@ def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]
 def encode_history(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> list[dict[str, object]]:
     """Return the conversation as the request's `messages`."""
     messages: list[dict[str, object]] = []
-    for message in group_results(order_results(request.messages)):
+    for message in group_results(order_results(with_accepted_images(request.messages))):
         messages.extend(_encode_results(message, names) if isinstance(message, list) else [_encode_message(message, names)])
     return messages
 
