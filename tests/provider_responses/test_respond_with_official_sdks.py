@@ -183,7 +183,13 @@ async def test_an_image_that_a_tool_returns_reaches_the_provider(provider: str) 
 
 @pytest.mark.parametrize(
     ("provider", "kind", "left_out"),
-    [("gemini", "gif", True), ("gemini", "svg+xml", True), ("gemini", "heic", False), ("ollama", "svg+xml", True), ("ollama", "gif", False)],
+    [
+        ("gemini", "gif", True),
+        ("gemini", "svg+xml", True),
+        ("gemini", "heic", False),
+        ("ollama", "svg+xml", True),
+        ("ollama", "gif", False),
+    ],
 )
 async def test_an_image_of_a_type_that_the_provider_refuses_is_sent_as_text(provider: str, kind: str, left_out: bool) -> None:
     """The provider would refuse this request and all that follow."""

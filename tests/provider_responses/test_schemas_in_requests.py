@@ -56,7 +56,10 @@ def file(labels: list, place: tuple[int, str], old: list | None = None) -> str: 
     return f"{labels} {place} {old}"
 
 
-MIXED = {"type": "object", "properties": {"one_or_more": {"type": ["string", "array"]}, "rows": {"type": "array", "items": {"type": "array"}}}}
+MIXED = {
+    "type": "object",
+    "properties": {"one_or_more": {"type": ["string", "array"]}, "rows": {"type": "array", "items": {"type": "array"}}},
+}
 
 
 @pytest.mark.parametrize("provider", ["openai", "openai-responses", "mistral"])
