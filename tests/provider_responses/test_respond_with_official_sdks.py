@@ -150,6 +150,20 @@ async def test_responses_of_other_interfaces_of_an_sdk_are_read() -> None:
             assert (parsed.messages, len(parsed.outcomes)) == (plain.messages, 2)
 
 
+async def test_a_chat_of_google_genai_that_keeps_the_history_takes_the_results() -> None:
+    from google import genai
+
+    with RecordedServer(("application/json", body(BODIES["gemini"])), ("application/json", body(ANSWERS["gemini"]))) as server:
+        async with Engine([LookUp()]) as engine:
+            config: Any = {"tools": engine.schemas("gemini"), "automatic_function_calling": {"disable": True}}
+            client = genai.Client(api_key="x", http_options=genai.types.HttpOptions(base_url=server.url))
+            chat = client.aio.chats.create(model="gemini-3-pro", config=config)
+            reply = await engine.respond(await chat.send_message("How many lamps?"))
+            parts = [genai.types.Part.model_validate(part) for turn in reply.results for part in turn["parts"]]
+            assert (await chat.send_message(parts)).text == "There are 3."
+    assert [found[0] for found in results("gemini", server.requests[1])] == [WIRE_NAME, "fly"]
+
+
 async def test_a_raw_response_of_an_sdk_is_refused_with_what_to_give() -> None:
     import openai
 
