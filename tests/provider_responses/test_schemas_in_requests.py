@@ -94,3 +94,36 @@ async def test_an_sdk_sends_a_tool_with_a_parameter_of_any_type(provider: str) -
     schema = await declared(provider, tool_with({"type": "object", "properties": {"value": True, "either": {"anyOf": [True, False]}}}))
     assert set(schema["properties"]) == {"value", "either"}
     assert True not in schema["properties"].values()
+
+
+@tool(effect="none")
+def find(article: str, most: int | None = None, place: dict[str, str] | None = None, sizes: list[int] | None = None) -> str:
+    """Find an article."""
+    return f"{article} {most} {place} {sizes}"
+
+
+ORDER = {
+    "type": "object",
+    "$defs": {"Place": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}},
+    "properties": {
+        "kind": {"oneOf": [{"const": 1}, {"enum": [2, "x"]}]},
+        "to": {"$ref": "#/$defs/Place", "description": "Where to."},
+        "lines": {"type": "object", "properties": {"n": {"type": "integer"}}},
+    },
+}
+
+
+async def test_ollamas_sdk_sends_what_alternatives_and_references_say() -> None:
+    """It leaves out every keyword of a parameter but its type, description, items and enum."""
+    found = (await declared("ollama", find))["properties"]
+    assert found["article"] == {"type": "string"}
+    assert found["most"] == {"type": ["integer", "null"]}
+    assert found["place"]["type"] == ["object", "null"]
+    assert found["sizes"]["type"] == ["array", "null"]
+    assert '"items":{"type":"integer"}' in found["sizes"]["description"]
+    ordered = (await declared("ollama", tool_with(ORDER)))["properties"]
+    assert ordered["to"]["type"] == "object"
+    assert ordered["to"]["description"].startswith("Where to. JSON Schema: {")
+    assert '"city"' in ordered["to"]["description"]
+    assert ordered["kind"] == {"type": ["integer", "string"], "description": 'JSON Schema: {"oneOf":[{"const":1},{"enum":[2,"x"]}]}'}
+    assert '"n"' in ordered["lines"]["description"]

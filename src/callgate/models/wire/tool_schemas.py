@@ -16,7 +16,15 @@ from callgate._schema.tool_schema_repair import in_current_draft
 from callgate.models.wire.json_fields import as_object, as_objects
 from callgate.models.wire.request import ToolSpec
 
-__all__ = ["FREE_TEXT_SCHEMA", "close_objects", "object_schema", "rename_properties", "tool_schema", "with_item_schemas"]
+__all__ = [
+    "FREE_TEXT_SCHEMA",
+    "close_objects",
+    "object_schema",
+    "rename_properties",
+    "resolve_reference",
+    "tool_schema",
+    "with_item_schemas",
+]
 
 FREE_TEXT_SCHEMA: Mapping[str, object] = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 """The schema of a tool that takes free text, for providers without such tools."""
@@ -45,7 +53,7 @@ def object_schema(schema: Mapping[str, object]) -> dict[str, object]:
     for key in _ALTERNATIVES:
         branches = as_objects(schema.get(key))
         for branch in branches:
-            nested = object_schema(_resolve_reference(branch, schema))
+            nested = object_schema(resolve_reference(branch, schema))
             properties = {**as_object(nested["properties"]), **properties}
             if key == "allOf":
                 required += _required(nested)
@@ -125,7 +133,7 @@ def _required(schema: Mapping[str, object]) -> list[str]:
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
-def _resolve_reference(branch: Mapping[str, object], root: Mapping[str, object]) -> Mapping[str, object]:
+def resolve_reference(branch: Mapping[str, object], root: Mapping[str, object]) -> Mapping[str, object]:
     """Return the branch, or the schema that its reference points to. Follows one reference only."""
     reference = branch.get("$ref")
     if not isinstance(reference, str) or not reference.startswith("#/"):
