@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from callgate import Engine, Image, tool
+from callgate.calls import Resource
 from tests.provider_responses.shop import claude, completion
 
 
@@ -260,3 +262,28 @@ async def test_beside_the_result_of_a_call_that_the_models_code_made_is_no_other
         made_by_code = await engine.respond(message)
     assert [block["type"] for block in direct.results[0]["content"]] == ["tool_result", "text", "image"]
     assert [block["type"] for block in made_by_code.results[0]["content"]] == ["tool_result"]
+
+
+PDF = b"%PDF-1.4\n%%EOF"
+
+
+@tool(effect="none")
+def invoice(order: str) -> list[object]:
+    """Return the invoice of an order, and its terms."""
+    return [Resource.from_bytes(PDF, mime_type="application/pdf"), Resource.from_bytes(PDF, mime_type="application/pdf")]
+
+
+async def test_no_two_documents_of_a_conversation_with_bedrock_have_one_name() -> None:
+    """Bedrock refuses the request, and all that follow, although the documents came in different turns."""
+    names: list[str] = []
+    async with Engine([invoice]) as engine:
+        for turn in ("1", "2"):
+            uses = [{"toolUse": {"toolUseId": f"t{turn}{number}", "name": "invoice", "input": {"order": "A7"}}} for number in (1, 2)]
+            output = {"message": {"role": "assistant", "content": uses}}
+            metadata = {"ResponseMetadata": {"RequestId": f"r{turn}"}}
+            reply = await engine.respond({**metadata, "output": output, "stopReason": "tool_use"})
+            again = await engine.respond({**metadata, "output": output, "stopReason": "tool_use"})
+            assert reply.messages == again.messages
+            names += [part["document"]["name"] for block in reply.results[0]["content"] for part in block["toolResult"]["content"]]
+    assert len(names) == len(set(names)) == 8
+    assert all(re.fullmatch(r"[A-Za-z0-9()\[\]-]+", name) for name in names)

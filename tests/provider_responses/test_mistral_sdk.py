@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine
+from callgate import Engine, Image, tool
 from tests.provider_responses.recorded_bodies import ANSWERS, BODIES, QUESTIONS, body
 from tests.provider_responses.recorded_server import RecordedServer
 from tests.provider_responses.recorded_streams import CHUNKS
@@ -95,3 +95,21 @@ async def test_equal_calls_without_ids_are_two_calls_although_the_sdk_writes_nul
             reply = await engine.respond(response.model_dump(), provider="mistral")
     found = ids(reply.messages)
     assert (len(found), len(set(found)), found[:2]) == (4, 2, found[2:])
+
+
+@tool(effect="none")
+def draw(article: str) -> Image:
+    """Draw an article."""
+    return Image(data="iVBORw0KGgo=", mime_type="image/png")
+
+
+async def test_an_answer_stands_between_a_result_and_its_image_whatever_the_model_is_called() -> None:
+    """Mistral refuses a message of the user directly after a result, and the server may give its models other names."""
+    answer = copy.deepcopy(BODIES["mistral"])
+    answer["choices"][0]["message"]["tool_calls"][0]["function"]["name"] = "draw"
+    with RecordedServer((JSON, body(answer)), (JSON, body(ANSWERS["mistral"]))) as server:
+        async with Engine([draw]) as engine:
+            tools, question = engine.schemas("mistral"), QUESTIONS["mistral"]
+            reply = await engine.respond(await ASK["mistral"](server.url, question, tools))
+            await ASK["mistral"](server.url, [*question, *reply.messages], tools)
+    assert [message["role"] for message in server.requests[1]["messages"]] == ["user", "assistant", "tool", "tool", "assistant", "user"]

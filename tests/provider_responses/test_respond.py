@@ -331,6 +331,7 @@ BLOCKED: Mapping[str, tuple[dict[str, Any], str]] = {
     "cancelled response": (_response("cancelled"), "cancelled"),
     "refusal of Anthropic": (claude(("refund", {"order": "A7"}), ("refund", {"order": "A7"}), reason="refusal"), "refusal"),
     "safety": (_gemini("SAFETY"), "SAFETY"),
+    "limited account": (_gemini("PUP_LIMITED_DISABLED"), "PUP_LIMITED_DISABLED"),
     "prohibited": (_gemini("PROHIBITED_CONTENT"), "PROHIBITED_CONTENT"),
     "guardrail": (_bedrock("guardrail_intervened"), "guardrail_intervened"),
     "filter of Bedrock": (_bedrock("content_filtered"), "content_filtered"),

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, TypeAdapter
 
 from callgate import Engine, Scope, UsageError
-from callgate.calls import Image
+from callgate.calls import Image, Resource
 from tests.provider_responses.recorded_bodies import ANSWERS, BODIES, QUESTIONS, WIRE_NAME, body
 from tests.provider_responses.recorded_server import RecordedServer
 from tests.provider_responses.sdk_requests import ASK, SDK_WARNINGS, kept
@@ -150,6 +150,20 @@ async def test_responses_of_other_interfaces_of_an_sdk_are_read() -> None:
             assert (parsed.messages, len(parsed.outcomes)) == (plain.messages, 2)
 
 
+async def test_a_chat_of_google_genai_that_keeps_the_history_takes_the_results() -> None:
+    from google import genai
+
+    with RecordedServer(("application/json", body(BODIES["gemini"])), ("application/json", body(ANSWERS["gemini"]))) as server:
+        async with Engine([LookUp()]) as engine:
+            config: Any = {"tools": engine.schemas("gemini"), "automatic_function_calling": {"disable": True}}
+            client = genai.Client(api_key="x", http_options=genai.types.HttpOptions(base_url=server.url))
+            chat = client.aio.chats.create(model="gemini-3-pro", config=config)
+            reply = await engine.respond(await chat.send_message("How many lamps?"))
+            parts = [genai.types.Part.model_validate(part) for turn in reply.results for part in turn["parts"]]
+            assert (await chat.send_message(parts)).text == "There are 3."
+    assert [found[0] for found in results("gemini", server.requests[1])] == [WIRE_NAME, "fly"]
+
+
 async def test_a_raw_response_of_an_sdk_is_refused_with_what_to_give() -> None:
     import openai
 
@@ -181,6 +195,35 @@ async def test_an_image_that_a_tool_returns_reaches_the_provider(provider: str) 
     assert str(server.requests[1]).replace("mNk-A8", "mNk+A8").count(PNG) == 1  # Google's SDK sends the URL-safe alphabet
 
 
+@pytest.mark.parametrize(
+    ("provider", "kind", "left_out"),
+    [
+        ("gemini", "gif", True),
+        ("gemini", "svg+xml", True),
+        ("gemini", "heic", False),
+        ("ollama", "svg+xml", True),
+        ("ollama", "gif", False),
+    ],
+)
+async def test_an_image_of_a_type_that_the_provider_refuses_is_sent_as_text(provider: str, kind: str, left_out: bool) -> None:
+    """The provider would refuse this request and all that follow."""
+
+    class Draw(LookUp):
+        """Draw an article."""
+
+        async def execute(self, actor: str, **params: Any) -> Any:
+            return [Image(data=PNG, mime_type=f"image/{kind}"), Resource.from_bytes(b"GIF89a", mime_type=f"image/{kind}")]
+
+    with RecordedServer(("application/json", body(BODIES[provider])), ("application/json", body(ANSWERS[provider]))) as server:
+        async with Engine([Draw()]) as engine:
+            tools, messages = engine.schemas(provider), list(QUESTIONS[provider])
+            reply = await engine.respond(await ASK[provider](server.url, messages, tools))
+            await ASK[provider](server.url, [*messages, *reply.messages], tools)
+    sent = str(server.requests[1])
+    assert (PNG[:40] in sent, f"An image of type image/{kind}" in sent) == (not left_out, left_out)
+    assert ("R0lGODlh" in sent) == (provider == "gemini" and not left_out)
+
+
 async def test_signatures_and_encrypted_reasoning_come_back_as_the_sdk_takes_them() -> None:
     """boto3 and google-genai take bytes where the JSON of the API has Base64."""
     for provider, found in (("bedrock", "redactedContent"), ("gemini", "thoughtSignature")):
@@ -190,3 +233,16 @@ async def test_signatures_and_encrypted_reasoning_come_back_as_the_sdk_takes_the
                 reply = await engine.respond(await ASK[provider](server.url, messages, tools))
                 await ASK[provider](server.url, [*messages, *reply.messages], tools)
         assert f"'{found}': 'AAEC+/8='" in str(server.requests[1]).replace("-", "+").replace("_8", "/8")
+
+
+async def test_a_block_that_boto3_does_not_know_is_left_out_of_what_it_sends() -> None:
+    """boto3 reads such a block without its content, and refuses a request that has it."""
+    use = {"toolUse": {"toolUseId": "t1", "name": WIRE_NAME, "input": {"article": "lamp"}}}
+    content = [{"laterBlock": {"x": 1}}, {"reasoningContent": {"laterReasoning": {"x": 1}}}, use]
+    answer = {**BODIES["bedrock"], "output": {"message": {"role": "assistant", "content": content}}}
+    with RecordedServer(("application/json", body(answer)), ("application/json", body(ANSWERS["bedrock"]))) as server:
+        async with Engine([LookUp()]) as engine:
+            tools, messages = engine.schemas("bedrock"), list(QUESTIONS["bedrock"])
+            reply = await engine.respond(await ASK["bedrock"](server.url, messages, tools))
+            await ASK["bedrock"](server.url, [*messages, *reply.messages], tools)
+    assert server.requests[1]["messages"][1]["content"] == [use]

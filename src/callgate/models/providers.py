@@ -68,6 +68,7 @@ _NO_CUSTOM_TOOLS: dict[str, object] = {"custom_tools": False}
 _MAX_TOKENS_KEY: dict[str, object] = {**_NO_CUSTOM_TOOLS, "max_tokens_key": "max_tokens"}
 _NO_STREAM_USAGE: dict[str, object] = {**_MAX_TOKENS_KEY, "stream_usage": False}
 _REASONING_CONTENT: dict[str, object] = {**_MAX_TOKENS_KEY, "reasoning_key": "reasoning_content"}
+_MISTRAL: dict[str, object] = {**_NO_STREAM_USAGE, "id_chars": 9, "plain_audio": True, "answers_results": True}
 
 PROVIDERS: Mapping[str, Provider] = {
     provider.name: provider
@@ -91,7 +92,7 @@ PROVIDERS: Mapping[str, Provider] = {
             key_name="GEMINI_API_KEY",
             auth="x-goog-api-key",
         ),
-        _hosted_provider("mistral", "https://api.mistral.ai/v1", {**_NO_STREAM_USAGE, "id_chars": 9, "plain_audio": True}),
+        _hosted_provider("mistral", "https://api.mistral.ai/v1", _MISTRAL),
         _hosted_provider("groq", "https://api.groq.com/openai/v1", _NO_CUSTOM_TOOLS),
         _hosted_provider("deepseek", "https://api.deepseek.com", _REASONING_CONTENT),
         _hosted_provider("openrouter", "https://openrouter.ai/api/v1", _MAX_TOKENS_KEY),

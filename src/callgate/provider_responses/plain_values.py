@@ -21,6 +21,7 @@ _BYTE_FIELDS = frozenset({"bytes", "redactedContent", "thoughtSignature", "data"
 _JSON_TYPES = frozenset({str, int, float, bool, type(None), dict, list})
 _TEXT_API_FIELDS = frozenset({"choices", "object", "type", "message"})
 """Fields of the APIs whose SDKs return no bytes."""
+_UNKNOWN_MEMBER = "SDK_UNKNOWN_MEMBER"
 _URL_SAFE = str.maketrans("-_", "+/")
 
 
@@ -64,14 +65,19 @@ def _dumped(value: object) -> object:
 
 def _plain(value: object) -> object:
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _plain(item) for key, item in value.items() if not _is_unknown_member(item)}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [_plain(item) for item in value if not _is_unknown_member(item)]
     if isinstance(value, (bytes, bytearray)):
         return base64.b64encode(value).decode()
     if isinstance(value, Enum):
         return value.value
     return _dumped(value) if is_model_object(value) else value
+
+
+def _is_unknown_member(value: object) -> bool:
+    """Return whether boto3 wrote this for a block of a kind that it does not know. Its content is lost, and boto3 does not send it back."""
+    return isinstance(value, Mapping) and len(value) == 1 and _UNKNOWN_MEMBER in value
 
 
 def has_bytes(value: object) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from callgate.errors import UsageError
 from callgate.models.wire.json_fields import as_objects
 from callgate.models.wire.server_errors import find_error
+from callgate.provider_responses.api_detection import api_of_response
 from callgate.provider_responses.plain_values import is_model_object
 
 __all__ = [
@@ -105,11 +106,10 @@ def unknown_chunk(value: object) -> UsageError:
 
 def check_complete(value: Mapping[str, object], reader: str) -> None:
     """Raise `UsageError` for a response that the provider still works on, in the background. Its calls may still change."""
-    is_response = value.get("object") == "response" or isinstance(value.get("output"), list)
-    if is_response and value.get("status") in ("queued", "in_progress"):
+    if value.get("status") in ("queued", "in_progress") and api_of_response(value) in ("openai.responses", "gemini.interactions"):
         raise UsageError(
-            f"{reader} was given a response with the status '{value['status']}', which is not complete. Wait for it: retrieve it until its"
-            " status is 'completed'."
+            f"{reader} was given a response with the status '{value['status']}', which is not complete. Wait for it: retrieve it until it"
+            " has another status."
         )
 
 

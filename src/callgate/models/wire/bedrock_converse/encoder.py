@@ -1,7 +1,8 @@
 """Encode a conversation as a Converse request.
 
 Bedrock requires alternating turns, the user's first; all results of one answer at the start of the turn after it; no blank text; ids of
-letters, digits and few other characters; and declared tools wherever the history has calls.
+letters, digits and few other characters; another name for each document of the conversation; and declared tools wherever the history has
+calls.
 
 Quirks: `as_received` (send cited texts with their sources, as the model wrote them; without it, the text alone).
 """
@@ -10,7 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote
 
 from msgspec.structs import replace
@@ -80,6 +82,7 @@ def encode_result(message: ToolMessage, names: WireNames) -> dict[str, object]:
     parts = [part for part in message.content if not (message.is_error and isinstance(part, Image))]
     encode_part = _encode_text if message.is_error else _encode_part
     content = [block for part in parts for block in encode_part(part)]
+    _name_documents_by_call(content, message.call_id)
     result: dict[str, object] = {"toolUseId": _encode_id(message.call_id), "content": content or [{"text": "(no output)"}]}
     if message.is_error:
         result["status"] = "error"
@@ -101,6 +104,7 @@ def encode_history(request: ModelRequest, names: WireNames, quirks: Mapping[str,
         turns[-1][1].extend(blocks)
     if not turns[0][1]:
         turns[0][1].append({"text": _FIRST_USER_TEXT})
+    _number_equal_names([block for _, blocks in turns for block in blocks])
     return [{"role": role, "content": blocks} for role, blocks in turns]
 
 
@@ -189,6 +193,26 @@ def _encode_text(part: Part) -> list[_Block]:
 def _document_name(part: Part) -> str:
     """Return a file's name with the characters that the API accepts."""
     return re.sub(r"[^A-Za-z0-9()\[\]-]+", "-", file_name(part)).strip("-") or "file"
+
+
+def _documents(blocks: Iterable[_Block]) -> list[dict[str, object]]:
+    return [found for block in blocks if isinstance(found := block.get("document"), dict)]
+
+
+def _name_documents_by_call(content: Iterable[_Block], call_id: str) -> None:
+    """Add to the name of each document of a result what no other call has: a host may send this result beside others."""
+    for number, document in enumerate(_documents(content)):
+        digest = hashlib.sha256(f"{call_id}/{number}".encode("utf-8", "surrogatepass")).hexdigest()
+        document["name"] = f"{document['name']}-{digest[:8]}"
+
+
+def _number_equal_names(blocks: Iterable[_Block]) -> None:
+    """Number the documents of the user that have a name which another one has."""
+    used: Counter[object] = Counter()
+    for document in _documents(blocks):
+        used[document["name"]] += 1
+        if used[document["name"]] > 1:
+            document["name"] = f"{document['name']} ({used[document['name']]})"
 
 
 def _encode_tool_config(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> dict[str, object] | None:

@@ -23,6 +23,7 @@ _FINISH_REASONS: Mapping[str, FinishReason] = {
     "MAX_TOKENS": "length",
     "CONTINUATION": "length",
     "ESCALATION": "content_filter",
+    "PUP_LIMITED_DISABLED": "content_filter",
     "SAFETY": "content_filter",
     "RECITATION": "content_filter",
     "LANGUAGE": "content_filter",

@@ -22,6 +22,7 @@ from callgate.models.wire.history_encoding import (
     result_text,
     system_text,
 )
+from callgate.models.wire.image_types import GEMINI_IMAGES, with_accepted_images
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
 from callgate.models.wire.result_order import order_results
 from callgate.models.wire.tool_names import WireNames
@@ -36,7 +37,7 @@ _NO_SIGNATURE = "skip_thought_signature_validator"
 
 _Item = dict[str, object]
 
-_MEDIA = ("image/", "audio/", "video/", "text/")
+_MEDIA = ("audio/", "video/", "text/")
 
 
 def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> HttpRequest:
@@ -94,7 +95,7 @@ def _generation_config(request: ModelRequest, generation: int) -> _Item:
 
 def _encode_contents(messages: Sequence[Message], names: WireNames, generation: int) -> list[_Item]:
     contents: list[_Item] = []
-    for message in group_results(order_results(messages)):
+    for message in group_results(order_results(with_accepted_images(messages, GEMINI_IMAGES))):
         match message:
             case UserMessage(content=content):
                 _append_content(contents, "user", _encode_parts((Text(text=content),) if isinstance(content, str) else content))
@@ -147,7 +148,9 @@ def _is_after(part: Part) -> bool:
 def _media_blob(part: Part) -> tuple[str, str] | None:
     """Return media type and Base64 of a file that the API takes; it refuses the whole request for any other file."""
     match part:
-        case Resource(resource={"blob": str(blob), "mimeType": str(mime)}) if mime == "application/pdf" or mime.startswith(_MEDIA):
+        case Resource(resource={"blob": str(blob), "mimeType": str(mime)}) if (
+            mime == "application/pdf" or mime in GEMINI_IMAGES or mime.startswith(_MEDIA)
+        ):
             return mime, blob
         case _:
             return None

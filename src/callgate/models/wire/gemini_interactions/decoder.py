@@ -20,6 +20,8 @@ _FINISH_REASONS: Mapping[str, FinishReason] = {
     "completed": "stop",
     "requires_action": "tool_calls",
     "incomplete": "length",
+    "budget_exceeded": "length",
+    "requires_continuation": "length",
     "cancelled": "other",
 }
 _IGNORED_STEPS = frozenset({"user_input", "function_result", "function_call"})
@@ -86,8 +88,9 @@ class GeminiInteractionsDecoder(Decoder):
         self._read_usage(interaction)
         steps = as_objects(interaction.get("steps") or interaction.get("outputs"))
         if not self._steps:
+            hit_limit = _FINISH_REASONS.get(as_text(interaction.get("status"))) == "length"
             for index, step in enumerate(steps):
-                self._start_step(index, step, whole=True, cut=interaction.get("status") == "incomplete" and step is steps[-1])
+                self._start_step(index, step, whole=True, cut=hit_limit and step is steps[-1])
             self.message.seal_all_but_last()
         self._read_status(interaction)
 

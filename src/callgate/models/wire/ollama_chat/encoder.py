@@ -1,21 +1,38 @@
 """Encode a conversation as a request for Ollama's `/api/chat`.
 
-Ollama has no tool choice: `none` offers no tools, and the name of one tool offers that one alone.
+Ollama has no tool choice: `none` offers no tools, and the name of one tool offers that one alone. Of a parameter, its SDK sends the type,
+the description, the items and the enum only, so the type and the description have what other keywords say.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from callgate._json import json_text
 from callgate.content_parts import Image, part_text
 from callgate.messages import AssistantMessage, Message, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
+from callgate.models.wire.gemini_generate.schema_subset import reduce_schema
 from callgate.models.wire.history_encoding import argument_object, encode_body, group_results, images, offered_tools, result_text
+from callgate.models.wire.image_types import with_accepted_images
+from callgate.models.wire.json_fields import as_object, as_objects, as_text
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
 from callgate.models.wire.result_order import order_results
 from callgate.models.wire.tool_names import WireNames
-from callgate.models.wire.tool_schemas import tool_schema
+from callgate.models.wire.tool_schemas import resolve_reference, tool_schema
 
 __all__ = ["encode", "encode_history", "encode_result", "encode_tools"]
+
+_HIDDEN = frozenset({"anyOf", "oneOf", "allOf", "$ref", "properties", "const"})
+_MAX_DEPTH = 8
+_TYPE_NAMES: Mapping[type, str] = {
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    type(None): "null",
+    list: "array",
+    dict: "object",
+}
 
 
 def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> HttpRequest:
@@ -39,7 +56,7 @@ def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]
 def encode_history(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> list[dict[str, object]]:
     """Return the conversation as the request's `messages`."""
     messages: list[dict[str, object]] = []
-    for message in group_results(order_results(request.messages)):
+    for message in group_results(order_results(with_accepted_images(request.messages))):
         messages.extend(_encode_results(message, names) if isinstance(message, list) else [_encode_message(message, names)])
     return messages
 
@@ -98,5 +115,38 @@ def _encode_call(call: ToolCall, names: WireNames) -> dict[str, object]:
 
 
 def _encode_tool(tool: ToolSpec, names: WireNames) -> dict[str, object]:
-    head = {"name": names.to_wire(tool.name), "description": tool.description, "parameters": tool_schema(tool)}
+    schema = tool_schema(tool)
+    parameters = {**schema, "properties": {name: _with_visible_type(one, schema) for name, one in as_object(schema["properties"]).items()}}
+    head = {"name": names.to_wire(tool.name), "description": tool.description, "parameters": parameters}
     return {"type": "function", "function": head}
+
+
+def _with_visible_type(parameter: object, root: Mapping[str, object]) -> object:
+    """Return the schema of a parameter with a type and a description that say what alternatives, references and properties say."""
+    schema = as_object(parameter)
+    if _HIDDEN.isdisjoint(schema):
+        return parameter
+    types = list(dict.fromkeys(_types(schema, root)))
+    visible = {**schema, "type": types[0] if len(types) == 1 else types} if types else dict(schema)
+    branches = as_objects(schema.get("anyOf"))
+    if types and branches and all(branch.keys() <= {"type", "title"} for branch in branches):
+        return visible
+    hidden = {key: value for key, value in schema.items() if key not in ("description", "title", "default")}
+    if '"$ref"' in json_text(hidden):
+        hidden = reduce_schema(hidden, root)
+    return {**visible, "description": f"{as_text(schema.get('description'))} JSON Schema: {json_text(hidden)}".lstrip()}
+
+
+def _types(schema: Mapping[str, object], root: Mapping[str, object], depth: int = 0) -> list[str]:
+    """Return the types that a value may have; empty if the schema does not say it, or refers to itself."""
+    schema = resolve_reference(schema, root) if depth < _MAX_DEPTH else {}
+    if "type" in schema:
+        kinds = schema["type"]
+        return [str(kind) for kind in kinds] if isinstance(kinds, list) else [str(kinds)]
+    if "properties" in schema:
+        return ["object"]
+    if branches := [*as_objects(schema.get("anyOf")), *as_objects(schema.get("oneOf"))]:
+        found = [_types(branch, root, depth + 1) for branch in branches]
+        return [kind for kinds in found for kind in kinds] if all(found) else []
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    return [_TYPE_NAMES[type(value)] for value in values] if isinstance(values, list) else []

@@ -21,7 +21,7 @@ from callgate.models.wire.image_types import with_accepted_images
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
 from callgate.models.wire.result_order import order_results
 from callgate.models.wire.tool_names import WireNames
-from callgate.models.wire.tool_schemas import tool_schema
+from callgate.models.wire.tool_schemas import tool_schema, with_item_schemas
 
 __all__ = ["encode", "encode_history", "encode_messages", "encode_result", "encode_tool_choice", "encode_tools"]
 
@@ -228,7 +228,7 @@ def _encode_tool(tool: ToolSpec, names: WireNames, quirks: Mapping[str, object])
     head = {"name": names.to_wire(tool.name), "description": tool.description}
     if tool.custom and quirks.get("custom_tools", True):
         return {"type": "custom", "custom": head}
-    return {"type": "function", "function": head | {"parameters": tool_schema(tool)}}
+    return {"type": "function", "function": head | {"parameters": with_item_schemas(tool_schema(tool))}}
 
 
 def _encode_part(part: Part, quirks: Mapping[str, object]) -> dict[str, object]:

@@ -28,7 +28,7 @@ from callgate.models.wire.openai_responses.host_calls import is_host_call, is_un
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
 from callgate.models.wire.result_order import order_results
 from callgate.models.wire.tool_names import WireNames
-from callgate.models.wire.tool_schemas import tool_schema
+from callgate.models.wire.tool_schemas import tool_schema, with_item_schemas
 
 __all__ = ["encode", "encode_history", "encode_result", "encode_tools"]
 
@@ -220,7 +220,7 @@ def _encode_tool(tool: ToolSpec, names: WireNames, quirks: Mapping[str, object])
     head: _Item = {"name": names.to_wire(tool.name), "description": tool.description}
     if tool.custom:
         return {"type": "custom", **head}
-    return {"type": "function", **head, "parameters": tool_schema(tool), "strict": bool(quirks.get("strict", False))}
+    return {"type": "function", **head, "parameters": with_item_schemas(tool_schema(tool)), "strict": bool(quirks.get("strict", False))}
 
 
 def _encode_tool_choice(request: ModelRequest, names: WireNames) -> object:
