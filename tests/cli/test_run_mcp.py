@@ -108,3 +108,37 @@ async def test_a_run_that_waits_names_the_servers_in_the_command_that_resumes_it
         again = await asyncio.to_thread(shell, place, *words)
     assert again.code == 0, again.err
     assert bought(place) == ["buy"]
+
+
+async def test_an_allowed_call_stays_allowed_if_its_server_is_not_given_or_down_when_the_run_is_resumed(place: Path) -> None:
+    """The run would otherwise go on without the call, and be over: the human's yes would be lost."""
+    add_shop(place)
+    asked = await ran(place, [[Call("buy")], DONE], "--mcp", ".mcp.json", "--json")
+    run = asked.lines[0]["run"]
+    async with ScriptedServer([DONE]) as server:
+        words = ("resume", run, "--base-url", server.url)
+        forgotten = await asyncio.to_thread(shell, place, *words, "--allow", f"{run}/0/0")
+        (place / "offered.json").rename(place / "moved.json")
+        down = await asyncio.to_thread(shell, place, *words, "--mcp", ".mcp.json")
+        (place / "moved.json").rename(place / "offered.json")
+        assert (server.requests, bought(place)) == ([], [])
+        resumed = await asyncio.to_thread(shell, place, *words, "--mcp", ".mcp.json")
+    for refused in (forgotten, down):
+        assert refused.code == 2, refused.err
+        assert f"callgate deny {run}/0/0" in refused.err
+        assert "--mcp" in refused.err
+    assert resumed.code == 0, resumed.err
+    assert bought(place) == ["buy"]
+
+
+async def test_a_run_whose_tool_is_gone_goes_on_once_its_call_is_denied(place: Path) -> None:
+    add_shop(place)
+    asked = await ran(place, [[Call("buy")], DONE], "--mcp", ".mcp.json", "--json")
+    run = asked.lines[0]["run"]
+    async with ScriptedServer([DONE]) as server:
+        words = ("resume", run, "--base-url", server.url)
+        assert (await asyncio.to_thread(shell, place, *words, "--yes")).code == 2
+        assert (await asyncio.to_thread(shell, place, "deny", f"{run}/0/0")).code == 0
+        resumed = await asyncio.to_thread(shell, place, *words)
+    assert resumed.code == 0, resumed.err
+    assert bought(place) == []
