@@ -194,6 +194,19 @@ def test_list_shows_the_state_the_tools_and_the_effects(shop: Path) -> None:
     ]
 
 
+def test_list_and_test_show_which_tools_the_configuration_does_not_choose(shop: Path) -> None:
+    entry = config(shop)
+    entry["mcpServers"]["shop"]["includeTools"] = ["look", "sell"]
+    (shop / ".mcp.json").write_text(json.dumps(entry), encoding="utf-8")
+    tested = mcp(shop, "test", "shop")
+    for shown in (mcp(shop, "list"), mcp(shop, "list", "--no-start"), tested):
+        rows = {line.split()[0]: line for line in shown.out.splitlines() if line.startswith(("look", "buy"))}
+        assert ["not chosen" in rows[name] for name in ("look", "buy")] == [False, True]
+    assert "'sell', which the server does not have" in tested.err
+    (listed,) = mcp(shop, "list", "--json").json
+    assert {tool["name"]: tool["chosen"] for tool in listed["tools"]} == {"look": True, "buy": False}
+
+
 def test_list_says_how_servers_ended_that_read_nothing(shop: Path) -> None:
     """Whether their ends or their closed pipes are noticed first."""
     servers = {f"dead{number}": {"command": "sh", "args": ["-c", f"exit {number}"]} for number in range(3, 15)}

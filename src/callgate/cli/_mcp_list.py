@@ -49,9 +49,10 @@ def _show(one: ConfiguredServer, look: ServerLook | None, accepted: AcceptedTool
         screen.print(Text(f"  {printable(note)}", style="dim"))
     if look is not None and look.definitions:
         quarantined = quarantined_tools(one, look, accepted)
-        show_tools(look.definitions, accepted.effects(one.server.name), quarantined=quarantined, unusable=look.unusable)
+        effects, chosen = accepted.effects(one.server.name), one.server.tools
+        show_tools(look.definitions, effects, quarantined=quarantined, unusable=look.unusable, chosen=chosen)
     elif look is None and (known := accepted.tools(one.server.name)):
-        show_tools([tool.definition for tool in known.values()], accepted.effects(one.server.name))
+        show_tools([tool.definition for tool in known.values()], accepted.effects(one.server.name), chosen=one.server.tools)
     screen.print()
 
 
@@ -89,6 +90,7 @@ def _as_json(one: ConfiguredServer, look: ServerLook | None, accepted: AcceptedT
                 "effect": effects.get(str(tool.get("name")), "once"),
                 "hints": hints_of(tool),
                 "quarantined": quarantined.get(str(tool.get("name"))),
+                "chosen": one.server.tools is None or tool.get("name") in one.server.tools,
             }
             for tool in definitions
         ],

@@ -37,15 +37,26 @@ def names_of(definitions: Sequence[Definition]) -> list[str]:
 
 
 def show_tools(
-    definitions: Sequence[Definition], effects: Mapping[str, Effect], *, quarantined: Collection[str] = (), unusable: Collection[str] = ()
+    definitions: Sequence[Definition],
+    effects: Mapping[str, Effect],
+    *,
+    quarantined: Collection[str] = (),
+    unusable: Collection[str] = (),
+    chosen: Collection[str] | None = None,
 ) -> None:
-    """Print the tools with the server's hints, and with the accepted effects, or why they do not run."""
+    """Print the tools with the server's hints, and with the accepted effects, or why they do not run.
+
+    Args:
+        chosen: The only tools that the configuration asks for; None for all.
+    """
     table = grid("tool", "effect", "the server says", "")
     for one in definitions:
         name = str(one.get("name"))
         effect, style = str(effects.get(name, "once")), ""
         if name in unusable or name in quarantined:
             effect, style = ("unusable", "red") if name in unusable else ("quarantine", "yellow")
+        if chosen is not None and name not in chosen:
+            effect, style = "not chosen", "dim"
         about = one_line(str(one.get("description") or "").split("\n", 1)[0], 70)
         table.add_row(Text(one_line(name, 128), style="bold"), Text(effect, style=style), ", ".join(hints_of(one)) or "-", about)
     output().print(table, soft_wrap=False)

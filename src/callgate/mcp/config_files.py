@@ -343,11 +343,13 @@ class _EntryReader:
         return found
 
     def _chosen_tools(self) -> tuple[str, ...] | None:
+        """Return the names of the only tools to use, None for all. If both keys are given, both restrict."""
+        chosen: tuple[str, ...] | None = None
         for key in ("includeTools", "tools"):
-            if isinstance(self._entry.get(key), list):
-                names = self._texts(key)
-                return None if "*" in names else names
-        return None
+            names = self._texts(key)
+            if self._entry.get(key) is not None and "*" not in names:
+                chosen = names if chosen is None else tuple(name for name in chosen if name in names)
+        return chosen
 
     def _choice(self, key: str, *words: str) -> str | None:
         given = self._text(key)
