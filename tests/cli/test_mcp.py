@@ -168,6 +168,17 @@ def test_a_file_with_comments_is_read_but_not_rewritten(place: Path) -> None:
     assert not (place / ".mcp.accepted.json").exists()
 
 
+def test_a_file_with_a_repeated_key_is_not_rewritten(shop: Path) -> None:
+    """Of repeated keys only the last is read, so the others would be gone, in settings of another program too."""
+    written = f'{{"editor": [{{"font": 1, "font": 2}}], "mcpServers": {json.dumps(config(shop)["mcpServers"])}}}'
+    (shop / ".mcp.json").write_text(written, encoding="utf-8")
+    for words in (("add", "second", "--", *SHOP), ("remove", "shop")):
+        done = mcp(shop, *words)
+        assert (done.code, "'font' more than once" in done.err) == (2, True), done.err
+    assert (shop / ".mcp.json").read_text(encoding="utf-8") == written
+    assert set(accepted(shop)) == {"shop"}
+
+
 def test_a_test_of_a_disabled_server_says_so(shop: Path) -> None:
     (shop / ".mcp.json").write_text(json.dumps({"mcpServers": {"shop": config(shop)["mcpServers"]["shop"] | {"disabled": True}}}))
     done = mcp(shop, "test", "shop")

@@ -159,6 +159,7 @@ def test_variables_are_read_from_the_env_file_and_overridden_by_env(tmp_path: Pa
         ({"mcpServers": []}, "mcpServers is not an object"),
         ('{"mcpServers": {"git": {"command": "a"}, "git": {"command": "b"}}}', "mcpServers has 'git' more than once"),
         ('{"mcpServers": {"git": {"command": "a", "command": "b"}}}', "has 'command' more than once"),
+        ('{"mcpServers": {"git": {"command": "a"}}, "mcpServers": {}}', "has 'mcpServers' more than once"),
         ({"mcpServers": {"git": []}}, "'git' is not an object"),
         ({"mcpServers": {"git": {}}}, "command is missing, and so is url"),
         ({"mcpServers": {"git": {"command": ""}}}, "command is empty"),
