@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,9 @@ import pytest
 
 from callgate.testing import Call, ScriptedServer
 from tests.cli.mcp_server_programs import BUY, LOOK, SHOP, offer, write_servers
-from tests.cli.run_process import DONE, TASK, ran
+from tests.cli.run_process import DONE, TASK, ran, running
 from tests.cli.shell import shell
+from tests.cli.terminal import command_at_terminal
 
 pytestmark = pytest.mark.process
 
@@ -142,3 +145,34 @@ async def test_a_run_whose_tool_is_gone_goes_on_once_its_call_is_denied(place: P
         resumed = await asyncio.to_thread(shell, place, *words)
     assert resumed.code == 0, resumed.err
     assert bought(place) == []
+
+
+_HANGS = "import sys, time; open(sys.argv[1], 'w').close(); time.sleep(600)"
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["Ctrl-C", "SIGTERM", "SIGHUP"]
+)
+async def test_a_signal_while_servers_start_ends_the_command_before_the_model_is_asked(place: Path, number: int, code: int) -> None:
+    """With --yes, the calls of a run that the person has ended would take effect."""
+    (place / "hangs.py").write_text(_HANGS, encoding="utf-8")
+    os.mkfifo(place / "started")
+    words = ("--mcp", shlex.join((sys.executable, "hangs.py", "started")), "--yes")
+    async with running(place, [[Call("write_file", {"path": "a.txt", "content": "1"})], DONE], *words) as command:
+        await asyncio.to_thread((place / "started").read_bytes)
+        command.process.send_signal(number)
+        ended, out, err = await command.end()
+        assert (ended, out, command.server.requests) == (code, "", []), err
+    assert "nothing was run" in err
+    assert not (place / "a.txt").exists()
+
+
+async def test_a_terminal_shows_which_servers_start(place: Path) -> None:
+    (place / "hangs.py").write_text(_HANGS, encoding="utf-8")
+    os.mkfifo(place / "started")
+    words = ("--base-url", "http://127.0.0.1:9/v1", "--mcp", shlex.join((sys.executable, "hangs.py", "started")))
+    async with command_at_terminal(place, *TASK, *words, TERM="xterm") as terminal:
+        await terminal.until(b"starting hangs")
+        await asyncio.to_thread((place / "started").read_bytes)
+        terminal.process.send_signal(signal.SIGINT)
+        await terminal.until(b"nothing was run")
