@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shlex
 import signal
@@ -98,6 +99,20 @@ async def test_a_server_that_cannot_be_started_is_named_and_the_run_continues(pl
     offer(place, LOOK | {"title": "Look!"})
     quarantined = await ran(place, [["Fine."]], "--mcp", ".mcp.json", "--json")
     assert ["'look' of the MCP server 'shop' is in quarantine" in problem for problem in quarantined.lines[0]["problems"]] == [True]
+
+
+async def test_a_server_that_cannot_be_started_comes_with_the_command_that_shows_why(place: Path) -> None:
+    """Its standard error is not for the model, so the run does not have it: the command does."""
+    (place / "my servers.json").write_text(json.dumps({"mcpServers": {"dead": {"command": sys.executable, "args": ["dead.py"]}}}))
+    (place / "broken").mkdir()
+    manifest = '[plugin]\nname = "broken"\nversion = "1"\nprotocol = 1\ncommand = ["{python}", "../dead.py"]\n'
+    (place / "broken" / "callgate-plugin.toml").write_text(manifest)
+    done = await ran(place, [["Fine."]], "--mcp", "my servers.json", "--plugin", "./broken", "--json")
+    commands = [problem.split("`")[1] for problem in done.lines[0]["problems"]]
+    assert sorted(commands) == ["callgate mcp test dead --config 'my servers.json'", "callgate plugin check ./broken"]
+    for command in commands:
+        shown = await asyncio.to_thread(shell, place, *shlex.split(command)[1:])
+        assert "no licence found" in shown.out + shown.err
 
 
 async def test_a_run_that_waits_names_the_servers_in_the_command_that_resumes_it(place: Path) -> None:

@@ -28,7 +28,7 @@ from callgate.cli._console import console, print_json, say
 from callgate.cli._error_advice import at_terminal
 from callgate.cli._interrupt_signals import Interrupts, exit_code_of, interruptible
 from callgate.cli._journal_location import CommandJournal, default_journal
-from callgate.cli._named_servers import plugins_of, servers_of, shown_server
+from callgate.cli._named_servers import plugins_of, servers_of, shown_server, test_commands
 from callgate.cli._run_events import ApprovalAnswered, ApprovalAsked, RunBegan, RunEventStream, RunFinished, RunInterrupted, Told
 from callgate.cli._run_options import model_of, policies_of, settings_of, system_of, task_of
 from callgate.cli._run_screen import RunScreen
@@ -298,8 +298,14 @@ class TerminalRun:
             tools=tuple(self._engine.tools.names()),
             workspace=self._workspace,
             record=self._record.name,
-            problems=tuple(map(at_terminal, (*self._engine.tools.unavailable.values(), *self._engine.tools.withdrawn.values()))),
+            problems=tuple(map(at_terminal, (*self._unavailable(), *self._engine.tools.withdrawn.values()))),
         )
+
+    def _unavailable(self) -> list[str]:
+        """Return why servers cannot be used, each with the command that shows more."""
+        whys = self._engine.tools.unavailable.items()
+        tests = test_commands(self._options.mcp, self._options.plugin) if whys else {}
+        return [f"{why} More: `{tests[name]}`" if name in tests and "`callgate " not in why else why for name, why in whys]
 
     def _over(self, result: RunResult) -> Told:
         spent = result.spent
