@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -259,6 +260,20 @@ def test_a_changed_description_is_in_quarantine_until_it_is_accepted(shop: Path)
     assert mcp(shop, "diff").code == 0
     assert "look {}" in mcp(shop, "test", "shop", "--tool", "look").out
     assert accepted(shop)["shop"]["tools"]["look"]["effect"] == "none"
+
+
+def test_the_commands_that_list_and_diff_name_work_for_another_file(place: Path) -> None:
+    other = ("--config", "my servers.json")
+    (place / "my servers.json").write_text('{"mcpServers": {}}', encoding="utf-8")
+    command = mcp(place, "list", *other).err.partition("Add one: ")[2]
+    words = [SHOP[0] if word == "COMMAND" else word.replace("NAME", "shop") for word in shlex.split(command)]
+    assert mcp(place, *words[2:], *SHOP[1:]).code == 0
+    assert not (place / ".mcp.json").exists()
+    offer(place, POISONED, BUY)
+    changed = mcp(place, "diff", *other)
+    assert changed.code == 1
+    assert mcp(place, *shlex.split(changed.err.partition("with: ")[2])[2:]).code == 0
+    assert mcp(place, "diff", *other).code == 0
 
 
 def test_diff_names_new_renamed_and_removed_tools(shop: Path) -> None:

@@ -10,7 +10,7 @@ from rich.text import Text
 from callgate._terminal_text import one_line, printable
 from callgate.calls import Effect
 from callgate.cli._console import grid, output, say
-from callgate.cli._mcp_config import servers_in
+from callgate.cli._mcp_config import config_option, servers_in
 from callgate.mcp import AcceptedTools, Definition, FieldChange, ToolChange
 
 __all__ = ["as_json_change", "hints_of", "names_of", "say_problems", "say_unaccepted", "show_changes", "show_instructions", "show_tools"]
@@ -96,7 +96,8 @@ def say_unaccepted(config: str, accepted: AcceptedTools) -> None:
     known = accepted.servers()
     names = [one.name for one in servers_in(config) if one.enabled and one.server.name not in known]
     if names:
-        say(f"No tools are accepted yet of {one_line(', '.join(names), 500)}, so none of them runs. Look: callgate mcp diff", "yellow")
+        look = f"callgate mcp diff{config_option(config)}"
+        say(f"No tools are accepted yet of {one_line(', '.join(names), 500)}, so none of them runs. Look: {look}", "yellow")
 
 
 def as_json_change(change: ToolChange) -> dict[str, Any]:
