@@ -139,3 +139,13 @@ def test_a_full_disk_is_named_in_the_error(tmp_path: Path, monkeypatch: pytest.M
         raise error("disk")
     assert "the disk is full" in str(caught.value)
     assert "Make room on it" in str(caught.value)
+
+
+@pytest.mark.parametrize("words", [("log", "list"), ("approvals",), ("settle",)], ids=" ".join)
+def test_a_command_that_only_reads_names_the_limit_that_keeps_it_from_making_the_index(folder: Path, words: tuple[str, ...]) -> None:
+    """SQLite makes an index of the log beside the file, also to read it, and reports an I/O error if it cannot."""
+    assert shell(folder, "call", "list_files").code == 0
+    line = ["prlimit", "--fsize=1024:1024", sys.executable, "-m", "callgate.cli", *words]
+    done = subprocess.run(line, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "Raise its limit (ulimit -f)" in done.stderr

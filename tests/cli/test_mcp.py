@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -168,6 +169,17 @@ def test_a_file_with_comments_is_read_but_not_rewritten(place: Path) -> None:
     assert not (place / ".mcp.accepted.json").exists()
 
 
+def test_a_file_with_a_repeated_key_is_not_rewritten(shop: Path) -> None:
+    """Of repeated keys only the last is read, so the others would be gone, in settings of another program too."""
+    written = f'{{"editor": [{{"font": 1, "font": 2}}], "mcpServers": {json.dumps(config(shop)["mcpServers"])}}}'
+    (shop / ".mcp.json").write_text(written, encoding="utf-8")
+    for words in (("add", "second", "--", *SHOP), ("remove", "shop")):
+        done = mcp(shop, *words)
+        assert (done.code, "'font' more than once" in done.err) == (2, True), done.err
+    assert (shop / ".mcp.json").read_text(encoding="utf-8") == written
+    assert set(accepted(shop)) == {"shop"}
+
+
 def test_a_test_of_a_disabled_server_says_so(shop: Path) -> None:
     (shop / ".mcp.json").write_text(json.dumps({"mcpServers": {"shop": config(shop)["mcpServers"]["shop"] | {"disabled": True}}}))
     done = mcp(shop, "test", "shop")
@@ -192,6 +204,19 @@ def test_list_shows_the_state_the_tools_and_the_effects(shop: Path) -> None:
         ("look", "none", None),
         ("buy", "once", None),
     ]
+
+
+def test_list_and_test_show_which_tools_the_configuration_does_not_choose(shop: Path) -> None:
+    entry = config(shop)
+    entry["mcpServers"]["shop"]["includeTools"] = ["look", "sell"]
+    (shop / ".mcp.json").write_text(json.dumps(entry), encoding="utf-8")
+    tested = mcp(shop, "test", "shop")
+    for shown in (mcp(shop, "list"), mcp(shop, "list", "--no-start"), tested):
+        rows = {line.split()[0]: line for line in shown.out.splitlines() if line.startswith(("look", "buy"))}
+        assert ["not chosen" in rows[name] for name in ("look", "buy")] == [False, True]
+    assert "'sell', which the server does not have" in tested.err
+    (listed,) = mcp(shop, "list", "--json").json
+    assert {tool["name"]: tool["chosen"] for tool in listed["tools"]} == {"look": True, "buy": False}
 
 
 def test_list_says_how_servers_ended_that_read_nothing(shop: Path) -> None:
@@ -235,6 +260,20 @@ def test_a_changed_description_is_in_quarantine_until_it_is_accepted(shop: Path)
     assert mcp(shop, "diff").code == 0
     assert "look {}" in mcp(shop, "test", "shop", "--tool", "look").out
     assert accepted(shop)["shop"]["tools"]["look"]["effect"] == "none"
+
+
+def test_the_commands_that_list_and_diff_name_work_for_another_file(place: Path) -> None:
+    other = ("--config", "my servers.json")
+    (place / "my servers.json").write_text('{"mcpServers": {}}', encoding="utf-8")
+    command = mcp(place, "list", *other).err.partition("Add one: ")[2]
+    words = [SHOP[0] if word == "COMMAND" else word.replace("NAME", "shop") for word in shlex.split(command)]
+    assert mcp(place, *words[2:], *SHOP[1:]).code == 0
+    assert not (place / ".mcp.json").exists()
+    offer(place, POISONED, BUY)
+    changed = mcp(place, "diff", *other)
+    assert changed.code == 1
+    assert mcp(place, *shlex.split(changed.err.partition("with: ")[2])[2:]).code == 0
+    assert mcp(place, "diff", *other).code == 0
 
 
 def test_diff_names_new_renamed_and_removed_tools(shop: Path) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import DecodeError
 
-from callgate._database_file_checks import refuse_scrap, refused_by_system
+from callgate._database_file_checks import refuse_scrap, refused_by_system, space_error
 from callgate._engine_limits import JOURNAL_CHECK_BYTES, JOURNAL_WAIT_S
 from callgate._journal.event_rows import ChainFault, Unreadable, Value, row_to_event
 from callgate._journal.journal_blobs import JournalBlobs
@@ -23,7 +23,7 @@ from callgate._journal.lock_file import LockFileReader, RecordedEnd
 from callgate._journal.sql_schema import VERSION, not_indexed, select_events
 from callgate._journal.sqlite_file_checks import FilesDamaged, JournalFiles
 from callgate._journal.sqlite_store import leave_log
-from callgate._unusable_paths import refused_paths, resolved
+from callgate._unusable_paths import path_error, refused_paths, resolved
 from callgate.errors import UsageError
 from callgate.event_queries import EventQuery, select
 from callgate.events import Event
@@ -57,7 +57,8 @@ class SqliteReader:
                 close_reading(self._connection, real)
                 raise UsageError(f"{path} is {'a database, but no journal' if tables else 'an empty database, and no journal'}. {_GIVE}")
         except apsw.Error as error:
-            refused = refused_by_system(real, to_read=True)
+            full = space_error(real, error)  # a reader makes an index of the log beside the file
+            refused = refused_by_system(real, to_read=True) or (full and path_error(path, "a journal", full))
             raise refused or UsageError(f"{path} cannot be read as a journal: {error}. {_GIVE}") from error
         self.blobs = JournalBlobs(real)
         self._path = real

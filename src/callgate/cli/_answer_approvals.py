@@ -170,7 +170,8 @@ def _say(what: str, target: str, posted: SentMessage, fate: MessageOutcome, jour
             say(f"  {_call_again(posted.run, posted.again, journal)}")
     else:
         option = "" if journal == default_journal() else f" --record {shlex.quote(without_password(journal))}"
-        say(f"Sent. No process works on run {one_line(posted.run, 120)} now. {_LATER[what]}: `callgate resume {posted.run}{option}`.")
+        resume = f"`callgate resume {posted.run}{option}`, with the --model, --tools, --mcp and --plugin of the run"
+        say(f"Sent. No process works on run {one_line(posted.run, 120)} now. {_LATER[what]}: {resume}.")
 
 
 def _call_again(run: str, call: CallToRepeat, journal: str) -> str:

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Sequence
 
 from callgate._terminal_text import one_line, printable
 from callgate._unusable_paths import displayed
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._console import print_json, say
-from callgate.cli._mcp_config import accepted_tools_of, other_files, servers_in
+from callgate.cli._mcp_config import accepted_tools_of, config_option, other_files, servers_in
 from callgate.cli._mcp_effects import ask_yes, check_names, effects_of, person_is_here
 from callgate.cli._mcp_look import ServerLook, look_at, look_at_all
 from callgate.cli._mcp_screen import as_json_change, names_of, say_unaccepted, show_changes, show_instructions, show_tools
@@ -47,7 +48,7 @@ def diff_mcp_tools(name: str, config: str, *, as_json: bool) -> int:
         print_json([_as_json(one, look, found) for one, look, found in zip(servers, looks, compared, strict=True)])
     else:
         for one, look, found in zip(servers, looks, compared, strict=True):
-            _show(one, look, found)
+            _show(one, look, found, config)
     return _exits.FAILED if any(look.failure for look in looks) or any(_differs(found) for found in compared) else _exits.OK
 
 
@@ -107,7 +108,7 @@ def _compared(one: ConfiguredServer, look: ServerLook, accepted: AcceptedTools) 
     return accepted.compare(one.server.name, look.definitions, instructions=look.instructions)
 
 
-def _show(one: ConfiguredServer, look: ServerLook, found: ToolComparison) -> None:
+def _show(one: ConfiguredServer, look: ServerLook, found: ToolComparison, config: str) -> None:
     if look.failure:
         say(printable(look.failure), "red")
         return
@@ -115,7 +116,8 @@ def _show(one: ConfiguredServer, look: ServerLook, found: ToolComparison) -> Non
     if found.instructions is not None:
         show_instructions(one.name, found.instructions)
     if _differs(found):
-        say(f"Accept what is new or changed of '{one_line(one.name)}' with: callgate mcp accept {one_line(one.name)}", "cyan")
+        command = f"callgate mcp accept {shlex.quote(one_line(one.name))}{config_option(config)}"
+        say(f"Accept what is new or changed of '{one_line(one.name)}' with: {command}", "cyan")
     else:
         say(f"All {len(found.effects)} tools of '{one_line(one.name)}' are as accepted.", "green")
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
+from typing import Final
+
 from callgate._unusable_paths import displayed
 from callgate.gateway.config_file import read_gateway_servers
 from callgate.mcp import AcceptedTools, ConfiguredServer, configured_servers
 from callgate.mcp.config_files import accepted_file
 
-__all__ = ["accepted_tools_of", "other_files", "servers_in"]
+__all__ = ["accepted_tools_of", "config_option", "other_files", "servers_in"]
+
+_DEFAULT: Final = ".mcp.json"
 
 
 def servers_in(config: str) -> tuple[ConfiguredServer, ...]:
@@ -17,6 +22,11 @@ def servers_in(config: str) -> tuple[ConfiguredServer, ...]:
         UsageError: It cannot be read.
     """
     return read_gateway_servers(config).servers if _is_gateway(config) else configured_servers(config)
+
+
+def config_option(config: str) -> str:
+    """Return the option that names this file, with a leading space. Return an empty text for the default file."""
+    return "" if config == _DEFAULT else f" --config {shlex.quote(config)}"
 
 
 def other_files(config: str) -> str:

@@ -12,7 +12,7 @@ from callgate._terminal_text import one_line, printable
 from callgate._unusable_paths import displayed
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._console import output, print_json, say
-from callgate.cli._mcp_config import accepted_tools_of, other_files, servers_in
+from callgate.cli._mcp_config import accepted_tools_of, config_option, other_files, servers_in
 from callgate.cli._mcp_look import ServerLook, look_at_all
 from callgate.cli._mcp_screen import hints_of, show_tools
 from callgate.mcp import AcceptedTools, ConfiguredServer
@@ -31,7 +31,7 @@ def list_mcp_servers(config: str, *, start: bool, as_json: bool) -> int:
         print_json([_as_json(one, looks.get(one.name), accepted) for one in servers])
         return _exits.OK
     if not servers:
-        say(f"{displayed(config)} has no MCP servers. Add one: callgate mcp add NAME -- COMMAND")
+        say(f"{displayed(config)} has no MCP servers. Add one: callgate mcp add NAME{config_option(config)} -- COMMAND")
     for one in servers:
         _show(one, looks.get(one.name), accepted)
     if others := other_files(config):
@@ -49,9 +49,10 @@ def _show(one: ConfiguredServer, look: ServerLook | None, accepted: AcceptedTool
         screen.print(Text(f"  {printable(note)}", style="dim"))
     if look is not None and look.definitions:
         quarantined = quarantined_tools(one, look, accepted)
-        show_tools(look.definitions, accepted.effects(one.server.name), quarantined=quarantined, unusable=look.unusable)
+        effects, chosen = accepted.effects(one.server.name), one.server.tools
+        show_tools(look.definitions, effects, quarantined=quarantined, unusable=look.unusable, chosen=chosen)
     elif look is None and (known := accepted.tools(one.server.name)):
-        show_tools([tool.definition for tool in known.values()], accepted.effects(one.server.name))
+        show_tools([tool.definition for tool in known.values()], accepted.effects(one.server.name), chosen=one.server.tools)
     screen.print()
 
 
@@ -89,6 +90,7 @@ def _as_json(one: ConfiguredServer, look: ServerLook | None, accepted: AcceptedT
                 "effect": effects.get(str(tool.get("name")), "once"),
                 "hints": hints_of(tool),
                 "quarantined": quarantined.get(str(tool.get("name"))),
+                "chosen": one.server.tools is None or tool.get("name") in one.server.tools,
             }
             for tool in definitions
         ],

@@ -83,7 +83,11 @@ async def look_at(server: McpServer) -> ServerLook:
     return ServerLook(
         definitions=definitions,
         unusable=unusable,
-        remarks=(*remarks, *([one_line(f"The server {session.tools_gap}.", 300)] if session.tools_gap else [])),
+        remarks=(
+            *remarks,
+            *_unknown_names(server, definitions),
+            *([one_line(f"The server {session.tools_gap}.", 300)] if session.tools_gap else []),
+        ),
         seconds=seconds,
         revision=session.revision,
         era=session.era,
@@ -117,6 +121,15 @@ def _by_name(listed: Sequence[Definition]) -> tuple[tuple[Definition, ...], tupl
         else:
             found[name] = definition
     return tuple(found.values()), tuple(dict.fromkeys(remarks))
+
+
+def _unknown_names(server: McpServer, definitions: Sequence[Definition]) -> list[str]:
+    listed = {one["name"] for one in definitions}
+    return [
+        f"The configuration chooses the tool '{one_line(name, 128)}', which the server does not have."
+        for name in server.tools or ()
+        if name not in listed
+    ]
 
 
 def _problem(server: McpServer, definition: Definition) -> str:

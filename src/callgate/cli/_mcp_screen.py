@@ -10,7 +10,7 @@ from rich.text import Text
 from callgate._terminal_text import one_line, printable
 from callgate.calls import Effect
 from callgate.cli._console import grid, output, say
-from callgate.cli._mcp_config import servers_in
+from callgate.cli._mcp_config import config_option, servers_in
 from callgate.mcp import AcceptedTools, Definition, FieldChange, ToolChange
 
 __all__ = ["as_json_change", "hints_of", "names_of", "say_problems", "say_unaccepted", "show_changes", "show_instructions", "show_tools"]
@@ -37,15 +37,26 @@ def names_of(definitions: Sequence[Definition]) -> list[str]:
 
 
 def show_tools(
-    definitions: Sequence[Definition], effects: Mapping[str, Effect], *, quarantined: Collection[str] = (), unusable: Collection[str] = ()
+    definitions: Sequence[Definition],
+    effects: Mapping[str, Effect],
+    *,
+    quarantined: Collection[str] = (),
+    unusable: Collection[str] = (),
+    chosen: Collection[str] | None = None,
 ) -> None:
-    """Print the tools with the server's hints, and with the accepted effects, or why they do not run."""
+    """Print the tools with the server's hints, and with the accepted effects, or why they do not run.
+
+    Args:
+        chosen: The only tools that the configuration asks for; None for all.
+    """
     table = grid("tool", "effect", "the server says", "")
     for one in definitions:
         name = str(one.get("name"))
         effect, style = str(effects.get(name, "once")), ""
         if name in unusable or name in quarantined:
             effect, style = ("unusable", "red") if name in unusable else ("quarantine", "yellow")
+        if chosen is not None and name not in chosen:
+            effect, style = "not chosen", "dim"
         about = one_line(str(one.get("description") or "").split("\n", 1)[0], 70)
         table.add_row(Text(one_line(name, 128), style="bold"), Text(effect, style=style), ", ".join(hints_of(one)) or "-", about)
     output().print(table, soft_wrap=False)
@@ -85,7 +96,8 @@ def say_unaccepted(config: str, accepted: AcceptedTools) -> None:
     known = accepted.servers()
     names = [one.name for one in servers_in(config) if one.enabled and one.server.name not in known]
     if names:
-        say(f"No tools are accepted yet of {one_line(', '.join(names), 500)}, so none of them runs. Look: callgate mcp diff", "yellow")
+        look = f"callgate mcp diff{config_option(config)}"
+        say(f"No tools are accepted yet of {one_line(', '.join(names), 500)}, so none of them runs. Look: {look}", "yellow")
 
 
 def as_json_change(change: ToolChange) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def _show(one: ConfiguredServer, look: ServerLook, effects: dict[str, Any], quar
     for key, value in facts.items():
         table.add_row(Text(key, style="dim"), one_line(value))
     screen.print(table)
-    show_tools(look.definitions, effects, quarantined=quarantined, unusable=look.unusable)
+    show_tools(look.definitions, effects, quarantined=quarantined, unusable=look.unusable, chosen=one.server.tools)
     say_problems(look.unusable, look.remarks)
     for reason in quarantined.values():
         say(printable(reason), "yellow")

@@ -14,7 +14,7 @@ from callgate.errors import UsageError
 from callgate.mcp import McpServer, configured_servers, mcp, read_mcp_servers
 from callgate.plugins import Plugin, plugin
 
-__all__ = ["plugins_of", "servers_of", "shown_server"]
+__all__ = ["plugins_of", "servers_of", "shown_server", "test_commands"]
 
 _HERE: Final = ".mcp.json"
 
@@ -76,6 +76,20 @@ def shown_server(word: str) -> str:
     words = shlex.split(word)
     shown = shown_command(words)
     return word if shown == shlex.join(words) else shown
+
+
+def test_commands(mcp_words: Sequence[str], plugin_words: Sequence[str]) -> dict[str, str]:
+    """Return the command that starts a server alone and shows why it fails, by the name of the server.
+
+    A server that `--mcp` gives as an address or a command has none.
+    """
+    found = {plugin(word).name: shlex.join(("callgate", "plugin", "check", word)) for word in plugin_words}
+    for word in mcp_words:
+        file = word if _is_file(word) else _HERE if _named(word) else ""
+        option = ("--config", file) if file != _HERE else ()
+        for one in configured_servers(file) if file else ():
+            found[one.server.name] = shlex.join(("callgate", "mcp", "test", one.name, *option))
+    return found
 
 
 def _differently_named(server: McpServer, others: Sequence[McpServer]) -> McpServer:

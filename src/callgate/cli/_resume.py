@@ -21,15 +21,17 @@ from callgate.calls import Scope
 from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._command_options import ResumeOptions
 from callgate.cli._console import say
-from callgate.cli._journal_location import MEMORY, CommandJournal
+from callgate.cli._journal_location import MEMORY, CommandJournal, journal_option
 from callgate.cli._named_servers import plugins_of, servers_of
 from callgate.cli._run_agent import TerminalRun
 from callgate.cli._run_names import run_named
 from callgate.cli._run_options import model_of, policies_of, settings_of, system_of
 from callgate.cli._search_memory import open_memory
 from callgate.errors import CallgateError, UsageError
+from callgate.event_queries import EventQuery
 from callgate.mcp import McpServer
 from callgate.plugins import Plugin
+from callgate.recorded_calls import find_tool_calls
 
 __all__ = ["resume_run"]
 
@@ -65,6 +67,7 @@ class _Resumed(TerminalRun):
     async def answered(self, run: LoadedRun, allow: Sequence[str], deny: Sequence[str]) -> int:
         """Record the answers, then resume; return the exit code."""
         self._run, self._conversation = run.run, run.began.scope.conversation
+        self._waiting = [asked.approval_id for asked in run.pending.approvals] if run.pending is not None else []
         asked = {uid for uid, end in run.ends.items() if end.kind == "call.suspended"}
         try:
             await self._engine.runs.open(Scope(run=run.run))
@@ -94,4 +97,19 @@ class _Resumed(TerminalRun):
             await self._engine.answer(approval_id, allow=allow, by=by)
 
     async def _begun(self, task: str, hear: Callable[[AgentEvent], None]) -> RunResult:
+        await asyncio.to_thread(self._refuse_missing_tools)
         return await self._agent.resume(self._run, on_event=hear)
+
+    def _refuse_missing_tools(self) -> None:
+        """Raise `UsageError` if a call that a human allowed, or still can allow, has no tool here: the run would go on without the call."""
+        for approval_id in self._waiting:
+            question = self._engine.approval(approval_id)
+            if question is None or question.allowed is False:
+                continue
+            (waiting,) = find_tool_calls(self._engine.journal, EventQuery(call=approval_id))
+            if waiting.tool not in self._engine.tools:
+                raise UsageError(
+                    f"The call {one_line(approval_id, 120)} waits to run, but there is no tool '{one_line(waiting.tool, 80)}' here. Nothing"
+                    f" was run. Resume with the --tools, --mcp and --plugin of the run, or deny the call:"
+                    f" callgate deny {one_line(approval_id, 120)}{journal_option(self._options.record)}"
+                )

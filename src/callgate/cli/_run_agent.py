@@ -28,7 +28,7 @@ from callgate.cli._console import console, print_json, say
 from callgate.cli._error_advice import at_terminal
 from callgate.cli._interrupt_signals import Interrupts, exit_code_of, interruptible
 from callgate.cli._journal_location import CommandJournal, default_journal
-from callgate.cli._named_servers import plugins_of, servers_of, shown_server
+from callgate.cli._named_servers import plugins_of, servers_of, shown_server, test_commands
 from callgate.cli._run_events import ApprovalAnswered, ApprovalAsked, RunBegan, RunEventStream, RunFinished, RunInterrupted, Told
 from callgate.cli._run_options import model_of, policies_of, settings_of, system_of, task_of
 from callgate.cli._run_screen import RunScreen
@@ -90,6 +90,7 @@ class TerminalRun:
         self._options = options
         self._task = task
         self._model = model
+        self._servers = servers
         self._judges = [policy for policy in policies if isinstance(policy, Judge)]
         self._record = record
         self._workspace = str(Path(options.workspace).resolve())
@@ -129,19 +130,34 @@ class TerminalRun:
         listening = RunEventStream(self._engine.bus, self._tell)
         try:
             with interruptible(self._interrupt, self._terminate):
-                async with self._engine:
-                    self._tell(self._began())
-                    result = await self._turn(listening, self._task)
-                    while self._options.chat and (said := await self._says()):
-                        result = await self._turn(listening, said)
+                result = await self._turns(listening)
         finally:
             listening.close()
             if self._screen is not None:
                 self._screen.close()
             await self._agent.close()
             await self._close_models()
+        if result is None:
+            say("Interrupted while the servers started: the run has not begun, and nothing was run.", "yellow")
+            return exit_code_of(self._interrupts.signal or signal.SIGINT)
         self._say_where(result, kept=listening.kept)
         return self._code(result)
+
+    async def _turns(self, listening: RunEventStream) -> RunResult | None:
+        """Start the servers, then run the task and what the person says after it; None if a signal came before the task began."""
+        try:
+            if self._screen is not None:
+                self._screen.starting([server.name for server in self._servers])
+            await self._interrupts.unless(self._engine.start())
+            if self._interrupts.count:
+                return None
+            self._tell(self._began())
+            result = await self._turn(listening, self._task)
+            while self._options.chat and (said := await self._says()):
+                result = await self._turn(listening, said)
+            return result
+        finally:
+            await self._engine.close()
 
     async def _turn(self, listening: RunEventStream, task: str) -> RunResult:
         self._interrupts.begin_turn()
@@ -156,6 +172,7 @@ class TerminalRun:
         def hear(event: AgentEvent) -> None:
             if isinstance(event, MessageBegan):
                 self._person.forget()
+                self._repeat_interrupt()
             listening.agent(event)
 
         result = await self._begun(task, hear)
@@ -260,6 +277,13 @@ class TerminalRun:
         elif how == "kill" and self._agent.kill(self._conversation, "killed at the terminal"):
             self._tell(RunInterrupted(how="kill"))
 
+    def _repeat_interrupt(self) -> None:
+        """Stop or kill the turn if a signal came before there was one to stop."""
+        if self._interrupts.signal:
+            self._agent.kill(self._conversation, f"ended by {signal.Signals(self._interrupts.signal).name}")
+        elif self._interrupts.count:
+            self._agent.stop(self._conversation, "stopped at the terminal")
+
     def _terminate(self, number: int) -> None:
         self._interrupts.terminate(number)
         if self._agent.kill(self._conversation, f"ended by {signal.Signals(number).name}"):
@@ -274,8 +298,14 @@ class TerminalRun:
             tools=tuple(self._engine.tools.names()),
             workspace=self._workspace,
             record=self._record.name,
-            problems=tuple(map(at_terminal, (*self._engine.tools.unavailable.values(), *self._engine.tools.withdrawn.values()))),
+            problems=tuple(map(at_terminal, (*self._unavailable(), *self._engine.tools.withdrawn.values()))),
         )
+
+    def _unavailable(self) -> list[str]:
+        """Return why servers cannot be used, each with the command that shows more."""
+        whys = self._engine.tools.unavailable.items()
+        tests = test_commands(self._options.mcp, self._options.plugin) if whys else {}
+        return [f"{why} More: `{tests[name]}`" if name in tests and "`callgate " not in why else why for name, why in whys]
 
     def _over(self, result: RunResult) -> Told:
         spent = result.spent

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
@@ -75,10 +75,17 @@ class RunScreen:
         self._record_failure_said = False
         """Whether the reason why the journal could not be written was shown in this turn."""
 
+    def starting(self, servers: Sequence[str]) -> None:
+        """Show that these servers start, until the next event."""
+        if servers:
+            self._wait_for(f"starting {', '.join(servers)}")
+
     def show(self, told: Told) -> None:
         """Show an event."""
         match told:
             case RunBegan():
+                self._still()
+                self._waiting = ""
                 tools = f"{len(told.tools)} tools" if len(told.tools) != 1 else "1 tool"
                 self._say(f"callgate run · {told.model} · {tools} · {told.workspace}", "dim")
                 for problem in told.problems:

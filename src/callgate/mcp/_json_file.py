@@ -19,7 +19,7 @@ from callgate._unusable_paths import displayed, read_regular_file, refused_paths
 from callgate._workspace.atomic_replace import SetMetadata, metadata_from, put
 from callgate.errors import UsageError
 
-__all__ = ["JsonObject", "has_comments", "parse_json", "read_json_text", "rewrite_json"]
+__all__ = ["JsonObject", "has_comments", "parse_json", "read_json_text", "repeated_key", "rewrite_json"]
 
 LARGEST_BYTES: Final = 64 * 1_048_576
 _COMMENT: Final = re.compile(r'("(?:\\.|[^"\\])*+")|//[^\n]*|/\*(?s:.*?)(?:\*/|\Z)')
@@ -79,6 +79,17 @@ def parse_json(text: str, path: Path, use: str) -> JsonObject:
     if not isinstance(value, JsonObject):
         raise UsageError(f"{displayed(path)} cannot be used as {use}: it is not a JSON object. Give another file, or correct it.")
     return value
+
+
+def repeated_key(value: object) -> str:
+    """Return a key that an object in the value has more than once, of which a rewritten file keeps only the last; empty if none has."""
+    found = [value]
+    for one in found:
+        if isinstance(one, JsonObject) and one.repeated:
+            return one.repeated[0]
+        if isinstance(one, (dict, list)):
+            found.extend(one.values() if isinstance(one, dict) else one)
+    return ""
 
 
 def has_comments(text: str) -> bool:

@@ -22,7 +22,7 @@ from callgate._server_processes.shown_command import shown_command, shown_word
 from callgate._terminal_text import one_line
 from callgate._unusable_paths import check_path, displayed, expanded
 from callgate.errors import UsageError
-from callgate.mcp._json_file import JsonObject, has_comments, parse_json, read_json_text, rewrite_json
+from callgate.mcp._json_file import JsonObject, has_comments, parse_json, read_json_text, repeated_key, rewrite_json
 from callgate.mcp._revisions import Era
 from callgate.mcp._variables import Variables, read_env_file
 from callgate.mcp.accepted_tools import AcceptedTools
@@ -192,6 +192,11 @@ def _writable(file: Path, text: str | None, by_hand: str) -> JsonObject:
     root = parse_json(text, file, _USE)
     if has_comments(text):
         raise UsageError(f"{displayed(file)} has comments, which would be lost if callgate wrote it. {by_hand}")
+    if repeated := repeated_key(root):
+        raise UsageError(
+            f"{displayed(file)} has '{one_line(repeated, 80)}' more than once in one object. All but the last would be lost if callgate"
+            " wrote the file. Delete what is not wanted."
+        )
     return root
 
 
@@ -217,6 +222,8 @@ def _section(root: JsonObject, path: Path) -> JsonObject:
         if found is None:
             continue
         where = f"{displayed(path)}: {'.'.join(keys)}"
+        if keys[0] in root.repeated:
+            raise UsageError(f"{displayed(path)} has '{keys[0]}' more than once. Put the servers of all of them into one.")
         if not isinstance(found, JsonObject):
             raise UsageError(f"{where} is not an object. It must have an object for each server: {_EXAMPLE}")
         if found.repeated:
@@ -343,11 +350,13 @@ class _EntryReader:
         return found
 
     def _chosen_tools(self) -> tuple[str, ...] | None:
+        """Return the names of the only tools to use, None for all. If both keys are given, both restrict."""
+        chosen: tuple[str, ...] | None = None
         for key in ("includeTools", "tools"):
-            if isinstance(self._entry.get(key), list):
-                names = self._texts(key)
-                return None if "*" in names else names
-        return None
+            names = self._texts(key)
+            if self._entry.get(key) is not None and "*" not in names:
+                chosen = names if chosen is None else tuple(name for name in chosen if name in names)
+        return chosen
 
     def _choice(self, key: str, *words: str) -> str | None:
         given = self._text(key)
