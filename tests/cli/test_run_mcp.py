@@ -53,6 +53,22 @@ async def test_an_agent_uses_the_tools_of_a_configuration_file(place: Path) -> N
     assert bought(place) == ["look"]
 
 
+def test_a_program_that_is_given_without_its_interpreter_gets_the_command_to_type(place: Path) -> None:
+    (place / "till.py").write_text("print('ready')", encoding="utf-8")
+    done = shell(place, *TASK, "--mcp", "till.py")
+    assert done.code == 2
+    assert "till.py is a program, not a configuration file. Give its whole command: --mcp 'python till.py'." in done.err
+
+
+async def test_a_program_that_can_be_executed_is_started_as_a_server(place: Path) -> None:
+    till = place / "till.py"
+    till.write_text(f"#!/bin/sh\nexec {shlex.join(SHOP)}\n", encoding="utf-8")
+    till.chmod(0o755)
+    done = await ran(place, [[Call("look")], DONE], "--mcp", "./till.py", "--yes", "--json")
+    assert done.code == 0, done.err
+    assert bought(place) == ["look"]
+
+
 async def test_a_server_can_be_given_as_a_command(place: Path) -> None:
     done = await ran(place, [[Call("look")], DONE], "--mcp", shlex.join(SHOP), "--yes", "--json")
     assert done.code == 0, done.err

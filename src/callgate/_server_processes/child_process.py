@@ -235,7 +235,7 @@ def _checked_command(server: ServerCommand, environment: Mapping[str, str]) -> l
         raise cannot_start(server, f"its folder {server.cwd!r:.200} does not exist", lasting=True)
     program = server.command[0]
     if os.sep in program:
-        found = program if shutil.which(folder / program) else None
+        found = program if shutil.which((folder / program).absolute()) else None
     else:
         found = shutil.which(program, path=environment.get("PATH"))
     if found is None:

@@ -23,7 +23,20 @@ from rich.text import Text
 from callgate._json import canonical
 from callgate._terminal_text import one_line, printable, printable_json
 
-__all__ = ["SIGNS", "STYLES", "DetailTable", "console", "field", "grid", "output", "print_json", "say", "status_text", "write_text"]
+__all__ = [
+    "SIGNS",
+    "STYLES",
+    "DetailTable",
+    "console",
+    "field",
+    "grid",
+    "output",
+    "print_json",
+    "say",
+    "status_text",
+    "tool_count",
+    "write_text",
+]
 
 _UNWRAPPED = 100_000
 """The width for an output that is no terminal: a program that reads the lines gets each row on one line."""
@@ -118,3 +131,8 @@ def print_json(value: Any) -> None:
         line = json.dumps(msgspec.to_builtins(value), sort_keys=True, separators=(",", ":"))
     sys.stdout.write(printable_json(line) + "\n")
     sys.stdout.flush()
+
+
+def tool_count(number: int) -> str:
+    """Return the number of tools in words, such as "1 tool"."""
+    return f"{number} tool" if number == 1 else f"{number} tools"

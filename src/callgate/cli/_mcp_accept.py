@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from callgate._terminal_text import one_line, printable
 from callgate._unusable_paths import displayed
 from callgate.cli import _exit_codes as _exits
-from callgate.cli._console import print_json, say
+from callgate.cli._console import print_json, say, tool_count
 from callgate.cli._mcp_config import accepted_tools_of, config_option, other_files, servers_in
 from callgate.cli._mcp_effects import ask_yes, check_names, effects_of, person_is_here
 from callgate.cli._mcp_look import ServerLook, look_at, look_at_all
@@ -80,7 +80,7 @@ async def _accept(
         if compared.instructions is not None and not tools:
             show_instructions(one.name, compared.instructions)
         show_tools(wanted, dict(accepted.effects(one.server.name)) | chosen, unusable=look.unusable)
-    if not yes and person_is_here(as_json=as_json) and not await ask_yes(f"Accept these {len(wanted)} tools of '{one_line(one.name)}'?"):
+    if not yes and person_is_here(as_json=as_json) and not await ask_yes(f"Accept {tool_count(len(wanted))} of '{one_line(one.name)}'?"):
         say("Nothing was accepted.")
         return _exits.FAILED
     accepted.accept(one.server.name, wanted, chosen, instructions=None if tools else look.instructions)
@@ -90,7 +90,7 @@ async def _accept(
     if as_json:
         print_json({"server": one.name, "accepted": names_of(wanted), "file": str(accepted.path)})
     else:
-        say(f"Accepted {len(wanted)} tools of '{one_line(one.name)}' in {displayed(str(accepted.path))}.", "green")
+        say(f"Accepted {tool_count(len(wanted))} of '{one_line(one.name)}' in {displayed(str(accepted.path))}.", "green")
     return _exits.OK
 
 
@@ -119,7 +119,7 @@ def _show(one: ConfiguredServer, look: ServerLook, found: ToolComparison, config
         command = f"callgate mcp accept {shlex.quote(one_line(one.name))}{config_option(config)}"
         say(f"Accept what is new or changed of '{one_line(one.name)}' with: {command}", "cyan")
     else:
-        say(f"All {len(found.effects)} tools of '{one_line(one.name)}' are as accepted.", "green")
+        say(f"{tool_count(len(found.effects))} of '{one_line(one.name)}': all as accepted.", "green")
 
 
 def _as_json(one: ConfiguredServer, look: ServerLook, found: ToolComparison) -> dict[str, object]:

@@ -13,7 +13,7 @@ from callgate._terminal_text import one_line, printable
 from callgate._unusable_paths import displayed
 from callgate.calls import Effect
 from callgate.cli import _exit_codes as _exits
-from callgate.cli._console import print_json, say
+from callgate.cli._console import print_json, say, tool_count
 from callgate.cli._mcp_effects import ask_effects, ask_yes, effects_of, person_is_here
 from callgate.cli._mcp_look import ServerLook, look_at
 from callgate.cli._mcp_screen import hints_of, names_of, say_problems, say_unaccepted, show_instructions, show_tools
@@ -85,7 +85,7 @@ async def _looked_at(server: McpServer, effects: Sequence[str], *, as_json: bool
             show_instructions(server.name, FieldChange(path="", values={"after": look.instructions}))
     if person_is_here(as_json=as_json):
         chosen = chosen if effects or not tools else await ask_effects(tools)
-        if not await ask_yes(f"Add '{server.name}' with these {len(tools)} tools?"):
+        if not await ask_yes(f"Add '{server.name}' with {tool_count(len(tools))}?"):
             return look, None
     return look, chosen
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from callgate._server_processes.shown_command import shown_command, shown_word
+from callgate._terminal_text import one_line
 from callgate.cli._call_arguments import refuse_odd_text
 from callgate.errors import UsageError
 from callgate.mcp import McpServer, configured_servers, mcp, read_mcp_servers
@@ -17,6 +18,8 @@ from callgate.plugins import Plugin, plugin
 __all__ = ["plugins_of", "servers_of", "shown_server", "test_commands"]
 
 _HERE: Final = ".mcp.json"
+_INTERPRETERS: Final = {".py": "python", ".js": "node", ".mjs": "node", ".cjs": "node", ".ts": "node"}
+"""What runs the programs that may be taken for configuration files, by the end of their name."""
 
 
 def servers_of(words: Sequence[str]) -> list[McpServer]:
@@ -51,7 +54,22 @@ def plugins_of(words: Sequence[str]) -> list[Plugin]:
 
 
 def _is_file(word: str) -> bool:
-    return os.path.isfile(word) or (word.endswith((".json", ".jsonc")) and " " not in word and "://" not in word)
+    """Return whether a value of `--mcp` is a configuration file. A file that can be executed is the command of a server.
+
+    Raises:
+        UsageError: It is a program that cannot be executed by itself.
+    """
+    if word.endswith((".json", ".jsonc")):
+        return (" " not in word and "://" not in word) or os.path.isfile(word)
+    if not os.path.isfile(word) or os.access(word, os.X_OK):
+        return False
+    interpreter = _INTERPRETERS.get(os.path.splitext(word)[1])
+    if interpreter is not None:
+        command = shlex.join((interpreter, word))
+        raise UsageError(
+            f"--mcp {one_line(word)} is a program, not a configuration file. Give its whole command: --mcp {shlex.quote(command)}."
+        )
+    return True
 
 
 def _named(word: str) -> McpServer | None:

@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.text import Text
 
 from callgate._terminal_text import one_line, printable
-from callgate.cli._console import SIGNS, STYLES, console, write_text
+from callgate.cli._console import SIGNS, STYLES, console, tool_count, write_text
 from callgate.cli._error_advice import RECORD_FAILURE, at_terminal
 from callgate.cli._folded_output import HEAD_LINES, FoldedOutput
 from callgate.cli._run_events import (
@@ -86,8 +86,7 @@ class RunScreen:
             case RunBegan():
                 self._still()
                 self._waiting = ""
-                tools = f"{len(told.tools)} tools" if len(told.tools) != 1 else "1 tool"
-                self._say(f"callgate run · {told.model} · {tools} · {told.workspace}", "dim")
+                self._say(f"callgate run · {told.model} · {tool_count(len(told.tools))} · {told.workspace}", "dim")
                 for problem in told.problems:
                     self._say(f"  {problem}", "yellow")
             case ModelMessageBegan():

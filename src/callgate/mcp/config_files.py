@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -179,7 +180,7 @@ def _added(file: Path, text: str | None, name: str, entry: Mapping[str, Any]) ->
     if taken:
         raise UsageError(
             f"{displayed(file)} has an MCP server '{one_line(taken)}' already. Take another name, or remove that one first:"
-            f" callgate mcp remove {one_line(taken)}"
+            f" callgate mcp remove {shlex.quote(one_line(taken))} --config {shlex.quote(str(file))}"
         )
     section[name] = dict(entry)
     return root
