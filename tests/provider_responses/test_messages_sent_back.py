@@ -274,7 +274,7 @@ def invoice(order: str) -> list[object]:
 
 
 async def test_no_two_documents_of_a_conversation_with_bedrock_have_one_name() -> None:
-    """Bedrock refuses the request, and all that follow, although the documents came in different turns."""
+    """Bedrock refuses the request, and all that follow, also if the two came in different turns."""
     names: list[str] = []
     async with Engine([invoice]) as engine:
         for turn in ("1", "2"):

@@ -207,7 +207,7 @@ def _name_documents_by_call(content: Iterable[_Block], call_id: str) -> None:
 
 
 def _number_equal_names(blocks: Iterable[_Block]) -> None:
-    """Number the documents of the user that have a name which another one has."""
+    """Number documents of the user that share a name."""
     used: Counter[object] = Counter()
     for document in _documents(blocks):
         used[document["name"]] += 1
