@@ -18,12 +18,12 @@ from msgspec import Struct, structs
 from callgate._terminal_text import one_line
 from callgate._unusable_paths import displayed
 from callgate.errors import UsageError
+from callgate.gateway._config.jwt_table import read_jwt
+from callgate.gateway._config.listen_address import DEFAULT_HOST, DEFAULT_PORT, is_loopback, read_listen_address
+from callgate.gateway._config.secret_values import SHORTEST_SECRET
+from callgate.gateway._config.server_tables import read_plugins, read_servers
+from callgate.gateway._config.toml_table import TomlTable, read_toml
 from callgate.gateway._http_limits import HttpLimits
-from callgate.gateway._jwt_table import read_jwt
-from callgate.gateway._listen_address import DEFAULT_HOST, DEFAULT_PORT, is_loopback, read_listen_address
-from callgate.gateway._secret_values import SHORTEST_SECRET
-from callgate.gateway._server_tables import read_plugins, read_servers
-from callgate.gateway._toml_table import TomlTable, read_toml
 from callgate.gateway.config import GatewayConfig, HttpConfig, KnownPrincipal, ReplicaConfig, TasksConfig
 from callgate.gateway.principals import Principal
 from callgate.mcp import ConfiguredServer, configured_servers

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from callgate._option_checks import by_name
 from callgate.errors import UsageError
-from callgate.gateway._issuer_keys import IssuerKeys
+from callgate.gateway._access.issuer_keys import IssuerKeys
 from callgate.gateway.principals import Principal
 from callgate.mcp._oauth_addresses import Untrusted, checked_address
 

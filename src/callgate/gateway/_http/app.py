@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMappi
 from typing import Any, Protocol
 
 from callgate.errors import UsageError
+from callgate.gateway._access.token_expiry import ended_at_expiry
 from callgate.gateway._client_messages import RefusedMessage, kind_of, read_client_message, request_id
 from callgate.gateway._exchange import Exchange, Front, SessionFront
 from callgate.gateway._http.listening_streams import ListeningStreams
@@ -26,8 +27,7 @@ from callgate.gateway._http.sessions import GatewaySession, GatewaySessions
 from callgate.gateway._http.simple_requests import SimpleBody
 from callgate.gateway._http.streams import EventBuffer, RawHeaders, Receive, Send, send_body, send_events, wait_for_disconnect
 from callgate.gateway._http_limits import HttpLimits
-from callgate.gateway._replicas import Replicas, is_about_task
-from callgate.gateway._token_expiry import ended_at_expiry
+from callgate.gateway._requests.replicas import Replicas, is_about_task
 from callgate.gateway.principals import EVERY, Principal
 from callgate.gateway.tokens import Authenticator
 from callgate.mcp._connection import Message
