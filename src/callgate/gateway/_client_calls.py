@@ -26,6 +26,7 @@ __all__ = [
     "Ask",
     "AskLater",
     "CallInQuestion",
+    "CallStatus",
     "Client",
     "ClientCall",
     "Continued",
@@ -33,8 +34,8 @@ __all__ = [
     "result_of",
 ]
 
-Ask = Callable[[str, Mapping[str, Any], str], Awaitable[Mapping[str, Any]]]
-"""Asks the client: the method and the `params` of a request, and the server's name of it. Raises `RpcError`."""
+Ask = Callable[[str, Mapping[str, Any], str, Exchange], Awaitable[Mapping[str, Any]]]
+"""Asks the client: the method and the `params` of a request, the server's name of it, and the way to the client. Raises `RpcError`."""
 
 AskLater = Callable[["CallInQuestion", Mapping[str, Any]], Message]
 """Returns the result that ends a request with a question about its call, given the `params` of `elicitation/create`."""
@@ -129,11 +130,23 @@ class Continued(Struct, frozen=True):
     """The client's result of `elicitation/create`; None if it has sent none."""
 
 
+class CallStatus(Struct):
+    """How far the engine's call of a request has come."""
+
+    call_id: str = ""
+    """The id of the call, as soon as it is known which one it is."""
+    waits_for: str = ""
+    """What the call waits for that is neither its tool nor its client, as sentences; empty if nothing."""
+    uid: str = ""
+    """The engine's id of the call, as soon as it has a result."""
+    is_replayed: bool = False
+    """Whether the result is that of another request, which has made the same call and started its tool."""
+
+
 class ClientCall:
     """A request of a client that upstream servers take part in. Implements `CallingClient`.
 
     Args:
-        key: Whose sessions with servers it uses; empty: shared ones.
         params: The params of the request.
         exchange: The way back to the client. Changes if the client continues the request with another one.
         ask: Asks the client.
@@ -142,12 +155,12 @@ class ClientCall:
         ask_later: Ends the request with the question whether its call may run. None: the question is asked with `ask`.
         continued: The earlier request that this one continues; None if it continues none.
         resumed: The call to submit again; None: a new one.
+        may_become_task: Whether the client need not wait for the result.
     """
 
     def __init__(
         self,
         client: Client,
-        key: str,
         params: Mapping[str, Any],
         exchange: Exchange,
         ask: Ask,
@@ -157,26 +170,21 @@ class ClientCall:
         ask_later: AskLater | None = None,
         continued: Continued | None = None,
         resumed: RecordedCall | None = None,
+        may_become_task: bool = False,
     ) -> None:
         self.client = client
+        self.key = client.principal.session_key
         self.number = number
         self._clean = redaction.clean
-        self.key = key
         self.exchange = exchange
         self._ask = ask
         self.ask_later = ask_later
         self.continued = continued
         self.resumed = resumed
-        self.may_become_task = False
-        """Whether the client need not wait for the result."""
-        self.call_id = ""
-        """The id of the call, as soon as it is known which one it is."""
+        self.may_become_task = may_become_task
+        self.status = CallStatus()
         self.while_asking: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
         """Entered while the client is asked, which may take long, so that what the call holds is lent to others."""
-        self.is_replayed = False
-        """Whether the result is that of another request, which has made the same call and started its tool."""
-        self.waits_for = ""
-        """What the call waits for that is neither its tool nor its client, as sentences; empty if nothing."""
         meta = params.get("_meta")
         given: Mapping[str, Any] = meta if isinstance(meta, dict) else {}
         token = given.get("progressToken")
@@ -190,8 +198,6 @@ class ClientCall:
             self.capabilities["extensions"] = extensions
         self.on_resource_updated: Callable[[Mapping[str, Any]], None] | None = None
         """Takes what servers say of a changed resource; set for a request that subscribes to one."""
-        self.uid = ""
-        """The engine's id of the call, as soon as it has a result."""
         self.response: Mapping[str, Any] | None = None
         """The server's latest response to the call; None if no server has answered it."""
 
@@ -208,7 +214,7 @@ class ClientCall:
             raise RpcError(METHOD_NOT_FOUND, f"The client of this call does not answer {method[:100]}.")
         self._check_is_declared(method, params)
         async with self.while_asking():
-            return await self._ask(method, self._clean(params), name)
+            return await self._ask(method, self._clean(params), name, self.exchange)
 
     def _check_is_declared(self, method: str, params: Mapping[str, Any]) -> None:
         """Raise `RpcError` if a question has a form that the client has not declared.

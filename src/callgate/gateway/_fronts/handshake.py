@@ -158,18 +158,11 @@ class HandshakeSession:
         return {}
 
     def _call(self, params: Mapping[str, Any], exchange: Exchange, number: object = None) -> ClientCall:
-        key = self.client.principal.session_key
-        call: ClientCall
-
-        async def ask(method: str, params: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-            return await self._ask(method, params, call.exchange)
-
-        call = ClientCall(self.client, key, params, exchange, ask, redaction=self._parts.redaction, number=number)
-        return call
+        return ClientCall(self.client, params, exchange, self._ask, redaction=self._parts.redaction, number=number)
 
     # What the client is asked and told
 
-    async def _ask(self, method: str, params: Mapping[str, Any], exchange: Exchange) -> Mapping[str, Any]:
+    async def _ask(self, method: str, params: Mapping[str, Any], name: str, exchange: Exchange) -> Mapping[str, Any]:
         """Send a request to the client and return its result.
 
         Raises:

@@ -18,7 +18,8 @@ from callgate.gateway._exchange import Exchange
 from callgate.gateway._fronts.front_parts import FrontParts, object_of, params_of
 from callgate.gateway._fronts.subscriptions import listen, read_subscription
 from callgate.gateway._requests.cancellable_requests import CancellableRequests
-from callgate.gateway._requests.parked_requests import MultiRoundRequest, answers_of
+from callgate.gateway._requests.client_questions import ClientQuestions, read_answers
+from callgate.gateway._requests.multi_round_requests import MultiRoundRequest
 from callgate.gateway._requests.request_states import ApprovalState, request_digest
 from callgate.gateway._tasks.task_requests import TASK_METHODS, TaskRequests
 from callgate.gateway._tasks.tasks import NobodyListens
@@ -105,8 +106,7 @@ class StatelessFront:
 
     def _unasking(self, client: Client, params: Mapping[str, Any], exchange: Exchange, number: object) -> ClientCall:
         """Return a request during which the client is asked nothing."""
-        key, redaction = self._principal.session_key, self._parts.redaction
-        return ClientCall(client, key, params, exchange, _cannot_ask, redaction=redaction, number=number)
+        return ClientCall(client, params, exchange, _cannot_ask, redaction=self._parts.redaction, number=number)
 
     async def _result_of_ended(self, call: ClientCall) -> Message | None:
         result = await self._parts.result_of_ended(call)
@@ -155,7 +155,7 @@ class StatelessFront:
         result = await request.result_or_questions()
         if result is not None:
             return result
-        return _input_required(request.questions(), self._parts.parked.park(request))
+        return _input_required(request.questions.unanswered(), self._parts.parked.park(request))
 
     async def _becomes_task(self, request: MultiRoundRequest) -> bool:
         """Wait until a request has settled, or has to go on as a task because that takes long; return whether it has to.
@@ -164,7 +164,7 @@ class StatelessFront:
         """
         wait_s = self._parts.tasks.after_s
         while not await request.has_settled(wait_s):
-            if request.call.call_id:
+            if request.call.status.call_id:
                 return not self._parts.tasks.full
             wait_s = _CALL_ID_S
         return False
@@ -179,11 +179,11 @@ class StatelessFront:
             return self._started(method, client, params, exchange, number)
         state = self._parts.states.opened(params["requestState"], self._principal.name, request_digest(method, params))
         if isinstance(state, ApprovalState):
-            answer = answers_of(params).get(_APPROVAL)
+            answer = read_answers(params).get(_APPROVAL)
             return self._started(method, client, params, exchange, number, continued=Continued(state.question, answer))
         request = self._parts.parked.take(state, params.get("inputResponses"))
         request.call.exchange = exchange
-        request.take_answers(params.get("inputResponses"))
+        request.questions.take_answers(params.get("inputResponses"))
         return request
 
     def _started(
@@ -203,25 +203,22 @@ class StatelessFront:
             state = self._parts.states.sealed(ApprovalState(self._principal.name, digest, question))
             return _input_required({_APPROVAL: {"method": "elicitation/create", "params": form}}, state)
 
-        request = MultiRoundRequest(self._principal.name, digest)
-        key = self._principal.session_key
-        request.call = ClientCall(
+        questions = ClientQuestions()
+        if continued is None:
+            questions.take_answers(params.get("inputResponses"))
+        call = ClientCall(
             client,
-            key,
             params,
             exchange,
-            request.ask,
+            questions.ask,
             redaction=self._parts.redaction,
             number=number,
             ask_later=ask_later,
             continued=continued,
             resumed=resumed,
+            may_become_task=self._may_become_task(method, client),
         )
-        request.call.may_become_task = self._may_become_task(method, client)
-        if continued is None:
-            request.take_answers(params.get("inputResponses"))
-        request.start(self._parts.methods.answer(method, request.call, params))
-        return request
+        return MultiRoundRequest(self._principal.name, digest, call, questions, self._parts.methods.answer(method, call, params))
 
     def _may_become_task(self, method: str, client: Client) -> bool:
         return method == "tools/call" and client.takes_tasks and self._parts.tasks.offered
@@ -250,5 +247,5 @@ def _input_required(questions: Mapping[str, Message], state: str) -> Message:
     return {"resultType": "input_required", "inputRequests": questions, "requestState": state}
 
 
-async def _cannot_ask(method: str, params: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+async def _cannot_ask(method: str, params: Mapping[str, Any], name: str, exchange: Exchange) -> Mapping[str, Any]:
     raise RpcError(METHOD_NOT_FOUND, "The client cannot be asked during this request.")

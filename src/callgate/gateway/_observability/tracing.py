@@ -105,8 +105,8 @@ async def _ended(span: Span, client_call: ClientCall, work: Awaitable[Message]) 
         _fail(span, str(error.code) if isinstance(error, RpcError) else type(error).__qualname__)
         raise
     finally:
-        if client_call.uid:
-            span.set_attribute("gen_ai.tool.call.id", client_call.uid)
+        if client_call.status.uid:
+            span.set_attribute("gen_ai.tool.call.id", client_call.status.uid)
     status, failure = end_of(result)
     if status in ("error", "unknown"):
         _fail(span, "tool_error" if failure == "tool_declared" else failure or status)

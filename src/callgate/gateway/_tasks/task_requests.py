@@ -11,7 +11,7 @@ from typing import Any
 
 from callgate.errors import RunHeld
 from callgate.gateway._client_calls import Client
-from callgate.gateway._requests.parked_requests import MultiRoundRequest
+from callgate.gateway._requests.multi_round_requests import MultiRoundRequest
 from callgate.gateway._tasks.tasks import RunningTask, Tasks, task_not_found
 from callgate.gateway._tool_calls.call_records import CLIENT_CANCELLED, CallRecords
 from callgate.gateway._tool_calls.ended_requests import cancelled_outcome
@@ -69,7 +69,7 @@ class TaskRequests:
                 return task.described()
             case "tasks/update":
                 _refuse_elsewhere(task)
-                task.request.take_answers(params.get("inputResponses"))
+                task.request.questions.take_answers(params.get("inputResponses"))
             case _:
                 await self._cancel(task)
         return {}
@@ -81,7 +81,7 @@ class TaskRequests:
         """
         if task.request.done:
             return
-        call_id = task.request.call.call_id or task.state.call
+        call_id = task.request.call.status.call_id or task.state.call
         task.request.cancel(CLIENT_CANCELLED)
         await task.request.wait_done(_CANCEL_S)
         recorded = await self._records.call(call_id, task.state.arguments)
@@ -144,7 +144,7 @@ class TaskRequests:
 
 def _refuse_elsewhere(task: RunningTask) -> None:
     """Raise `RpcError` for answers to a task that another process began and that asks nothing here: they may be for that process."""
-    if task.request.call.resumed is not None and not (task.request.done or task.request.questions()):
+    if task.request.call.resumed is not None and not (task.request.done or task.request.questions.unanswered()):
         raise _elsewhere()
 
 

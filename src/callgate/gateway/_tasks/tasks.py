@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from callgate._clock import Clock
 from callgate._json import plain_bytes
 from callgate.gateway._requests.cancellable_requests import told_error
-from callgate.gateway._requests.parked_requests import MultiRoundRequest
+from callgate.gateway._requests.multi_round_requests import MultiRoundRequest
 from callgate.gateway._requests.request_states import RequestStates, TaskState
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INVALID_PARAMS, RpcError
@@ -78,7 +78,7 @@ class RunningTask:
         return told | (self._end() if self.request.done else self._progress())
 
     def _progress(self) -> Message:
-        questions, waits_for = self.request.questions(), self.request.call.waits_for
+        questions, waits_for = self.request.questions.unanswered(), self.request.call.status.waits_for
         told: Message = {"status": "input_required", "inputRequests": questions} if questions else {}
         return {**told, "statusMessage": waits_for} if waits_for else told
 
@@ -138,7 +138,7 @@ class Tasks:
         Args:
             arguments: The digest of the arguments of its call.
         """
-        state = TaskState(request.principal, request.call.call_id, self._now_ms(), self._replica, arguments)
+        state = TaskState(request.principal, request.call.status.call_id, self._now_ms(), self._replica, arguments)
         return self._add(self._states.sealed(state), state, request, finished)
 
     def resume(

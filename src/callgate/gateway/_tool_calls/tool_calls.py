@@ -86,7 +86,7 @@ class ToolCalls:
             return error_result(NOT_RECORDED, {"status": "error", "failure": "record_failed", "code": "record_failed"})
         with self._pending.in_work(call):
             result = await self._make(client_call, call)
-        if call.made_again and client_call.is_replayed:  # a request at another gateway has used the approval meanwhile
+        if call.made_again and client_call.status.is_replayed:  # a request at another gateway has used the approval meanwhile
             return await self.call(client_call, params)
         return result
 
@@ -96,13 +96,14 @@ class ToolCalls:
         Raises:
             RpcError: The server has answered with an error.
         """
-        if not client_call.call_id:
+        call_id = client_call.status.call_id
+        if not call_id:
             return None
         try:
-            end = await self._records.end(client_call.call_id)
-            start = await self._records.start(client_call.call_id)
+            end = await self._records.end(call_id)
+            start = await self._records.start(call_id)
         except JournalFailed as error:
-            log.error("What has become of the call %s is not known: %s", client_call.call_id, error)
+            log.error("What has become of the call %s is not known: %s", call_id, error)
             return unread_result()
         if end is not None and end.result is not None:
             return self._results.result(end.result, None)
@@ -119,7 +120,7 @@ class ToolCalls:
         call = self._pending.named(continued.question, client.principal.name, name, arguments)
         if call is None:
             raise request_over()
-        client_call.call_id = call.id
+        client_call.status.call_id = call.id
         with self._pending.in_work(call):
             try:
                 decided = await self._engine.wait_for_answer(approval_id, timeout_s=0.0) is not None
@@ -163,7 +164,7 @@ class ToolCalls:
             result = await (self._not_submitted(call, obstacle) if obstacle else self._submitted_again(client_call, call))
             if outcome_of(result).get("code") != RUN_HELD:
                 return result
-            client_call.waits_for = "Another process works on the call."
+            client_call.status.waits_for = "Another process works on the call."
             await self._engine.clock.sleep(_HELD_S)
 
     def _recorded_result(self, end: RecordedOutcome) -> Message:
@@ -204,7 +205,7 @@ class ToolCalls:
         Args:
             asks_user: False if the user has been asked already, and has not answered.
         """
-        client_call.call_id, client_call.is_replayed = call.id, False
+        client_call.status.call_id, client_call.status.is_replayed = call.id, False
         left = _MOST_QUESTIONS if asks_user and client_call.client.can_approve else 0
         while True:
             outcome = await self._submitted(client_call, call)
@@ -231,13 +232,13 @@ class ToolCalls:
 
     async def _answered_elsewhere(self, client_call: ClientCall, asked: Suspended) -> bool:
         """Wait for the answer of somebody who is not the client's user, which takes long; return whether there is one."""
-        client_call.waits_for = f"A human has to approve the call first (approval {asked.approval_id})."
+        client_call.status.waits_for = f"A human has to approve the call first (approval {asked.approval_id})."
         try:
             return await self._engine.wait_for_answer(asked.approval_id) is not None
         except UsageError:  # it has expired
             return False
         finally:
-            client_call.waits_for = ""
+            client_call.status.waits_for = ""
 
     async def _is_too_much(self, principal: Principal, asked: Suspended) -> bool:
         """Deny a call if too many of its principal's wait for a decision; return whether that was done."""
@@ -257,7 +258,7 @@ class ToolCalls:
             f"The call of {call.raw.name} has not run: a human has to approve it, and {_too_many_pending(principal)}. Wait until one of"
             " them is decided, then make the call again."
         )
-        outcome = {"status": "error", "failure": "not_started", "code": "too_many_pending", "uid": client_call.uid}
+        outcome = {"status": "error", "failure": "not_started", "code": "too_many_pending", "uid": client_call.status.uid}
         return error_result(text, outcome)
 
     async def _submitted(self, client_call: ClientCall, call: SubmittedCall) -> Message | Suspended:
@@ -277,8 +278,8 @@ class ToolCalls:
     def _result(self, outcome: Outcome, client_call: ClientCall, call: SubmittedCall) -> Message:
         match outcome:
             case Answered(result=result) | Aborted(finished=ToolResult() as result):
-                client_call.uid = result.uid
-                client_call.is_replayed = result.metadata.replayed and result.metadata.attempts > 0 and result.status != "unknown"
+                client_call.status.uid = result.uid
+                client_call.status.is_replayed = result.metadata.replayed and result.metadata.attempts > 0 and result.status != "unknown"
                 if result.uid:  # else nothing is on record, and an approval is still unused
                     self._pending.forget(call.id)
                 return self._results.result(result, client_call.response)
