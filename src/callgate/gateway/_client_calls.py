@@ -22,6 +22,7 @@ from callgate.mcp._revisions import Era
 from callgate.mcp.calling_client import CAPABILITY_OF
 
 __all__ = [
+    "LOG_LEVELS",
     "PROTOCOL_PREFIX",
     "Ask",
     "AskLater",
@@ -45,7 +46,8 @@ PROTOCOL_PREFIX = "io.modelcontextprotocol/"
 
 _ANSWERING = frozenset(CAPABILITY_OF.values())
 """The capabilities of clients that answer requests of servers."""
-_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""The levels of log messages, the least important first."""
 
 
 class Client(Struct, kw_only=True, eq=False):
@@ -99,9 +101,9 @@ class Client(Struct, kw_only=True, eq=False):
     def wants_log(self, params: Mapping[str, Any]) -> bool:
         """Return whether the client wants a log message with these `params`."""
         level = params.get("level")
-        if self.log_level not in _LEVELS or level not in _LEVELS:
+        if self.log_level not in LOG_LEVELS or level not in LOG_LEVELS:
             return False
-        return _LEVELS.index(level) >= _LEVELS.index(self.log_level)
+        return LOG_LEVELS.index(level) >= LOG_LEVELS.index(self.log_level)
 
 
 class CallInQuestion(Struct, frozen=True):

@@ -16,7 +16,7 @@ from itertools import count
 from typing import Any
 
 from callgate._json import exceeds
-from callgate.gateway._client_calls import PROTOCOL_PREFIX, Client, ClientCall, result_of
+from callgate.gateway._client_calls import LOG_LEVELS, PROTOCOL_PREFIX, Client, ClientCall, result_of
 from callgate.gateway._exchange import Exchange
 from callgate.gateway._fronts.front_parts import FrontParts, object_of, params_of
 from callgate.gateway._fronts.url_elicitations import UrlElicitations
@@ -35,7 +35,6 @@ _STATELESS_META = frozenset(f"{PROTOCOL_PREFIX}{name}" for name in ("serverInfo"
 _STATELESS_FIELDS = frozenset({"resultType", "ttlMs", "cacheScope"})
 _MOST_DECLARED_BYTES = 65_536
 """How much of what a client declares in `initialize` is kept with its session."""
-_LEVELS = frozenset({"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"})
 
 
 class HandshakeSession:
@@ -142,8 +141,8 @@ class HandshakeSession:
 
     def _set_level(self, params: Mapping[str, Any]) -> Message:
         level = params.get("level")
-        if level not in _LEVELS:
-            raise RpcError(INVALID_PARAMS, f"Unknown log level {level!r:.80}; the levels are {', '.join(sorted(_LEVELS))}.")
+        if level not in LOG_LEVELS:
+            raise RpcError(INVALID_PARAMS, f"Unknown log level {level!r:.80}; the levels are {', '.join(sorted(LOG_LEVELS))}.")
         self.client.log_level = level
         return {}
 
