@@ -153,7 +153,7 @@ class ClientCall:
         exchange: The way back to the client. Changes if the client continues the request with another one.
         ask: Asks the client.
         redaction: Removes secrets from what servers send to the client.
-        number: The id of the request; None if nobody has made it.
+        number: The id of the request; None if no client has made it.
         ask_later: Ends the request with the question whether its call may run. None: the question is asked with `ask`.
         continued: The earlier request that this one continues; None if it continues none.
         resumed: The call to submit again; None: a new one.
@@ -186,7 +186,7 @@ class ClientCall:
         self.may_become_task = may_become_task
         self.status = CallStatus()
         self.while_asking: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
-        """Entered while the client is asked, which may take long, so that what the call holds is lent to others."""
+        """Entered while the client is asked, which may take long, so that the call holds no permit meanwhile."""
         meta = params.get("_meta")
         given: Mapping[str, Any] = meta if isinstance(meta, dict) else {}
         token = given.get("progressToken")
@@ -245,7 +245,7 @@ class ClientCall:
             self.exchange.send(notification("notifications/progress", {**self._clean(params), "progressToken": self._progress_token}))
 
     def reported(self, text: str) -> None:
-        """Send the client a piece of the tool's output as a notification of progress, if there is something to read in it."""
+        """Send the client a piece of the tool's output as a notification of progress, unless it has only whitespace."""
         if message := text.strip():
             self._reported += 1
             told = self._clean({"progress": self._reported, "message": message})

@@ -129,7 +129,7 @@ class JwtTokens:
     def _principal(self, claims: Mapping[str, Any]) -> Principal | None:
         name = claims.get(self._principal_claim)
         if not isinstance(name, str) or not name or len(name) > _LONGEST_NAME or not name.isprintable():
-            _log_refusal(f"its claim {self._principal_claim} is no name of at most {_LONGEST_NAME} characters")
+            _log_refusal(f"its claim {self._principal_claim} is not a name of at most {_LONGEST_NAME} characters")
             return None
         known = self._known.get(name) or Principal(name=name)
         return replace(known, scopes=_scopes(claims), expires_at=float(min(int(claims["exp"]), _LATEST)) + self._leeway_s)
@@ -162,7 +162,7 @@ def _public_key(pem: str, algorithms: Sequence[str]) -> Any:
     """Return a public key that one of the algorithms can check signatures with.
 
     Raises:
-        KeyRefused: It is no such key.
+        KeyRefused: It is not such a key.
     """
     _import_jwt()
     from cryptography.exceptions import UnsupportedAlgorithm

@@ -63,7 +63,7 @@ class CurrentTokens:
         self.tokens = tokens
 
     def replace(self, tokens: Authenticator) -> None:
-        """Know these tokens instead, from the next request on."""
+        """Replace the accepted tokens, from the next request on."""
         self.tokens = tokens
 
     async def principal_of(self, token: str) -> Principal | None:

@@ -30,7 +30,7 @@ class CurrentRules:
         self._asked = self.in_use = self._checked = rules
 
     def narrow(self, *others: Rules, checked: Sequence[Rules] | None = None) -> None:
-        """Judge by these rules as well as by those in use, instead of by other ones that were given before.
+        """Judge by these rules as well as by those in use. They replace those of an earlier call.
 
         Args:
             checked: The rules that are compared with the tools from now on. None: those in use.
@@ -39,7 +39,7 @@ class CurrentRules:
         self._checked = self.in_use if checked is None else tuple(checked)
 
     def use(self, *rules: Rules) -> None:
-        """Let these be in use instead. Calls that run already are judged by them when they meet more resources."""
+        """Replace the rules. Calls that run already are judged by the new ones when they use more resources."""
         self.in_use = rules
         self.narrow()
 

@@ -123,7 +123,7 @@ def _signing_keys(found: Mapping[str, Any]) -> dict[str, VerificationKey]:
     """
     given = found.get("keys")
     if not isinstance(given, list):
-        raise Untrusted("what was found is no set of keys")
+        raise Untrusted("what was found is not a set of keys")
     signing = [(one.get("kid"), key) for one in given if isinstance(one, dict) and (key := _signing_key(one)) is not None]
     usable = {str(kid or _NO_KID): key for kid, key in signing if kid or len(signing) == 1}
     if not usable:

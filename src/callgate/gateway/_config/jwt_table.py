@@ -83,7 +83,7 @@ def _keys(table: TomlTable) -> tuple[str, str]:
         return jwks_url, ""
     path = table.file.path(key_file)
     if not path.is_file():
-        raise table.wrong("key_file", f"is {displayed(path)}, which is no file", "Write the path of the public key.")
+        raise table.wrong("key_file", f"is {displayed(path)}, which is not a file", "Write the path of the public key.")
     if not _PUBLIC_KEY.search(path.read_bytes()):
         fact = f"is {displayed(path)}, which has no line '-----BEGIN PUBLIC KEY-----'"
         raise table.wrong("key_file", fact, "Write the path of the issuer's public key in PEM form.")
@@ -98,7 +98,7 @@ def _algorithms(table: TomlTable) -> tuple[str, ...]:
         )
     for one in algorithms:
         if not re.fullmatch(r"(?:RS|PS|ES)(?:256|384|512)|EdDSA", one):
-            fact = f"has {one_line(one, 40)!r}, which is no algorithm with a public key"
+            fact = f"has {one_line(one, 40)!r}, which is not an algorithm with a public key"
             raise table.wrong("algorithms", fact, "Take of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA.")
     return algorithms
 
@@ -124,7 +124,7 @@ def _scopes(table: TomlTable, key: str) -> tuple[str, ...]:
     found = table.texts(key)
     for scope in found:
         if not _SCOPE.fullmatch(scope):
-            raise table.wrong(key, f"has {one_line(scope, 80)!r}, which is no scope", 'Write a list of words, such as ["shop:read"].')
+            raise table.wrong(key, f"has {one_line(scope, 80)!r}, which is not a scope", 'Write a list of words, such as ["shop:read"].')
         if scope == "offline_access":
             raise table.wrong(key, "has offline_access, which is for clients to ask for, and not for this gateway", "Remove it.")
     return found

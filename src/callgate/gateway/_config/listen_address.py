@@ -20,7 +20,7 @@ def read_listen_address(text: str, owner: str) -> tuple[str, int]:
         owner: What has the address, as the user writes it.
 
     Raises:
-        UsageError: It is no such address.
+        UsageError: It is not such an address.
     """
     text = text.strip()
     if text.isdecimal():
@@ -31,7 +31,7 @@ def read_listen_address(text: str, owner: str) -> tuple[str, int]:
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not (port.isascii() and port.isdecimal() and int(port) < 65_536) or "/" in host or (":" in host and not _is_ip(host)):
         raise UsageError(
-            f"{owner} is {text[:80]!r}, which is no address to listen on. Write HOST:PORT, such as {DEFAULT_HOST}:{DEFAULT_PORT};"
+            f"{owner} is {text[:80]!r}, which is not an address to listen on. Write HOST:PORT, such as {DEFAULT_HOST}:{DEFAULT_PORT};"
             " the port is from 0 to 65535, and an IPv6 address is in brackets."
         )
     return host or DEFAULT_HOST, int(port)

@@ -39,7 +39,7 @@ class SecretValues:
         self._count = len(given)
         self._numbers = frozenset(value.encode("utf-8", "surrogatepass") for value in given)
         self._found = re.compile(any_form) if forms else None
-        # An escape is one unit: a value `n1234` is not in `\n1234`, and what would be left is no JSON.
+        # An escape is one unit: a value `n1234` is not in `\n1234`, and what would be left is not JSON.
         self._unit = re.compile(b"(" + any_form + rb")|\\u[0-9a-fA-F]{4}|\\.", re.DOTALL)
 
     def redact(self, body: bytes) -> bytes:

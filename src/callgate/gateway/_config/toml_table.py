@@ -80,7 +80,7 @@ class TomlTable:
     def text(self, key: str, default: str = "", *, variables: bool = False, secret: bool = False) -> str:
         value = self.entries.get(key, default)
         if not isinstance(value, str):
-            raise self.wrong(key, "is no text" if secret else f"is {_said(value)}; it must be text", "Write it in quotes.")
+            raise self.wrong(key, "is not text" if secret else f"is {_said(value)}; it must be text", "Write it in quotes.")
         return self.file.replaced(value, self.place(key)) if variables else value
 
     def texts(self, key: str, default: tuple[str, ...] = (), *, variables: bool = False) -> tuple[str, ...]:
@@ -150,7 +150,7 @@ def read_toml(path: str | os.PathLike[str], use: str, missing: str, environment:
         environment: The environment variables. Default: those of this process.
 
     Raises:
-        UsageError: The file cannot be read, or is no TOML.
+        UsageError: The file cannot be read, or is not TOML.
     """
     check_path(use, path, in_memory="Give a file.", on_server="Give a file.")
     file = expanded(path)
@@ -165,7 +165,7 @@ def read_toml(path: str | os.PathLike[str], use: str, missing: str, environment:
     except UnicodeDecodeError as error:
         raise UsageError(f"{displayed(file)} is not UTF-8 (byte {error.start}). Save it as UTF-8.") from error
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{displayed(file)} is no valid TOML: {error}. Correct that line.") from error
+        raise UsageError(f"{displayed(file)} is not valid TOML: {error}. Correct that line.") from error
     except (RecursionError, ValueError) as error:  # ValueError: raised by Python's parsers of numbers and dates
         raise UsageError(f"{displayed(file)} cannot be read: it is nested too deeply, or has a number or date out of range.") from error
     return TomlTable(TomlFile(file, environment), (), entries)

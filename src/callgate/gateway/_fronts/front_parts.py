@@ -57,7 +57,7 @@ def params_of(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the params of a request.
 
     Raises:
-        RpcError: They are no object.
+        RpcError: They are not an object.
     """
     params = message.get("params", {})
     if not isinstance(params, dict):

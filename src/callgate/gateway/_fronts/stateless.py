@@ -22,7 +22,7 @@ from callgate.gateway._requests.client_questions import ClientQuestions, read_an
 from callgate.gateway._requests.multi_round_requests import MultiRoundRequest
 from callgate.gateway._requests.request_states import ApprovalState, request_digest
 from callgate.gateway._tasks.task_requests import TASK_METHODS, TaskRequests
-from callgate.gateway._tasks.tasks import NobodyListens
+from callgate.gateway._tasks.tasks import DiscardingExchange
 from callgate.gateway._tool_calls.suspended_calls import SubmittedCall
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
@@ -227,7 +227,7 @@ class StatelessFront:
         """Return the request of a task whose call is submitted again, after its process has ended."""
         params = {"name": call.raw.name, "arguments": call.raw.arguments}
         recorded = RecordedCall(call.id, call.scope.run, call.whole)
-        return self._started("tools/call", client, params, NobodyListens(), resumed=recorded)
+        return self._started("tools/call", client, params, DiscardingExchange(), resumed=recorded)
 
     def _stamped_call(self, result: Message) -> Message:
         return self._stamped("tools/call", result)

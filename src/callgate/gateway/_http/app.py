@@ -1,6 +1,6 @@
 """The ASGI application: routes, checks, and which era a message belongs to.
 
-Looks into a message only for its kind and version, and for `initialize`, which makes a session. What methods mean, the fronts know.
+Looks into a message only for its kind and version, and for `initialize`, which makes a session. Only the fronts know what methods mean.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Fronts(Protocol):
         ...
 
     def end_subscriptions(self) -> None:
-        """Let the requests that wait for changes have their results."""
+        """End all `subscriptions/listen` requests with their results."""
         ...
 
 
@@ -398,6 +398,6 @@ def _readable(body: bytes) -> Message:
     except RefusedMessage as error:
         raise RefusedRequest(400, f"The body is refused: {error}.", error.code, reason="body", number=error.number) from None
     if not kind_of(message):
-        told = "The body is no JSON-RPC 2.0 message with a valid id."
+        told = "The body is not a JSON-RPC 2.0 message with a valid id."
         raise RefusedRequest(400, told, INVALID_REQUEST, reason="body", number=request_id(message))
     return message

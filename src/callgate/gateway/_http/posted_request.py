@@ -57,7 +57,7 @@ class PostedRequest:
         return self._buffer.send(message)
 
     async def answer(self) -> None:
-        """Let the front answer the request, and send what it says."""
+        """Answer the request with the front, and send the response."""
         watch = watch_client(self._receive, self._client_gone)
         try:
             response = await self._response()

@@ -77,7 +77,7 @@ class CallTracing:
             detach(outside)
 
     def _has_nothing_to_tell(self, client_call: ClientCall) -> bool:
-        """Return whether nobody takes spans, and neither the client nor the host has a trace to pass on."""
+        """Return whether no provider takes spans, and neither the client nor the host has a trace to pass on."""
         unused = not self._own_provider and isinstance(get_tracer_provider(), ProxyTracerProvider)
         return unused and _FIELDS.isdisjoint(client_call.meta) and not get_current()
 
@@ -132,7 +132,7 @@ def _fail(span: Span, error_type: str) -> None:
 
 
 def _pass_on(client_call: ClientCall) -> None:
-    """Let upstream servers know the current span as their parent."""
+    """Pass the current span to upstream servers as the parent of theirs."""
     carrier: dict[str, str] = {}
     _W3C.inject(carrier)
     if "traceparent" in carrier:

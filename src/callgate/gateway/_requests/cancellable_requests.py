@@ -1,7 +1,7 @@
 """The requests of one client that are being answered, so that the client can cancel them by their ids, and the gateway can end them.
 
 A client may not use the id of a request that it has no response to yet. If it does, the second request is refused with the id `null`, as
-JSON-RPC has it for what is no valid request: under its own id, the refusal would be taken for the answer of the first.
+JSON-RPC says for what is not a valid request: with its own id, the refusal would be taken for the answer of the first.
 
 Sources: MCP 2026-07-28, Base Protocol: "Requests"; JSON-RPC 2.0, "Response object".
 """
@@ -29,7 +29,7 @@ class CancellableRequests:
     """The running requests of one front.
 
     Args:
-        result_of_ended: Returns the result of a call whose request was ended, as this front's clients get it; None: it was not submitted.
+        result_of_ended: Returns the result of a call whose request was ended, as this front's clients get it; None if it was not submitted.
     """
 
     def __init__(self, result_of_ended: Callable[[ClientCall], Awaitable[Message | None]]) -> None:
@@ -109,7 +109,7 @@ class CancellableRequests:
 
 
 def duplicate_id(number: object) -> Message:
-    """Return the response to a request with the id of one that runs, also if that is being cancelled."""
+    """Return the response to a request with the id of one that runs or is being cancelled."""
     told = RpcError(INVALID_REQUEST, f"A request with the id {number!r:.80} runs already. Use another id.")
     return error_answer(None, told)
 
@@ -122,7 +122,7 @@ async def _response(number: object, work: Awaitable[Message]) -> Message:
 
 
 def told_error(error: Exception) -> RpcError:
-    """Return what a client is told when its request has failed. What is no answer to the client is logged."""
+    """Return the error for the client whose request has failed. Log an error that is not meant for the client."""
     if isinstance(error, RpcError):
         return error
     if isinstance(error, JournalFailed):

@@ -1,7 +1,7 @@
 """One request of a stateless client, from its first message to its result, with what the client is asked in between.
 
 Such a request ends with a result that says what is wanted; the client then sends the request again, with the answers. Between the two, the
-call goes on here and waits for the answers; `parked_requests.py` keeps it.
+call continues here and waits for the answers; `parked_requests.py` keeps it.
 
 Source: MCP 2026-07-28, Multi Round-Trip Requests.
 """
@@ -19,7 +19,7 @@ from callgate.mcp._connection import Message
 __all__ = ["MultiRoundRequest"]
 
 _CANCEL_S = 0.9
-"""How long the end of the call of a cancelled request is waited for."""
+"""How long to wait for the end of the call of a cancelled request."""
 
 
 class MultiRoundRequest:
@@ -70,7 +70,7 @@ class MultiRoundRequest:
         return self.questions.changed.done() or self._task.done()  # a task that is done is noted in the loop's next round
 
     def go_on(self, on_change: Callable[[], None]) -> None:
-        """Go on without a request of the client that waits.
+        """Continue although no request of the client waits.
 
         Args:
             on_change: Called when there is a question, an answer or a result.
@@ -100,5 +100,5 @@ class MultiRoundRequest:
         await self.wait_done(_CANCEL_S)
 
     async def wait_done(self, within_s: float) -> None:
-        """Wait until the request has its result, or within this time."""
+        """Wait until the request has its result, at most `within_s` seconds."""
         await asyncio.wait((self._task,), timeout=within_s)

@@ -68,7 +68,7 @@ class ParkedRequests:
             raise RpcError(INTERNAL_ERROR, f"{text} Answer the questions of these requests, then try again.")
 
     def take(self, state: ParkedState, answers: object) -> MultiRoundRequest:
-        """Return the request that a state names, and keep it no longer.
+        """Return the request that a state names, and remove it.
 
         Raises:
             RpcError: The state has been used, or has expired; or the answers are not valid, and it can be used again.

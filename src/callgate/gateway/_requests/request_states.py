@@ -55,7 +55,7 @@ class ApprovalState(Struct, frozen=True, tag="approval"):
 
 
 class TaskState(Struct, frozen=True, tag="task"):
-    """What the id of a task says."""
+    """What the id of a task contains."""
 
     principal: str
     call: str
@@ -105,7 +105,7 @@ class RequestStates:
         return "" if state is None or isinstance(state, ApprovalState) else state.replica
 
     def opened_task(self, sealed: object, principal: str) -> TaskState | None:
-        """Return what the id of a task says; None if it is not valid, or belongs to another principal."""
+        """Return the content of the id of a task; None if it is not valid, or belongs to another principal."""
         state = self._opened(sealed)
         return state if isinstance(state, TaskState) and state.principal == principal else None
 
@@ -141,7 +141,7 @@ class RequestStates:
 
 
 def _state_refused() -> RpcError:
-    """Return the error for a state by which nothing continues."""
+    """Return the error for a state that does not name anything that continues."""
     return RpcError(
         INVALID_PARAMS,
         "The requestState is not valid here: it was changed, belongs to another request, or is of another gateway or of this one before a"
@@ -150,7 +150,7 @@ def _state_refused() -> RpcError:
 
 
 def request_over() -> RpcError:
-    """Return the error for a state whose request is no longer waiting. What became of that request is not known here."""
+    """Return the error for a state whose request is no longer waiting. Its outcome is not known here."""
     return RpcError(
         INVALID_PARAMS,
         "The request of this requestState is no longer waiting: it was continued already, expired, or ended with its gateway. If it was a"

@@ -58,7 +58,7 @@ class WatchedResources:
         self._servers[uri] = await self._content.subscribe(uri, call), call
 
     async def remove(self, uri: str) -> None:
-        """End a subscription; a server that does not answer is no error."""
+        """End a subscription; a server that does not answer is not an error."""
         found = self._servers.pop(uri, None)
         if found is not None:
             server, call = found

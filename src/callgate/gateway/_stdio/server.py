@@ -160,7 +160,7 @@ class _StdioServer:
             case "notification":
                 self._take_notification(message)
             case _:
-                told = RpcError(INVALID_REQUEST, "The line is no JSON-RPC 2.0 message with a valid id.")
+                told = RpcError(INVALID_REQUEST, "The line is not a JSON-RPC 2.0 message with a valid id.")
                 self._refuse(error_answer(request_id(message), told))
 
     def _refuse(self, response: Message) -> None:

@@ -1,4 +1,4 @@
-"""Answer what a stateless client asks about its tasks.
+"""Answer the requests of a stateless client about its tasks.
 
 Source: MCP extension io.modelcontextprotocol/tasks, 2026-07-28.
 """
@@ -26,7 +26,7 @@ __all__ = ["TASK_METHODS", "TaskRequests"]
 TASK_METHODS = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
 _MISSING_CAPABILITY = -32021
 _CANCEL_S = 5.0
-"""Seconds that a cancelled call may take to end, before its task is told as cancelled."""
+"""Seconds that a cancelled call may take to end, before its task is reported as cancelled."""
 
 
 class TaskRequests:
@@ -36,7 +36,7 @@ class TaskRequests:
         records: Reads the calls of tasks that this process does not have.
         withdraw: Answers the question about a cancelled call with no. Raises `RunHeld` if another process works on the call.
         resumed: Submits a call of an earlier process again.
-        finished: Makes the result that the request would have had of the result of the call.
+        finished: Returns the result that the request would have had, given the result of the call.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class TaskRequests:
         return {}
 
     async def _cancel(self, task: RunningTask) -> None:
-        """Cancel a task, and withdraw the question about its call, so that nobody who answers it later lets the call run.
+        """Cancel a task, and withdraw the question about its call, so that a later answer does not start the call.
 
         Returns when that is on record, so that the task stays cancelled.
         """
@@ -95,7 +95,7 @@ class TaskRequests:
         await self._note_cancelled(task, call_id)
 
     async def named(self, client: Client, task_ids: Sequence[str]) -> list[RunningTask]:
-        """Return the tasks of a client among these. Those that this process does not have go on here.
+        """Return the client's tasks with these ids. Those that this process does not have are continued here.
 
         Raises:
             RpcError: The client has not declared the extension.
@@ -109,7 +109,7 @@ class TaskRequests:
         return found
 
     async def _task(self, client: Client, task_id: object) -> RunningTask:
-        """Return a task of the client. One that this process does not have goes on here.
+        """Return a task of the client. One that this process does not have is continued here.
 
         Raises:
             RpcError: There is no such task.
@@ -137,7 +137,7 @@ class TaskRequests:
         return task
 
     async def _note_cancelled(self, task: RunningTask, call_id: str) -> None:
-        """Let the client of a cancelled task be told whether its call may have taken effect."""
+        """Add to a cancelled task whether its call may have taken effect."""
         text, outcome = cancelled_outcome(await self._records.start(call_id))
         task.told_of_cancelled = {"statusMessage": text, "_meta": {OUTCOME_KEY: outcome}}
 

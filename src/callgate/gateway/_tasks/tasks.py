@@ -22,15 +22,15 @@ from callgate.gateway._requests.request_states import RequestStates, TaskState
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INVALID_PARAMS, RpcError
 
-__all__ = ["NobodyListens", "RunningTask", "Tasks", "task_not_found"]
+__all__ = ["DiscardingExchange", "RunningTask", "Tasks", "task_not_found"]
 
 _POLL_MS = 1_000
 _READ_S = 2.0
-"""How long the recorded result of a call is waited for."""
+"""How long to wait for the recorded result of a call."""
 
 
-class NobodyListens:
-    """The exchange of a task, whose progress and log messages no stream carries. Implements `Exchange`."""
+class DiscardingExchange:
+    """Discards the progress and log messages of a task, because no stream carries them. Implements `Exchange`."""
 
     def send(self, message: Message) -> bool:
         return False
@@ -41,7 +41,7 @@ class RunningTask:
 
     Args:
         ttl_s: Seconds from its creation for which it is kept.
-        finished: Makes the result that the request would have had of the result of the call.
+        finished: Returns the result that the request would have had, given the result of the call.
     """
 
     def __init__(
@@ -54,14 +54,14 @@ class RunningTask:
         """Called at each change."""
         self.updated_ms = state.created_ms
         self.ended_ms: int | None = None
-        """When the call has ended, if that is on record and the task is restored from it."""
+        """When the call ended, if that is on record and the task is restored from it."""
         self.told_of_cancelled: Message = {}
         """The fields of a cancelled task that say whether its call may have taken effect."""
         self._ttl_ms = int(ttl_s * 1_000)
         self._finished = finished
 
     async def restored(self) -> None:
-        """Wait until the result of a call that has ended was read from the record, so that its task is not told as running again."""
+        """Wait until the result of an ended call has been read from the record, so that its task is not reported as running again."""
         if self.ended_ms is not None:
             await self.request.wait_done(_READ_S)
 
@@ -129,11 +129,11 @@ class Tasks:
 
     @property
     def full(self) -> bool:
-        """Whether no further call can become a task. Tasks that have ended make way: their results are read from the journal."""
+        """Whether no further call can become a task. Tasks that have ended are dropped for it: their results are read from the journal."""
         return len(self._kept) >= self._most and len(self) >= self._most
 
     def begin(self, request: MultiRoundRequest, finished: Callable[[Message], Message], arguments: str) -> RunningTask:
-        """Let a request whose client gets no result now go on as a task.
+        """Turn a running request into a task, and return the task.
 
         Args:
             arguments: The digest of the arguments of its call.
@@ -144,7 +144,7 @@ class Tasks:
     def resume(
         self, task_id: str, state: TaskState, request: MultiRoundRequest, finished: Callable[[Message], Message], ended_ms: int | None
     ) -> RunningTask:
-        """Let a request that submits the call of a task again, which another process began, go on as this task.
+        """Turn a request that submits the call of a task again into that task, which another process began, and return the task.
 
         Args:
             ended_ms: When the call has ended; None if it has not.
@@ -155,7 +155,7 @@ class Tasks:
         """Return what the id of a principal's task says.
 
         Raises:
-            RpcError: There is no such task, or not any longer.
+            RpcError: There is no such task, or it has expired.
         """
         state = self._states.opened_task(task_id, principal)
         if state is None or self._left_s(state) <= 0:
@@ -168,7 +168,7 @@ class Tasks:
         return found[0] if found is not None and found[0].state.principal == principal else None
 
     def forget(self, task: RunningTask) -> None:
-        """Keep a task no longer, because another process has it."""
+        """Drop a task and cancel its request, because another process has it."""
         if self._kept.get(task.id, (None,))[0] is task:
             self._drop(task.id)
             task.request.cancel()
@@ -192,7 +192,7 @@ class Tasks:
         task.ended_ms = ended_ms
         timer = asyncio.get_running_loop().call_later(self._left_s(state), self._expire, task_id)
         self._kept[task_id] = task, timer
-        request.call.exchange, request.call.ask_later = NobodyListens(), None
+        request.call.exchange, request.call.ask_later = DiscardingExchange(), None
         request.go_on(lambda: self._changed(task))
         return task
 

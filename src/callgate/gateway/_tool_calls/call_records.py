@@ -47,7 +47,7 @@ class RecordedOutcome(Struct, frozen=True):
 
     @property
     def is_told(self) -> bool:
-        """Whether its client may know it, so that the task is not told as running again: the call was started, refused or cancelled."""
+        """Whether its client may know it, so that the task is not reported as running again: the call was started, refused or cancelled."""
         return self.result is None or self.result.failure_class != "not_started"
 
 
@@ -63,9 +63,9 @@ class CallRecords:
         self._workspace = workspace
 
     def keep_arguments(self, arguments: object) -> str:
-        """Return the digest of a call's arguments, after those have been kept that the record of the call has not as a whole.
+        """Return the digest of a call's arguments. Store those that are too large for the record of the call.
 
-        Arguments with a secret are not kept.
+        Arguments with a secret are not stored.
         """
         data, redactor = plain_bytes(arguments), self._engine.redactor
         if len(data) > MOST_RAW and (redactor is None or redactor.redact(data) == data):
@@ -96,7 +96,7 @@ class CallRecords:
         return found[0] if found else None
 
     async def durable(self, call_id: str) -> None:
-        """Return when what is recorded of a call, by its id, is as durable as the journal guarantees."""
+        """Wait until what is recorded of a call, by its id, is as durable as the journal guarantees."""
         for event in await self._found(EventQuery(conversation=call_id, newest_first=True, limit=1)):
             await self._engine.journal.durable(event.position)
 

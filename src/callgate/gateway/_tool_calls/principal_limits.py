@@ -10,59 +10,60 @@ from msgspec import Struct
 
 from callgate.gateway.principals import Principal
 
-__all__ = ["Place", "PrincipalLimits"]
+__all__ = ["CallPermit", "PrincipalLimits"]
 
 
 class _Counts(Struct):
     free: asyncio.Semaphore
     waiting: int = 0
     used: int = 0
-    """The places that were taken and not given back, lent ones included."""
+    """The permits that were acquired and not released for good, those of calls that ask their clients included."""
 
 
-class Place:
-    """One of a principal's places for calls that run at the same time. It has to be given back."""
+class CallPermit:
+    """Permits one call of a principal to run. It has to be released."""
 
     def __init__(self, principal: str, free: asyncio.Semaphore) -> None:
         self.principal = principal
         self._free = free
         self._is_held = True
         self._is_over = False
-        self._borrowers = 0
+        self._waiting = 0
+        """How many blocks of `released_while_waiting` run."""
 
     @asynccontextmanager
-    async def lent(self) -> AsyncIterator[None]:
-        """During the block, let another call have the place. At the end, wait until there is one again, unless the block is cancelled.
+    async def released_while_waiting(self) -> AsyncIterator[None]:
+        """Release the permit during the block, and acquire it again at the end, unless the block is cancelled.
 
-        Blocks of one place may overlap.
+        Blocks of one permit may overlap.
         """
-        self._borrowers += 1
-        self._release()
+        self._waiting += 1
+        self._free_up()
         try:
             yield
         except asyncio.CancelledError:
-            self._borrowers -= 1
+            self._waiting -= 1
             raise
         except BaseException:
-            await self._returned()
+            await self._acquire_again()
             raise
-        await self._returned()
+        await self._acquire_again()
 
-    async def _returned(self) -> None:
-        self._borrowers -= 1
-        if self._borrowers:
+    async def _acquire_again(self) -> None:
+        self._waiting -= 1
+        if self._waiting:
             return
         await self._free.acquire()
         self._is_held = True
         if self._is_over:
-            self._release()
+            self._free_up()
 
     def end(self) -> None:
-        """Let another call have the place, for good."""
+        """Release the permit permanently."""
         self._is_over = True
-        self._release()
+        self._free_up()
 
-    def _release(self) -> None:
+    def _free_up(self) -> None:
         if self._is_held:
             self._is_held = False
             self._free.release()
@@ -74,8 +75,8 @@ class PrincipalLimits:
     def __init__(self) -> None:
         self._counts: dict[str, _Counts] = {}
 
-    async def take(self, principal: Principal) -> Place | str:
-        """Wait until one more call of a principal may run, and return its place; `give` must follow.
+    async def acquire(self, principal: Principal) -> CallPermit | str:
+        """Wait until one more call of a principal may run, and return its permit; `release` must follow.
 
         If too many wait already, return why the call may not run, for the model.
         """
@@ -93,12 +94,12 @@ class PrincipalLimits:
         finally:
             counts.waiting -= 1
         counts.used += 1
-        return Place(principal.name, counts.free)
+        return CallPermit(principal.name, counts.free)
 
-    def give(self, place: Place) -> None:
-        """Let another call of the principal run."""
-        counts = self._counts[place.principal]
+    def release(self, permit: CallPermit) -> None:
+        """Release a permit permanently, so that another call of the principal can run."""
+        counts = self._counts[permit.principal]
         counts.used -= 1
-        place.end()
+        permit.end()
         if not counts.used and not counts.waiting:
-            del self._counts[place.principal]
+            del self._counts[permit.principal]

@@ -2,7 +2,7 @@
 
 The engine keeps a server's result as a value, as parts of content, and as what neither of them has (`Metadata.server_fields`). Put
 together, they are what the server has sent, except the order of the keys of the result and its items, `isError: false`, and what was too
-large to be kept. The notes of the engine, which are no part of it, are returned apart. Pure.
+large to be kept. The notes of the engine, which are not part of it, are returned separately. Pure.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A request of MCP has no message and no identity that survives it, so each request is a call of its own, and calls of one client run side by
 side. An exception is a call that waits for approval: when the same principal makes a call of the same tool with the same arguments, it is
-the same call, and runs if it was approved meanwhile; see `suspended_calls.py`. While a human thinks, the call is suspended, and takes none
-of its principal's places. Knows no era of the protocol and no transport.
+the same call, and runs if it was approved meanwhile; see `suspended_calls.py`. While a human decides, the call is suspended, and
+holds no permit of its principal. Knows no era of the protocol and no transport.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class ToolCalls:
             return await self._make(client_call, call)
 
     async def _not_submitted(self, call: SubmittedCall, obstacle: str) -> Message:
-        """Return that another process works on a call.
+        """Return the result that says that another process works on a call.
 
         Raises:
             RpcError: None does, and the call cannot be submitted.
@@ -200,7 +200,7 @@ class ToolCalls:
         )
 
     async def _make(self, client_call: ClientCall, call: SubmittedCall, *, asks_user: bool = True) -> Message:
-        """Submit a call until its outcome is no question that the client's user, or somebody else for a task, answers.
+        """Submit a call until its outcome is a result, or a question that neither the client's user nor, for a task, somebody else answers.
 
         Args:
             asks_user: False if the user has been asked already, and has not answered.
@@ -231,7 +231,7 @@ class ToolCalls:
         return error_result(pending_text(outcome, expired=outcome.expires_at <= self._engine.clock.wall_ns()), told)
 
     async def _answered_elsewhere(self, client_call: ClientCall, asked: Suspended) -> bool:
-        """Wait for the answer of somebody who is not the client's user, which takes long; return whether there is one."""
+        """Wait for an answer of somebody else than the client's user, which may take long; return whether there is one."""
         client_call.status.waits_for = f"A human has to approve the call first (approval {asked.approval_id})."
         try:
             return await self._engine.wait_for_answer(asked.approval_id) is not None
@@ -251,7 +251,7 @@ class ToolCalls:
         return True
 
     async def _refused_question(self, client_call: ClientCall, call: SubmittedCall) -> Message:
-        """Take the denial of a call that nobody is asked about, and return what its client has to do instead."""
+        """Submit a denied call once more, which ends it, and return what its client has to do instead."""
         await self._submitted(client_call, call)
         principal = client_call.client.principal
         text = (
@@ -264,15 +264,15 @@ class ToolCalls:
     async def _submitted(self, client_call: ClientCall, call: SubmittedCall) -> Message | Suspended:
         """Submit a call when its principal may make one more, and return its result, or its question to a human."""
         principal = client_call.client.principal
-        place = await self._limits.take(principal)
-        if isinstance(place, str):
-            return error_result(place, {"status": "error", "failure": "not_started", "code": "too_many_calls"})
-        client_call.while_asking = place.lent
+        permit = await self._limits.acquire(principal)
+        if isinstance(permit, str):
+            return error_result(permit, {"status": "error", "failure": "not_started", "code": "too_many_calls"})
+        client_call.while_asking = permit.released_while_waiting
         try:
             with on_behalf_of(client_call), self._output.sent_to(client_call, call.id, call.raw.name):
                 outcome = await self._engine.call(call.raw, call.scope)
         finally:
-            self._limits.give(place)
+            self._limits.release(permit)
         return outcome if isinstance(outcome, Suspended) else self._result(outcome, client_call, call)
 
     def _result(self, outcome: Outcome, client_call: ClientCall, call: SubmittedCall) -> Message:
@@ -307,8 +307,11 @@ class ToolCalls:
         return name, arguments
 
     def _is_offered(self, name: str, principal: Principal) -> bool:
-        """Return whether a principal may call a name. The engine also accepts what almost is the name of a tool; who is not offered every
-        tool has to be exact. A name that cannot be called now is answered with the reason."""
+        """Return whether a principal may call a name.
+
+        The engine also accepts what almost is the name of a tool; a principal that is not offered every tool has to give the exact one. A
+        call of a tool that cannot be called now is answered with the reason.
+        """
         if EVERY in principal.tools:
             return True
         tools = self._engine.tools
