@@ -240,11 +240,11 @@ class ClientCall:
 
     def progressed(self, params: Mapping[str, Any]) -> None:
         if self.counts_progress:
-            self.reported(str(params.get("message", "")))
+            self.report(str(params.get("message", "")))
         elif self.wants_progress:
             self.exchange.send(notification("notifications/progress", {**self._clean(params), "progressToken": self._progress_token}))
 
-    def reported(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """Send the client a piece of the tool's output as a notification of progress, unless it has only whitespace."""
         if message := text.strip():
             self._reported += 1

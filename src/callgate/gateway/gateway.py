@@ -128,7 +128,7 @@ class Gateway:
         self._parts = FrontParts(
             methods=Methods(
                 self._lists,
-                partial(self.observed.call, _traced(calls.call, engine, tracer_provider)),
+                partial(self.observed.call, _trace(calls.call, engine, tracer_provider)),
                 OperatorTools(engine),
                 content,
                 self._startup,
@@ -230,7 +230,7 @@ class Gateway:
         await self.close()
 
 
-def _traced(call: Answer, engine: Engine, provider: TracerProvider | None) -> Answer:
+def _trace(call: Answer, engine: Engine, provider: TracerProvider | None) -> Answer:
     """Return `call` with a span around each call, if opentelemetry-api is installed."""
     try:
         from callgate.gateway._observability.tracing import CallTracing

@@ -59,7 +59,7 @@ class IssuerKeys:
         Raises:
             IssuerUnavailable: No keys could be fetched yet.
         """
-        known = self._named(kid)
+        known = self._find(kid)
         now = monotonic()
         if known is None or now - self._fetched_at > _FRESH_S:
             self._fetch_at(now)
@@ -69,9 +69,9 @@ class IssuerKeys:
             await asyncio.shield(self._fetching)
         if not self._keys:
             raise IssuerUnavailable(f"No keys of {self._issuer} could be fetched.")
-        return self._named(kid)
+        return self._find(kid)
 
-    def _named(self, kid: object) -> VerificationKey | None:
+    def _find(self, kid: object) -> VerificationKey | None:
         only = next(iter(self._keys.values())) if len(self._keys) == 1 else None
         if kid is None:
             return only

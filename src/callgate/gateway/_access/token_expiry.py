@@ -9,11 +9,11 @@ from contextlib import contextmanager
 
 from callgate.gateway.principals import Principal
 
-__all__ = ["ended_at_expiry"]
+__all__ = ["end_at_expiry"]
 
 
 @contextmanager
-def ended_at_expiry(principal: Principal, end: Callable[[], None]) -> Iterator[None]:
+def end_at_expiry(principal: Principal, end: Callable[[], None]) -> Iterator[None]:
     """Call `end` when the principal's token expires, unless the block has ended before."""
     if principal.expires_at is None:
         yield

@@ -65,7 +65,7 @@ def settings_of(servers: tuple[McpServer | Plugin, ...]) -> ServerSettings:
     Raises:
         UsageError: A file of accepted tools cannot be read.
     """
-    return {one.name: (type(one), *astuple(one), _accepted(one)) for one in servers}
+    return {one.name: (type(one), *astuple(one), _read_accepted(one)) for one in servers}
 
 
 def server_change(before: ServerSettings, after: ServerSettings, servers: tuple[McpServer | Plugin, ...]) -> ServerChange:
@@ -98,7 +98,7 @@ def loses_access(before: GatewayConfig, after: GatewayConfig) -> bool:
     return not all(keeps_access(name, before, after) for name in known or ([LOCAL.name] if before.jwt is None else []))
 
 
-def _accepted(server: McpServer | Plugin) -> object:
+def _read_accepted(server: McpServer | Plugin) -> object:
     given = server.accepted if isinstance(server, McpServer) else None
     if not isinstance(given, (str, os.PathLike)):
         return None

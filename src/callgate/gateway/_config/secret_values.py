@@ -46,9 +46,9 @@ class SecretValues:
         """Return `body` without the values. Valid JSON in, valid JSON out: a number that is a value becomes a text."""
         if self._found is None or not self._found.search(body):
             return body
-        return _TOKEN.sub(self._redacted, body)
+        return _TOKEN.sub(self._redact_token, body)
 
-    def _redacted(self, token: re.Match[bytes]) -> bytes:
+    def _redact_token(self, token: re.Match[bytes]) -> bytes:
         if token[0].startswith(b'"'):
             return self._unit.sub(lambda unit: unit[0] if unit[1] is None else _HIDDEN, token[0])
         return b'"' + _HIDDEN + b'"' if token[0] in self._numbers else token[0]

@@ -142,7 +142,7 @@ def _words(table: TomlTable, *, variables: bool) -> tuple[str, ...]:
         raise table.wrong("command", "is empty", "Write the program to start.")
     if any("${" in word and "}" not in word.partition("${")[2] for word in words):
         raise table.wrong("command", "has a variable with a blank in its default", 'Write a list of words: ["uvx", "${NAME:-a b}"].')
-    return tuple(table.file.replaced(word, table.place("command")) for word in words) if variables else words
+    return tuple(table.file.replace_variables(word, table.place("command")) for word in words) if variables else words
 
 
 def read_plugins(root: TomlTable) -> Iterator[Plugin]:

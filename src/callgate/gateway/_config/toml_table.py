@@ -32,7 +32,7 @@ class TomlFile:
         self.folder: Final = path.absolute().parent
         self.environment: Final = os.environ if environment is None else environment
 
-    def replaced(self, text: str, where: str) -> str:
+    def replace_variables(self, text: str, where: str) -> str:
         """Return the text with its variables replaced.
 
         Raises:
@@ -80,16 +80,16 @@ class TomlTable:
     def text(self, key: str, default: str = "", *, variables: bool = False, secret: bool = False) -> str:
         value = self.entries.get(key, default)
         if not isinstance(value, str):
-            raise self.wrong(key, "is not text" if secret else f"is {_said(value)}; it must be text", "Write it in quotes.")
-        return self.file.replaced(value, self.place(key)) if variables else value
+            raise self.wrong(key, "is not text" if secret else f"is {_describe(value)}; it must be text", "Write it in quotes.")
+        return self.file.replace_variables(value, self.place(key)) if variables else value
 
     def texts(self, key: str, default: tuple[str, ...] = (), *, variables: bool = False) -> tuple[str, ...]:
         """Return a list of texts. One text counts as a list of one."""
         value = self.entries.get(key, list(default))
         value = [value] if isinstance(value, str) else value
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-            raise self.wrong(key, f"is {_said(value)}; it must be a text or a list of texts", f'Write {_key(key)} = ["...", "..."].')
-        return tuple(self.file.replaced(one, self.place(key)) if variables else one for one in value)
+            raise self.wrong(key, f"is {_describe(value)}; it must be a text or a list of texts", f'Write {_key(key)} = ["...", "..."].')
+        return tuple(self.file.replace_variables(one, self.place(key)) if variables else one for one in value)
 
     def pairs(self, key: str) -> dict[str, str]:
         """Return the texts of a table by name, with variables replaced. Errors show no value, because it may be a secret."""
@@ -99,13 +99,13 @@ class TomlTable:
     def flag(self, key: str, default: bool) -> bool:
         value = self.entries.get(key, default)
         if not isinstance(value, bool):
-            raise self.wrong(key, f"is {_said(value)}; it must be true or false", f"Write {_key(key)} = {str(default).lower()}.")
+            raise self.wrong(key, f"is {_describe(value)}; it must be true or false", f"Write {_key(key)} = {str(default).lower()}.")
         return value
 
     def count(self, key: str, default: int, *, advice: str = "") -> int:
         value = self.entries.get(key, default)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise self.wrong(key, f"is {_said(value)}; it must be a whole number from 1", advice or f"The default is {default}.")
+            raise self.wrong(key, f"is {_describe(value)}; it must be a whole number from 1", advice or f"The default is {default}.")
         return value
 
     def seconds(self, key: str, *, zero: bool = False, most: float = 1e9) -> float | None:
@@ -114,14 +114,14 @@ class TomlTable:
             return None
         if not isinstance(value, (int, float)) or isinstance(value, bool) or not (0 <= value <= most) or (value == 0 and not zero):
             least, up_to = "from 0" if zero else "above 0", f" and at most {most:,.0f}" if most < 1e9 else ""
-            raise self.wrong(key, f"is {_said(value)}; it must be a number of seconds {least}{up_to}", "Write such as 30 or 0.5.")
+            raise self.wrong(key, f"is {_describe(value)}; it must be a number of seconds {least}{up_to}", "Write such as 30 or 0.5.")
         return float(value)
 
     def choice(self, key: str, choices: tuple[str, ...], *, advice: str = "") -> str:
         """Return one of these texts; the first is the default, unless `advice` says what to write."""
         value = self.text(key, choices[0])
         if value not in choices:
-            fact = f"is {_said(value)}; it must be {' or '.join(map(repr, choices))}"
+            fact = f"is {_describe(value)}; it must be {' or '.join(map(repr, choices))}"
             raise self.wrong(key, fact, advice or f"The default is '{choices[0]}'.")
         return value
 
@@ -132,7 +132,7 @@ class TomlTable:
             return None
         if not isinstance(value, dict):
             header = TomlTable(self.file, (*self.keys, key), {}).header
-            raise self.wrong(key, f"is {_said(value)}; it must be a table", f"Begin it with a line {header}.")
+            raise self.wrong(key, f"is {_describe(value)}; it must be a table", f"Begin it with a line {header}.")
         return TomlTable(self.file, (*self.keys, key), value)
 
     def tables(self, key: str) -> dict[str, TomlTable]:
@@ -175,7 +175,7 @@ def _key(key: str) -> str:
     return key if _BARE.fullmatch(key) else f'"{one_line(key, 80)}"'
 
 
-def _said(value: object) -> str:
+def _describe(value: object) -> str:
     """Return a value for an error: as in the file if it is short, otherwise its kind."""
     if isinstance(value, bool):
         return str(value).lower()

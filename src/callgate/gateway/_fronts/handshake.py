@@ -55,9 +55,9 @@ class HandshakeSession:
         """Tell servers that the folders of the client have changed."""
         self._asked: dict[object, asyncio.Future[Mapping[str, Any]]] = {}
         self._ids = count(1)
-        self._watched = WatchedResources(parts.content, partial(self._changed, RESOURCE_UPDATED))
+        self._watched = WatchedResources(parts.content, partial(self._tell_change, RESOURCE_UPDATED))
         self._url_elicitations = UrlElicitations()
-        self._stop_listening = parts.changes.listen(self._changed)
+        self._stop_listening = parts.changes.listen(self._tell_change)
 
     # Front
 
@@ -108,14 +108,14 @@ class HandshakeSession:
         call = self._call(params, exchange, message["id"])
         self._running.note_call(message["id"], call)
         try:
-            return _adapted(await self._parts.methods.answer(method, call, params))
+            return _adapt(await self._parts.methods.answer(method, call, params))
         except RpcError as error:
             self._url_elicitations.note_error(error)
             raise
 
     async def _result_of_ended(self, call: ClientCall) -> Message | None:
         result = await self._parts.result_of_ended(call)
-        return None if result is None else _adapted(result)
+        return None if result is None else _adapt(result)
 
     async def _initialize(self, params: Mapping[str, Any]) -> Message:
         if self.client.run:
@@ -188,7 +188,7 @@ class HandshakeSession:
         finally:
             del self._asked[number]
 
-    def _changed(self, method: str, params: Mapping[str, Any]) -> None:
+    def _tell_change(self, method: str, params: Mapping[str, Any]) -> None:
         if self.events is None or not self.client.run:
             return
         if params and params.get("uri") not in self._watched and params.get("elicitationId") not in self._url_elicitations:
@@ -196,7 +196,7 @@ class HandshakeSession:
         self.events.send(notification(method, params or None))
 
 
-def _adapted(result: Message) -> Message:
+def _adapt(result: Message) -> Message:
     """Return a result without what only the stateless era has."""
     meta = result.get("_meta")
     hop = isinstance(meta, dict) and not _STATELESS_META.isdisjoint(meta)

@@ -60,8 +60,8 @@ class StatelessFront:
             parts.tasks,
             parts.records,
             withdraw=parts.withdraw,
-            resumed=self._resumed,
-            finished=self._stamped_call,
+            resume=self._resume,
+            finish=self._stamp_call,
         )
 
     # Front
@@ -89,28 +89,28 @@ class StatelessFront:
         params = params_of(message)
         client = self._client(params)
         if method == "server/discover":
-            result = await self._discovered()
+            result = await self._discover()
         elif method == "subscriptions/listen":
             wanted = read_subscription(message["id"], params, exchange)
-            named = await self._tasks.named(client, wanted.task_ids)
-            result = await listen(wanted, self._parts, self._unasking(client, params, exchange, wanted.number), named)
+            named = await self._tasks.find(client, wanted.task_ids)
+            result = await listen(wanted, self._parts, self._make_call(client, params, exchange, wanted.number), named)
         elif method in TASK_METHODS:
             result = await self._tasks.answer(method, client, params)
         elif method in _MAY_ASK and (client.answers_requests or "requestState" in params or self._may_become_task(method, client)):
-            result = await self._asking(method, client, params, exchange, message["id"])
+            result = await self._answer_or_ask(method, client, params, exchange, message["id"])
         else:
-            call = self._unasking(client, params, exchange, message["id"])
+            call = self._make_call(client, params, exchange, message["id"])
             self._running.note_call(message["id"], call)
             result = await self._parts.methods.answer(method, call, params)
-        return self._stamped(method, result)
+        return self._stamp(method, result)
 
-    def _unasking(self, client: Client, params: Mapping[str, Any], exchange: Exchange, number: object) -> ClientCall:
-        """Return a request during which the client is asked nothing."""
+    def _make_call(self, client: Client, params: Mapping[str, Any], exchange: Exchange, number: object) -> ClientCall:
+        """Return the `ClientCall` of a request during which the client is not asked."""
         return ClientCall(client, params, exchange, _cannot_ask, redaction=self._parts.redaction, number=number)
 
     async def _result_of_ended(self, call: ClientCall) -> Message | None:
         result = await self._parts.result_of_ended(call)
-        return None if result is None else self._stamped_call(result)
+        return None if result is None else self._stamp_call(result)
 
     def _client(self, params: Mapping[str, Any]) -> Client:
         """Return the client of a request.
@@ -137,7 +137,7 @@ class StatelessFront:
             log_level=level if isinstance(level, str) else "",
         )
 
-    async def _discovered(self) -> Message:
+    async def _discover(self) -> Message:
         instructions = await self._parts.instructions(self._principal)
         capabilities = self._parts.methods.capabilities(self._principal)
         if self._parts.tasks.offered:
@@ -145,19 +145,19 @@ class StatelessFront:
         result: Message = {"supportedVersions": list(STATELESS_REVISIONS), "capabilities": capabilities}
         return result | ({"instructions": instructions} if instructions else {})
 
-    async def _asking(self, method: str, client: Client, params: Mapping[str, Any], exchange: Exchange, number: object) -> Message:
+    async def _answer_or_ask(self, method: str, client: Client, params: Mapping[str, Any], exchange: Exchange, number: object) -> Message:
         """Answer a request, or a continuation of one, with its result or with what the client is to be asked."""
-        request, tasks = self._continued(method, client, params, exchange, number), self._parts.tasks
+        request, tasks = self._continue(method, client, params, exchange, number), self._parts.tasks
         self._running.note_call(number, request.call)
-        if self._may_become_task(method, client) and await self._becomes_task(request):
+        if self._may_become_task(method, client) and await self._must_become_task(request):
             digest = self._parts.records.keep_arguments(params.get("arguments") or {})
-            return {"resultType": "task", **tasks.begin(request, self._stamped_call, digest).described()}
+            return {"resultType": "task", **tasks.begin(request, self._stamp_call, digest).describe()}
         result = await request.result_or_questions()
         if result is not None:
             return result
         return _input_required(request.questions.unanswered(), self._parts.parked.park(request))
 
-    async def _becomes_task(self, request: MultiRoundRequest) -> bool:
+    async def _must_become_task(self, request: MultiRoundRequest) -> bool:
         """Wait until a request has settled, or has to go on as a task because that takes long; return whether it has to.
 
         It waits for the id of its call, too: other processes find a task by it.
@@ -169,24 +169,24 @@ class StatelessFront:
             wait_s = _CALL_ID_S
         return False
 
-    def _continued(self, method: str, client: Client, params: Mapping[str, Any], exchange: Exchange, number: object) -> MultiRoundRequest:
+    def _continue(self, method: str, client: Client, params: Mapping[str, Any], exchange: Exchange, number: object) -> MultiRoundRequest:
         """Return the request that the params continue, or a new one.
 
         Raises:
             RpcError: The state or the answers of the client are not valid.
         """
         if "requestState" not in params:
-            return self._started(method, client, params, exchange, number)
-        state = self._parts.states.opened(params["requestState"], self._principal.name, request_digest(method, params))
+            return self._start(method, client, params, exchange, number)
+        state = self._parts.states.open(params["requestState"], self._principal.name, request_digest(method, params))
         if isinstance(state, ApprovalState):
             answer = read_answers(params).get(_APPROVAL)
-            return self._started(method, client, params, exchange, number, continued=Continued(state.question, answer))
+            return self._start(method, client, params, exchange, number, continued=Continued(state.question, answer))
         request = self._parts.parked.take(state, params.get("inputResponses"))
         request.call.exchange = exchange
         request.questions.take_answers(params.get("inputResponses"))
         return request
 
-    def _started(
+    def _start(
         self,
         method: str,
         client: Client,
@@ -200,7 +200,7 @@ class StatelessFront:
         digest = request_digest(method, params)
 
         def ask_later(question: CallInQuestion, form: Mapping[str, Any]) -> Message:
-            state = self._parts.states.sealed(ApprovalState(self._principal.name, digest, question))
+            state = self._parts.states.seal(ApprovalState(self._principal.name, digest, question))
             return _input_required({_APPROVAL: {"method": "elicitation/create", "params": form}}, state)
 
         questions = ClientQuestions()
@@ -223,16 +223,16 @@ class StatelessFront:
     def _may_become_task(self, method: str, client: Client) -> bool:
         return method == "tools/call" and client.takes_tasks and self._parts.tasks.offered
 
-    def _resumed(self, client: Client, call: SubmittedCall) -> MultiRoundRequest:
+    def _resume(self, client: Client, call: SubmittedCall) -> MultiRoundRequest:
         """Return the request of a task whose call is submitted again, after its process has ended."""
         params = {"name": call.raw.name, "arguments": call.raw.arguments}
         recorded = RecordedCall(call.id, call.scope.run, call.whole)
-        return self._started("tools/call", client, params, DiscardingExchange(), resumed=recorded)
+        return self._start("tools/call", client, params, DiscardingExchange(), resumed=recorded)
 
-    def _stamped_call(self, result: Message) -> Message:
-        return self._stamped("tools/call", result)
+    def _stamp_call(self, result: Message) -> Message:
+        return self._stamp("tools/call", result)
 
-    def _stamped(self, method: str, result: Message) -> Message:
+    def _stamp(self, method: str, result: Message) -> Message:
         """Return a result with what each result of this era has."""
         meta = result.get("_meta")
         told = meta if isinstance(meta, dict) else {}

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from callgate.gateway._access.token_expiry import ended_at_expiry
+from callgate.gateway._access.token_expiry import end_at_expiry
 from callgate.gateway._client_calls import ClientCall
 from callgate.gateway._exchange import Exchange
 from callgate.gateway._fronts.front_parts import FrontParts
@@ -85,9 +85,9 @@ async def listen(wanted: Subscription, parts: FrontParts, call: ClientCall, task
             tell(method, params)
 
     def tell_task(task: RunningTask) -> None:
-        tell("notifications/tasks", task.described())
+        tell("notifications/tasks", task.describe())
 
-    tell("notifications/subscriptions/acknowledged", {"notifications": _agreed(wanted, tasks)})
+    tell("notifications/subscriptions/acknowledged", {"notifications": _agreed_notifications(wanted, tasks)})
     stop = parts.changes.listen(tell_change, ended)
     watched = WatchedResources(parts.content, partial(tell, RESOURCE_UPDATED))
     try:
@@ -96,7 +96,7 @@ async def listen(wanted: Subscription, parts: FrontParts, call: ClientCall, task
             tell_task(task)
         for uri in sorted(wanted.uris):
             await watched.add(uri, call)
-        with ended_at_expiry(call.client.principal, end):
+        with end_at_expiry(call.client.principal, end):
             await ended
     finally:
         stop()
@@ -106,7 +106,7 @@ async def listen(wanted: Subscription, parts: FrontParts, call: ClientCall, task
     return {"_meta": {SUBSCRIPTION_ID: wanted.number}}
 
 
-def _agreed(wanted: Subscription, tasks: Sequence[RunningTask]) -> Message:
+def _agreed_notifications(wanted: Subscription, tasks: Sequence[RunningTask]) -> Message:
     """Return what the client will be told."""
     agreed: Message = {key: True for key, method in _LISTS.items() if method in wanted.methods}
     if wanted.uris:

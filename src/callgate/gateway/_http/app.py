@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMappi
 from typing import Any, Protocol
 
 from callgate.errors import UsageError
-from callgate.gateway._access.token_expiry import ended_at_expiry
+from callgate.gateway._access.token_expiry import end_at_expiry
 from callgate.gateway._client_messages import RefusedMessage, kind_of, read_client_message, request_id
 from callgate.gateway._exchange import Exchange, Front, SessionFront
 from callgate.gateway._http.incoming_request import IncomingRequest, read_body
@@ -213,7 +213,7 @@ class HttpApp:
         if method == "POST":
             check_post_headers(headers, self.limits.body_bytes)
             body = await read_body(request.receive, self.limits)
-            message = _readable(body)
+            message = _read_message(body)
             if self._forwarding is None or not await self._is_passed_on(self._forwarding, request, message, body):
                 await self._post(request, message)
         elif method not in ("GET", "DELETE") or b"mcp-session-id" not in headers:
@@ -355,7 +355,7 @@ class HttpApp:
             stream.close()
 
         try:
-            with ended_at_expiry(principal, stream.close), self._listening.one(request.headers, principal, close):
+            with end_at_expiry(principal, stream.close), self._listening.one(request.headers, principal, close):
                 await send_events(request.send, stream, self.limits)
         finally:
             gone.cancel()
@@ -392,7 +392,7 @@ def _with_headers(send: Send, more: RawHeaders) -> Send:
     return sending
 
 
-def _readable(body: bytes) -> Message:
+def _read_message(body: bytes) -> Message:
     try:
         message = read_client_message(body)
     except RefusedMessage as error:

@@ -113,10 +113,10 @@ def read_headers(raw: Iterable[tuple[bytes, bytes]]) -> Headers:
     headers = dict(pairs)
     if b"content-length" in headers and b"transfer-encoding" in headers:
         raise RefusedRequest(400, "Content-Length and Transfer-Encoding exclude each other. Send one.", headers=CLOSE)
-    return headers if len(headers) == len(pairs) else _joined(pairs)
+    return headers if len(headers) == len(pairs) else _join(pairs)
 
 
-def _joined(pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
+def _join(pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
     headers: dict[bytes, bytes] = {}
     for name, value in pairs:
         if name in headers and (name in _SINGLE or name.startswith(b"mcp-param-")):

@@ -92,10 +92,10 @@ class CallTracing:
             set_status_on_exception=False,
         ) as span:
             _pass_on(client_call)
-            return await _ended(span, client_call, make(client_call, params))
+            return await _record_end(span, client_call, make(client_call, params))
 
 
-async def _ended(span: Span, client_call: ClientCall, work: Awaitable[Message]) -> Message:
+async def _record_end(span: Span, client_call: ClientCall, work: Awaitable[Message]) -> Message:
     """Return the result of a call, and record in the span how it has ended."""
     try:
         result = await work

@@ -18,7 +18,7 @@ from callgate.gateway._client_calls import ClientCall
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, INVALID_REQUEST, RpcError, answer, error_answer
 
-__all__ = ["CancellableRequests", "duplicate_id", "told_error"]
+__all__ = ["CancellableRequests", "duplicate_id", "error_for_client"]
 
 log = logging.getLogger("callgate")
 
@@ -118,10 +118,10 @@ async def _response(number: object, work: Awaitable[Message]) -> Message:
     try:
         return answer(number, await work)
     except Exception as error:
-        return error_answer(number, told_error(error))
+        return error_answer(number, error_for_client(error))
 
 
-def told_error(error: Exception) -> RpcError:
+def error_for_client(error: Exception) -> RpcError:
     """Return the error for the client whose request has failed. Log an error that is not meant for the client."""
     if isinstance(error, RpcError):
         return error

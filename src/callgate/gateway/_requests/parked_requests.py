@@ -50,7 +50,7 @@ class ParkedRequests:
         name = secrets.token_hex(16)
         self._own[request.principal] += 1
         self._parked[name] = request, asyncio.get_running_loop().call_later(self._wait_s, self._give_up, name)
-        return self._states.sealed(ParkedState(request.principal, request.digest, name, self._replica))
+        return self._states.seal(ParkedState(request.principal, request.digest, name, self._replica))
 
     def _check_room(self, request: MultiRoundRequest) -> None:
         """Cancel the request if too many wait, or so many of its principal that few places are left for others.
@@ -76,14 +76,14 @@ class ParkedRequests:
         if state.request not in self._parked:
             raise request_over()
         self._parked[state.request][0].questions.check_answers(answers)
-        request, timer = self._removed(state.request)
+        request, timer = self._remove(state.request)
         timer.cancel()
         return request
 
     def _give_up(self, name: str) -> None:
-        self._removed(name)[0].cancel()
+        self._remove(name)[0].cancel()
 
-    def _removed(self, name: str) -> tuple[MultiRoundRequest, asyncio.TimerHandle]:
+    def _remove(self, name: str) -> tuple[MultiRoundRequest, asyncio.TimerHandle]:
         request, timer = self._parked.pop(name)
         self._own[request.principal] -= 1
         if not self._own[request.principal]:

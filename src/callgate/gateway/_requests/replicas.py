@@ -32,11 +32,11 @@ class Replicas:
     def new_session_id(self) -> str:
         """Return an id that nobody can guess."""
         token = secrets.token_urlsafe(32)
-        return self._states.sealed_bytes(_SESSION + f"{self.url} {token}".encode()) if self.url else token
+        return self._states.seal_bytes(_SESSION + f"{self.url} {token}".encode()) if self.url else token
 
     def of_session(self, session_id: str) -> str:
         """Return the address of the other gateway that has made a session id; empty if it is this one, or not known."""
-        data = self._states.unsealed(session_id) if self.url else None
+        data = self._states.unseal(session_id) if self.url else None
         if data is None or not data.startswith(_SESSION):
             return ""
         return self._unless_here(data.removeprefix(_SESSION).partition(b" ")[0].decode())

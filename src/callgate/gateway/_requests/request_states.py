@@ -92,43 +92,43 @@ class RequestStates:
         """Return a keyed digest of the data as 16 hexadecimal digits. It can be computed and checked only with the secret."""
         return hashlib.blake2b(data, digest_size=_DIGEST_BYTES, key=self._digest_key).hexdigest()
 
-    def sealed(self, state: _State) -> str:
-        return self.sealed_bytes(plain_bytes(msgspec.to_builtins(state)))
+    def seal(self, state: _State) -> str:
+        return self.seal_bytes(plain_bytes(msgspec.to_builtins(state)))
 
-    def sealed_bytes(self, data: bytes) -> str:
+    def seal_bytes(self, data: bytes) -> str:
         """Return text of letters, digits, `-`, `_` and `=` that nobody without the secret can read or make."""
         return self._key.encrypt(data).decode()
 
     def replica_of(self, sealed: object) -> str:
         """Return the address of the gateway that holds what a state names; empty if none is needed, or the state is not valid."""
-        state = self._opened(sealed)
+        state = self._open(sealed)
         return "" if state is None or isinstance(state, ApprovalState) else state.replica
 
-    def opened_task(self, sealed: object, principal: str) -> TaskState | None:
+    def open_task(self, sealed: object, principal: str) -> TaskState | None:
         """Return the content of the id of a task; None if it is not valid, or belongs to another principal."""
-        state = self._opened(sealed)
+        state = self._open(sealed)
         return state if isinstance(state, TaskState) and state.principal == principal else None
 
-    def opened(self, sealed: object, principal: str, digest: str) -> ParkedState | ApprovalState:
+    def open(self, sealed: object, principal: str, digest: str) -> ParkedState | ApprovalState:
         """Return the state that a client has sent back.
 
         Raises:
             RpcError: It was changed, or belongs to another gateway, principal or request.
         """
-        state = self._opened(sealed)
+        state = self._open(sealed)
         if state is None or isinstance(state, TaskState) or (state.principal, state.digest) != (principal, digest):
             raise _state_refused()
         return state
 
-    def _opened(self, sealed: object) -> _State | None:
-        data = self.unsealed(sealed)
+    def _open(self, sealed: object) -> _State | None:
+        data = self.unseal(sealed)
         try:
             return None if data is None else _decode(data)
         except msgspec.DecodeError:
             return None
 
-    def unsealed(self, sealed: object) -> bytes | None:
-        """Return what `sealed_bytes` was given; None if it is not valid."""
+    def unseal(self, sealed: object) -> bytes | None:
+        """Return what `seal_bytes` was given; None if it is not valid."""
         from cryptography.fernet import InvalidToken
 
         try:

@@ -100,7 +100,7 @@ class Content:
                 return await self._resource(method, given)
             if method == "prompts/get":
                 server, name = await self._prompt(given.get("name"))
-                return await _forwarded(server, method, {**given, "name": name})
+                return await _forward(server, method, {**given, "name": name})
             return await self._complete(given)
 
     # Lists
@@ -109,7 +109,7 @@ class Content:
         key, capability = _LISTS[method]
         servers = self._with(capability)
         if len(servers) == 1:
-            return await _forwarded(servers[0], method, params)
+            return await _forward(servers[0], method, params)
         if params.get("cursor") is not None:
             raise RpcError(INVALID_PARAMS, "Unknown cursor. All items of the servers are in one page: list them without a cursor.")
         lists = await asyncio.gather(*(_all_items(server, key) for server in servers))
@@ -165,7 +165,7 @@ class Content:
         refusal: RpcError | None = None
         for server in self._servers_of(uri):
             try:
-                await _answered(server.subscribe(uri))
+                await _await_answer(server.subscribe(uri))
             except RpcError as error:
                 refusal = refusal or error
             else:
@@ -193,7 +193,7 @@ class Content:
         refusal: RpcError | None = None
         for server in self._servers_of(uri):
             try:
-                return await _forwarded(server, method, params)
+                return await _forward(server, method, params)
             except RpcError as error:
                 refusal = refusal or error
                 if error.code not in (_RESOURCE_NOT_FOUND, INVALID_PARAMS):
@@ -230,11 +230,11 @@ class Content:
             raise RpcError(INVALID_PARAMS, "completion/complete needs a ref, an object.")
         if ref.get("type") == "ref/prompt":
             server, name = await self._prompt(ref.get("name"))
-            return await _forwarded(server, "completion/complete", {**params, "ref": {**ref, "name": name}})
+            return await _forward(server, "completion/complete", {**params, "ref": {**ref, "name": name}})
         refusal: RpcError | None = None
         for server in self._having("completions"):
             try:
-                return await _forwarded(server, "completion/complete", params)
+                return await _forward(server, "completion/complete", params)
             except RpcError as error:
                 refusal = refusal or error
         assert refusal is not None
@@ -261,11 +261,11 @@ class Content:
         return [server for server in self._engine.mcp_servers() if server.name in self._names]
 
 
-async def _forwarded(server: ServerContent, method: str, params: Mapping[str, Any]) -> Message:
-    return await _answered(server.request(method, params))
+async def _forward(server: ServerContent, method: str, params: Mapping[str, Any]) -> Message:
+    return await _await_answer(server.request(method, params))
 
 
-async def _answered(request: Awaitable[T]) -> T:
+async def _await_answer(request: Awaitable[T]) -> T:
     try:
         return await request
     except RequestRejected as error:

@@ -142,12 +142,12 @@ class OperatorTools:
             return error_result(text, {"status": "error", "failure": "invalid_parameters", "code": "schema_invalid"})
         try:
             if isinstance(asked, _Listing):
-                return await self._listed()
-            return await self._decided(principal, asked)
+                return await self._list()
+            return await self._decide(principal, asked)
         except CallgateError as error:
             return error_result(str(error), {"status": "error", "failure": "refused", "code": error.code})
 
-    async def _listed(self) -> Message:
+    async def _list(self) -> Message:
         unreadable: list[str] = []
         waiting = await in_thread(partial(inbox.waiting, self._address(), on_unreadable=unreadable.append))
         shown, left = waiting[:_MOST_LISTED], max(0, len(waiting) - _MOST_LISTED)
@@ -156,8 +156,8 @@ class OperatorTools:
         found = {"approvals": [_facts(one) for one in shown], "not_listed": left}
         return {"content": [text_item("\n\n".join([*texts, *more, *unreadable]))], "structuredContent": found}
 
-    async def _decided(self, principal: Principal, asked: _Approval | _Denial) -> Message:
-        made_by = await self._made_by(asked.approval_id)
+    async def _decide(self, principal: Principal, asked: _Approval | _Denial) -> Message:
+        made_by = await self._find_principal(asked.approval_id)
         if made_by is None:
             raise UsageError(f"No approval {asked.approval_id[:200]!r} is open. `callgate_approvals` lists those that are.")
         if made_by == principal.name:
@@ -172,11 +172,11 @@ class OperatorTools:
             else:
                 await self._engine.deny(asked.approval_id, by=principal.name, reason=asked.reason)
         except RunHeld:
-            return await self._sent(principal, asked, verb)
+            return await self._send(principal, asked, verb)
         then = "It runs when its client makes it again, or continues it." if verb == "approved" else "It does not run; its model is told."
         return _decision(asked.approval_id, verb, principal, f"The call is {verb}. {then}")
 
-    async def _sent(self, principal: Principal, asked: _Approval | _Denial, verb: str) -> Message:
+    async def _send(self, principal: Principal, asked: _Approval | _Denial, verb: str) -> Message:
         """Send an answer to the process that works on the run.
 
         Raises:
@@ -194,7 +194,7 @@ class OperatorTools:
         told = "The answer is sent, and takes effect when the process that works on the call's run receives it."
         return _decision(asked.approval_id, "sent", principal, told)
 
-    async def _made_by(self, approval_id: str) -> str | None:
+    async def _find_principal(self, approval_id: str) -> str | None:
         """Return the principal of a suspended call; None if there is no such call."""
         journal = self._engine.journal
         for event in await off_loop(journal, lambda: list(journal.read(call=approval_id))):

@@ -52,7 +52,7 @@ class Startup:
         if taken:
             raise UsageError(f"{taken[0]} is the name of a tool of the gateway for operators. Give the tool or its server a prefix.")
         self.ended = True
-        self._engine.tools.on_change = self._tools_changed
+        self._engine.tools.on_change = self._tell_tools_changed
         for server in self._engine.mcp_servers():
             server.on_change(self._changes.noticed)
 
@@ -77,7 +77,7 @@ class Startup:
     def _taken_names(self) -> list[str]:
         return sorted(tool.name for tool in self._engine.tools if tool.name in OPERATOR_TOOLS)
 
-    def _tools_changed(self) -> None:
+    def _tell_tools_changed(self) -> None:
         for name in self._taken_names():
             log.error("The tool %s is not offered: the gateway has a tool with this name for operators. Give its server a prefix", name)
         self._changes.list_changed("tools")

@@ -38,14 +38,14 @@ class ToolLists:
         """
         self._renew()
         if self._differ:
-            return self._made(principal)
+            return self._make(principal)
         key = principal.role, principal.tools
         found = self._lists.get(key)
         if found is None:
-            found = self._lists[key] = self._made(principal)
+            found = self._lists[key] = self._make(principal)
         return found
 
-    def _made(self, principal: Principal) -> list[Message]:
+    def _make(self, principal: Principal) -> list[Message]:
         offered = [
             dict(self._redaction.clean(definition(tool)))
             for tool in self._tools

@@ -54,7 +54,7 @@ class WatchedResources:
         if len(self._servers) >= MOST_WATCHED:
             text = f"This client has subscribed to {MOST_WATCHED} resources, which is the limit."
             raise RpcError(INVALID_PARAMS, f"{text} Unsubscribe from one, then try again.")
-        call.on_resource_updated = self._updated
+        call.on_resource_updated = self._tell_update
         self._servers[uri] = await self._content.subscribe(uri, call), call
 
     async def remove(self, uri: str) -> None:
@@ -80,7 +80,7 @@ class WatchedResources:
                 log.warning("Changes of %s cannot be told to %s any longer: %s", shown(uri), call.client.principal.name, error)
         return uris
 
-    def _updated(self, params: Mapping[str, Any]) -> None:
+    def _tell_update(self, params: Mapping[str, Any]) -> None:
         self._tell(without_subscription(params))
 
     async def close(self) -> None:

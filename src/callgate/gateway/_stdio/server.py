@@ -110,12 +110,12 @@ class _StdioServer:
         if self._tasks:
             await self._gateway.start()  # a script may close its end while its requests wait for the servers
         quiet_s = _HELD_ANSWERS_S if self._held else _LAST_ANSWERS_S
-        answering = self._loop.create_task(self._all_answered())
+        answering = self._loop.create_task(self._wait_all_answered())
         while not answering.done() and await self._reads_on(answering, quiet_s):
             pass
         answering.cancel()
 
-    async def _all_answered(self) -> None:
+    async def _wait_all_answered(self) -> None:
         await self._held.none_left.wait()
         if self._tasks:
             await asyncio.wait(self._tasks.values())

@@ -35,8 +35,8 @@ class TaskRequests:
     Args:
         records: Reads the calls of tasks that this process does not have.
         withdraw: Answers the question about a cancelled call with no. Raises `RunHeld` if another process works on the call.
-        resumed: Submits a call of an earlier process again.
-        finished: Returns the result that the request would have had, given the result of the call.
+        resume: Submits a call of an earlier process again.
+        finish: Returns the result that the request would have had, given the result of the call.
     """
 
     def __init__(
@@ -46,15 +46,15 @@ class TaskRequests:
         records: CallRecords,
         *,
         withdraw: Callable[[SubmittedCall], Awaitable[None]],
-        resumed: Callable[[Client, SubmittedCall], MultiRoundRequest],
-        finished: Callable[[Message], Message],
+        resume: Callable[[Client, SubmittedCall], MultiRoundRequest],
+        finish: Callable[[Message], Message],
     ) -> None:
         self._principal = principal
         self._running = tasks
         self._records = records
         self._withdraw = withdraw
-        self._resumed = resumed
-        self._finished = finished
+        self._resume = resume
+        self._finish = finish
 
     async def answer(self, method: str, client: Client, params: Mapping[str, Any]) -> Message:
         """Return the result of a request about a task.
@@ -66,7 +66,7 @@ class TaskRequests:
         task = await self._task(client, params.get("taskId"))
         match method:
             case "tasks/get":
-                return task.described()
+                return task.describe()
             case "tasks/update":
                 _refuse_elsewhere(task)
                 task.request.questions.take_answers(params.get("inputResponses"))
@@ -94,7 +94,7 @@ class TaskRequests:
             await self._records.durable(call_id)
         await self._note_cancelled(task, call_id)
 
-    async def named(self, client: Client, task_ids: Sequence[str]) -> list[RunningTask]:
+    async def find(self, client: Client, task_ids: Sequence[str]) -> list[RunningTask]:
         """Return the client's tasks with these ids. Those that this process does not have are continued here.
 
         Raises:
@@ -116,9 +116,9 @@ class TaskRequests:
         """
         tasks = self._running
         state = tasks.state_of(task_id, self._principal)
-        kept = tasks.kept(task_id, self._principal)
+        kept = tasks.find(task_id, self._principal)
         if kept is not None:
-            await kept.restored()
+            await kept.wait_restored()
             return kept
         recorded = await self._records.call(state.call, state.arguments)
         if recorded is None or recorded.scope.principal != self._principal:
@@ -126,12 +126,12 @@ class TaskRequests:
         if tasks.full:
             raise RpcError(INTERNAL_ERROR, "Too many tasks run here at the moment. The task is not lost: ask for it again later.")
         end = await self._records.end(state.call)
-        kept = tasks.kept(task_id, self._principal)  # another request for it may have been faster
+        kept = tasks.find(task_id, self._principal)  # another request for it may have been faster
         if kept is not None:
             return kept
         ended_ms = end.at_ms if end is not None and end.is_told else None
-        task = tasks.resume(str(task_id), state, self._resumed(client, recorded), self._finished, ended_ms)
-        await task.restored()
+        task = tasks.resume(str(task_id), state, self._resume(client, recorded), self._finish, ended_ms)
+        await task.wait_restored()
         if end is not None and end.result is None:
             await self._note_cancelled(task, state.call)
         return task
@@ -139,7 +139,7 @@ class TaskRequests:
     async def _note_cancelled(self, task: RunningTask, call_id: str) -> None:
         """Add to a cancelled task whether its call may have taken effect."""
         text, outcome = cancelled_outcome(await self._records.start(call_id))
-        task.told_of_cancelled = {"statusMessage": text, "_meta": {OUTCOME_KEY: outcome}}
+        task.cancelled_fields = {"statusMessage": text, "_meta": {OUTCOME_KEY: outcome}}
 
 
 def _refuse_elsewhere(task: RunningTask) -> None:

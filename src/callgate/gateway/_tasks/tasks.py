@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 
 from callgate._clock import Clock
 from callgate._json import plain_bytes
-from callgate.gateway._requests.cancellable_requests import told_error
+from callgate.gateway._requests.cancellable_requests import error_for_client
 from callgate.gateway._requests.multi_round_requests import MultiRoundRequest
 from callgate.gateway._requests.request_states import RequestStates, TaskState
 from callgate.mcp._connection import Message
@@ -41,11 +41,11 @@ class RunningTask:
 
     Args:
         ttl_s: Seconds from its creation for which it is kept.
-        finished: Returns the result that the request would have had, given the result of the call.
+        finish: Returns the result that the request would have had, given the result of the call.
     """
 
     def __init__(
-        self, task_id: str, state: TaskState, request: MultiRoundRequest, ttl_s: float, finished: Callable[[Message], Message]
+        self, task_id: str, state: TaskState, request: MultiRoundRequest, ttl_s: float, finish: Callable[[Message], Message]
     ) -> None:
         self.id = task_id
         self.state = state
@@ -55,17 +55,17 @@ class RunningTask:
         self.updated_ms = state.created_ms
         self.ended_ms: int | None = None
         """When the call ended, if that is on record and the task is restored from it."""
-        self.told_of_cancelled: Message = {}
+        self.cancelled_fields: Message = {}
         """The fields of a cancelled task that say whether its call may have taken effect."""
         self._ttl_ms = int(ttl_s * 1_000)
-        self._finished = finished
+        self._finish = finish
 
-    async def restored(self) -> None:
+    async def wait_restored(self) -> None:
         """Wait until the result of an ended call has been read from the record, so that its task is not reported as running again."""
         if self.ended_ms is not None:
             await self.request.wait_done(_READ_S)
 
-    def described(self) -> Message:
+    def describe(self) -> Message:
         """Return the task with its result, its error or what it asks the client."""
         told: Message = {
             "taskId": self.id,
@@ -84,11 +84,11 @@ class RunningTask:
 
     def _end(self) -> Message:
         try:
-            return {"status": "completed", "result": self._finished(self.request.result())}
+            return {"status": "completed", "result": self._finish(self.request.result())}
         except asyncio.CancelledError:
-            return {"status": "cancelled", **self.told_of_cancelled}
+            return {"status": "cancelled", **self.cancelled_fields}
         except Exception as failure:
-            error = told_error(failure)
+            error = error_for_client(failure)
             told: Message = {"code": error.code, "message": error.message}
             told |= {} if error.data is None else {"data": error.data}
             return {"status": "failed", "statusMessage": error.message, "error": told}
@@ -132,24 +132,24 @@ class Tasks:
         """Whether no further call can become a task. Tasks that have ended are dropped for it: their results are read from the journal."""
         return len(self._kept) >= self._most and len(self) >= self._most
 
-    def begin(self, request: MultiRoundRequest, finished: Callable[[Message], Message], arguments: str) -> RunningTask:
+    def begin(self, request: MultiRoundRequest, finish: Callable[[Message], Message], arguments: str) -> RunningTask:
         """Turn a running request into a task, and return the task.
 
         Args:
             arguments: The digest of the arguments of its call.
         """
         state = TaskState(request.principal, request.call.status.call_id, self._now_ms(), self._replica, arguments)
-        return self._add(self._states.sealed(state), state, request, finished)
+        return self._add(self._states.seal(state), state, request, finish)
 
     def resume(
-        self, task_id: str, state: TaskState, request: MultiRoundRequest, finished: Callable[[Message], Message], ended_ms: int | None
+        self, task_id: str, state: TaskState, request: MultiRoundRequest, finish: Callable[[Message], Message], ended_ms: int | None
     ) -> RunningTask:
         """Turn a request that submits the call of a task again into that task, which another process began, and return the task.
 
         Args:
             ended_ms: When the call has ended; None if it has not.
         """
-        return self._add(task_id, state, request, finished, ended_ms)
+        return self._add(task_id, state, request, finish, ended_ms)
 
     def state_of(self, task_id: object, principal: str) -> TaskState:
         """Return what the id of a principal's task says.
@@ -157,12 +157,12 @@ class Tasks:
         Raises:
             RpcError: There is no such task, or it has expired.
         """
-        state = self._states.opened_task(task_id, principal)
+        state = self._states.open_task(task_id, principal)
         if state is None or self._left_s(state) <= 0:
             raise task_not_found()
         return state
 
-    def kept(self, task_id: object, principal: str) -> RunningTask | None:
+    def find(self, task_id: object, principal: str) -> RunningTask | None:
         """Return a principal's task if this process has it."""
         found = self._kept.get(task_id) if isinstance(task_id, str) else None
         return found[0] if found is not None and found[0].state.principal == principal else None
@@ -184,24 +184,24 @@ class Tasks:
         task_id: str,
         state: TaskState,
         request: MultiRoundRequest,
-        finished: Callable[[Message], Message],
+        finish: Callable[[Message], Message],
         ended_ms: int | None = None,
     ) -> RunningTask:
         self._make_room()
-        task = RunningTask(task_id, state, request, self._ttl_s, finished)
+        task = RunningTask(task_id, state, request, self._ttl_s, finish)
         task.ended_ms = ended_ms
         timer = asyncio.get_running_loop().call_later(self._left_s(state), self._expire, task_id)
         self._kept[task_id] = task, timer
         request.call.exchange, request.call.ask_later = DiscardingExchange(), None
-        request.go_on(lambda: self._changed(task))
+        request.go_on(lambda: self._note_change(task))
         return task
 
-    def _changed(self, task: RunningTask) -> None:
+    def _note_change(self, task: RunningTask) -> None:
         task.updated_ms = task.ended_ms or self._now_ms()
         for watcher in list(task.watchers):
             watcher(task)
         if task.request.done and task.id in self._kept:
-            self._sizes[task.id] = len(plain_bytes(task.described()))
+            self._sizes[task.id] = len(plain_bytes(task.describe()))
             while len(self._sizes) > 1 and sum(self._sizes.values()) > self._most_bytes:
                 self._drop(next(iter(self._sizes)))
 

@@ -79,32 +79,32 @@ class CallRecords:
             digest: That of its arguments. If they are not on record, the call is not `whole`.
         """
         query = EventQuery(conversation=call_id, kinds=("call.received",), limit=1)
-        found = await self._found(query) if call_id else []
+        found = await self._find(query) if call_id else []
         call = recorded_call(found[0], self._workspace) if found else None
         if call is None or (call.whole and hashlib.sha256(plain_bytes(call.raw.arguments)).hexdigest() == digest):
             return call
-        kept = self._kept(digest)
+        kept = self._read_arguments(digest)
         return replace(call, raw=replace(call.raw, arguments=kept or {}), whole=kept is not None)
 
     async def end(self, call_id: str) -> RecordedOutcome | None:
         """Return how a call has ended, by its id; None if it has not."""
-        return _end(await self._found(EventQuery(conversation=call_id, kinds=_ENDS, newest_first=True, limit=_MOST_ENDS)))
+        return _end(await self._find(EventQuery(conversation=call_id, kinds=_ENDS, newest_first=True, limit=_MOST_ENDS)))
 
     async def start(self, call_id: str) -> Event | None:
         """Return the event of a call's last start, by its id; None if it was not started."""
-        found = await self._found(EventQuery(conversation=call_id, kinds=("call.started",), newest_first=True, limit=1))
+        found = await self._find(EventQuery(conversation=call_id, kinds=("call.started",), newest_first=True, limit=1))
         return found[0] if found else None
 
     async def durable(self, call_id: str) -> None:
         """Wait until what is recorded of a call, by its id, is as durable as the journal guarantees."""
-        for event in await self._found(EventQuery(conversation=call_id, newest_first=True, limit=1)):
+        for event in await self._find(EventQuery(conversation=call_id, newest_first=True, limit=1)):
             await self._engine.journal.durable(event.position)
 
-    async def _found(self, query: EventQuery) -> list[Event]:
+    async def _find(self, query: EventQuery) -> list[Event]:
         journal = self._engine.journal
         return await off_loop(journal, lambda: list(journal.find(query)))
 
-    def _kept(self, digest: str) -> Mapping[str, Any] | None:
+    def _read_arguments(self, digest: str) -> Mapping[str, Any] | None:
         data = self._engine.blobs.get(digest)
         found = None if data is None else decode(data)
         return found if isinstance(found, dict) else None

@@ -43,7 +43,7 @@ def ended_result(started: Event | None) -> Message:
     if start.effect == "none":
         outcome = {"status": "error", "failure": "killed", "code": _CODE, "uid": started.call}
         return error_result(f"{told} {start.tool} only reads, so the call may be made again.", outcome)
-    return error_result(f"{told} {_in_doubt(started)}", _unknown(started))
+    return error_result(f"{told} {_advice_in_doubt(started)}", _unknown_outcome(started))
 
 
 def unread_result() -> Message:
@@ -67,15 +67,15 @@ def cancelled_outcome(started: Event | None) -> tuple[str, Message]:
     told = f"The call was cancelled while {start.tool} ran."
     if start.effect == "none":
         return f"{told} {start.tool} only reads.", {"status": "error", "failure": "killed", "code": _CODE, "uid": started.call}
-    return f"{told} {_in_doubt(started)}", _unknown(started)
+    return f"{told} {_advice_in_doubt(started)}", _unknown_outcome(started)
 
 
-def _in_doubt(started: Event) -> str:
+def _advice_in_doubt(started: Event) -> str:
     return (
         "It may have taken effect: check that before you make the call again. An operator can record what has happened with"
         f" `callgate settle {started.call}`."
     )
 
 
-def _unknown(started: Event) -> Message:
+def _unknown_outcome(started: Event) -> Message:
     return {"status": "unknown", "failure": "outcome_unknown", "code": _CODE, "uid": started.call}

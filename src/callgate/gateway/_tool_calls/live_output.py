@@ -27,19 +27,19 @@ class LiveOutput:
         """By the id of the call."""
         self._end: Callable[[], None] | None = None
 
-    def sent_to(self, client_call: ClientCall, call_id: str, tool: str) -> AbstractContextManager[None]:
+    def send_to(self, client_call: ClientCall, call_id: str, tool: str) -> AbstractContextManager[None]:
         """Send the client what the call reports during the block, if it wants progress."""
         if not client_call.wants_progress:
             return _NOTHING
         bound = self._engine.tools.get(tool)
-        return _NOTHING if bound is None or isinstance(bound.tool, McpTool) else self._sent_to(client_call, call_id)
+        return _NOTHING if bound is None or isinstance(bound.tool, McpTool) else self._send_to(client_call, call_id)
 
     @contextmanager
-    def _sent_to(self, client_call: ClientCall, call_id: str) -> Iterator[None]:
+    def _send_to(self, client_call: ClientCall, call_id: str) -> Iterator[None]:
         client_call.counts_progress = True
         self._calls[call_id] = client_call
         if self._end is None:
-            self._end = self._engine.bus.subscribe(self._reported, "call.progress")
+            self._end = self._engine.bus.subscribe(self._report, "call.progress")
         try:
             yield
         finally:
@@ -48,6 +48,6 @@ class LiveOutput:
                 self._end()
                 self._end = None
 
-    def _reported(self, topic: str, piece: object) -> None:
+    def _report(self, topic: str, piece: object) -> None:
         if isinstance(piece, Progress) and (client_call := self._calls.get(piece.call_id)) is not None:
-            client_call.reported(piece.text)
+            client_call.report(piece.text)

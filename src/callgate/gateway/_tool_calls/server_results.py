@@ -41,7 +41,12 @@ def declared_failure(result: ToolResult) -> Message | None:
     if result.failure_class != "tool_declared" or not isinstance(extras, list):
         return None
     parts = [text_item(result.error or ""), *(part_item(part) for part in result.content if not isinstance(part, Text))]
-    return {"content": _with_extras(parts, extras), **_structured(result.structured, fields), "isError": True, **_unknown(fields)}
+    return {
+        "content": _with_extras(parts, extras),
+        **_structured_content(result.structured, fields),
+        "isError": True,
+        **_unknown_fields(fields),
+    }
 
 
 def recorded_success(result: ToolResult, whole: bytes | None) -> Message:
@@ -61,7 +66,7 @@ def recorded_success(result: ToolResult, whole: bytes | None) -> Message:
     if value is None and whole is not None and result.metadata.mime == "application/json":
         value = decode(whole)
     sent: Message = {} if extras is None and "content" in fields else {"content": content}
-    return {**sent, **_structured(value, fields), **_unknown(fields)}
+    return {**sent, **_structured_content(value, fields), **_unknown_fields(fields)}
 
 
 def _with_extras(items: Sequence[Message], extras: Sequence[Message | None]) -> list[Message]:
@@ -74,11 +79,11 @@ def _with_extras(items: Sequence[Message], extras: Sequence[Message | None]) -> 
     return [(extra or {}) if extra and "type" in extra else {**item, **(extra or {})} for item, extra in zip(padded, extras, strict=False)]
 
 
-def _structured(value: object, fields: Mapping[str, Any]) -> Message:
+def _structured_content(value: object, fields: Mapping[str, Any]) -> Message:
     return {"structuredContent": value} if isinstance(value, dict) or "structuredContent" in fields else {}
 
 
-def _unknown(fields: Mapping[str, Any]) -> Message:
+def _unknown_fields(fields: Mapping[str, Any]) -> Message:
     return {key: value for key, value in fields.items() if key not in _OWN}
 
 

@@ -140,12 +140,12 @@ class SuspendedCalls:
             if pending is None or call_id in self._in_work:
                 continue
             with self.in_work(pending.call):
-                usable = await self._usable(pending)
+                usable = await self._is_usable(pending)
             if usable:
                 return RecordedCall(call_id, pending.call.scope.run)
         return None
 
-    def named(self, question: CallInQuestion, principal: str, tool: str, arguments: dict[str, Any]) -> SubmittedCall | None:
+    def find_continued(self, question: CallInQuestion, principal: str, tool: str, arguments: dict[str, Any]) -> SubmittedCall | None:
         """Return the call that a client continues; None if another request is continuing it."""
         recorded = RecordedCall(question.call, question.run)
         return None if question.call in self._in_work else self.call_of(recorded, principal, tool, arguments)
@@ -218,7 +218,7 @@ class SuspendedCalls:
         if len(self._seen) > _MOST_PENDING:
             self._seen.popitem(last=False)
 
-    async def _usable(self, pending: _Pending) -> bool:
+    async def _is_usable(self, pending: _Pending) -> bool:
         """Return whether a call made again is this one.
 
         Raises:

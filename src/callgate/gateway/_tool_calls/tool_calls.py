@@ -72,7 +72,7 @@ class ToolCalls:
         """
         if client_call.resumed is not None:
             return await self._resume(client_call, client_call.resumed, params)
-        name, arguments = self._asked_for(params, client_call.client.principal)
+        name, arguments = self._read_params(params, client_call.client.principal)
         principal, continued = client_call.client.principal.name, client_call.continued
         try:
             if continued is not None:
@@ -117,7 +117,7 @@ class ToolCalls:
             RunHeld: Another process works on the call's run.
         """
         client, approval_id = client_call.client, continued.question.approval
-        call = self._pending.named(continued.question, client.principal.name, name, arguments)
+        call = self._pending.find_continued(continued.question, client.principal.name, name, arguments)
         if call is None:
             raise request_over()
         client_call.status.call_id = call.id
@@ -160,14 +160,14 @@ class ToolCalls:
         while True:
             end, obstacle = await self._records.end(recorded.call), self._obstacle(recorded, name, principal)
             if end is not None and (end.final or obstacle):
-                return self._recorded_result(end)
-            result = await (self._not_submitted(call, obstacle) if obstacle else self._submitted_again(client_call, call))
+                return self._read_result(end)
+            result = await (self._report_held_run(call, obstacle) if obstacle else self._submit_again(client_call, call))
             if outcome_of(result).get("code") != RUN_HELD:
                 return result
             client_call.status.waits_for = "Another process works on the call."
             await self._engine.clock.sleep(_HELD_S)
 
-    def _recorded_result(self, end: RecordedOutcome) -> Message:
+    def _read_result(self, end: RecordedOutcome) -> Message:
         if end.result is None:
             raise asyncio.CancelledError(CLIENT_CANCELLED)
         return self._results.result(end.result, None)
@@ -179,11 +179,11 @@ class ToolCalls:
         offered = self._engine.tools.get(name) is not None and self._is_offered(name, principal)
         return "" if offered else f"there is no tool {name[:200]} any more"
 
-    async def _submitted_again(self, client_call: ClientCall, call: SubmittedCall) -> Message:
+    async def _submit_again(self, client_call: ClientCall, call: SubmittedCall) -> Message:
         with self._pending.in_work(call):
             return await self._make(client_call, call)
 
-    async def _not_submitted(self, call: SubmittedCall, obstacle: str) -> Message:
+    async def _report_held_run(self, call: SubmittedCall, obstacle: str) -> Message:
         """Return the result that says that another process works on a call.
 
         Raises:
@@ -208,14 +208,14 @@ class ToolCalls:
         client_call.status.call_id, client_call.status.is_replayed = call.id, False
         left = _MOST_QUESTIONS if asks_user and client_call.client.can_approve else 0
         while True:
-            outcome = await self._submitted(client_call, call)
+            outcome = await self._submit(client_call, call)
             if not isinstance(outcome, Suspended):
                 return outcome
             self._pending.keep(call, outcome)
-            if await self._is_too_much(client_call.client.principal, outcome):
-                return await self._refused_question(client_call, call)
+            if await self._deny_if_too_many(client_call.client.principal, outcome):
+                return await self._submit_denied(client_call, call)
             if not left:
-                if client_call.may_become_task and await self._answered_elsewhere(client_call, outcome):
+                if client_call.may_become_task and await self._wait_for_other_answer(client_call, outcome):
                     continue
                 break
             left -= 1
@@ -230,7 +230,7 @@ class ToolCalls:
         told = {"status": "waiting", "code": "approval_needed", "uid": outcome.uid, "approval": outcome.approval_id}
         return error_result(pending_text(outcome, expired=outcome.expires_at <= self._engine.clock.wall_ns()), told)
 
-    async def _answered_elsewhere(self, client_call: ClientCall, asked: Suspended) -> bool:
+    async def _wait_for_other_answer(self, client_call: ClientCall, asked: Suspended) -> bool:
         """Wait for an answer of somebody else than the client's user, which may take long; return whether there is one."""
         client_call.status.waits_for = f"A human has to approve the call first (approval {asked.approval_id})."
         try:
@@ -240,7 +240,7 @@ class ToolCalls:
         finally:
             client_call.status.waits_for = ""
 
-    async def _is_too_much(self, principal: Principal, asked: Suspended) -> bool:
+    async def _deny_if_too_many(self, principal: Principal, asked: Suspended) -> bool:
         """Deny a call if too many of its principal's wait for a decision; return whether that was done."""
         if not await self._pending.has_more_than(principal.pending, principal.name):
             return False
@@ -250,9 +250,9 @@ class ToolCalls:
             return False
         return True
 
-    async def _refused_question(self, client_call: ClientCall, call: SubmittedCall) -> Message:
+    async def _submit_denied(self, client_call: ClientCall, call: SubmittedCall) -> Message:
         """Submit a denied call once more, which ends it, and return what its client has to do instead."""
-        await self._submitted(client_call, call)
+        await self._submit(client_call, call)
         principal = client_call.client.principal
         text = (
             f"The call of {call.raw.name} has not run: a human has to approve it, and {_too_many_pending(principal)}. Wait until one of"
@@ -261,7 +261,7 @@ class ToolCalls:
         outcome = {"status": "error", "failure": "not_started", "code": "too_many_pending", "uid": client_call.status.uid}
         return error_result(text, outcome)
 
-    async def _submitted(self, client_call: ClientCall, call: SubmittedCall) -> Message | Suspended:
+    async def _submit(self, client_call: ClientCall, call: SubmittedCall) -> Message | Suspended:
         """Submit a call when its principal may make one more, and return its result, or its question to a human."""
         principal = client_call.client.principal
         permit = await self._limits.acquire(principal)
@@ -269,7 +269,7 @@ class ToolCalls:
             return error_result(permit, {"status": "error", "failure": "not_started", "code": "too_many_calls"})
         client_call.while_asking = permit.released_while_waiting
         try:
-            with on_behalf_of(client_call), self._output.sent_to(client_call, call.id, call.raw.name):
+            with on_behalf_of(client_call), self._output.send_to(client_call, call.id, call.raw.name):
                 outcome = await self._engine.call(call.raw, call.scope)
         finally:
             self._limits.release(permit)
@@ -290,7 +290,7 @@ class ToolCalls:
             case Suspended():
                 raise AssertionError("a suspended call has no result")
 
-    def _asked_for(self, params: Mapping[str, Any], principal: Principal) -> tuple[str, dict[str, Any]]:
+    def _read_params(self, params: Mapping[str, Any], principal: Principal) -> tuple[str, dict[str, Any]]:
         """Return the tool and the arguments of `tools/call`.
 
         Raises:

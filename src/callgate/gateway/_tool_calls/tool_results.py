@@ -49,7 +49,7 @@ class ToolResults:
             RpcError: The server has answered with an error, or there is no such tool.
         """
         if response is not None and not self._changed_by_hooks and _is_accepted(result, response):
-            passed = self._passed_on(response, result)
+            passed = self._pass_on(response, result)
             if passed is not None:
                 return _with_notes(passed, result)
         error = recorded_error(result)
@@ -57,9 +57,9 @@ class ToolResults:
             raise _error_with_notes(error, result)
         if result.failure_class == "unknown_tool":
             raise RpcError(INVALID_PARAMS, result.error or f"Unknown tool: {result.name}")
-        return self._made(result)
+        return self._make(result)
 
-    def _passed_on(self, response: Mapping[str, Any], result: ToolResult) -> Message | None:
+    def _pass_on(self, response: Mapping[str, Any], result: ToolResult) -> Message | None:
         """Return the server's result without secrets; None if it is not valid without them.
 
         Raises:
@@ -71,9 +71,9 @@ class ToolResults:
         found = self._redaction.clean(response).get("result")
         return found if isinstance(found, dict) else None
 
-    def _made(self, result: ToolResult) -> Message:
+    def _make(self, result: ToolResult) -> Message:
         if result.status != "ok" and not result.metadata.recorded and not result.metadata.replayed:
-            return _unrecorded(result)
+            return _unrecorded_result(result)
         declared = declared_failure(result)
         if declared is not None:
             return _with_notes(declared, result)
@@ -123,7 +123,7 @@ def error_result(text: str, outcome: Mapping[str, object]) -> Message:
     return {"content": [text_item(text)], "isError": True, "_meta": {OUTCOME_KEY: outcome}}
 
 
-def _unrecorded(result: ToolResult) -> Message:
+def _unrecorded_result(result: ToolResult) -> Message:
     """Return the result of a call without success that is not on record."""
     if result.status == "unknown":
         return error_result(_IN_DOUBT, _outcome(result))

@@ -26,7 +26,7 @@ class UserApproval:
 
     async def is_answered(self, client_call: ClientCall, asked: Suspended) -> bool:
         """Ask the client's user about a suspended call, and record the answer; return whether the user or an operator has answered."""
-        form = asyncio.ensure_future(self._filled_in(client_call, asked))
+        form = asyncio.ensure_future(self._ask_user(client_call, asked))
         elsewhere = asyncio.ensure_future(self._engine.wait_for_answer(asked.approval_id))
         try:
             await asyncio.wait((form, elsewhere), return_when=asyncio.FIRST_COMPLETED)
@@ -39,7 +39,7 @@ class UserApproval:
             await asyncio.gather(form, elsewhere, return_exceptions=True)
 
     @staticmethod
-    async def _filled_in(client_call: ClientCall, asked: Suspended) -> UserAnswer:
+    async def _ask_user(client_call: ClientCall, asked: Suspended) -> UserAnswer:
         try:
             return read_answer(await client_call.answer("elicitation/create", approval_form(asked)))
         except RpcError:  # refused, too late, or the client is gone
