@@ -192,7 +192,7 @@ class ClientCall:
         token = given.get("progressToken")
         self._progress_token = token if isinstance(token, (int, str)) and not isinstance(token, bool) else None
         self.counts_progress = False
-        """Whether the notifications of progress are numbered here, because the tool is of no MCP server."""
+        """Whether the notifications of progress are numbered here, because the tool does not belong to an MCP server."""
         self._reported = 0
         self.meta = {name: value for name, value in given.items() if name != "progressToken" and not name.startswith(PROTOCOL_PREFIX)}
         self.capabilities = {name: value for name, value in client.capabilities.items() if name in _ANSWERING}

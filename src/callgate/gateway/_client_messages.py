@@ -116,7 +116,7 @@ def kind_of(message: Mapping[str, Any]) -> str:
 
 
 def _has_half_pair(data: bytes) -> bool:
-    """Return whether a text in what is JSON has half of a surrogate pair."""
+    """Return whether a text in valid JSON has half of a surrogate pair."""
     try:
         read_message(data)
         found = json.loads(data, parse_int=str, parse_float=str)

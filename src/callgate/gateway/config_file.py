@@ -98,7 +98,7 @@ class GatewayServers(Struct, frozen=True):
 
 
 def read_gateway_servers(path: str | os.PathLike[str]) -> GatewayServers:
-    """Return the servers that are in the file itself. What has nothing to do with them is not read.
+    """Return the servers that are in the file itself. Nothing else is read.
 
     Raises:
         UsageError: The file cannot be read, or a server in it is wrong.

@@ -22,7 +22,7 @@ __all__ = ["JwtTokens"]
 _LOG = logging.getLogger("callgate.gateway")
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 _NO_ALGORITHM = "none of them"
-"""Stands for no algorithm, because PyJWT takes an empty list for a mistake."""
+"""An algorithm that does not exist: PyJWT refuses an empty list."""
 _LATEST = 2**53
 """The latest end of a token, in seconds since 1970; a later one, which a float may not hold, counts as this."""
 _REQUIRED = ("exp", "iss", "aud")
@@ -159,7 +159,7 @@ def _log_refusal(why: str) -> None:
 
 
 def _public_key(pem: str, algorithms: Sequence[str]) -> Any:
-    """Return a public key that one of the algorithms can check signatures with.
+    """Return a public key with which one of the algorithms can check signatures.
 
     Raises:
         KeyRefused: It is not such a key.

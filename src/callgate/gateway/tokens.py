@@ -43,7 +43,7 @@ class Anonymous:
 
 
 class AnyTokens:
-    """Tokens of several kinds: the first that knows a token says whose it is."""
+    """Tokens of several kinds: the first authenticator that knows a token returns its principal."""
 
     def __init__(self, *kinds: Authenticator) -> None:
         self._kinds = kinds

@@ -32,12 +32,12 @@ _LOG = logging.getLogger("callgate.gateway")
 _FETCH_S = 10.0
 _FRESH_S = 300.0
 _NO_KID = ""
-"""The name of an only key that has no `kid`."""
+"""The name of a single key without a `kid`."""
 _STEP = "If that is right, give the address of its keys as jwks_url"
 
 
 class IssuerKeys:
-    """The public keys of an issuer, by `kid`, which an only key need not have.
+    """The public keys of an issuer, by `kid`. A single key need not have one.
 
     Fetched at most once in `refetch_s`, by one task for all requests.
 
@@ -103,7 +103,7 @@ class IssuerKeys:
 
 
 def _jwks_url(metadata: Mapping[str, Any], issuer: str) -> str:
-    """Return where an issuer's metadata say that its keys are.
+    """Return the address of an issuer's keys from its metadata.
 
     Raises:
         Untrusted: They are those of another issuer, or name no such place.
@@ -116,7 +116,7 @@ def _jwks_url(metadata: Mapping[str, Any], issuer: str) -> str:
 
 
 def _signing_keys(found: Mapping[str, Any]) -> dict[str, VerificationKey]:
-    """Return the keys of a set that signatures can be checked with.
+    """Return the keys of a set with which signatures can be checked.
 
     Raises:
         Untrusted: There is none.
@@ -132,7 +132,7 @@ def _signing_keys(found: Mapping[str, Any]) -> dict[str, VerificationKey]:
 
 
 def _signing_key(data: Mapping[str, Any]) -> VerificationKey | None:
-    """Return a key that signatures can be checked with; None if this is none.
+    """Return a key with which signatures can be checked; None if this is not such a key.
 
     With `alg`, it allows that algorithm only; without, which RFC 7517 allows, all that fit its kind.
     """

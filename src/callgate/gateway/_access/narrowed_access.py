@@ -60,20 +60,20 @@ def _servers_in_both(one: Principal, other: Principal) -> tuple[str, ...] | None
 
 
 def _server_patterns(principal: Principal) -> tuple[str, ...]:
-    """Return patterns that name no server that is not offered."""
+    """Return patterns that match only servers that are offered."""
     if principal.servers is not None:
         return principal.servers
     return (EVERY,) if EVERY in principal.tools else ()
 
 
 def _in_both(some: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
-    """Return those patterns of two lists that the other list surely includes."""
+    """Return those patterns of each list that the other list certainly includes."""
     kept = [*(one for one in some if _includes(others, one)), *(one for one in others if _includes(some, one))]
     return tuple(dict.fromkeys(kept))
 
 
 def _includes(wider: Sequence[str], pattern: str) -> bool:
-    """Return whether each name with this pattern surely has one of the others."""
+    """Return whether each name that matches this pattern certainly matches one of the others."""
     beginning = "".join(takewhile(lambda char: char not in _SPECIAL, pattern))
     return any(
         one == pattern or (fnmatchcase(pattern, one) if beginning == pattern else _is_prefix(one) and beginning.startswith(one[:-1]))

@@ -69,7 +69,7 @@ def settings_of(servers: tuple[McpServer | Plugin, ...]) -> ServerSettings:
 
 
 def server_change(before: ServerSettings, after: ServerSettings, servers: tuple[McpServer | Plugin, ...]) -> ServerChange:
-    """Return what has to be done so that the servers run as in `after`.
+    """Return the changes after which the servers run as in `after`.
 
     Args:
         servers: The servers of `after`.
@@ -82,7 +82,7 @@ def server_change(before: ServerSettings, after: ServerSettings, servers: tuple[
 
 
 def keeps_access(principal: str, before: GatewayConfig, after: GatewayConfig) -> bool:
-    """Return whether what a principal, given by name, has begun may go on.
+    """Return whether the requests and sessions of a principal, given by name, may continue.
 
     Whom only the issuer of tokens knows keeps access, because each request is checked.
     """
@@ -93,7 +93,7 @@ def keeps_access(principal: str, before: GatewayConfig, after: GatewayConfig) ->
 
 
 def loses_access(before: GatewayConfig, after: GatewayConfig) -> bool:
-    """Return whether anybody who is configured in `before`, or the one who has the token that was made for it, has no access in `after`."""
+    """Return whether anybody who is configured in `before`, or who has the token that was made for it, has no access in `after`."""
     known = [one.principal.name for one in before.principals]
     return not all(keeps_access(name, before, after) for name in known or ([LOCAL.name] if before.jwt is None else []))
 

@@ -28,7 +28,7 @@ __all__ = ["read_plugins", "read_servers"]
 _NOT_IN_A_FILE: Final = frozenset({"name", "accepted", "auth", "elicitation", "sampling", "problem"})
 _SERVER_KEYS: Final = (*(one.name for one in fields(McpServer) if one.name not in _NOT_IN_A_FILE), "args", "enabled")
 _READ: Final = frozenset({"command", "args", "env", "cwd", "url", "headers", "tools", "enabled", "roots"})
-"""Keys with a reading of their own."""
+"""Keys that are read in their own way."""
 _NO_LIMIT: Final = "Leave it out for no limit of its own."
 _PLUGIN_KEYS: Final = tuple(one.name for one in fields(Plugin) if one.name != "name")
 
@@ -71,7 +71,7 @@ def _server(name: str, table: TomlTable, accepted: Path | None) -> ConfiguredSer
 
 
 def _server_option(table: TomlTable, key: str) -> object:
-    """Return the value of an option. `McpServer` checks those without a case, which must not say what no file can."""
+    """Return the value of an option. `McpServer` checks those without a case; its errors must not name what cannot be in a file."""
     match key:
         case "timeout_s" | "start_timeout_s" | "session_idle_s":
             return table.seconds(key)

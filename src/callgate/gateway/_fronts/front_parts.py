@@ -41,7 +41,7 @@ class FrontParts(Struct, frozen=True, kw_only=True):
     tasks: Tasks
     records: CallRecords
     withdraw: Callable[[SubmittedCall], Awaitable[None]]
-    """Answers the question about a cancelled call with no. Raises `RunHeld` if another process works on the call."""
+    """Denies a cancelled call. Raises `RunHeld` if another process works on the call."""
     result_of_ended: Callable[[ClientCall], Awaitable[Message | None]]
     """Returns the result of a call whose request the gateway has ended; None if it was not submitted."""
     metrics: GatewayMetrics

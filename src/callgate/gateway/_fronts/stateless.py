@@ -45,7 +45,7 @@ _CACHEABLE = frozenset({"server/discover", "tools/list", "prompts/list", "resour
 _APPROVAL = "approval"
 """The name of the question whether a call may run."""
 _CALL_ID_S = 0.05
-"""Seconds between two looks whether a call that is to become a task has its id."""
+"""Seconds between two checks whether a call that is to become a task has its id."""
 
 
 class StatelessFront:
@@ -158,7 +158,7 @@ class StatelessFront:
         return _input_required(request.questions.unanswered(), self._parts.parked.park(request))
 
     async def _must_become_task(self, request: MultiRoundRequest) -> bool:
-        """Wait until a request has settled, or has to go on as a task because that takes long; return whether it has to.
+        """Wait until a request has settled, or has to become a task because it takes long; return whether it has to.
 
         It waits for the id of its call, too: other processes find a task by it.
         """

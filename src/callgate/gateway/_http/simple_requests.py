@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["SimpleBody", "SimpleCycle", "SimpleRequest", "simple_request"]
 
 _REQUEST_LINE: Final = re.compile(rb"POST (/[!-$&->@-~]*) HTTP/1\.1")
-"""Of a path that has neither a query nor anything quoted."""
+"""With a path that has neither a query nor quoted characters."""
 _NO_BODY: Final = frozenset({204, 304})
 
 
@@ -88,7 +88,7 @@ class SimpleBody:
         return data
 
     def on_disconnect(self, call: Callable[[], None] | None) -> None:
-        """Call a function when the client goes away before the response is complete; None: no longer."""
+        """Call a function when the client goes away before the response is complete; None: call no function."""
         self._on_disconnect = call
         if call is not None:
             self._flow.resume_reading()

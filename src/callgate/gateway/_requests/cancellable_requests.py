@@ -79,7 +79,7 @@ class CancellableRequests:
             self._cancelled.discard(number)
 
     def cancel(self, notification: Mapping[str, Any]) -> None:
-        """Cancel the request that a notification `notifications/cancelled` names. Nothing is sent for it any more."""
+        """Cancel the request that a notification `notifications/cancelled` names. It gets no response."""
         params = notification.get("params")
         number = params.get("requestId") if isinstance(params, dict) else None
         task = self._tasks.get(number) if isinstance(number, (int, str)) else None

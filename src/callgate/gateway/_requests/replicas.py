@@ -53,5 +53,5 @@ class Replicas:
 
 
 def is_about_task(message: Mapping[str, Any]) -> bool:
-    """Return whether a message is about a task, which any gateway of the journal can go on with."""
+    """Return whether a message is about a task, which any gateway of the journal can continue."""
     return message.get("method") in ("tasks/get", "tasks/update", "tasks/cancel")

@@ -96,7 +96,7 @@ class RequestStates:
         return self.seal_bytes(plain_bytes(msgspec.to_builtins(state)))
 
     def seal_bytes(self, data: bytes) -> str:
-        """Return text of letters, digits, `-`, `_` and `=` that nobody without the secret can read or make."""
+        """Return text of letters, digits, `-`, `_` and `=` that only a holder of the secret can read or make."""
         return self._key.encrypt(data).decode()
 
     def replica_of(self, sealed: object) -> str:

@@ -41,7 +41,7 @@ class Changes:
         self._timer: asyncio.TimerHandle | None = None
 
     def listen(self, change: Change, ended: asyncio.Future[None] | None = None) -> Callable[[], None]:
-        """Call `change` for each change from now on; return what ends that.
+        """Call `change` for each change from now on; return a function that ends this.
 
         Args:
             ended: Set when the gateway closes; None if the caller need not know.
@@ -82,7 +82,7 @@ class Changes:
         self._listeners.clear()
 
     def end_subscriptions(self) -> None:
-        """Tell those who want to know that the gateway closes."""
+        """Set the `ended` of all listeners, because the gateway closes."""
         for _, ended in self._listeners.values():
             if ended is not None and not ended.done():
                 ended.set_result(None)

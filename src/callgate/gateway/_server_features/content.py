@@ -141,7 +141,7 @@ class Content:
                 self._warn_of_hidden(uri, self._server_of_uri.setdefault(uri, server.name), server.name)
 
     def _warn_of_hidden(self, uri: str, first: str, other: str) -> None:
-        """Tell the operator, once for two servers, that clients cannot reach a resource because an earlier server has one of its URI."""
+        """Tell the operator, once for each two servers, that clients cannot reach a resource because an earlier server has the same URI."""
         if first == other or (first, other) in self._hidden:
             return
         self._hidden.add((first, other))

@@ -221,7 +221,7 @@ def _decision(approval: str, status: str, principal: Principal, message: str) ->
 
 
 def _facts(one: PendingApproval) -> dict[str, object]:
-    """Return what programs are told of one question. Arguments that are too long are text, cut."""
+    """Return what programs are told of one question. Arguments that are too long are truncated text."""
     try:
         arguments: object = decode(one.arguments) if len(one.arguments) <= _MOST_CHARS else f"{one.arguments[:_MOST_CHARS]}…"
     except msgspec.DecodeError:

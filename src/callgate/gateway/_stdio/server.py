@@ -128,7 +128,7 @@ class _StdioServer:
 
     @property
     def _read_bytes(self) -> int:
-        """How much the client has read until now, with what the pipe has."""
+        """How much the client has read until now, including what is in the pipe."""
         return self._written_bytes - self._output.get_write_buffer_size()
 
     def send(self, message: Message) -> bool:

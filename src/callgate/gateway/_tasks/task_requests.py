@@ -34,7 +34,7 @@ class TaskRequests:
 
     Args:
         records: Reads the calls of tasks that this process does not have.
-        withdraw: Answers the question about a cancelled call with no. Raises `RunHeld` if another process works on the call.
+        withdraw: Denies a cancelled call. Raises `RunHeld` if another process works on the call.
         resume: Submits a call of an earlier process again.
         finish: Returns the result that the request would have had, given the result of the call.
     """
@@ -143,7 +143,7 @@ class TaskRequests:
 
 
 def _refuse_elsewhere(task: RunningTask) -> None:
-    """Raise `RpcError` for answers to a task that another process began and that asks nothing here: they may be for that process."""
+    """Raise `RpcError` for answers to a task that another process began and that has no question here: they may be for that process."""
     if task.request.call.resumed is not None and not (task.request.done or task.request.questions.unanswered()):
         raise _elsewhere()
 

@@ -152,7 +152,7 @@ class Tasks:
         return self._add(task_id, state, request, finish, ended_ms)
 
     def state_of(self, task_id: object, principal: str) -> TaskState:
-        """Return what the id of a principal's task says.
+        """Return the content of the id of a principal's task.
 
         Raises:
             RpcError: There is no such task, or it has expired.

@@ -47,7 +47,7 @@ def ended_result(started: Event | None) -> Message:
 
 
 def unread_result() -> Message:
-    """Return the result of a call whose record cannot be read, so that nobody knows whether it was started."""
+    """Return the result of a call whose record cannot be read, so that it is not known whether it was started."""
     text = (
         f"The gateway has ended the request, {WHY_ENDED}, and cannot read at the moment what is on record of the call. Its operator is told"
         " why. It may have taken effect: check that before you make the call again."
@@ -56,7 +56,7 @@ def unread_result() -> Message:
 
 
 def cancelled_outcome(started: Event | None) -> tuple[str, Message]:
-    """Return what has become of a call that its client has cancelled before it was answered: as a text, and as data.
+    """Return the outcome of a call that its client has cancelled before it was answered: as text, and as data.
 
     Args:
         started: The event of its last start; None if it was not started.

@@ -36,7 +36,7 @@ _MOST_PENDING = 10_000
 """How many suspended calls are remembered, and read from the journal at once; older ones are not found."""
 _READ_TOGETHER = 200
 _READ_EVERY_S = 1.0
-"""Seconds between two looks at what other processes have written. A human needs longer to answer."""
+"""Seconds between two reads of what other processes have written. A human needs longer to answer."""
 _READ_AGAIN = 1_000
 """How many positions are read again, because events that are not written yet may still change their positions."""
 _ORIGIN = "mcp"
@@ -55,7 +55,7 @@ class SubmittedCall(Struct, frozen=True):
     uid: str = ""
     """The engine's id of a call that was read from the journal."""
     whole: bool = True
-    """Whether the arguments are complete, which the journal has not of large ones."""
+    """Whether the arguments are complete. The journal does not have large ones as a whole."""
     made_again: bool = False
     """Whether a client makes it again, after its approval was asked for."""
 
@@ -68,7 +68,7 @@ class _Pending(Struct, frozen=True):
     call: SubmittedCall
     approval: str
     told: bool
-    """Whether the client knows of no other way to continue the call than to make it again."""
+    """Whether the client can continue the call only by making it again."""
     identities: frozenset[str]
     """The digests by which it is found."""
 
@@ -255,7 +255,7 @@ class SuspendedCalls:
                 self._add(call, approval_id_of(event), told=True)
 
     def _read(self, after: int) -> list[tuple[Event, SubmittedCall | None]]:
-        """Return the suspended calls after a position, the oldest first; None for those that no client of a gateway has made."""
+        """Return the suspended calls after a position, the oldest first; None for those that were not made by a client of a gateway."""
         journal, life_ns = self._engine.journal, int(self._engine.limits.approval_s * 1e9)
         query = EventQuery(
             kinds=("call.suspended",),
@@ -275,7 +275,7 @@ class SuspendedCalls:
 
 
 def recorded_call(event: Event, workspace: str) -> SubmittedCall | None:
-    """Return the call of `call.received`; None if it is none of a client in this workspace."""
+    """Return the call of `call.received`; None if it is not the call of a client in this workspace."""
     try:
         received = decode_received(event.body)
     except msgspec.DecodeError:

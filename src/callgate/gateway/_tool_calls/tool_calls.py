@@ -134,7 +134,7 @@ class ToolCalls:
             return await self._make(client_call, call, asks_user=asks_user)
 
     async def withdraw(self, recorded: SubmittedCall, *, by: str) -> None:
-        """Answer the question about a call that its client has cancelled with no, so that it does not run later.
+        """Deny a call that its client has cancelled, so that it does not run later.
 
         Raises:
             RunHeld: Another process works on the call.

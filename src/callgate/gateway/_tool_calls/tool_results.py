@@ -137,7 +137,7 @@ def _unrecorded_result(result: ToolResult) -> Message:
 
 
 def _is_accepted(result: ToolResult, response: Mapping[str, Any]) -> bool:
-    """Return whether the engine has taken the server's response as the result of the call, with no other one in its place."""
+    """Return whether the engine has taken the server's response as the result of the call, without replacing it."""
     if result.metadata.cached or result.metadata.replayed or result.metadata.joined:
         return False
     if "error" in response:
