@@ -311,7 +311,7 @@ def test_without_a_pipe_as_input_the_command_says_what_to_do(place: Path) -> Non
         (("--config", "none.toml"), "There is no file none.toml"),
         (("--mcp", shlex.join(SHOP), "--workspace", "nowhere"), "The workspace nowhere is not a folder"),
         (("--mcp", shlex.join(SHOP), "--rules", "nowhere.toml"), "The rule file nowhere.toml cannot be read"),
-        (("--mcp", shlex.join(SHOP), "--http", "1:2:3"), "--http is '1:2:3', which is no address to listen on"),
+        (("--mcp", shlex.join(SHOP), "--http", "1:2:3"), "--http is '1:2:3', which is not an address to listen on"),
         (("--mcp", shlex.join(SHOP), "--http", "0.0.0.0:1"), "nobody has a token"),
         (("--tools", "nowhere.py"), "There is no file nowhere.py"),
     ],

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from callgate import Engine, SqliteJournal, tool
 from callgate.gateway import Gateway, GatewayLimits, serve_stdio
-from callgate.gateway._secret_values import SecretValues
+from callgate.gateway._config.secret_values import SecretValues
 from callgate.mcp import mcp
 
 _GIVEN = json.loads(sys.argv[1])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate.gateway import Principal
-from callgate.gateway._narrowed_access import NarrowedTokens
+from callgate.gateway._access.narrowed_access import NarrowedTokens
 from callgate.gateway.tokens import StaticTokens
 
 _LETTERS = st.text("ab.*?[]!", max_size=5)

@@ -12,7 +12,7 @@ import pytest
 
 from callgate import Engine
 from callgate.gateway import Gateway, Principal
-from callgate.gateway._handshake import HandshakeSession
+from callgate.gateway._fronts.handshake import HandshakeSession
 from callgate.mcp import McpServer, mcp
 from tests.cli.shell import command
 from tests.gateway.raw_client import Era, RawClient, raw_client

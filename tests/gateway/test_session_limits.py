@@ -47,3 +47,9 @@ async def test_a_session_does_not_begin_with_capabilities_larger_than_the_limit(
     async with raw_client(served(), "stateless") as client:
         client.era = "handshake"
         assert "65536 bytes" in await refused(client, "initialize", about)
+
+
+@pytest.mark.parametrize("level", ["loud", ["debug"], None], ids=["unknown", "a list", "none"])
+async def test_a_level_of_log_messages_that_does_not_exist_is_refused_with_the_levels(level: object) -> None:
+    async with raw_client(served(), "handshake") as client:
+        assert "the levels are alert, critical, debug" in await refused(client, "logging/setLevel", {"level": level})

@@ -288,7 +288,9 @@ async def test_a_call_whose_task_was_cancelled_while_it_waited_for_approval_neve
     journal = tmp_path / "journal.db"
     async with gateway(tmp_path, journal=str(journal)) as client:
         task = await begun(client, "order", article="tea")
-        told = (await result(client, "tasks/get", taskId=task["taskId"]))["statusMessage"]
+        while "statusMessage" not in (waiting := await result(client, "tasks/get", taskId=task["taskId"])):
+            assert waiting["status"] == "working"
+        told = waiting["statusMessage"]
         await result(client, "tasks/cancel", taskId=task["taskId"])
         assert (await settled(client, task))["status"] == "cancelled"
         approval = told.split("approval ")[1].split(")")[0]

@@ -22,10 +22,10 @@ from callgate.cli._named_servers import servers_of, shown_server
 from callgate.engine import Engine
 from callgate.errors import UsageError
 from callgate.gateway import Gateway, GatewayLimits
-from callgate.gateway._current_rules import CurrentRules
-from callgate.gateway._kept_secret import kept_secret
-from callgate.gateway._listen_address import read_listen_address
-from callgate.gateway._secret_values import SecretValues
+from callgate.gateway._access.current_rules import CurrentRules
+from callgate.gateway._config.kept_secret import kept_secret
+from callgate.gateway._config.listen_address import read_listen_address
+from callgate.gateway._config.secret_values import SecretValues
 from callgate.gateway.config import GatewayConfig, HttpConfig
 from callgate.gateway.config_file import read_gateway_config, refuse_open
 from callgate.mcp import ConfiguredServer, McpServer

@@ -27,7 +27,7 @@ from callgate.cli._mcp_look import ServerLook, look_at_all
 from callgate.cli._plugin_look import PluginLook, look_at_plugin
 from callgate.cli._serve_http import checked_issuer
 from callgate.errors import UsageError
-from callgate.gateway._operator_tools import OPERATOR_TOOLS
+from callgate.gateway._server_features.operator_tools import OPERATOR_TOOLS
 from callgate.gateway.config import GatewayConfig, JwtConfig
 from callgate.mcp import AcceptedTools, ConfiguredServer
 from callgate.plugins._described_tools import unknown_names

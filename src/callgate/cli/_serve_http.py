@@ -16,8 +16,8 @@ from callgate.cli._serve_reload import ConfiguredAccess
 from callgate.cli._serve_token import new_token
 from callgate.errors import UsageError
 from callgate.gateway import LOCAL, Gateway, Principal
-from callgate.gateway._config_changes import keeps_access
-from callgate.gateway._narrowed_access import NarrowedTokens
+from callgate.gateway._access.narrowed_access import NarrowedTokens
+from callgate.gateway._config.config_changes import keeps_access
 from callgate.gateway.config import GatewayConfig, HttpConfig, JwtConfig
 from callgate.gateway.tokens import Anonymous, AnyTokens, Authenticator, CurrentTokens, StaticTokens
 
@@ -130,8 +130,8 @@ async def listening(gateway: Gateway, config: GatewayConfig, access: Access) -> 
 
 @asynccontextmanager
 async def _bound(gateway: Gateway, http: HttpConfig, jwt: JwtConfig | None, access: Access) -> AsyncIterator[HttpServer]:
+    from callgate.gateway._access.tool_scopes import ToolScopes
     from callgate.gateway._http import HttpApp, HttpServer
-    from callgate.gateway._tool_scopes import ToolScopes
 
     app = access.app = HttpApp(
         gateway,

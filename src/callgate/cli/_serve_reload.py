@@ -24,7 +24,7 @@ from callgate.cli._console import say
 from callgate.cli._error_advice import at_terminal
 from callgate.cli._gateway_setup import OpenedGateway, config_of, rules_of_gateway, servers_to_start
 from callgate.errors import UsageError
-from callgate.gateway._config_changes import ServerChange, ServerSettings, loses_access, refuse_restart, server_change, settings_of
+from callgate.gateway._config.config_changes import ServerChange, ServerSettings, loses_access, refuse_restart, server_change, settings_of
 from callgate.gateway.config import GatewayConfig
 from callgate.gateway.tokens import Authenticator
 from callgate.mcp import McpServer

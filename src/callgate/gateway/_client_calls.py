@@ -22,10 +22,12 @@ from callgate.mcp._revisions import Era
 from callgate.mcp.calling_client import CAPABILITY_OF
 
 __all__ = [
+    "LOG_LEVELS",
     "PROTOCOL_PREFIX",
     "Ask",
     "AskLater",
     "CallInQuestion",
+    "CallStatus",
     "Client",
     "ClientCall",
     "Continued",
@@ -33,8 +35,8 @@ __all__ = [
     "result_of",
 ]
 
-Ask = Callable[[str, Mapping[str, Any], str], Awaitable[Mapping[str, Any]]]
-"""Asks the client: the method and the `params` of a request, and the server's name of it. Raises `RpcError`."""
+Ask = Callable[[str, Mapping[str, Any], str, Exchange], Awaitable[Mapping[str, Any]]]
+"""Asks the client: the method and the `params` of a request, the server's name of it, and the way to the client. Raises `RpcError`."""
 
 AskLater = Callable[["CallInQuestion", Mapping[str, Any]], Message]
 """Returns the result that ends a request with a question about its call, given the `params` of `elicitation/create`."""
@@ -44,7 +46,8 @@ PROTOCOL_PREFIX = "io.modelcontextprotocol/"
 
 _ANSWERING = frozenset(CAPABILITY_OF.values())
 """The capabilities of clients that answer requests of servers."""
-_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""The levels of log messages, the least important first."""
 
 
 class Client(Struct, kw_only=True, eq=False):
@@ -98,9 +101,9 @@ class Client(Struct, kw_only=True, eq=False):
     def wants_log(self, params: Mapping[str, Any]) -> bool:
         """Return whether the client wants a log message with these `params`."""
         level = params.get("level")
-        if self.log_level not in _LEVELS or level not in _LEVELS:
+        if self.log_level not in LOG_LEVELS or level not in LOG_LEVELS:
             return False
-        return _LEVELS.index(level) >= _LEVELS.index(self.log_level)
+        return LOG_LEVELS.index(level) >= LOG_LEVELS.index(self.log_level)
 
 
 class CallInQuestion(Struct, frozen=True):
@@ -129,25 +132,37 @@ class Continued(Struct, frozen=True):
     """The client's result of `elicitation/create`; None if it has sent none."""
 
 
+class CallStatus(Struct):
+    """How far the engine's call of a request has come."""
+
+    call_id: str = ""
+    """The id of the call, as soon as it is known which one it is."""
+    waits_for: str = ""
+    """What the call waits for that is neither its tool nor its client, as sentences; empty if nothing."""
+    uid: str = ""
+    """The engine's id of the call, as soon as it has a result."""
+    is_replayed: bool = False
+    """Whether the result is that of another request, which has made the same call and started its tool."""
+
+
 class ClientCall:
     """A request of a client that upstream servers take part in. Implements `CallingClient`.
 
     Args:
-        key: Whose sessions with servers it uses; empty: shared ones.
         params: The params of the request.
         exchange: The way back to the client. Changes if the client continues the request with another one.
         ask: Asks the client.
         redaction: Removes secrets from what servers send to the client.
-        number: The id of the request; None if nobody has made it.
+        number: The id of the request; None if no client has made it.
         ask_later: Ends the request with the question whether its call may run. None: the question is asked with `ask`.
         continued: The earlier request that this one continues; None if it continues none.
         resumed: The call to submit again; None: a new one.
+        may_become_task: Whether the client need not wait for the result.
     """
 
     def __init__(
         self,
         client: Client,
-        key: str,
         params: Mapping[str, Any],
         exchange: Exchange,
         ask: Ask,
@@ -157,32 +172,27 @@ class ClientCall:
         ask_later: AskLater | None = None,
         continued: Continued | None = None,
         resumed: RecordedCall | None = None,
+        may_become_task: bool = False,
     ) -> None:
         self.client = client
+        self.key = client.principal.session_key
         self.number = number
         self._clean = redaction.clean
-        self.key = key
         self.exchange = exchange
         self._ask = ask
         self.ask_later = ask_later
         self.continued = continued
         self.resumed = resumed
-        self.may_become_task = False
-        """Whether the client need not wait for the result."""
-        self.call_id = ""
-        """The id of the call, as soon as it is known which one it is."""
+        self.may_become_task = may_become_task
+        self.status = CallStatus()
         self.while_asking: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
-        """Entered while the client is asked, which may take long, so that what the call holds is lent to others."""
-        self.is_replayed = False
-        """Whether the result is that of another request, which has made the same call and started its tool."""
-        self.waits_for = ""
-        """What the call waits for that is neither its tool nor its client, as sentences; empty if nothing."""
+        """Entered while the client is asked, which may take long, so that the call holds no permit meanwhile."""
         meta = params.get("_meta")
         given: Mapping[str, Any] = meta if isinstance(meta, dict) else {}
         token = given.get("progressToken")
         self._progress_token = token if isinstance(token, (int, str)) and not isinstance(token, bool) else None
         self.counts_progress = False
-        """Whether the notifications of progress are numbered here, because the tool is of no MCP server."""
+        """Whether the notifications of progress are numbered here, because the tool does not belong to an MCP server."""
         self._reported = 0
         self.meta = {name: value for name, value in given.items() if name != "progressToken" and not name.startswith(PROTOCOL_PREFIX)}
         self.capabilities = {name: value for name, value in client.capabilities.items() if name in _ANSWERING}
@@ -190,8 +200,6 @@ class ClientCall:
             self.capabilities["extensions"] = extensions
         self.on_resource_updated: Callable[[Mapping[str, Any]], None] | None = None
         """Takes what servers say of a changed resource; set for a request that subscribes to one."""
-        self.uid = ""
-        """The engine's id of the call, as soon as it has a result."""
         self.response: Mapping[str, Any] | None = None
         """The server's latest response to the call; None if no server has answered it."""
 
@@ -208,7 +216,7 @@ class ClientCall:
             raise RpcError(METHOD_NOT_FOUND, f"The client of this call does not answer {method[:100]}.")
         self._check_is_declared(method, params)
         async with self.while_asking():
-            return await self._ask(method, self._clean(params), name)
+            return await self._ask(method, self._clean(params), name, self.exchange)
 
     def _check_is_declared(self, method: str, params: Mapping[str, Any]) -> None:
         """Raise `RpcError` if a question has a form that the client has not declared.
@@ -232,12 +240,12 @@ class ClientCall:
 
     def progressed(self, params: Mapping[str, Any]) -> None:
         if self.counts_progress:
-            self.reported(str(params.get("message", "")))
+            self.report(str(params.get("message", "")))
         elif self.wants_progress:
             self.exchange.send(notification("notifications/progress", {**self._clean(params), "progressToken": self._progress_token}))
 
-    def reported(self, text: str) -> None:
-        """Send the client a piece of the tool's output as a notification of progress, if there is something to read in it."""
+    def report(self, text: str) -> None:
+        """Send the client a piece of the tool's output as a notification of progress, unless it has only whitespace."""
         if message := text.strip():
             self._reported += 1
             told = self._clean({"progress": self._reported, "message": message})

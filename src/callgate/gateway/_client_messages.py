@@ -28,7 +28,7 @@ from callgate.mcp._messages import (
 __all__ = ["PARSE_ERROR", "RefusedMessage", "kind_of", "read_client_message", "refusal", "request_id"]
 
 PARSE_ERROR = -32700
-_HALF_PAIR = "a text in it has half of a surrogate pair, which is no character"
+_HALF_PAIR = "a text in it has half of a surrogate pair, which is not a character"
 _REQUEST_KEYS = frozenset({b'"method"'})
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -58,7 +58,7 @@ def read_client_message(data: bytes) -> Message:
     For a response that is refused or not valid, return one that says so: the call that waits for it goes on.
 
     Raises:
-        RefusedMessage: It is no JSON object, is nested too deeply, has half a surrogate pair, or a duplicate key.
+        RefusedMessage: It is not a JSON object, is nested too deeply, has half a surrogate pair, or a duplicate key.
     """
     try:
         message = read_message(data, mends=False)
@@ -81,7 +81,7 @@ def refusal(message: Mapping[str, Any], why: str) -> Message:
         message: What is known of a message that is refused.
 
     Raises:
-        RefusedMessage: It is no response that a call may wait for.
+        RefusedMessage: It is not a response that a call may wait for.
     """
     if _is_meant_as_response(message) and not message.keys().isdisjoint(("result", "error")):
         return _refused_response(message, why)
@@ -116,7 +116,7 @@ def kind_of(message: Mapping[str, Any]) -> str:
 
 
 def _has_half_pair(data: bytes) -> bool:
-    """Return whether a text in what is JSON has half of a surrogate pair."""
+    """Return whether a text in valid JSON has half of a surrogate pair."""
     try:
         read_message(data)
         found = json.loads(data, parse_int=str, parse_float=str)

@@ -67,5 +67,5 @@ class SessionFront(Front, Protocol):
     """A front that lasts for a session, in which the rights of the principal may change."""
 
     def use_principal(self, principal: Principal) -> None:
-        """Let the following requests have the rights of `principal`, which has the same name as before."""
+        """Give the following requests the rights of `principal`, which has the same name as before."""
         ...

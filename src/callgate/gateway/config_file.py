@@ -18,12 +18,12 @@ from msgspec import Struct, structs
 from callgate._terminal_text import one_line
 from callgate._unusable_paths import displayed
 from callgate.errors import UsageError
+from callgate.gateway._config.jwt_table import read_jwt
+from callgate.gateway._config.listen_address import DEFAULT_HOST, DEFAULT_PORT, is_loopback, read_listen_address
+from callgate.gateway._config.secret_values import SHORTEST_SECRET
+from callgate.gateway._config.server_tables import read_plugins, read_servers
+from callgate.gateway._config.toml_table import TomlTable, read_toml
 from callgate.gateway._http_limits import HttpLimits
-from callgate.gateway._jwt_table import read_jwt
-from callgate.gateway._listen_address import DEFAULT_HOST, DEFAULT_PORT, is_loopback, read_listen_address
-from callgate.gateway._secret_values import SHORTEST_SECRET
-from callgate.gateway._server_tables import read_plugins, read_servers
-from callgate.gateway._toml_table import TomlTable, read_toml
 from callgate.gateway.config import GatewayConfig, HttpConfig, KnownPrincipal, ReplicaConfig, TasksConfig
 from callgate.gateway.principals import Principal
 from callgate.mcp import ConfiguredServer, configured_servers
@@ -98,7 +98,7 @@ class GatewayServers(Struct, frozen=True):
 
 
 def read_gateway_servers(path: str | os.PathLike[str]) -> GatewayServers:
-    """Return the servers that are in the file itself. What has nothing to do with them is not read.
+    """Return the servers that are in the file itself. Nothing else is read.
 
     Raises:
         UsageError: The file cannot be read, or a server in it is wrong.
@@ -136,14 +136,16 @@ def _journal(root: TomlTable) -> str:
     if not place:
         raise root.wrong("journal", "is empty", "Write a file or a postgresql:// address, or leave it out.")
     if "\0" in place:
-        raise root.wrong("journal", f"is {displayed(place)}, which can be no file", "Write the path of a file without control characters.")
+        raise root.wrong(
+            "journal", f"is {displayed(place)}, which cannot be a file", "Write the path of a file without control characters."
+        )
     return place if place == ":memory:" or "://" in place else str(root.file.path(place))
 
 
 def _workspace(root: TomlTable) -> str:
     folder = root.file.path(root.text("workspace", ".", variables=True))
     if not folder.is_dir():
-        raise root.wrong("workspace", f"is {displayed(folder)}, which is no folder", "Make it, or name another.")
+        raise root.wrong("workspace", f"is {displayed(folder)}, which is not a folder", "Make it, or name another.")
     return str(folder)
 
 
@@ -208,11 +210,13 @@ def _http(root: TomlTable) -> HttpConfig | None:
     origins = table.texts("origins", variables=True)
     for origin in origins:
         if not re.fullmatch(r"https?://[^/?#\s]+", origin):
-            raise table.wrong("origins", f"has {one_line(origin, 80)!r}, which is no origin", 'Write such as "https://app.example:8443".')
+            raise table.wrong(
+                "origins", f"has {one_line(origin, 80)!r}, which is not an origin", 'Write such as "https://app.example:8443".'
+            )
     hosts = table.texts("hosts", variables=True)
     for name in hosts:
         if not name or "/" in name or name != name.strip():
-            raise table.wrong("hosts", f"has {one_line(name, 80)!r}, which is no host", 'Write such as "gate.example.com".')
+            raise table.wrong("hosts", f"has {one_line(name, 80)!r}, which is not a host", 'Write such as "gate.example.com".')
         if "*" in name:
             raise table.wrong("hosts", f"has {one_line(name, 80)!r}; each name has to be given whole", 'Write such as "gate.example.com".')
     return HttpConfig(
@@ -346,7 +350,7 @@ def _principal(root: TomlTable, name: str, table: TomlTable) -> KnownPrincipal:
 def _digests(table: TomlTable) -> Iterator[str]:
     for digest in table.texts("token_sha256", variables=True):
         if not _DIGEST.fullmatch(digest):
-            fact = f"has {len(digest)} characters, and is no SHA-256 digest of 64 hexadecimal digits; its value is not shown"
+            fact = f"has {len(digest)} characters, and is not a SHA-256 digest of 64 hexadecimal digits; its value is not shown"
             raise table.wrong("token_sha256", fact, f"`callgate serve token {table.keys[-1]}` prints a token with its digest.")
         yield digest.lower()
 
@@ -358,9 +362,8 @@ def _digest_of_variable(table: TomlTable, variable: str) -> str:
             "token_env", f"names the environment variable {one_line(variable, 80)}, which is not set", "Set it before the start."
         )
     if len(token) < SHORTEST_TOKEN or token != token.strip() or not token.isascii():
-        fact = (
-            f"names {one_line(variable, 80)}, whose value is no token: at least {SHORTEST_TOKEN} ASCII characters without spaces are needed"
-        )
+        what = f"names {one_line(variable, 80)}, whose value is not a token"
+        fact = f"{what}: at least {SHORTEST_TOKEN} ASCII characters without spaces are needed"
         raise table.wrong("token_env", fact, f"Make one: callgate serve token {table.keys[-1]}")
     return token_digest(token)
 
@@ -374,7 +377,7 @@ def _replicas(root: TomlTable) -> ReplicaConfig | None:
         if not table.text(key):
             raise table.wrong(key, "is missing", "Each replica needs a name, a url where the others reach it, and the common secret.")
     if not _journal(root).startswith(("postgresql://", "postgres://")):
-        raise table.wrong("name", "is given, but journal is no postgresql:// address", "Replicas share a journal on a server. Write it.")
+        raise table.wrong("name", "is given, but journal is not a postgresql:// address", "Replicas share a journal on a server. Write it.")
     variable = table.text("secret_env")
     secret = table.file.environment.get(variable, "")
     if len(secret) < _SHORTEST_SEAL:

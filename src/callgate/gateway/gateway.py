@@ -14,26 +14,26 @@ from typing import TYPE_CHECKING, Any, Self
 from callgate._option_checks import Count, Options, Seconds, Whole, by_name
 from callgate._version import __version__
 from callgate.engine import Engine
-from callgate.gateway._changes import Changes
-from callgate.gateway._client_runs import ClientRuns
 from callgate.gateway._exchange import Exchange
-from callgate.gateway._front_parts import FrontParts
-from callgate.gateway._handshake import HandshakeSession
-from callgate.gateway._health import health
-from callgate.gateway._methods import Answer, Methods
-from callgate.gateway._offered_content import OfferedContent
-from callgate.gateway._operator_tools import OperatorTools
-from callgate.gateway._parked_requests import ParkedRequests
+from callgate.gateway._fronts.client_runs import ClientRuns
+from callgate.gateway._fronts.front_parts import FrontParts
+from callgate.gateway._fronts.handshake import HandshakeSession
+from callgate.gateway._fronts.methods import Answer, Methods
+from callgate.gateway._fronts.stateless import StatelessFront
+from callgate.gateway._observability.health import health
 from callgate.gateway._redaction import ClientRedaction
-from callgate.gateway._replicas import Replicas
-from callgate.gateway._request_states import RequestStates
-from callgate.gateway._startup import Startup
-from callgate.gateway._stateless import StatelessFront
-from callgate.gateway._task_records import TaskRecords
-from callgate.gateway._tasks import Tasks
-from callgate.gateway._tool_calls import ToolCalls
-from callgate.gateway._tool_list import ToolLists
-from callgate.gateway._tool_results import ToolResults
+from callgate.gateway._requests.parked_requests import ParkedRequests
+from callgate.gateway._requests.replicas import Replicas
+from callgate.gateway._requests.request_states import RequestStates
+from callgate.gateway._server_features.changes import Changes
+from callgate.gateway._server_features.offered_content import OfferedContent
+from callgate.gateway._server_features.operator_tools import OperatorTools
+from callgate.gateway._server_features.startup import Startup
+from callgate.gateway._server_features.tool_list import ToolLists
+from callgate.gateway._tasks.tasks import Tasks
+from callgate.gateway._tool_calls.call_records import CallRecords
+from callgate.gateway._tool_calls.tool_calls import ToolCalls
+from callgate.gateway._tool_calls.tool_results import ToolResults
 from callgate.gateway.principals import Principal
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Gateway:
         tracer_provider: TracerProvider | None = None,
         workspace: str = "",
     ) -> None:
-        from callgate.gateway._metrics import GatewayMetrics, Readings  # only a gateway that is made needs its packages
+        from callgate.gateway._observability.metrics import GatewayMetrics, Readings  # only a gateway that is made needs its packages
 
         self.engine = engine
         self.name = name
@@ -108,7 +108,7 @@ class Gateway:
         self._parked = ParkedRequests(states, self.replicas.url, most=limits.parked_requests, wait_s=limits.answer_s)
         self._lists = ToolLists(engine.tools, redaction)
         results = ToolResults(engine.blobs, redaction, changed_by_hooks=engine.changes_results)
-        records = TaskRecords(engine, workspace)
+        records = CallRecords(engine, workspace)
         calls = ToolCalls(engine, states, results, records, workspace)
         self._tasks = Tasks(
             states,
@@ -128,7 +128,7 @@ class Gateway:
         self._parts = FrontParts(
             methods=Methods(
                 self._lists,
-                partial(self.observed.call, _traced(calls.call, engine, tracer_provider)),
+                partial(self.observed.call, _trace(calls.call, engine, tracer_provider)),
                 OperatorTools(engine),
                 content,
                 self._startup,
@@ -230,10 +230,10 @@ class Gateway:
         await self.close()
 
 
-def _traced(call: Answer, engine: Engine, provider: TracerProvider | None) -> Answer:
+def _trace(call: Answer, engine: Engine, provider: TracerProvider | None) -> Answer:
     """Return `call` with a span around each call, if opentelemetry-api is installed."""
     try:
-        from callgate.gateway._tracing import CallTracing
+        from callgate.gateway._observability.tracing import CallTracing
     except ModuleNotFoundError:
         return call
     return partial(CallTracing(engine, provider).call, call)

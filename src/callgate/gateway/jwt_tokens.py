@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from callgate._option_checks import by_name
 from callgate.errors import UsageError
-from callgate.gateway._issuer_keys import IssuerKeys
+from callgate.gateway._access.issuer_keys import IssuerKeys
 from callgate.gateway.principals import Principal
 from callgate.mcp._oauth_addresses import Untrusted, checked_address
 
@@ -22,7 +22,7 @@ __all__ = ["JwtTokens"]
 _LOG = logging.getLogger("callgate.gateway")
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 _NO_ALGORITHM = "none of them"
-"""Stands for no algorithm, because PyJWT takes an empty list for a mistake."""
+"""An algorithm that does not exist: PyJWT refuses an empty list."""
 _LATEST = 2**53
 """The latest end of a token, in seconds since 1970; a later one, which a float may not hold, counts as this."""
 _REQUIRED = ("exp", "iss", "aud")
@@ -129,7 +129,7 @@ class JwtTokens:
     def _principal(self, claims: Mapping[str, Any]) -> Principal | None:
         name = claims.get(self._principal_claim)
         if not isinstance(name, str) or not name or len(name) > _LONGEST_NAME or not name.isprintable():
-            _log_refusal(f"its claim {self._principal_claim} is no name of at most {_LONGEST_NAME} characters")
+            _log_refusal(f"its claim {self._principal_claim} is not a name of at most {_LONGEST_NAME} characters")
             return None
         known = self._known.get(name) or Principal(name=name)
         return replace(known, scopes=_scopes(claims), expires_at=float(min(int(claims["exp"]), _LATEST)) + self._leeway_s)
@@ -159,10 +159,10 @@ def _log_refusal(why: str) -> None:
 
 
 def _public_key(pem: str, algorithms: Sequence[str]) -> Any:
-    """Return a public key that one of the algorithms can check signatures with.
+    """Return a public key with which one of the algorithms can check signatures.
 
     Raises:
-        KeyRefused: It is no such key.
+        KeyRefused: It is not such a key.
     """
     _import_jwt()
     from cryptography.exceptions import UnsupportedAlgorithm

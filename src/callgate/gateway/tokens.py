@@ -43,7 +43,7 @@ class Anonymous:
 
 
 class AnyTokens:
-    """Tokens of several kinds: the first that knows a token says whose it is."""
+    """Tokens of several kinds: the first authenticator that knows a token returns its principal."""
 
     def __init__(self, *kinds: Authenticator) -> None:
         self._kinds = kinds
@@ -63,7 +63,7 @@ class CurrentTokens:
         self.tokens = tokens
 
     def replace(self, tokens: Authenticator) -> None:
-        """Know these tokens instead, from the next request on."""
+        """Replace the accepted tokens, from the next request on."""
         self.tokens = tokens
 
     async def principal_of(self, token: str) -> Principal | None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate.gateway._secret_values import SecretValues
+from callgate.gateway._config.secret_values import SecretValues
 
 SECRETS = ["hunter2-plain", 'with "quotes" and \\ and /', "line\nend\ttab", "pässwörd-ü", "n123456", "a b&c=d/e", "\\n12345"]
 JSON = st.recursive(

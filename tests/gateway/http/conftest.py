@@ -11,8 +11,8 @@ import pytest
 
 from callgate.gateway._exchange import Exchange
 from callgate.gateway._http import HttpApp, HttpLimits, HttpServer
-from callgate.gateway._replicas import Replicas
-from callgate.gateway._request_states import RequestStates
+from callgate.gateway._requests.replicas import Replicas
+from callgate.gateway._requests.request_states import RequestStates
 from callgate.gateway.principals import Principal
 from callgate.gateway.tokens import StaticTokens
 from callgate.mcp._connection import Message

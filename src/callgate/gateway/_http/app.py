@@ -1,6 +1,6 @@
 """The ASGI application: routes, checks, and which era a message belongs to.
 
-Looks into a message only for its kind and version, and for `initialize`, which makes a session. What methods mean, the fronts know.
+Looks into a message only for its kind and version, and for `initialize`, which makes a session. Only the fronts know what methods mean.
 """
 
 from __future__ import annotations
@@ -13,21 +13,30 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMappi
 from typing import Any, Protocol
 
 from callgate.errors import UsageError
+from callgate.gateway._access.token_expiry import end_at_expiry
 from callgate.gateway._client_messages import RefusedMessage, kind_of, read_client_message, request_id
 from callgate.gateway._exchange import Exchange, Front, SessionFront
+from callgate.gateway._http.incoming_request import IncomingRequest, read_body
 from callgate.gateway._http.listening_streams import ListeningStreams
 from callgate.gateway._http.open_requests import OpenRequests
 from callgate.gateway._http.posted_request import PostedRequest
 from callgate.gateway._http.replica_forwarding import FORWARDED, ReplicaForwarding
-from callgate.gateway._http.request_checks import Headers, RefusedRequest, RequestChecks, check_post_headers, in_origin_form, read_headers
+from callgate.gateway._http.request_checks import (
+    CLOSE,
+    Headers,
+    RefusedRequest,
+    RequestChecks,
+    check_post_headers,
+    in_origin_form,
+    number_refusals,
+    read_headers,
+)
 from callgate.gateway._http.resource_server import ResourceServer
 from callgate.gateway._http.routing_headers import HANDSHAKE_VERSIONS, HeaderParams, check_routing_headers, meta_version
 from callgate.gateway._http.sessions import GatewaySession, GatewaySessions
-from callgate.gateway._http.simple_requests import SimpleBody
 from callgate.gateway._http.streams import EventBuffer, RawHeaders, Receive, Send, send_body, send_events, wait_for_disconnect
 from callgate.gateway._http_limits import HttpLimits
-from callgate.gateway._replicas import Replicas, is_about_task
-from callgate.gateway._token_expiry import ended_at_expiry
+from callgate.gateway._requests.replicas import Replicas, is_about_task
 from callgate.gateway.principals import EVERY, Principal
 from callgate.gateway.tokens import Authenticator
 from callgate.mcp._connection import Message
@@ -40,7 +49,6 @@ _LOG = logging.getLogger("callgate.gateway")
 _TASK_SILENCE_S = 5.0
 """Seconds that another gateway may take to answer a request about one of its tasks."""
 _PARAM_HEADER = re.compile("mcp-param-[a-z0-9_-]{1,100}")
-_CLOSE = ((b"connection", b"close"),)
 _TEXT = (
     (b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),
     (b"cache-control", b"no-store"),
@@ -66,7 +74,7 @@ class Fronts(Protocol):
         ...
 
     def end_subscriptions(self) -> None:
-        """Let the requests that wait for changes have their results."""
+        """End all `subscriptions/listen` requests with their results."""
         ...
 
 
@@ -129,9 +137,9 @@ class HttpApp:
             return
         try:
             if self._stopping:
-                raise RefusedRequest(503, "The server stops. Send the request again later.", headers=_CLOSE)
+                raise RefusedRequest(503, "The server stops. Send the request again later.", headers=CLOSE)
             if scope["http_version"] not in ("1.0", "1.1"):
-                raise RefusedRequest(505, "The version of HTTP is not served. Use HTTP/1.1.", headers=_CLOSE)
+                raise RefusedRequest(505, "The version of HTTP is not served. Use HTTP/1.1.", headers=CLOSE)
             headers, path = read_headers(scope["headers"]), scope["path"]
             if path[:1] != "/":
                 path, headers = in_origin_form(scope["raw_path"], headers)
@@ -182,8 +190,7 @@ class HttpApp:
             principal = await self._checks.principal(headers)
             self._open.add(principal)
             try:
-                if self._forwarding is None or not await self._is_forwarded(self._forwarding, method, headers, receive, send):
-                    await self._mcp(method, headers, principal, receive, send)
+                await self._mcp(IncomingRequest(method, headers, principal, receive, send))
             finally:
                 self._open.remove(principal)
         elif path not in self._documents:
@@ -199,117 +206,94 @@ class HttpApp:
             await self._checks.metrics_reader(headers)
             await send_body(send, 200, self._metrics().encode(), kind=_TEXT)
 
-    async def _mcp(self, method: str, headers: Headers, principal: Principal, receive: Receive, send: Send) -> None:
+    async def _mcp(self, request: IncomingRequest) -> None:
+        if self._forwarding is not None and await self._is_forwarded(self._forwarding, request):
+            return
+        method, headers = request.method, request.headers
         if method == "POST":
             check_post_headers(headers, self.limits.body_bytes)
-            body = await self._body(receive)
-            message = _readable(body)
-            if self._forwarding is None or not await self._is_passed_on(self._forwarding, message, headers, body, receive, send):
-                await self._post(message, headers, principal, receive, send)
+            body = await read_body(request.receive, self.limits)
+            message = _read_message(body)
+            if self._forwarding is None or not await self._is_passed_on(self._forwarding, request, message, body):
+                await self._post(request, message)
         elif method not in ("GET", "DELETE") or b"mcp-session-id" not in headers:
             raise RefusedRequest(405, f"{method} is not served without a session. Send messages with POST.", headers=((b"allow", b"POST"),))
         elif method == "GET":
-            await self._standing_stream(self._session(headers, principal), principal, headers, receive, send)
+            await self._standing_stream(request, self._session(request))
         else:
-            await self._sessions.end(self._session(headers, principal))
-            await send_body(send, 200, b"")
+            await self._sessions.end(self._session(request))
+            await send_body(request.send, 200, b"")
 
-    async def _is_passed_on(
-        self, forwarding: ReplicaForwarding, message: Message, headers: Headers, body: bytes, receive: Receive, send: Send
-    ) -> bool:
+    async def _is_passed_on(self, forwarding: ReplicaForwarding, request: IncomingRequest, message: Message, body: bytes) -> bool:
         """Pass a message on if another gateway has the request or task that it is about, and return whether that was done."""
-        holder = self._replicas.of_request(message) if FORWARDED not in headers else ""
+        holder = self._replicas.of_request(message) if FORWARDED not in request.headers else ""
         if not holder:
             return False
-        address, about_task = holder + self._path, is_about_task(message)
-        if not about_task:
-            await forwarding.forward(address, "POST", headers, body, receive, send)
+        address = holder + self._path
+        if not is_about_task(message):
+            await forwarding.forward(address, request, body)
             return True
         try:
-            await forwarding.forward(address, "POST", headers, body, receive, send, _TASK_SILENCE_S)
+            await forwarding.forward(address, request, body, _TASK_SILENCE_S)
         except RefusedRequest:  # the task can go on here
             return False
         return True
 
-    async def _is_forwarded(self, forwarding: ReplicaForwarding, method: str, headers: Headers, receive: Receive, send: Send) -> bool:
+    async def _is_forwarded(self, forwarding: ReplicaForwarding, request: IncomingRequest) -> bool:
         """Pass a request of a session on if another gateway has the session, and return whether that was done."""
-        session = headers.get(b"mcp-session-id", b"").decode("latin-1")
-        holder = self._replicas.of_session(session) if session and FORWARDED not in headers else ""
+        session = request.text(b"mcp-session-id")
+        holder = self._replicas.of_session(session) if session and FORWARDED not in request.headers else ""
         if not holder:
             return False
-        check_post_headers(headers, self.limits.body_bytes) if method == "POST" else None
-        body = await self._body(receive) if method == "POST" else b""
-        await forwarding.forward(holder + self._path, method, headers, body, receive, send)
+        body = b""
+        if request.method == "POST":
+            check_post_headers(request.headers, self.limits.body_bytes)
+            body = await read_body(request.receive, self.limits)
+        await forwarding.forward(holder + self._path, request, body)
         return True
 
-    def _session(self, headers: Headers, principal: Principal) -> GatewaySession:
-        return self._sessions.find(headers.get(b"mcp-session-id"), headers.get(b"mcp-protocol-version"), principal)
+    def _session(self, request: IncomingRequest) -> GatewaySession:
+        headers = request.headers
+        return self._sessions.find(headers.get(b"mcp-session-id"), headers.get(b"mcp-protocol-version"), request.principal)
 
-    async def _body(self, receive: Receive) -> bytes:
-        if isinstance(receive, SimpleBody) and not receive.left_bytes:
-            return receive.take()
-        parts: list[bytes] = []
-        size_bytes = 0
-        try:
-            async with asyncio.timeout(self.limits.body_timeout_s):
-                while True:
-                    part = await receive()
-                    if part["type"] == "http.disconnect":
-                        raise RefusedRequest(400, "The body is incomplete.", reason="body")
-                    parts.append(part.get("body", b""))
-                    size_bytes += len(parts[-1])
-                    if size_bytes > self.limits.body_bytes:
-                        raise RefusedRequest(
-                            413, f"The body is larger than {self.limits.body_bytes} bytes. Send less at once.", headers=_CLOSE
-                        )
-                    if not part.get("more_body", False):
-                        return b"".join(parts)
-        except TimeoutError:
-            raise RefusedRequest(
-                408, f"The body took more than {self.limits.body_timeout_s:g} s. Send it faster.", headers=_CLOSE
-            ) from None
-
-    async def _post(self, message: Message, headers: Headers, principal: Principal, receive: Receive, send: Send) -> None:
-        header, version = headers.get(b"mcp-protocol-version", b"").decode("latin-1"), meta_version(message)
+    async def _post(self, request: IncomingRequest, message: Message) -> None:
+        header, version = request.text(b"mcp-protocol-version"), meta_version(message)
         if version is not None or (header and header not in HANDSHAKE_VERSIONS):
-            try:
-                await self._post_stateless(message, headers, principal, receive, send)
-            except RefusedRequest as refused:
-                refused.number = message.get("id")
-                raise
-        elif message.get("method") == "initialize" and "id" in message and b"mcp-session-id" not in headers:
-            await self._initialize(message, principal, send)
+            with number_refusals(message.get("id")):
+                await self._post_stateless(request, message)
+        elif message.get("method") == "initialize" and "id" in message and b"mcp-session-id" not in request.headers:
+            await self._initialize(request, message)
         else:
-            session = self._session(headers, principal)
-            self._check_scopes(message, principal)
-            await self._post_to_session(message, session, receive, send)
+            session = self._session(request)
+            with number_refusals(message.get("id")):
+                self._check_scopes(request.principal, message)
+                await self._post_to_session(request, message, session)
 
-    def _check_scopes(self, message: Message, principal: Principal) -> None:
+    def _check_scopes(self, principal: Principal, message: Message) -> None:
         """Raise `RefusedRequest` if a request calls a tool that needs a scope which the token does not have."""
         params = message.get("params")
         name = params.get("name") if isinstance(params, dict) and message.get("method") == "tools/call" else None
-        try:
-            self._checks.check_scopes(principal, self._tool_scopes(name) if isinstance(name, str) else ())
-        except RefusedRequest as refused:
-            refused.number = message.get("id")
-            raise
+        self._checks.check_scopes(principal, self._tool_scopes(name) if isinstance(name, str) else ())
 
-    async def _post_stateless(self, message: Message, headers: Headers, principal: Principal, receive: Receive, send: Send) -> None:
+    async def _post_stateless(self, request: IncomingRequest, message: Message) -> None:
         if "method" not in message:
             raise RefusedRequest(400, "The body must be a request or a notification.", reason="body")
         if "id" not in message:
-            await send_body(send, 202, b"")
+            await send_body(request.send, 202, b"")
             return
         if self._started is not None and message["method"] == "tools/call":
             await self._wait_for_tools(self._started)
-        self._check_scopes(message, principal)
+        principal, headers = request.principal, request.headers
+        self._check_scopes(principal, message)
         check_routing_headers(headers, message, self._header_params)
-        request = PostedRequest(self._fronts.stateless(principal), principal, message, receive, send, self.limits, stateless=True)
+        posted = PostedRequest(
+            self._fronts.stateless(principal), principal, message, request.receive, request.send, self.limits, stateless=True
+        )
         if message["method"] != "subscriptions/listen":
-            await self._answer(request, self._running)
+            await self._answer(posted, self._running)
             return
-        with self._listening.one(headers, principal, request.cancel):
-            await self._answer(request, self._running)
+        with self._listening.one(headers, principal, posted.cancel):
+            await self._answer(posted, self._running)
 
     async def _wait_for_tools(self, started: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -327,10 +311,10 @@ class HttpApp:
                 requests.discard(request)
             self._ended.set()
 
-    async def _initialize(self, message: Message, principal: Principal, send: Send) -> None:
-        session = self._sessions.open(principal)
+    async def _initialize(self, request: IncomingRequest, message: Message) -> None:
+        session = self._sessions.open(request.principal)
         try:
-            session.front = self._fronts.handshake(principal, session)
+            session.front = self._fronts.handshake(request.principal, session)
             response = await session.front.request(message, session)
             if response is not None and "result" in response:
                 session.revision = response["result"]["protocolVersion"]
@@ -341,15 +325,16 @@ class HttpApp:
             if not session.revision:
                 await self._sessions.end(session)
         made = ((b"mcp-session-id", session.id.encode()),) if session.revision else ()
-        await send_body(send, 200, b"" if response is None else encoded(response), made)
+        await send_body(request.send, 200, b"" if response is None else encoded(response), made)
 
-    async def _post_to_session(self, message: Message, session: GatewaySession, receive: Receive, send: Send) -> None:
+    async def _post_to_session(self, request: IncomingRequest, message: Message, session: GatewaySession) -> None:
         assert session.front is not None
+        receive, send = request.receive, request.send
         if "method" in message and "id" in message:
-            request = PostedRequest(
+            posted = PostedRequest(
                 session.front, session.principal, message, receive, send, self.limits, stateless=False, session_id=session.id
             )
-            await self._answer(request, session.running, self._running)
+            await self._answer(posted, session.running, self._running)
             return
         if "method" in message:
             session.front.notification(message)
@@ -357,21 +342,21 @@ class HttpApp:
             session.front.response(message)
         await send_body(send, 202, b"")
 
-    async def _standing_stream(self, session: GatewaySession, principal: Principal, headers: Headers, receive: Receive, send: Send) -> None:
-        accept = headers.get(b"accept", b"").lower()
+    async def _standing_stream(self, request: IncomingRequest, session: GatewaySession) -> None:
+        accept, principal = request.headers.get(b"accept", b"").lower(), request.principal
         if b"text/event-stream" not in accept and b"*/*" not in accept:
             raise RefusedRequest(406, "The answer is an event stream. Send Accept: text/event-stream.")
         stream = EventBuffer(self.limits)
         session.streams.append(stream)
-        gone = asyncio.create_task(wait_for_disconnect(receive))
+        gone = asyncio.create_task(wait_for_disconnect(request.receive))
         gone.add_done_callback(lambda _: stream.close())
 
         async def close() -> None:
             stream.close()
 
         try:
-            with ended_at_expiry(principal, stream.close), self._listening.one(headers, principal, close):
-                await send_events(send, stream, self.limits)
+            with end_at_expiry(principal, stream.close), self._listening.one(request.headers, principal, close):
+                await send_events(request.send, stream, self.limits)
         finally:
             gone.cancel()
             session.streams.remove(stream)
@@ -407,15 +392,12 @@ def _with_headers(send: Send, more: RawHeaders) -> Send:
     return sending
 
 
-def _readable(body: bytes) -> Message:
+def _read_message(body: bytes) -> Message:
     try:
         message = read_client_message(body)
     except RefusedMessage as error:
-        refused = RefusedRequest(400, f"The body is refused: {error}.", error.code, reason="body")
-        refused.number = error.number
-        raise refused from None
+        raise RefusedRequest(400, f"The body is refused: {error}.", error.code, reason="body", number=error.number) from None
     if not kind_of(message):
-        refused = RefusedRequest(400, "The body is no JSON-RPC 2.0 message with a valid id.", INVALID_REQUEST, reason="body")
-        refused.number = request_id(message)
-        raise refused
+        told = "The body is not a JSON-RPC 2.0 message with a valid id."
+        raise RefusedRequest(400, told, INVALID_REQUEST, reason="body", number=request_id(message))
     return message

@@ -35,11 +35,11 @@ _JOINED_BYTES = 64 * 1024
 """Larger writes are passed on at once, so that uvicorn learns at once whether the client reads."""
 
 _DISCARDED_BYTES = 64 * 1024 * 1024
-"""How much of a request is thrown away after its response."""
+"""How much of a request is discarded after its response."""
 
 
 def bounded_protocol(limits: HttpLimits, on_refused: Callable[[str], None]) -> Callable[..., H11Protocol]:
-    """Return what makes the protocols of one server's connections with these limits, in place of uvicorn's class.
+    """Return a function that makes the protocol of each connection of a server with these limits, in place of uvicorn's class.
 
     Args:
         on_refused: Called for each request that is refused because it is not HTTP, with the reason `http`.
@@ -148,7 +148,7 @@ class _BoundedProtocol(H11Protocol):
             self._head_deadline = self.loop.call_later(self._limits.head_timeout_s, self.transport.abort)
 
     def _take(self, data: bytes) -> None:
-        """Take what belongs to no simple request that is being answered."""
+        """Take data that does not belong to a simple request that is being answered."""
         if self._is_answering_simple():  # kept until the response is sent
             self.conn.receive_data(data)
             self.flow.pause_reading()
@@ -163,7 +163,7 @@ class _BoundedProtocol(H11Protocol):
         return isinstance(self.cycle, SimpleCycle) and (self._unread_response or not self.cycle.response_complete)
 
     def _simple_request(self, data: bytes) -> SimpleRequest | None:
-        """Return the request that `data` begins; None if h11 has to read it, or to refuse it for want of places."""
+        """Return the request that `data` begins; None if h11 has to read it, or to refuse it because there are too many connections."""
         if self.conn.our_state is not h11.IDLE or self.conn.their_state is not h11.IDLE or self.conn.trailing_data[0] or self.access_log:
             return None
         most = self._limits.connections
@@ -228,7 +228,7 @@ class _BoundedProtocol(H11Protocol):
         return not self.transport.is_closing()
 
     def _note_if_next_request(self) -> None:
-        """Throw nothing more away if the request that has its response is complete and the connection is kept."""
+        """Stop discarding if the request that has its response is complete and the connection is kept."""
         if self.transport.is_closing() or self._is_body_left():
             return
         self._stop_discarding()

@@ -36,7 +36,7 @@ class OpenRequests:
         self._of[name] += 1
 
     def remove(self, principal: Principal) -> None:
-        """Count a request no longer."""
+        """Stop counting a request."""
         self._of[principal.name] -= 1
         if not self._of[principal.name]:
             del self._of[principal.name]

@@ -7,11 +7,11 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from callgate.gateway._ended_requests import WHY_ENDED
 from callgate.gateway._exchange import Front
 from callgate.gateway._http.streams import EventBuffer, Receive, Send, send_body, send_events
 from callgate.gateway._http.watched_clients import watch_client
 from callgate.gateway._http_limits import HttpLimits
+from callgate.gateway._tool_calls.ended_requests import WHY_ENDED
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, RpcError, encoded, error_answer
@@ -57,7 +57,7 @@ class PostedRequest:
         return self._buffer.send(message)
 
     async def answer(self) -> None:
-        """Let the front answer the request, and send what it says."""
+        """Answer the request with the front, and send the response."""
         watch = watch_client(self._receive, self._client_gone)
         try:
             response = await self._response()

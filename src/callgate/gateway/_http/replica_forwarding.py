@@ -11,8 +11,9 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
+from callgate.gateway._http.incoming_request import IncomingRequest
 from callgate.gateway._http.replica_liveness import ReplicaLiveness
-from callgate.gateway._http.request_checks import Headers, RefusedRequest
+from callgate.gateway._http.request_checks import RefusedRequest
 from callgate.gateway._http.streams import Receive, Send, event_of, wait_for_disconnect
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, RpcError, UnreadableMessage, error_answer, read_message
@@ -40,9 +41,7 @@ class ReplicaForwarding:
         close_without_waiting(self._client)
         self._liveness = ReplicaLiveness()
 
-    async def forward(
-        self, address: str, method: str, headers: Headers, body: bytes, receive: Receive, send: Send, silence_s: float = _LONGEST_S
-    ) -> None:
+    async def forward(self, address: str, request: IncomingRequest, body: bytes, silence_s: float = _LONGEST_S) -> None:
         """Send a request to `address`, and its response to the client, until the client goes away.
 
         Args:
@@ -51,9 +50,9 @@ class ReplicaForwarding:
         Raises:
             RefusedRequest: The other gateway cannot be reached, or is not alive any more.
         """
-        response = _ForwardedResponse(send)
+        response = _ForwardedResponse(request.send)
         try:
-            await self._pass_while_alive(address, self._pass(address, method, headers, body, response, silence_s), receive)
+            await self._pass_while_alive(address, self._pass(address, request, body, response, silence_s), request.receive)
         except (self._unreachable, _ReplicaSilent) as error:
             refused = _refusal(_message_in(body))
             if not response.started:
@@ -76,11 +75,11 @@ class ReplicaForwarding:
             for task in (passing, gone, silent):
                 task.cancel()
 
-    async def _pass(self, address: str, method: str, headers: Headers, body: bytes, response: _ForwardedResponse, silence_s: float) -> None:
-        sent = [(name, value) for name, value in headers.items() if name not in _OF_ONE_HOP] + [(FORWARDED, b"1")]
+    async def _pass(self, address: str, request: IncomingRequest, body: bytes, response: _ForwardedResponse, silence_s: float) -> None:
+        sent = [(name, value) for name, value in request.headers.items() if name not in _OF_ONE_HOP] + [(FORWARDED, b"1")]
         timeout = self._timeout(silence_s, connect=_CONNECT_S)
-        request = self._client.build_request(method, address, headers=sent, content=body, timeout=timeout)
-        received = await self._client.send(request, stream=True)
+        passed = self._client.build_request(request.method, address, headers=sent, content=body, timeout=timeout)
+        received = await self._client.send(passed, stream=True)
         try:
             await response.send(received)
         finally:
@@ -124,14 +123,13 @@ class _ForwardedResponse:
 def _refusal(message: Message) -> RefusedRequest:
     may_have_run = message.get("method", "") == "tools/call" or not message.keys().isdisjoint(("result", "error"))
     ran = "The call may have taken effect: its outcome is in the journal." if may_have_run else "This request has called no tool."
-    refused = RefusedRequest(
+    return RefusedRequest(
         502,
         f"The gateway that holds this session or request cannot be reached. {ran}"
         " Begin a new session, or make the request again without its state.",
         INTERNAL_ERROR,
+        number=message.get("id") if "method" in message else None,
     )
-    refused.number = message.get("id") if "method" in message else None
-    return refused
 
 
 def _message_in(body: bytes) -> Message:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from urllib.parse import unquote
 
@@ -11,7 +12,17 @@ from callgate.gateway._http.resource_server import ResourceServer
 from callgate.gateway.principals import EVERY, Principal
 from callgate.gateway.tokens import Authenticator, IssuerUnavailable
 
-__all__ = ["MAX_HEADERS", "Headers", "RefusedRequest", "RequestChecks", "check_post_headers", "in_origin_form", "read_headers"]
+__all__ = [
+    "CLOSE",
+    "MAX_HEADERS",
+    "Headers",
+    "RefusedRequest",
+    "RequestChecks",
+    "check_post_headers",
+    "in_origin_form",
+    "number_refusals",
+    "read_headers",
+]
 
 Headers = Mapping[bytes, bytes]
 
@@ -30,6 +41,8 @@ _SINGLE = frozenset(
 )
 MAX_HEADERS = 100
 """How many headers a request may have."""
+CLOSE = ((b"connection", b"close"),)
+"""The header of a response after which the connection is closed."""
 _REASONS = {
     401: "authentication",
     403: "origin",
@@ -59,6 +72,7 @@ class RefusedRequest(Exception):
         data: The `data` of the error body; None if there is none.
         headers: Headers of the response.
         reason: Why, for the metrics. Default: what the status says.
+        number: The id of the request; None if it is not known.
     """
 
     def __init__(
@@ -69,12 +83,22 @@ class RefusedRequest(Exception):
         data: object = None,
         headers: tuple[tuple[bytes, bytes], ...] = (),
         reason: str = "",
+        number: object = None,
     ) -> None:
         super().__init__(message)
         self.reason = reason or _REASONS.get(status, "headers")
         self.status, self.message, self.code, self.data, self.headers = status, message, code, data, headers
-        self.number: object = None
-        """The id of the request, if it is known."""
+        self.number = number
+
+
+@contextmanager
+def number_refusals(number: object) -> Iterator[None]:
+    """Give the id of a request to a `RefusedRequest` that is raised in the block."""
+    try:
+        yield
+    except RefusedRequest as refused:
+        refused.number = number
+        raise
 
 
 def read_headers(raw: Iterable[tuple[bytes, bytes]]) -> Headers:
@@ -88,13 +112,11 @@ def read_headers(raw: Iterable[tuple[bytes, bytes]]) -> Headers:
         raise RefusedRequest(431, f"The request has more than {MAX_HEADERS} headers. Send fewer.")
     headers = dict(pairs)
     if b"content-length" in headers and b"transfer-encoding" in headers:
-        raise RefusedRequest(
-            400, "Content-Length and Transfer-Encoding exclude each other. Send one.", headers=((b"connection", b"close"),)
-        )
-    return headers if len(headers) == len(pairs) else _joined(pairs)
+        raise RefusedRequest(400, "Content-Length and Transfer-Encoding exclude each other. Send one.", headers=CLOSE)
+    return headers if len(headers) == len(pairs) else _join(pairs)
 
 
-def _joined(pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
+def _join(pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
     headers: dict[bytes, bytes] = {}
     for name, value in pairs:
         if name in headers and (name in _SINGLE or name.startswith(b"mcp-param-")):
@@ -235,7 +257,7 @@ def check_post_headers(headers: Headers, body_bytes: int) -> None:
     if not length.isdigit():
         raise RefusedRequest(400, "Content-Length is not a number. Send the size of the body in bytes.")
     if len(length) > 18 or int(length) > body_bytes:
-        raise RefusedRequest(413, f"The body is larger than {body_bytes} bytes. Send less at once.", headers=((b"connection", b"close"),))
+        raise RefusedRequest(413, f"The body is larger than {body_bytes} bytes. Send less at once.", headers=CLOSE)
     if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/json":
         raise RefusedRequest(415, "The body must be JSON. Send Content-Type: application/json.")
     if headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":

@@ -51,11 +51,11 @@ def check_routing_headers(headers: Headers, message: Mapping[str, Any], header_p
         told = {"supported": [*HANDSHAKE_REVISIONS, *STATELESS_REVISIONS], "requested": given[:100]}
         raise RefusedRequest(400, f"The revision {given[:100]} is not supported.", UNSUPPORTED_REVISION, told)
     if version is not None:
-        _same("MCP-Protocol-Version", headers.get(b"mcp-protocol-version"), version)
-    _same("Mcp-Method", headers.get(b"mcp-method"), method)
+        _check_same("MCP-Protocol-Version", headers.get(b"mcp-protocol-version"), version)
+    _check_same("Mcp-Method", headers.get(b"mcp-method"), method)
     name = params.get(_NAME_KEYS.get(method, ""))
     if name is not None:
-        _same("Mcp-Name", headers.get(b"mcp-name"), name)
+        _check_same("Mcp-Name", headers.get(b"mcp-name"), name)
     if header_params is not None and method == "tools/call" and isinstance(name, str):
         for header, path in header_params(name).items():
             _check_param(headers, f"Mcp-Param-{header}", _value_at(params.get("arguments"), path))
@@ -65,9 +65,9 @@ def _check_param(headers: Headers, header: str, value: object) -> None:
     given = headers.get(header.lower().encode())
     if given is None and value is None:
         return
-    if given is not None and isinstance(value, (int, float)) and not isinstance(value, bool) and _is_number(_decoded(given), value):
+    if given is not None and isinstance(value, (int, float)) and not isinstance(value, bool) and _is_number(_decode(given), value):
         return
-    _same(header, given, str(value).lower() if isinstance(value, bool) else None if value is None else str(value))
+    _check_same(header, given, str(value).lower() if isinstance(value, bool) else None if value is None else str(value))
 
 
 def _is_number(text: str | None, value: float) -> bool:
@@ -81,13 +81,13 @@ def _value_at(value: object, path: Sequence[str]) -> object:
     return value
 
 
-def _same(header: str, given: bytes | None, wanted: object) -> None:
-    if given is None or _decoded(given) != wanted:
+def _check_same(header: str, given: bytes | None, wanted: object) -> None:
+    if given is None or _decode(given) != wanted:
         what = "is missing" if given is None else "differs from the body"
         raise RefusedRequest(400, f"The header {header} {what}. Send the same value in both.", _HEADER_MISMATCH)
 
 
-def _decoded(given: bytes) -> str | None:
+def _decode(given: bytes) -> str | None:
     if not (given.startswith(b"=?base64?") and given.endswith(b"?=")):
         return given.decode("latin-1")
     payload = given[9:-2]

@@ -38,7 +38,7 @@ class GatewaySession:
         self.idle_timer: asyncio.TimerHandle | None = None
 
     def use_principal(self, principal: Principal) -> None:
-        """Let the following requests have the rights of `principal`."""
+        """Give the following requests the rights of `principal`."""
         self.principal = principal
         if self.front is not None:
             self.front.use_principal(principal)

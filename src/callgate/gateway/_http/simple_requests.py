@@ -1,4 +1,4 @@
-"""Requests that have a simple head which comes whole, as nearly all do, and their responses, without h11; see `_http1_heads.py`."""
+"""Requests with a simple head that arrives at once, as nearly all do, and their responses, without h11; see `mcp/_http1_heads.py`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["SimpleBody", "SimpleCycle", "SimpleRequest", "simple_request"]
 
 _REQUEST_LINE: Final = re.compile(rb"POST (/[!-$&->@-~]*) HTTP/1\.1")
-"""Of a path that has neither a query nor anything quoted."""
+"""With a path that has neither a query nor quoted characters."""
 _NO_BODY: Final = frozenset({204, 304})
 
 
@@ -30,7 +30,7 @@ class SimpleRequest(Struct, frozen=True, eq=False):
     path: bytes
     headers: list[tuple[bytes, bytes]]
     body: bytes
-    """What has come of it."""
+    """The part of it that has arrived."""
     body_bytes: int
     """The length of the whole body."""
 
@@ -47,14 +47,14 @@ def simple_request(data: bytes, max_head_bytes: int) -> SimpleRequest | None:
 
 
 class SimpleBody:
-    """What comes after the head of a simple request: its body, and nothing more until the client has gone.
+    """What follows the head of a simple request: its body, and nothing more until the client has gone.
 
-    Implements the `receive` of ASGI, and of uvicorn's event for what comes the part that shows the end.
+    Implements ASGI's `receive`, and the part of uvicorn's message event that signals the end.
     """
 
     def __init__(self, body_bytes: int, flow: FlowControl) -> None:
         self.left_bytes = body_bytes
-        """How much of the body has not come."""
+        """How much of the body has not arrived."""
         self._flow = flow
         self._unread = bytearray()
         self._read = self._ended = False
@@ -62,7 +62,7 @@ class SimpleBody:
         self._on_disconnect: Callable[[], None] | None = None
 
     def feed(self, data: bytes) -> bytes:
-        """Take what has come of the body; return what has come after it."""
+        """Take a part of the body; return what follows the body."""
         taken = data[: self.left_bytes]
         self.left_bytes -= len(taken)
         if not self._ended:
@@ -82,13 +82,13 @@ class SimpleBody:
         return {"type": "http.request", "body": self.take(), "more_body": not self._read}
 
     def take(self) -> bytes:
-        """Return what has come of the body and was not taken."""
+        """Return what has arrived of the body and was not taken."""
         data, self._unread = bytes(self._unread), bytearray()
         self._read = not self.left_bytes
         return data
 
     def on_disconnect(self, call: Callable[[], None] | None) -> None:
-        """Call a function when the client goes away before the response is complete; None: no longer."""
+        """Call a function when the client goes away before the response is complete; None: call no function."""
         self._on_disconnect = call
         if call is not None:
             self._flow.resume_reading()
@@ -101,7 +101,7 @@ class SimpleBody:
         self.set()
 
     def set(self) -> None:
-        """Note that nothing more comes, or that it no longer matters."""
+        """Note that nothing more arrives, or that it no longer matters."""
         self._ended = True
         self._unread.clear()
         self._wake()

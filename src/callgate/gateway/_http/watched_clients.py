@@ -17,7 +17,7 @@ _WATCH_AFTER_S = 0.02
 
 class ClientWatch(Protocol):
     def cancel(self) -> object:
-        """Watch no longer. Idempotent."""
+        """Stop watching. Idempotent."""
         ...
 
 

@@ -1,0 +1,251 @@
+"""The front for clients of the stateless era, revision 2026-07-28.
+
+Each request says in `_meta` which revision it uses and what its client can do. What a server asks during a request is returned as its
+result, and the client continues the request with the answers; `ParkedRequests` keeps it in between. The question whether a call may
+run ends the request without keeping anything: the call is suspended and on record, and the sealed state names it. A call that takes long
+goes on as a task, if its client knows tasks; see `_tasks`.
+
+Sources: MCP 2026-07-28, Versioning; Multi Round-Trip Requests; `server/discover`; Tasks extension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from callgate.gateway._client_calls import PROTOCOL_PREFIX, CallInQuestion, Client, ClientCall, Continued, RecordedCall
+from callgate.gateway._exchange import Exchange
+from callgate.gateway._fronts.front_parts import FrontParts, object_of, params_of
+from callgate.gateway._fronts.subscriptions import listen, read_subscription
+from callgate.gateway._requests.cancellable_requests import CancellableRequests
+from callgate.gateway._requests.client_questions import ClientQuestions, read_answers
+from callgate.gateway._requests.multi_round_requests import MultiRoundRequest
+from callgate.gateway._requests.request_states import ApprovalState, request_digest
+from callgate.gateway._tasks.task_requests import TASK_METHODS, TaskRequests
+from callgate.gateway._tasks.tasks import DiscardingExchange
+from callgate.gateway._tool_calls.suspended_calls import SubmittedCall
+from callgate.gateway.principals import Principal
+from callgate.mcp._connection import Message
+from callgate.mcp._extensions import TASKS
+from callgate.mcp._messages import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
+from callgate.mcp._revisions import STATELESS_REVISIONS, UNSUPPORTED_REVISION
+
+__all__ = ["StatelessFront"]
+
+_REVISION = f"{PROTOCOL_PREFIX}protocolVersion"
+_CAPABILITIES = f"{PROTOCOL_PREFIX}clientCapabilities"
+_CLIENT_INFO = f"{PROTOCOL_PREFIX}clientInfo"
+_LOG_LEVEL = f"{PROTOCOL_PREFIX}logLevel"
+_SERVER_INFO = f"{PROTOCOL_PREFIX}serverInfo"
+
+_OWN = frozenset({"server/discover", "subscriptions/listen"})
+_MAY_ASK = frozenset({"tools/call", "prompts/get", "resources/read"})
+"""The requests whose answer may need input of the client, if it can give any."""
+_CACHEABLE = frozenset({"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"})
+_APPROVAL = "approval"
+"""The name of the question whether a call may run."""
+_CALL_ID_S = 0.05
+"""Seconds between two checks whether a call that is to become a task has its id."""
+
+
+class StatelessFront:
+    """The requests of one client, or of one principal's clients. Implements `Front`."""
+
+    def __init__(self, parts: FrontParts, principal: Principal) -> None:
+        self._parts = parts
+        self._principal = principal
+        self._running = CancellableRequests(self._result_of_ended)
+        self._tasks = TaskRequests(
+            principal.name,
+            parts.tasks,
+            parts.records,
+            withdraw=parts.withdraw,
+            resume=self._resume,
+            finish=self._stamp_call,
+        )
+
+    # Front
+
+    async def request(self, message: Mapping[str, Any], exchange: Exchange) -> Message | None:
+        answered = self._parts.metrics.request("stateless", self._result, message, exchange)
+        return await self._running.run(message["id"], answered)
+
+    def notification(self, message: Mapping[str, Any]) -> None:
+        if message["method"] == "notifications/cancelled":
+            self._running.cancel(message)
+
+    def response(self, message: Mapping[str, Any]) -> None:
+        """Do nothing: clients of this era are sent no requests."""
+
+    async def close(self) -> None:
+        await self._running.close()
+
+    # Requests
+
+    async def _result(self, message: Mapping[str, Any], exchange: Exchange) -> Message:
+        method, tasks = message["method"], self._parts.tasks
+        if not (method in _OWN or self._parts.methods.has(method) or (tasks.offered and method in TASK_METHODS)):
+            raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
+        params = params_of(message)
+        client = self._client(params)
+        if method == "server/discover":
+            result = await self._discover()
+        elif method == "subscriptions/listen":
+            wanted = read_subscription(message["id"], params, exchange)
+            named = await self._tasks.find(client, wanted.task_ids)
+            result = await listen(wanted, self._parts, self._make_call(client, params, exchange, wanted.number), named)
+        elif method in TASK_METHODS:
+            result = await self._tasks.answer(method, client, params)
+        elif method in _MAY_ASK and (client.answers_requests or "requestState" in params or self._may_become_task(method, client)):
+            result = await self._answer_or_ask(method, client, params, exchange, message["id"])
+        else:
+            call = self._make_call(client, params, exchange, message["id"])
+            self._running.note_call(message["id"], call)
+            result = await self._parts.methods.answer(method, call, params)
+        return self._stamp(method, result)
+
+    def _make_call(self, client: Client, params: Mapping[str, Any], exchange: Exchange, number: object) -> ClientCall:
+        """Return the `ClientCall` of a request during which the client is not asked."""
+        return ClientCall(client, params, exchange, _cannot_ask, redaction=self._parts.redaction, number=number)
+
+    async def _result_of_ended(self, call: ClientCall) -> Message | None:
+        result = await self._parts.result_of_ended(call)
+        return None if result is None else self._stamp_call(result)
+
+    def _client(self, params: Mapping[str, Any]) -> Client:
+        """Return the client of a request.
+
+        Raises:
+            RpcError: The request does not say what it must, or its revision is not known.
+        """
+        meta = params.get("_meta")
+        if not isinstance(meta, dict) or _REVISION not in meta or _CAPABILITIES not in meta:
+            raise RpcError(INVALID_PARAMS, f"The params need _meta with '{_REVISION}' and '{_CAPABILITIES}'.")
+        revision, capabilities, level = meta[_REVISION], meta[_CAPABILITIES], meta.get(_LOG_LEVEL, "")
+        if not isinstance(revision, str) or not isinstance(capabilities, dict):
+            raise RpcError(INVALID_PARAMS, f"'{_REVISION}' must be a text and '{_CAPABILITIES}' an object.")
+        if revision not in STATELESS_REVISIONS:
+            told = {"supported": list(STATELESS_REVISIONS), "requested": revision[:100]}
+            raise RpcError(UNSUPPORTED_REVISION, f"The revision {revision[:100]} is not supported.", told)
+        return Client(
+            principal=self._principal,
+            era="stateless",
+            revision=revision,
+            capabilities=capabilities,
+            info=object_of(meta.get(_CLIENT_INFO)),
+            run=self._parts.runs.of(self._principal.name),
+            log_level=level if isinstance(level, str) else "",
+        )
+
+    async def _discover(self) -> Message:
+        instructions = await self._parts.instructions(self._principal)
+        capabilities = self._parts.methods.capabilities(self._principal)
+        if self._parts.tasks.offered:
+            capabilities["extensions"] = {**capabilities.get("extensions", {}), TASKS: {}}
+        result: Message = {"supportedVersions": list(STATELESS_REVISIONS), "capabilities": capabilities}
+        return result | ({"instructions": instructions} if instructions else {})
+
+    async def _answer_or_ask(self, method: str, client: Client, params: Mapping[str, Any], exchange: Exchange, number: object) -> Message:
+        """Answer a request, or a continuation of one, with its result or with what the client is to be asked."""
+        request, tasks = self._continue(method, client, params, exchange, number), self._parts.tasks
+        self._running.note_call(number, request.call)
+        if self._may_become_task(method, client) and await self._must_become_task(request):
+            digest = self._parts.records.keep_arguments(params.get("arguments") or {})
+            return {"resultType": "task", **tasks.begin(request, self._stamp_call, digest).describe()}
+        result = await request.result_or_questions()
+        if result is not None:
+            return result
+        return _input_required(request.questions.unanswered(), self._parts.parked.park(request))
+
+    async def _must_become_task(self, request: MultiRoundRequest) -> bool:
+        """Wait until a request has settled, or has to become a task because it takes long; return whether it has to.
+
+        It waits for the id of its call, too: other processes find a task by it.
+        """
+        wait_s = self._parts.tasks.after_s
+        while not await request.has_settled(wait_s):
+            if request.call.status.call_id:
+                return not self._parts.tasks.full
+            wait_s = _CALL_ID_S
+        return False
+
+    def _continue(self, method: str, client: Client, params: Mapping[str, Any], exchange: Exchange, number: object) -> MultiRoundRequest:
+        """Return the request that the params continue, or a new one.
+
+        Raises:
+            RpcError: The state or the answers of the client are not valid.
+        """
+        if "requestState" not in params:
+            return self._start(method, client, params, exchange, number)
+        state = self._parts.states.open(params["requestState"], self._principal.name, request_digest(method, params))
+        if isinstance(state, ApprovalState):
+            answer = read_answers(params).get(_APPROVAL)
+            return self._start(method, client, params, exchange, number, continued=Continued(state.question, answer))
+        request = self._parts.parked.take(state, params.get("inputResponses"))
+        request.call.exchange = exchange
+        request.questions.take_answers(params.get("inputResponses"))
+        return request
+
+    def _start(
+        self,
+        method: str,
+        client: Client,
+        params: Mapping[str, Any],
+        exchange: Exchange,
+        number: object = None,
+        *,
+        continued: Continued | None = None,
+        resumed: RecordedCall | None = None,
+    ) -> MultiRoundRequest:
+        digest = request_digest(method, params)
+
+        def ask_later(question: CallInQuestion, form: Mapping[str, Any]) -> Message:
+            state = self._parts.states.seal(ApprovalState(self._principal.name, digest, question))
+            return _input_required({_APPROVAL: {"method": "elicitation/create", "params": form}}, state)
+
+        questions = ClientQuestions()
+        if continued is None:
+            questions.take_answers(params.get("inputResponses"))
+        call = ClientCall(
+            client,
+            params,
+            exchange,
+            questions.ask,
+            redaction=self._parts.redaction,
+            number=number,
+            ask_later=ask_later,
+            continued=continued,
+            resumed=resumed,
+            may_become_task=self._may_become_task(method, client),
+        )
+        return MultiRoundRequest(self._principal.name, digest, call, questions, self._parts.methods.answer(method, call, params))
+
+    def _may_become_task(self, method: str, client: Client) -> bool:
+        return method == "tools/call" and client.takes_tasks and self._parts.tasks.offered
+
+    def _resume(self, client: Client, call: SubmittedCall) -> MultiRoundRequest:
+        """Return the request of a task whose call is submitted again, after its process has ended."""
+        params = {"name": call.raw.name, "arguments": call.raw.arguments}
+        recorded = RecordedCall(call.id, call.scope.run, call.whole)
+        return self._start("tools/call", client, params, DiscardingExchange(), resumed=recorded)
+
+    def _stamp_call(self, result: Message) -> Message:
+        return self._stamp("tools/call", result)
+
+    def _stamp(self, method: str, result: Message) -> Message:
+        """Return a result with what each result of this era has."""
+        meta = result.get("_meta")
+        told = meta if isinstance(meta, dict) else {}
+        stamped: Message = {"resultType": "complete", **result, "_meta": {_SERVER_INFO: self._parts.info, **told}}
+        if method in _CACHEABLE and stamped["resultType"] == "complete":
+            stamped.setdefault("ttlMs", 0)
+            stamped.setdefault("cacheScope", "private")
+        return stamped
+
+
+def _input_required(questions: Mapping[str, Message], state: str) -> Message:
+    return {"resultType": "input_required", "inputRequests": questions, "requestState": state}
+
+
+async def _cannot_ask(method: str, params: Mapping[str, Any], name: str, exchange: Exchange) -> Mapping[str, Any]:
+    raise RpcError(METHOD_NOT_FOUND, "The client cannot be asked during this request.")

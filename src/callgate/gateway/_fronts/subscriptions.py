@@ -1,0 +1,123 @@
+"""What clients of the stateless era are told while they listen: changes of lists, of resources and of their tasks.
+
+Sources: MCP 2026-07-28, Subscriptions; Tasks extension, Task Status Notifications.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from msgspec import Struct
+
+from callgate.gateway._access.token_expiry import end_at_expiry
+from callgate.gateway._client_calls import ClientCall
+from callgate.gateway._exchange import Exchange
+from callgate.gateway._fronts.front_parts import FrontParts
+from callgate.gateway._server_features.changes import SUBSCRIPTION_ID
+from callgate.gateway._server_features.watched_resources import MOST_WATCHED, WatchedResources
+from callgate.gateway._tasks.tasks import RunningTask
+from callgate.mcp._connection import Message
+from callgate.mcp._messages import INVALID_PARAMS, RpcError, notification
+from callgate.mcp._resource_watches import RESOURCE_UPDATED
+
+__all__ = ["Subscription", "listen", "read_subscription"]
+
+_LISTS = {f"{kind}ListChanged": f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")}
+
+
+class Subscription(Struct, frozen=True, kw_only=True, eq=False):
+    """What one client wants to be told, and where."""
+
+    number: object
+    """The id of the request that listens."""
+    exchange: Exchange
+    methods: frozenset[str]
+    """The notifications about lists."""
+    uris: frozenset[str]
+    task_ids: tuple[str, ...]
+
+    def send(self, method: str, params: Mapping[str, Any]) -> bool:
+        said = params.get("_meta")
+        meta = {**(said if isinstance(said, dict) else {}), SUBSCRIPTION_ID: self.number}
+        return self.exchange.send(notification(method, {**params, "_meta": meta}))
+
+
+def read_subscription(number: object, params: Mapping[str, Any], exchange: Exchange) -> Subscription:
+    """Return what a request `subscriptions/listen` asks for.
+
+    Raises:
+        RpcError: The params are not valid.
+    """
+    asked = params.get("notifications")
+    if not isinstance(asked, dict):
+        raise RpcError(INVALID_PARAMS, "subscriptions/listen needs notifications, an object.")
+    return Subscription(
+        number=number,
+        exchange=exchange,
+        methods=frozenset(method for key, method in _LISTS.items() if asked.get(key) is True),
+        uris=frozenset(_texts(asked, "resourceSubscriptions", "URIs")),
+        task_ids=tuple(dict.fromkeys(_texts(asked, "taskIds", "ids"))),
+    )
+
+
+async def listen(wanted: Subscription, parts: FrontParts, call: ClientCall, tasks: Sequence[RunningTask]) -> Message:
+    """Tell a client of changes until it goes away or the gateway closes; return the result of its request.
+
+    Args:
+        call: The request.
+        tasks: The tasks of the client among those that it has named.
+    """
+    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def end() -> None:
+        if not ended.done():
+            ended.set_result(None)
+
+    def tell(method: str, params: Mapping[str, Any]) -> None:
+        if not wanted.send(method, params):
+            end()
+
+    def tell_change(method: str, params: Mapping[str, Any]) -> None:
+        if (params.get("uri") in wanted.uris) if params else (method in wanted.methods):
+            tell(method, params)
+
+    def tell_task(task: RunningTask) -> None:
+        tell("notifications/tasks", task.describe())
+
+    tell("notifications/subscriptions/acknowledged", {"notifications": _agreed_notifications(wanted, tasks)})
+    stop = parts.changes.listen(tell_change, ended)
+    watched = WatchedResources(parts.content, partial(tell, RESOURCE_UPDATED))
+    try:
+        for task in tasks:
+            task.watchers.add(tell_task)
+            tell_task(task)
+        for uri in sorted(wanted.uris):
+            await watched.add(uri, call)
+        with end_at_expiry(call.client.principal, end):
+            await ended
+    finally:
+        stop()
+        for task in tasks:
+            task.watchers.discard(tell_task)
+        await watched.close()
+    return {"_meta": {SUBSCRIPTION_ID: wanted.number}}
+
+
+def _agreed_notifications(wanted: Subscription, tasks: Sequence[RunningTask]) -> Message:
+    """Return what the client will be told."""
+    agreed: Message = {key: True for key, method in _LISTS.items() if method in wanted.methods}
+    if wanted.uris:
+        agreed["resourceSubscriptions"] = sorted(wanted.uris)
+    if tasks:
+        agreed["taskIds"] = [task.id for task in tasks]
+    return agreed
+
+
+def _texts(asked: Mapping[str, Any], key: str, what: str) -> list[str]:
+    given = asked.get(key) or []
+    if not isinstance(given, list) or not all(isinstance(one, str) for one in given) or len(given) > MOST_WATCHED:
+        raise RpcError(INVALID_PARAMS, f"{key} must be a list of at most {MOST_WATCHED} {what}.")
+    return given

@@ -1,0 +1,91 @@
+"""The resources whose changes one client wants to know, and their subscriptions at the servers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from typing import Any
+
+from callgate._option_checks import shown
+from callgate.errors import CallgateError
+from callgate.gateway._client_calls import ClientCall
+from callgate.gateway._server_features.changes import without_subscription
+from callgate.gateway._server_features.offered_content import OfferedContent
+from callgate.mcp import McpError, ServerContent
+from callgate.mcp._messages import INVALID_PARAMS, RpcError
+from callgate.mcp.calling_client import on_behalf_of
+
+__all__ = ["MOST_WATCHED", "WatchedResources"]
+
+log = logging.getLogger("callgate")
+MOST_WATCHED = 1_000
+_MOST_URI_CHARS = 8_192
+
+
+class WatchedResources:
+    """The subscriptions of one session or stream.
+
+    Args:
+        tell: Called with what a server says of a changed resource.
+    """
+
+    def __init__(self, content: OfferedContent, tell: Callable[[Mapping[str, Any]], None]) -> None:
+        self._content, self._tell = content, tell
+        self._servers: dict[str, tuple[ServerContent, ClientCall]] = {}
+        """The server of each resource, and the request that has subscribed to it."""
+
+        content.watched.add(self)
+
+    def __contains__(self, uri: object) -> bool:
+        return uri in self._servers
+
+    async def add(self, uri: str, call: ClientCall) -> None:
+        """Subscribe to a resource, once, on behalf of a request.
+
+        Raises:
+            RpcError: No server takes the subscription, or there are too many, or the URI is too long.
+        """
+        if uri in self._servers:
+            return
+        if len(uri) > _MOST_URI_CHARS:
+            text = f"The URI has {len(uri)} characters; {_MOST_URI_CHARS} is the limit for a subscription."
+            raise RpcError(INVALID_PARAMS, f"{text} Read the resource again instead.")
+        if len(self._servers) >= MOST_WATCHED:
+            text = f"This client has subscribed to {MOST_WATCHED} resources, which is the limit."
+            raise RpcError(INVALID_PARAMS, f"{text} Unsubscribe from one, then try again.")
+        call.on_resource_updated = self._tell_update
+        self._servers[uri] = await self._content.subscribe(uri, call), call
+
+    async def remove(self, uri: str) -> None:
+        """End a subscription; a server that does not answer is not an error."""
+        found = self._servers.pop(uri, None)
+        if found is not None:
+            server, call = found
+            try:
+                with on_behalf_of(call):
+                    await server.unsubscribe(uri)
+            except McpError as error:
+                log.debug("The subscription to %s of the MCP server %s could not be ended: %s", uri[:200], server.name, error)
+
+    async def renew(self, replaced: Collection[str]) -> list[str]:
+        """Subscribe again to the resources of servers, given by name, that were removed or replaced; return their URIs."""
+        uris = [uri for uri, (server, _) in self._servers.items() if server.name in replaced]
+        for uri in uris:
+            server, call = self._servers[uri]
+            try:
+                self._servers[uri] = await self._content.subscribe_again(uri, server.name, call), call
+            except RpcError as error:
+                self._servers.pop(uri, None)
+                log.warning("Changes of %s cannot be told to %s any longer: %s", shown(uri), call.client.principal.name, error)
+        return uris
+
+    def _tell_update(self, params: Mapping[str, Any]) -> None:
+        self._tell(without_subscription(params))
+
+    async def close(self) -> None:
+        """End all subscriptions."""
+        self._content.watched.discard(self)
+        for uri in list(self._servers):
+            with suppress(CallgateError):
+                await self.remove(uri)

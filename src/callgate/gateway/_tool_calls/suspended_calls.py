@@ -1,0 +1,298 @@
+"""The calls of clients that are suspended until a human has approved them, so that the same call made again is found.
+
+MCP gives a call no identity that survives its request. A suspended call is found by its principal, its tool and its arguments as the
+client sent them. Calls that another process submitted, or this gateway before it was restarted, are read from the journal. The journal has
+large arguments not whole, and some with parts redacted, so a digest of all three, made with the gateway's secret, is part of the call's id.
+The engine knows whether a question is still open. Knows no client and no result.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callgate._json import canonical, decode
+from callgate._option_checks import without_check
+from callgate._run_state.event_bodies import approval_id_of, decode_received
+from callgate._run_state.recorder import off_loop
+from callgate.calls import RawCall, Scope, Suspended
+from callgate.engine import Engine
+from callgate.errors import RunHeld, UsageError
+from callgate.event_queries import EventQuery
+from callgate.events import Event
+from callgate.gateway._client_calls import CallInQuestion, RecordedCall
+from callgate.gateway._requests.request_states import RequestStates
+
+__all__ = ["SubmittedCall", "SuspendedCalls", "recorded_call"]
+
+_MOST_PENDING = 10_000
+"""How many suspended calls are remembered, and read from the journal at once; older ones are not found."""
+_READ_TOGETHER = 200
+_READ_EVERY_S = 1.0
+"""Seconds between two reads of what other processes have written. A human needs longer to answer."""
+_READ_AGAIN = 1_000
+"""How many positions are read again, because events that are not written yet may still change their positions."""
+_ORIGIN = "mcp"
+_RANDOM_CHARS = 16
+"""The length of the random beginning of a call's id, see `Clock.new_id`. The digest follows, except in older journals."""
+
+_raw_call = without_check(RawCall, RawCall(name="", origin=_ORIGIN))
+_scope = without_check(Scope, Scope())
+
+
+class SubmittedCall(Struct, frozen=True):
+    """A call as it was submitted, and is submitted again after its approval."""
+
+    raw: RawCall
+    scope: Scope
+    uid: str = ""
+    """The engine's id of a call that was read from the journal."""
+    whole: bool = True
+    """Whether the arguments are complete. The journal does not have large ones as a whole."""
+    made_again: bool = False
+    """Whether a client makes it again, after its approval was asked for."""
+
+    @property
+    def id(self) -> str:
+        return self.raw.id
+
+
+class _Pending(Struct, frozen=True):
+    call: SubmittedCall
+    approval: str
+    told: bool
+    """Whether the client can continue the call only by making it again."""
+    identities: frozenset[str]
+    """The digests by which it is found."""
+
+    @property
+    def principal(self) -> str:
+        return self.call.scope.principal
+
+
+class SuspendedCalls:
+    """The suspended calls of one gateway's clients, and those of its journal.
+
+    Args:
+        states: Has the gateway's secret.
+        workspace: The workspace of all calls; empty: none.
+    """
+
+    def __init__(self, engine: Engine, states: RequestStates, workspace: str = "") -> None:
+        self._engine = engine
+        self._states = states
+        self._workspace = workspace
+        self._pending: OrderedDict[str, _Pending] = OrderedDict()
+        """By the id of the call."""
+        self._by_identity: dict[str, list[str]] = {}
+        self._by_principal: dict[str, set[str]] = {}
+        self._in_work: set[str] = set()
+        """The ids of the calls of requests that are being answered."""
+        self._seen: OrderedDict[str, None] = OrderedDict()
+        """The uids of suspended calls that need not be read from the journal."""
+        self._read_to = 0
+        self._next_read_s = 0.0
+
+    @property
+    def waiting(self) -> int:
+        """How many calls are suspended."""
+        return len(self._pending)
+
+    async def find_or_new(self, principal: str, run: str, tool: str, arguments: dict[str, Any]) -> SubmittedCall:
+        """Return the suspended call that a client makes again, if there is one whose question is open or answered; otherwise a new call.
+
+        The conversation of a new call is its own, so that calls of one client run side by side.
+
+        Raises:
+            RunHeld: The call is suspended and its question answered, and another process works on its run.
+        """
+        identity = self._identity(principal, tool, arguments)
+        await self._read_new()
+        recorded = await self._find(identity) if identity in self._by_identity else None
+        new = RecordedCall(self._engine.clock.new_id() + identity, run)
+        call = self.call_of(recorded or new, principal, tool, arguments)
+        return call if recorded is None else replace(call, made_again=True)
+
+    def call_of(self, recorded: RecordedCall, principal: str, tool: str, arguments: dict[str, Any]) -> SubmittedCall:
+        """Return the call with this id and run, as it is submitted to the engine."""
+        raw = _raw_call(name=tool, arguments=arguments, id=recorded.call)
+        return SubmittedCall(raw, _scope(run=recorded.run, conversation=recorded.call, principal=principal, workspace=self._workspace))
+
+    @contextmanager
+    def in_work(self, call: SubmittedCall) -> Iterator[None]:
+        """Keep other requests from continuing the call until the block ends."""
+        self._in_work.add(call.id)
+        try:
+            yield
+        finally:
+            self._in_work.discard(call.id)
+
+    async def _find(self, identity: str) -> RecordedCall | None:
+        for call_id in tuple(self._by_identity[identity]):
+            pending = self._pending.get(call_id)
+            if pending is None or call_id in self._in_work:
+                continue
+            with self.in_work(pending.call):
+                usable = await self._is_usable(pending)
+            if usable:
+                return RecordedCall(call_id, pending.call.scope.run)
+        return None
+
+    def find_continued(self, question: CallInQuestion, principal: str, tool: str, arguments: dict[str, Any]) -> SubmittedCall | None:
+        """Return the call that a client continues; None if another request is continuing it."""
+        recorded = RecordedCall(question.call, question.run)
+        return None if question.call in self._in_work else self.call_of(recorded, principal, tool, arguments)
+
+    def keep(self, call: SubmittedCall, asked: Suspended, *, told: bool = True) -> None:
+        """Remember a suspended call.
+
+        Args:
+            told: False if the client has something else to continue it with; then it is found only if its question is answered.
+        """
+        self._see(asked.uid)
+        self._add(call, asked.approval_id, told=told)
+
+    def forget(self, call_id: str) -> None:
+        """Forget a call, because it is answered."""
+        pending = self._pending.pop(call_id, None)
+        if pending is not None:
+            for identity in pending.identities:
+                alike = self._by_identity[identity]
+                alike.remove(call_id)
+                if not alike:
+                    del self._by_identity[identity]
+            own = self._by_principal[pending.principal]
+            own.remove(call_id)
+            if not own:
+                del self._by_principal[pending.principal]
+
+    async def has_more_than(self, most: int, principal: str) -> bool:
+        """Return whether more of a principal's calls wait for a decision than they may."""
+        own = self._by_principal.get(principal, ())
+        if len(own) <= most:
+            return False
+        return sum([await self._is_open(call_id) for call_id in tuple(own)]) > most
+
+    async def _is_open(self, call_id: str) -> bool:
+        """Return whether the question about a call is neither answered nor closed."""
+        pending = self._pending.get(call_id)
+        if pending is None:
+            return False
+        try:
+            return await self._engine.wait_for_answer(pending.approval, timeout_s=0.0) is None
+        except RunHeld:
+            return not await self._is_answered(pending.approval)
+        except UsageError:  # used up, or expired
+            if call_id not in self._in_work:
+                self.forget(call_id)
+            return False
+
+    def _add(self, call: SubmittedCall, approval: str, *, told: bool) -> None:
+        self.forget(call.id)
+        identities = self._identities(call)
+        self._pending[call.id] = _Pending(call, approval, told, identities)
+        for identity in identities:
+            self._by_identity.setdefault(identity, []).append(call.id)
+        self._by_principal.setdefault(call.scope.principal, set()).add(call.id)
+        if len(self._pending) > _MOST_PENDING:
+            self.forget(next(iter(self._pending)))
+
+    def _identity(self, principal: str, tool: str, arguments: Mapping[str, Any]) -> str:
+        return self._states.digest(canonical([principal, tool, arguments]))
+
+    def _identities(self, call: SubmittedCall) -> frozenset[str]:
+        """Return the digest in the call's id, if it has one, and that of the arguments as they are recorded, if they are whole."""
+        arguments = call.raw.arguments
+        recorded = self._identity(call.scope.principal, call.raw.name, arguments) if call.whole and isinstance(arguments, Mapping) else ""
+        return frozenset({call.id[_RANDOM_CHARS:], recorded} - {""})
+
+    def _see(self, uid: str) -> None:
+        self._seen[uid] = None
+        if len(self._seen) > _MOST_PENDING:
+            self._seen.popitem(last=False)
+
+    async def _is_usable(self, pending: _Pending) -> bool:
+        """Return whether a call made again is this one.
+
+        Raises:
+            RunHeld: It is, and another process works on its run.
+        """
+        try:
+            answer = await self._engine.wait_for_answer(pending.approval, timeout_s=0.0)
+        except RunHeld:
+            if await self._is_answered(pending.approval):
+                raise
+            return False
+        except UsageError:  # used up, or expired
+            self.forget(pending.call.id)
+            return False
+        return pending.told or answer is not None
+
+    async def _is_answered(self, approval: str) -> bool:
+        journal = self._engine.journal
+        query = EventQuery(call=approval, kinds=("approval.answered",), limit=1)
+        return bool(await off_loop(journal, lambda: list(journal.find(query))))
+
+    # The calls of other processes
+
+    async def _read_new(self) -> None:
+        """Add the suspended calls that have been written to the journal since the last time."""
+        engine, now_s = self._engine, self._engine.clock.monotonic()
+        if not (engine.may_ask and engine.journal.shared) or now_s < self._next_read_s:
+            return
+        self._next_read_s = now_s + _READ_EVERY_S
+        for event, call in await off_loop(engine.journal, partial(self._read, self._read_to)):
+            self._see(event.call)
+            self._read_to = max(self._read_to, event.position)
+            if call is not None and call.id not in self._pending:
+                self._add(call, approval_id_of(event), told=True)
+
+    def _read(self, after: int) -> list[tuple[Event, SubmittedCall | None]]:
+        """Return the suspended calls after a position, the oldest first; None for those that were not made by a client of a gateway."""
+        journal, life_ns = self._engine.journal, int(self._engine.limits.approval_s * 1e9)
+        query = EventQuery(
+            kinds=("call.suspended",),
+            since_ns=self._engine.clock.wall_ns() - life_ns,
+            after=max(0, after - _READ_AGAIN),
+            newest_first=True,
+            limit=_MOST_PENDING,
+        )
+        asked = [event for event in journal.find(query) if event.call not in self._seen]
+        calls: dict[str, SubmittedCall | None] = {}
+        for first in range(0, len(asked), _READ_TOGETHER):
+            uids = tuple(event.call for event in asked[first : first + _READ_TOGETHER])
+            for event in journal.find(EventQuery(calls=uids, kinds=("call.received",))):
+                call = recorded_call(event, self._workspace)
+                calls[event.call] = call if call is not None and self._identities(call) else None
+        return [(event, calls.get(event.call)) for event in reversed(asked)]
+
+
+def recorded_call(event: Event, workspace: str) -> SubmittedCall | None:
+    """Return the call of `call.received`; None if it is not the call of a client in this workspace."""
+    try:
+        received = decode_received(event.body)
+    except msgspec.DecodeError:
+        return None
+    scope = received.scope or {}
+    is_of_client = received.origin == _ORIGIN and scope.get("conversation") == received.id and scope.get("workspace", "") == workspace
+    if not is_of_client:
+        return None
+    arguments = None if received.arguments_bytes else _object_in(received.arguments)
+    raw = RawCall(name=received.name, arguments=arguments or {}, id=received.id, origin=_ORIGIN)
+    made = Scope(run=event.run, conversation=received.id, principal=str(scope.get("principal", "")), workspace=workspace)
+    return SubmittedCall(raw, made, event.call, arguments is not None)
+
+
+def _object_in(text: str) -> dict[str, Any] | None:
+    try:
+        found = decode(text)
+    except msgspec.DecodeError:
+        return None
+    return found if isinstance(found, dict) else None
