@@ -65,7 +65,7 @@ async def test_a_call_that_times_out_before_the_server_reads_it_was_not_started(
 async def test_a_stateless_server_whose_start_takes_longer_than_the_first_question_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("callgate.mcp._session._PROBE_S", 0.05)
+    monkeypatch.setattr("callgate.mcp._negotiation._PROBE_S", 0.05)
     fake = Fake(tmp_path, ANSWER, late_discover=True)
     async with Engine(servers=[fake.server()]) as engine:
         assert (await said(engine, call("work"))).text == "done"

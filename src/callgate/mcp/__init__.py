@@ -1,7 +1,8 @@
 """MCP servers as a source of tools.
 
 `server_config.py` has the configuration of a server, from which each engine makes its own supervised server. A server has a session for the
-engine and, if clients need it, sessions of single clients; each has a connection of its own. `_connection.py` is the protocol of
+engine and, if clients need it, sessions of single clients; each has a connection of its own. `_supervisor.py` keeps a server running,
+`_session_choice.py` decides in which session a request runs, and `_negotiation.py` begins it. `_connection.py` is the protocol of
 connections; `_stdio_connection.py` and `_http_connection.py` implement it. `calling_client.py` says on whose behalf calls are made.
 `server_content.py` gives the host the resources and prompts of a server. `accepted_tools.py` has the tools that the operator accepted,
 `config_files.py` reads the configuration files of other clients, and `oauth.py` gets access tokens for servers on the network.

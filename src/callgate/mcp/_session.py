@@ -1,8 +1,8 @@
 """One negotiated session with a server: what is asked of it, and what it asks and reports in return.
 
-A session finds out which revision the server speaks, and adds to each request what that revision needs. It follows the pages of a list.
-`_request_rounds.py` gives what the server asks for within a result, and `_server_messages.py` takes what the server sends of its own. A
-session does not know how messages are carried, and never sends a request twice.
+`_negotiation.py` finds out which revision the server speaks; a session adds to each request what that revision needs. It follows the pages
+of a list. `_request_rounds.py` gives what the server asks for within a result, and `_server_messages.py` takes what the server sends of its
+own. A session does not know how messages are carried, and never sends a request twice.
 
 Sources: MCP 2025-11-25, Lifecycle, Utilities; MCP 2026-07-28, Subscriptions.
 """
@@ -10,13 +10,11 @@ Sources: MCP 2025-11-25, Lifecycle, Utilities; MCP 2026-07-28, Subscriptions.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import count
-from typing import Any, cast
-
-from msgspec import Struct
+from typing import Any
 
 from callgate._secret_redaction import RedactedLog
 from callgate.mcp import _messages as messages
@@ -25,56 +23,32 @@ from callgate.mcp._connection import ConnectionEvents, ConnectionLost, McpError,
 from callgate.mcp._extensions import TASKS
 from callgate.mcp._list_freshness import shortest_ttl_s
 from callgate.mcp._messages import RpcError
+from callgate.mcp._negotiation import Negotiation
 from callgate.mcp._pages import all_items
 from callgate.mcp._request_rounds import RequestRounds
 from callgate.mcp._revisions import (
-    CLIENT_INFO,
-    HANDSHAKE_REVISIONS,
     LATEST_HANDSHAKE,
     LATEST_STATELESS,
     LOG_LEVEL,
-    STATELESS_REVISIONS,
-    UNSUPPORTED_REVISION,
     Era,
-    discovered,
     request_meta,
-    supported_by_error,
 )
 from callgate.mcp._running_requests import Caller, RunningRequest, RunningRequests
 from callgate.mcp._server_messages import OnNotice, ServerMessages
 from callgate.mcp._server_requests import AnswersServer
 from callgate.mcp.server_config import McpServer
 
-__all__ = ["Connect", "EraRefused", "Session"]
+__all__ = ["Connect", "Session"]
 
 Connect = Callable[[McpServer, ConnectionEvents], ServerConnection]
 
-_PROBE_S = 5.0
-"""Seconds of silence after which a handshake of the older era is begun as well. A process may ignore a method that it does not know."""
-_NETWORK_PROBE_S = 15.0
-"""The same for a server on the network, which answers each request, but may have to be started for the first."""
 _ADOPTION_S = 0.1
 """Seconds that a server may take to adopt an answer that it has read: to look for the folders, for example. It does not say when it has."""
 _LISTS = ("tools", "prompts", "resources")
 _NOBODY = Caller()
-_REFUSALS = frozenset({messages.METHOD_NOT_FOUND, messages.INVALID_PARAMS, messages.INVALID_REQUEST, UNSUPPORTED_REVISION})
-"""Error codes of a server that does not support the handshake. Others may be temporary."""
 _IF_OLDER = "if it is an older server that ends at a request that it does not know, set its era to handshake"
 _END_S = 3.0
 """How long the end of a process is waited for after a request has failed."""
-
-
-class EraRefused(ProtocolError):
-    """The server does not support the handshake era, or none of the revisions that callgate supports."""
-
-
-class _Agreement(Struct, frozen=True, kw_only=True):
-    """What a session has agreed on with its server."""
-
-    era: Era
-    revision: str
-    said: Mapping[str, Any]
-    """The result in which the server says what it can do."""
 
 
 class Session:
@@ -169,7 +143,10 @@ class Session:
             raise NotSent(self._server.problem, code="cannot_start", retryable=False)
         self._looks_for_era = known is None and self._server.era is None
         await self.connection.open()
-        agreement = await self._negotiate(known)
+        negotiation = Negotiation(
+            server=self._server, name=self._named, connection=self.connection, send=self._send, begin_handshake=self._begin_handshake
+        )
+        agreement = await negotiation.agree(known)
         self.era, self.revision, self.capabilities = agreement.era, agreement.revision, _object(agreement.said.get("capabilities"))
         self.instructions = _text(agreement.said.get("instructions"))
         self.connection.use(self.revision)
@@ -180,68 +157,9 @@ class Session:
         else:
             await self._subscribe_again()
 
-    async def _negotiate(self, known: Era | None) -> _Agreement:
-        """Ask whether the server is of the stateless era, and begin a handshake if it is not or says nothing for a while.
-
-        The first valid answer counts, because a server may need longer for its start than the question is waited for.
-
-        Raises:
-            McpError: The server refuses both, or the one that its configuration wants.
-        """
-        wanted = self._server.era
-        loop = asyncio.get_running_loop()
-        asked = [] if "handshake" in (known, wanted) else [loop.create_task(self._discover())]
-        try:
-            if wanted == "stateless":
-                return await self._only_stateless(asked[0])
-            if asked:
-                await asyncio.wait(asked, timeout=_NETWORK_PROBE_S if self._server.url else _PROBE_S)
-                if asked[0].done() and (agreement := asked[0].result()):
-                    return agreement
-            asked.append(loop.create_task(self._initialize()))
-            return await _first_agreement(asked)
-        finally:
-            for one in asked:
-                one.cancel()
-            await asyncio.gather(*asked, return_exceptions=True)
-
-    async def _only_stateless(self, asked: asyncio.Task[_Agreement | None]) -> _Agreement:
-        agreement = await asked
-        if agreement is None:
-            raise ProtocolError(
-                f"{self._named} does not speak {' or '.join(STATELESS_REVISIONS)}, and its `era` is set to stateless. Remove that."
-            )
-        return agreement
-
-    async def _discover(self) -> _Agreement | None:
-        """Return what a server of the stateless era agrees to; None if it is of the other era."""
-        try:
-            result = await self._send("server/discover", {})
-        except RpcError as error:
-            supported = supported_by_error(error.data) if error.code == UNSUPPORTED_REVISION else ()
-            return _stateless(supported, {})
-        except ProtocolError:
-            return None
-        return _stateless(discovered(result) or (), result)
-
-    async def _initialize(self) -> _Agreement:
+    def _begin_handshake(self) -> Mapping[str, Any]:
         self.era, self.revision = "handshake", LATEST_HANDSHAKE
-        params = {"protocolVersion": LATEST_HANDSHAKE, "capabilities": self._requests.capabilities, "clientInfo": CLIENT_INFO}
-        try:
-            result = await self._send("initialize", params)
-        except RpcError as error:
-            advice = " Its `era` is set to handshake. Remove that." if self._server.era == "handshake" else ""
-            kind = EraRefused if error.code in _REFUSALS else ProtocolError
-            raise kind(f"{self._named} refused to start a session: {error.message[:300]} ({error.code}).{advice}") from error
-        revision = result.get("protocolVersion")
-        if revision not in HANDSHAKE_REVISIONS:
-            raise EraRefused(
-                f"{self._named} speaks revision {revision!r:.40} of MCP; this client speaks {', '.join(HANDSHAKE_REVISIONS)} and"
-                f" {', '.join(STATELESS_REVISIONS)}. Update one of them."
-            )
-        self.connection.use(revision)
-        await self.connection.notify(messages.notification("notifications/initialized"))
-        return _Agreement(era="handshake", revision=revision, said=result)
+        return self._requests.capabilities
 
     async def close(self) -> None:
         self._messages.close()
@@ -417,23 +335,6 @@ class Session:
     @property
     def _named(self) -> str:
         return f"The MCP server '{self._server.name}'"
-
-
-def _stateless(supported: Sequence[str], said: Mapping[str, Any]) -> _Agreement | None:
-    """Return the agreement on the latest revision of the stateless era among those that a server supports."""
-    found = [one for one in STATELESS_REVISIONS if one in supported]
-    return _Agreement(era="stateless", revision=found[-1], said=said) if found else None
-
-
-async def _first_agreement(asked: Sequence[asyncio.Task[Any]]) -> _Agreement:
-    """Return the first agreement; if there is none, raise the error of the last task."""
-    waiting = set(asked)
-    while waiting:
-        done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        agreed = [one.result() for one in reversed(asked) if one in done and one.exception() is None and one.result() is not None]
-        if agreed:
-            return cast("_Agreement", agreed[0])
-    return cast("_Agreement", asked[-1].result())
 
 
 def _text(value: object) -> str:

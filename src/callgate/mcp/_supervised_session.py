@@ -24,10 +24,11 @@ from callgate.errors import UsageError
 from callgate.mcp._connection import LOOK_FIRST, ConnectionLost, McpError, Message, NotSent, ProtocolError
 from callgate.mcp._list_freshness import ListFreshness
 from callgate.mcp._messages import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
+from callgate.mcp._negotiation import EraRefused
 from callgate.mcp._revisions import Era
 from callgate.mcp._server_messages import OnNotice
 from callgate.mcp._server_requests import AnswersServer
-from callgate.mcp._session import Connect, EraRefused, Session
+from callgate.mcp._session import Connect, Session
 from callgate.mcp._tool_changes import Definition
 from callgate.mcp.server_config import McpServer
 

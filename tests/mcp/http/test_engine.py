@@ -213,7 +213,7 @@ async def test_a_forgotten_session_is_renewed_within_the_call() -> None:
 
 async def test_a_server_on_the_network_is_waited_for_longer_before_a_handshake_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may have to be started for the first request, unlike a process that has been started."""
-    monkeypatch.setattr("callgate.mcp._session._PROBE_S", 0)
+    monkeypatch.setattr("callgate.mcp._negotiation._PROBE_S", 0)
     async with FakeServer(Payments(drop)) as server, Engine(servers=[mcp(server.url)]):
         assert "initialize" not in server.methods
 
