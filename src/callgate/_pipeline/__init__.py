@@ -10,9 +10,9 @@ The stages
         its schema. `gate` decides whether the call may run; it asks policies, the tool (`required_approval`) and
         `ask_judges`. `engine_policies` has the policies. `approval_answers` applies a human's answer, and
         `wait_for_answer` waits for it. `recorded_questions` reads questions and answers from the record. `result_cache`
-        answers from a stored result that is still valid. `execute` runs the tool, with its attempts and timeouts.
+        answers from a stored result that is still valid. `execute` runs the tool, and `attempts` its code once or more.
         `result_check` checks the result. `call_hooks` runs the host's code before and after. `normalise` gives every
-        result the same format. `outcomes` turns errors and results into outcomes, and records them;
+        result the same format, with `result_parts` and `result_notes`. `outcomes` turns errors and results into outcomes, and records them;
         `unstarted_calls` ends the calls that never started. `remembered_results` answers a call that was handed in again
         and cannot be recorded.
 
@@ -29,6 +29,10 @@ Concurrency and undo
         `call_locks` makes a call wait for running calls that conflict with it, in whatever message they arrived.
         `wait_graph` finds calls that would wait for themselves. `undo_capture` stores the file contents that a call
         changes.
+
+Tools of servers
+    `server_catalogue` registers what the engine's servers offer. `tool_servers` starts and closes them, and `server_changes`
+        adds and removes some while the engine runs.
 
 The engine
     `engine_options` checks the host's options, `journal_checks` its journal, and `host_fields` each scope's `extra`.

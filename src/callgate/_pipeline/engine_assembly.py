@@ -36,9 +36,10 @@ from callgate._pipeline.remembered_results import RememberedResults
 from callgate._pipeline.repeated_calls import RepeatedCalls
 from callgate._pipeline.result_cache import Cache
 from callgate._pipeline.run_leases import RunLeases
+from callgate._pipeline.server_catalogue import Catalogue
 from callgate._pipeline.server_changes import ServerChanges
 from callgate._pipeline.tool_plan import ToolPlans
-from callgate._pipeline.tool_servers import Catalogue, ToolServers
+from callgate._pipeline.tool_servers import ToolServers
 from callgate._pipeline.unknown_outcomes import Fence, UnknownOutcomes
 from callgate._pipeline.unstarted_calls import UnstartedCalls
 from callgate._pipeline.wait_graph import WaitGraph
