@@ -39,7 +39,7 @@ from callgate.recorded_calls import ToolCallEntry
 from callgate.replay.judge_again import _DIFFERS, Change
 from callgate.replay.run_calls import Word
 from callgate.stream import PassStatus
-from callgate.tools.registry import _EFFECT_OF
+from callgate.tools.declaration_checks import _EFFECT_OF
 from callgate.undo import Conflict
 from tests.acceptance.test_payload_and_context import CONTEXT
 

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MethodType
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -23,9 +21,8 @@ from callgate._schema import CompiledSchema, compile_schema
 from callgate.calls import Category, Effect, Scope
 from callgate.errors import UsageError
 from callgate.tools.argument_cleaning import Keywords
+from callgate.tools.declaration_checks import check_declaration, effect_of
 from callgate.tools.effect_key import EffectKey
-from callgate.tools.host_functions import refuse_argument_names
-from callgate.tools.prefixed_names import MAX_NAME_CHARS
 from callgate.tools.required_approval import ApprovalRequirement
 from callgate.tools.resource_conflicts import TouchedKeys
 from callgate.tools.retry_policy import NO_RETRY, RetryPolicy
@@ -35,11 +32,6 @@ __all__ = ["LAYERS", "BoundTool", "Layer", "ToolRegistry", "instance_of", "prepa
 
 Layer = Literal["builtin", "capability", "mcp"]
 LAYERS: tuple[Layer, ...] = ("builtin", "capability", "mcp")
-
-_NAME = re.compile(r"[./\-]*\w[\w./\-]*")
-"""The limits of MCP. A provider that allows less gets another name, see `models.wire.tool_names`."""
-_MAX_DESCRIPTION = 65_536
-_EFFECT_OF: Mapping[Category, Effect] = {"safe_chain": "none", "async_required": "once", "terminal": "once", "dangerous": "once"}
 
 
 class BoundTool(Struct, frozen=True, kw_only=True):
@@ -312,13 +304,13 @@ def prepared_tool(tool: Tool, layer: Layer) -> BoundTool | None:
 
 def _bind(tool: Tool, layer: Layer) -> BoundTool:
     tool.check_complete()
-    _check_declaration(tool)
+    check_declaration(tool)
     where = f"tool '{tool.name}' ({tool.where()})"
     schema = tool.compiled_schema()
     result = tool.result_schema()
     output = compile_schema(result, where, any_root=True) if result is not None else None
     category: Category = tool.category or "safe_chain"
-    effect = _effect(tool)
+    effect = effect_of(tool)
     defaults = _defaults(tool)
     return BoundTool(
         tool=tool,
@@ -364,96 +356,6 @@ def _defaults(tool: Tool) -> dict[str, Any]:
         raise UsageError(
             f"The defaults of tool '{tool.name}' ({tool.where()}) cannot be used ({type(error).__name__}: {error}). Return JSON data."
         ) from error
-
-
-def _check_declaration(tool: Tool) -> None:
-    where = tool.where()
-    for attribute in ("name", "description", "parameters", "category"):
-        value = getattr(tool, attribute, None)
-        if value is None or value == "":
-            fix = "Write a docstring, or give description=..." if attribute == "description" else "Set it on the class or in the decorator"
-            raise UsageError(f"Tool '{tool.name or where}' ({where}) has no {attribute}. {fix}.")
-    for attribute in ("name", "description"):
-        if not isinstance(getattr(tool, attribute), str):
-            raise UsageError(f"Tool '{tool.name}' ({where}) has {attribute}={getattr(tool, attribute)!r}; it must be text.")
-    if not _NAME.fullmatch(tool.name) or len(tool.name) > MAX_NAME_CHARS:
-        raise UsageError(
-            f"Tool name {tool.name[:80]!r} ({where}) cannot be used. Take at most {MAX_NAME_CHARS} letters, digits, '_', '-', '.' or '/',"
-            " at least one of them a letter, digit or '_'."
-        )
-    if len(tool.description) > _MAX_DESCRIPTION:
-        raise UsageError(
-            f"The description of tool '{tool.name}' ({where}) has {len(tool.description)} characters;"
-            f" {_MAX_DESCRIPTION} is the limit. Shorten it."
-        )
-    _check_choices(tool, where)
-
-
-def _check_choices(tool: Tool, where: str) -> None:
-    choices: dict[str, tuple[object, ...]] = {
-        "category": tuple(_EFFECT_OF),
-        "effect": (None, *get_args(Effect)),
-        "cache_scope": get_args(CacheScope),
-    }
-    for attribute, allowed in choices.items():
-        value = getattr(tool, attribute)
-        if value not in allowed:
-            names = ", ".join(repr(item) for item in allowed if item)
-            raise UsageError(f"Tool '{tool.name}' ({where}) has {attribute}={value!r}; it must be one of {names}.")
-    if tool.cacheable and _effect(tool) != "none":
-        raise UsageError(f"Tool '{tool.name}' ({where}) is cacheable but has effects. Say effect='none', or drop cacheable.")
-    _check_numbers(tool, where)
-    _check_kinds(tool, where)
-    aliases: object = tool.aliases
-    if not _are_texts(aliases):
-        raise UsageError(f"Tool '{tool.name}' ({where}) has aliases={aliases!r}; it must be a tuple of names.")
-    if tool.retry is not None and not isinstance(tool.retry, RetryPolicy):
-        raise UsageError(f"Tool '{tool.name}' ({where}) has retry={tool.retry!r}; it must be a RetryPolicy.")
-
-
-def _check_numbers(tool: Tool, where: str) -> None:
-    """Check numbers at registration, because a wrong one would fail during a call or prevent its start."""
-    for attribute in ("timeout_s", "attempt_timeout_s", "cache_ttl"):
-        value = getattr(tool, attribute)
-        if value is not None and not (_is_number(value, int, float) and 0 < value < math.inf):
-            raise UsageError(f"Tool '{tool.name}' ({where}) has {attribute}={value!r}; it must be a finite number of seconds above 0.")
-    if tool.parallel is not None and not (_is_number(tool.parallel, int) and tool.parallel >= 1):
-        raise UsageError(f"Tool '{tool.name}' ({where}) has parallel={tool.parallel!r}; it must be a whole number from 1, or None.")
-
-
-def _check_kinds(tool: Tool, where: str) -> None:
-    """Check flags and declarations, because text instead of a flag would count as true, and an invalid declaration as none."""
-    for attribute in ("coerce", "retryable", "requires_actor", "cacheable", "strict"):
-        value = getattr(tool, attribute)
-        if value is not None and not isinstance(value, bool):
-            raise UsageError(f"Tool '{tool.name}' ({where}) has {attribute}={value!r}; it must be True or False.")
-    for attribute in ("reads", "writes"):
-        value = getattr(tool, attribute)
-        if not (value is None or callable(value) or isinstance(value, str) or _are_texts(value)):
-            raise UsageError(f"Tool '{tool.name}' ({where}) has {attribute}={value!r}; it must be a key, a tuple of keys, or a function.")
-        if callable(value):
-            names = (tool.parameters or {}).get("properties", ())
-            refuse_argument_names(value, names, attribute, f"Tool '{tool.name}' ({where})", f"def {attribute}(arguments, scope)")
-    if not (isinstance(tool.not_done, tuple) and all(isinstance(one, type) and issubclass(one, BaseException) for one in tool.not_done)):
-        raise UsageError(f"Tool '{tool.name}' ({where}) has not_done={tool.not_done!r}; it must be a tuple of exception classes.")
-    if tool.content_key is not None and not (isinstance(tool.content_key, str) and tool.content_key):
-        raise UsageError(f"Tool '{tool.name}' ({where}) has content_key={tool.content_key!r}; it must be a key of its results, or None.")
-    if not _are_texts(tool.triggers):
-        raise UsageError(f"Tool '{tool.name}' ({where}) has triggers={tool.triggers!r}; it must be a tuple of phrases.")
-
-
-def _are_texts(value: object) -> bool:
-    return isinstance(value, (tuple, list, frozenset)) and all(isinstance(one, str) for one in value)
-
-
-def _is_number(value: object, *kinds: type) -> bool:
-    return isinstance(value, kinds) and not isinstance(value, bool)
-
-
-def _effect(tool: Tool) -> Effect:
-    if tool.effect is not None:
-        return tool.effect
-    return _EFFECT_OF[tool.category] if tool.category is not None else "once"
 
 
 def _identity(tool: Tool, layer: Layer, category: Category, effect: Effect) -> str:
