@@ -33,18 +33,16 @@ from callgate.integrations.framework_call import (
     Framework,
     FrameworkCall,
     HumanDecision,
-    check_scope,
-    in_turn,
     no_because,
     record_decision,
     run_call,
-    scope_of,
     until_ended,
     whole_value,
 )
 from callgate.integrations.journaled_calls import read_journal, recorded_call_id, recorded_principal
 from callgate.integrations.open_questions import last_question, paused_or_asked, refusal_by, withdraw_yes
 from callgate.integrations.wrapped_tools import WrappedTools
+from callgate.integrations.wrapper_scopes import check_scope, in_turn, scope_of
 
 __all__ = [
     "BlockingEngine",

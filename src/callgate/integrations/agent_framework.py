@@ -34,15 +34,14 @@ from callgate.integrations.framework_call import (
     Framework,
     FrameworkCall,
     HumanDecision,
-    check_scope,
     is_on_route,
-    placed_scope,
     record_decision,
     run_call,
     until_ended,
 )
 from callgate.integrations.open_questions import refusing
 from callgate.integrations.wrapped_tools import WrappedTools
+from callgate.integrations.wrapper_scopes import check_scope, placed_scope
 from callgate.tools import ToolOptions
 
 __all__ = ["callgate_middleware"]

@@ -24,6 +24,7 @@ from callgate.errors import NotDone, PausedByTool, ResultNotSerializable, RunHel
 from callgate.integrations.abandonable_threads import in_abandonable_threads
 from callgate.integrations.journaled_calls import recorded_call_id
 from callgate.integrations.outdated_answers import EARLIER_QUESTION, why_outdated
+from callgate.integrations.wrapper_scopes import two_scopes
 from callgate.protocols import BlobStore, Journal
 from callgate.tools import ToolContext
 
@@ -35,19 +36,14 @@ __all__ = [
     "FrameworkCall",
     "HumanDecision",
     "answer",
-    "check_scope",
     "human_named",
-    "in_turn",
     "is_on_route",
     "is_told_by_wrapper",
     "is_validated",
     "no_because",
-    "placed_scope",
     "record_decision",
     "run_call",
-    "scope_of",
     "started_by",
-    "two_scopes",
     "until_ended",
     "whole_value",
 ]
@@ -215,50 +211,6 @@ def is_on_route(engine: CallsEngine, call: FrameworkCall) -> bool:
         return True
     outer.mistake = two_scopes(call.name, outer.scope, call.scope)
     raise outer.mistake
-
-
-def two_scopes(name: str, one: Scope, other: Scope) -> UsageError:
-    """Return the error for a tool with two wrappers of one engine whose calls run for somebody else in each."""
-    differing = [part for part in Scope.__struct_fields__ if getattr(one, part) != getattr(other, part)]
-    shown = ", ".join(f"{part}={getattr(one, part)!r:.80} and {getattr(other, part)!r:.80}" for part in differing)
-    return UsageError(
-        f"{name} has two wrappers of one engine with different scopes ({shown}), so that it is not clear for whom its calls run. Remove one"
-        " of them, or give both the same scope."
-    )
-
-
-def check_scope(given: object) -> None:
-    """Raise `UsageError` if a wrapper was given neither a scope nor a function."""
-    if not callable(given) or isinstance(given, type):
-        scope_of(given, None)
-
-
-def scope_of(given: object, context: object) -> Scope:
-    """Return the scope that a wrapper was given, or that its function of the framework's context returns.
-
-    Raises:
-        UsageError: It is not a scope.
-    """
-    scope = given(context) if callable(given) and not isinstance(given, type) else given
-    if not isinstance(scope, Scope):
-        raise UsageError(f"The scope of the wrapper is {scope!r:.80}; give callgate.Scope(...), or a function that returns one.")
-    return scope
-
-
-def placed_scope(given: object, context: object, place: tuple[str, str], turn: str) -> Scope:
-    """Return the scope of a call. What it does not name is the framework's own run, as the conversation, too, message and turn.
-
-    Raises:
-        UsageError: The wrapper was not given a scope.
-    """
-    scope, (run, message) = scope_of(given, context), place
-    scope = replace(scope, run=scope.run or run, conversation=scope.conversation or run, message_id=scope.message_id or message)
-    return in_turn(scope, turn)
-
-
-def in_turn(scope: Scope, turn: str) -> Scope:
-    """Return the scope of a call with the framework's own turn as its tick, unless it names a tick or a turn."""
-    return scope if scope.tick or scope.turn else replace(scope, tick=turn)
 
 
 Decide = Callable[[Suspended, str], HumanDecision | None]

@@ -38,20 +38,11 @@ from callgate.integrations._openai_agents_tools import (
     raising,
     value_of,
 )
-from callgate.integrations.framework_call import (
-    Framework,
-    FrameworkCall,
-    HumanDecision,
-    check_scope,
-    in_turn,
-    is_on_route,
-    run_call,
-    scope_of,
-    two_scopes,
-)
+from callgate.integrations.framework_call import Framework, FrameworkCall, HumanDecision, is_on_route, run_call
 from callgate.integrations.journaled_calls import read_journal, recorded_call_id, recorded_scope
 from callgate.integrations.open_questions import OpenQuestions, only_asked
 from callgate.integrations.wrapped_tools import WrappedTools
+from callgate.integrations.wrapper_scopes import check_scope, in_turn, scope_of, two_scopes
 from callgate.tools import ToolOptions
 
 __all__ = ["callgate_tools"]

@@ -44,17 +44,10 @@ from callgate.integrations._pydantic_ai_tools import (
     toolset_of,
     untimed,
 )
-from callgate.integrations.framework_call import (
-    Framework,
-    FrameworkCall,
-    HumanDecision,
-    check_scope,
-    is_on_route,
-    placed_scope,
-    run_call,
-)
+from callgate.integrations.framework_call import Framework, FrameworkCall, HumanDecision, is_on_route, run_call
 from callgate.integrations.open_questions import record_denial, record_edit, refusal_by, was_asked
 from callgate.integrations.wrapped_tools import WrappedTools
+from callgate.integrations.wrapper_scopes import check_scope, placed_scope
 from callgate.tools import ToolOptions
 
 __all__ = ["CallgateCapability", "CallgateToolset", "recorded_answers"]
