@@ -4,6 +4,10 @@ Read `schema_compiler` first, then `validation_errors`, `coercion` and `integral
 arguments), `schema_from_signature` and `annotations` (schemas of Python functions), `validation_cost` and
 `regex_patterns` (limits). Knows values and schemas, but no tools, calls or policies. The validator and the docstring
 parser are imported on first use.
+
+`text_formats` and `conversion_errors` serve the checks. `field_defaults`, `time_formats` and `times_without_seconds` are for signatures as
+pydantic's users write them. `subschemas` walks a schema and `references` resolves its references; `tool_schema_repair` and `large_integers`
+mend schemas of other tools. `value_descriptions` describes values in error messages.
 """
 
 from __future__ import annotations

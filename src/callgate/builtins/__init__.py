@@ -3,6 +3,11 @@
 Each function creates the tools of one kind, ready for a registry. A kind's modules are imported when its function is
 called. Built-in tools are ordinary tools: their calls pass through the same stages and policies as all others. Knows
 nothing of engines.
+
+`files`, `command`, `fetch`, `symbols` and `stored_results` have the tools. `_workspaces` finds the workspace of a call; `_text_search`,
+`_text_pages` and `_mime` serve the file tools, `_run_program` the command, `_urls` and `_http_get` the fetch. `_symbol_search` uses
+`_python_symbols` and `_treesitter_symbols` for the `_languages`. `_regex` and other work that could hang runs in a `_worker_process`.
+`_tool_failures` makes results of failures.
 """
 
 from __future__ import annotations

@@ -3,6 +3,11 @@
 They use only public interfaces. A demonstration runs real tools on real files and processes, and shows the engine's
 events. It checks its claims against evidence from outside the engine: a ledger that the tools write, the operating
 system's processes, and the files. The engine must not import this package.
+
+The demonstrations are `_stoppable_tools`, `_message_cut_off`, `_early_started_reads`, `_concurrent_calls`, `_large_results`, `_undo`,
+`_replay`, `eras`, `crash` and `repair`, in the order of the `_catalogue`, with the same `tools`; `_checks` has their claims; `_user_folder`
+works on a folder of the user. `_demo_run` sets one up, with a `_model` or `_scripted_messages`, and shows it on the `_screen`.
+`_effect_log`, `_file_snapshot` and `_processes` are the evidence. `__main__` runs the engine of one in its own process.
 """
 
 from __future__ import annotations

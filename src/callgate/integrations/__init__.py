@@ -1,12 +1,26 @@
 """Tools and agents of other frameworks.
 
-`import_tools` registers tools of LangChain, Pydantic AI, the OpenAI Agents SDK and Microsoft Agent Framework. A module
-for each framework has the wrapper that takes an agent's calls along the engine's route: `langchain`, `langgraph`,
-`pydantic_ai`, `openai_agents` and `agent_framework`. None of the frameworks is a dependency; a module imports its own.
+None of the frameworks is a dependency; a module imports its own. In reading order:
 
-`openapi` makes tools from an OpenAPI document.
+Tools
+    `import_tools` makes tools of the engine from those of other frameworks and from plain functions. `external_tool` is such a tool;
+        `given_options` reads the effects and options that a developer gives for them, `plain_callables` makes functions of callables, and
+        `_model_arguments` reads arguments with pydantic. `_langchain_tools`, `_pydantic_ai_tools`, `_openai_agents_tools`,
+        `_agent_framework_tools` and `_anthropic_tools` describe the tools of one framework each. `openapi` makes tools from an OpenAPI
+        document.
 
-Read `external_tool`, then `framework_call` and `wrapped_tools`, which all wrappers share, then a framework's module.
+Calls that a framework makes
+    `framework_call` takes one along the route, in the scope from `wrapper_scopes`. `wrapped_tools` has the wrapper's tools in the engine,
+        and `abandonable_threads` runs plain functions. `journaled_calls` finds a framework's calls in the journal.
+
+What a human decides through a framework
+    `open_questions` are the questions that the framework shows. `outdated_answers` decides whether a yes still counts, and `late_denials`
+        what the model reads after a no that came too late.
+
+The wrappers
+    `langchain` and `langgraph`, with `_langgraph_calls`, `_langgraph_execution`, `_langgraph_order` and `_langgraph_questions`.
+        `pydantic_ai`, with `_pydantic_ai_messages` and `_pydantic_ai_results`. `openai_agents`, with `_openai_agents_runs` and
+        `_openai_agents_denials`. `agent_framework`, with `_agent_framework_messages`.
 """
 
 from __future__ import annotations

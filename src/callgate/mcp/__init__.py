@@ -1,13 +1,37 @@
 """MCP servers as a source of tools.
 
-`server_config.py` has the configuration of a server, from which each engine makes its own supervised server. A server has a session for the
-engine and, if clients need it, sessions of single clients; each has a connection of its own. `_supervisor.py` keeps a server running,
-`_session_choice.py` decides in which session a request runs, and `_negotiation.py` begins it. `_connection.py` is the protocol of
-connections; `_stdio_connection.py` and `_http_connection.py` implement it. `calling_client.py` says on whose behalf calls are made.
-`server_content.py` gives the host the resources and prompts of a server. `accepted_tools.py` has the tools that the operator accepted,
-`config_files.py` reads the configuration files of other clients, and `oauth.py` gets access tokens for servers on the network.
+No SDK of MCP is used: messages are dicts as they were parsed, so that nothing is lost on the way. In reading order:
 
-No SDK of MCP is used: messages are dicts as they were parsed, so that nothing is lost on the way.
+A server and its sessions
+    `server_config` is the configuration of a server; each engine makes a `_supervisor` of it. A server has a session for the engine and, if
+        clients need it, `_client_sessions` of single clients: `_session_choice` decides in which one a request runs, and `_client_era` in
+        which era; `calling_client` says on whose behalf. `_supervised_session` keeps a session running. `_session` is one session, which
+        `_negotiation` begins; it sends requests in `_request_rounds`, and keeps them as `_running_requests`.
+
+What a server offers
+    `_tool_list` has its tools, as `mcp_tool`s; `_pages` follows its lists, and `_list_freshness` says how long they hold. `accepted_tools`
+        has what the operator accepted, and `_tool_changes` compares it. `server_content` gives the host the resources and prompts.
+
+What a server says and asks
+    `_server_messages` takes what it sends of its own, `_server_requests` answers what it asks, and `_question_origins` finds the request
+        that a question belongs to. `_change_subscription` and `_resource_watches` are the subscriptions. `_server_tasks` follows a task,
+        and `_call_results` reads the result of a call.
+
+The wire
+    `_messages` reads and writes JSON-RPC, for the `_revisions` and `_extensions` of MCP. `_connection` is the protocol of connections.
+        `_stdio_connection` is one to a child process.
+
+HTTP
+    `_http_connection` is the connection to a server on the network, with `_http_session` in the older era; `_http_exchange` sends requests
+        with `_http_headers`, `_http_answers` and `_event_stream` read the answers. `_connection_pool` has an `_http1_connection` for each
+        request at a time, with `_http1_messages` and `_http1_heads`, made by `_tcp_connect` or through a proxy by `_proxied_connection`.
+
+OAuth
+    `oauth` gets access tokens: `_oauth_metadata` says where, `_oauth_addresses` whether to trust that, `_oauth_grants` are the steps, and
+        `_oauth_http` sends the requests.
+
+Configuration
+    `config_files` reads the files of other clients, with `_json_file` and `_variables`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,11 @@
 """Policies decide which calls may run. This package has rules from a TOML file, and the facts that they use.
 
 A policy is anything with `async decide(call) -> Verdict`; see `callgate.protocols.Policy`.
+
+`rules_policy` decides with the rules of a file, which `rule_file` reads and `rule_checks` compares with the registered tools.
+`rule_matching` is one rule and `rule_conditions` its conditions; `condition_satisfiability` knows which can never hold. `call_facts`
+computes the facts of a call, with `ignored_paths`. `rules_for_found_paths` applies the rules to files that a call finds. `default_rules`
+are those of `callgate run`.
 """
 
 from __future__ import annotations

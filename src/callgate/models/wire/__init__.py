@@ -7,6 +7,9 @@ In reading order: `request` (what a model is asked), `provider_apis` (the table 
 (common error and end codes), `message_assembly` with `streaming_call`, `duplicate_calls`, `json_extent` and `surrogate_pairs` (frames into
 one message and its events); then, for requests, `history_encoding`, `result_order`, `tool_names` and `tool_schemas`. Each API has a package
 with `decoder` and `encoder`. Nothing here opens a connection, waits, or knows a tool.
+
+The APIs are `openai_chat`, `openai_responses`, `anthropic_messages`, `gemini_generate`, `gemini_interactions`, `bedrock_converse`,
+`bedrock_invoke`, `cohere_chat` and `ollama_chat`. `image_types` replaces images that one of them does not take.
 """
 
 from __future__ import annotations
