@@ -23,7 +23,7 @@ from callgate._json import small_jsonable
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.engine_policies import EnginePolicies
-from callgate._pipeline.gate import PolicyRecheck
+from callgate._pipeline.policy_recheck import PolicyRecheck
 from callgate._pipeline.result_check import Ran, proves_nothing_happened
 from callgate._pipeline.tool_plan import ToolPlan
 from callgate._runners import Runners
