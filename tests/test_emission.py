@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from callgate import AbortController, Aborted, Engine, Limits, MemoryJournal, RawCall, Scope, tool
 from callgate._abort_signals import AbortSignal
-from callgate._pipeline import concurrency as planning
-from callgate._pipeline.concurrency import CallOrder, Footprint, may_run_beside
+from callgate._pipeline import call_order as planning
+from callgate._pipeline.call_order import CallOrder, Footprint, may_run_beside
 from callgate.emission import EndedCall
 from callgate.errors import CallDenied, UsageError
 from callgate.tools import TouchedKeys, resource_conflicts
@@ -462,7 +462,7 @@ footprints = st.builds(
 def test_calls_that_may_not_run_concurrently_are_always_ordered(most: int, calls: list[Footprint]) -> None:
     """The later call waits for the earlier one, directly or through others, whatever the limit on directly named calls."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("callgate._pipeline.concurrency._MOST_NAMED", most)
+        patch.setattr("callgate._pipeline.call_order._MOST_NAMED", most)
         before = waited_for(calls)
     for later in range(len(calls)):
         for earlier in range(later):

@@ -23,13 +23,14 @@ from msgspec import Struct
 
 from callgate._abort_signals import AbortSignal
 from callgate._json import canonical
-from callgate._pipeline.call_slots import CallSlot
+from callgate._pipeline.call_order import footprint_of
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.concurrency import QueueStarter, TaskQueue, footprint_of
 from callgate._pipeline.duplicate_calls import DuplicateCalls
+from callgate._pipeline.emission_calls import EmissionCall
 from callgate._pipeline.emission_order import EmissionOrder
 from callgate._pipeline.outcomes import Outcomes
 from callgate._pipeline.parse import has_large_arguments
+from callgate._pipeline.task_queue import QueueStarter, TaskQueue
 from callgate._pipeline.unstarted_calls import UnstartedCalls
 from callgate._run_state.run_recovery import Unfinished
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended, ToolResult
@@ -133,7 +134,7 @@ class Emission:
         self._early = early
         self._on_result = on_result
         self._most = most
-        self._places: list[CallSlot | EndedCall | RawCall] = []
+        self._places: list[EmissionCall | EndedCall | RawCall] = []
         """The calls taken so far, by position: those on the route, those without one, and those above the limit."""
         self._held: dict[int, Callable[[], None]] = {}
         """Functions that take the calls which arrived too early, by position."""
@@ -142,7 +143,7 @@ class Emission:
         self.accepted = 0
         """How many of the taken calls have not been refused."""
         self._kill = AbortSignal(signal)
-        self._slots: list[CallSlot] = []
+        self._slots: list[EmissionCall] = []
         self._order = EmissionOrder(self._slots, self._kill)
         self._duplicates = DuplicateCalls(self._slots, self._kill)
         self._queue = TaskQueue(starter, parallel)
@@ -236,7 +237,7 @@ class Emission:
         state.on_result = self._on_result
         arguments = state.arguments
         size_bytes = len(arguments) if isinstance(arguments, (str, bytes)) else _MAPPING_BYTES
-        slot = CallSlot(state, asked, refusal, size_bytes=size_bytes)
+        slot = EmissionCall(state, asked, refusal, size_bytes=size_bytes)
         self._slots.append(slot)
         self._places.append(slot)
         if not self._early or self._prepared_bytes >= _TOGETHER_BYTES:
@@ -277,7 +278,7 @@ class Emission:
         """The ends of the calls by position, as far as they have ended."""
         ends: list[EndedCall] = []
         for place in self._places:
-            if type(place) is CallSlot:
+            if type(place) is EmissionCall:
                 state, call = place.state, place.call
                 final = state.encoded or (b"" if call is None else canonical(call.arguments))
                 ends.append(EndedCall(outcome=place.outcome, uid=state.uid, position=state.last, arguments=final))
@@ -305,7 +306,7 @@ class Emission:
                 break
         else:
             await self._finish()
-        ended: list[CallSlot] = []
+        ended: list[EmissionCall] = []
         outcomes: list[tuple[CallState, Outcome]] = []
         for slot in self._slots:
             if slot.outcome is not None:
@@ -354,7 +355,7 @@ class Emission:
     def _is_over(self) -> UsageError:
         return UsageError("This emission is over: it was sealed or discarded. Begin a new one for the next message.")
 
-    def _prepare(self, slot: CallSlot) -> None:
+    def _prepare(self, slot: EmissionCall) -> None:
         prepared = self._route.preparation.prepare(slot.state, slot.refusal)
         if not isinstance(prepared, ValidatedCall):
             slot.outcome = prepared
@@ -366,12 +367,12 @@ class Emission:
         if len(self._slots) > 1:
             self._order.add(slot)
 
-    def _start(self, slot: CallSlot) -> None:
+    def _start(self, slot: EmissionCall) -> None:
         slot.state.before_start = partial(self._order.clear_to_start, slot)
         slot.started = True
         self._queue.add(partial(self._run, slot), 1 + slot.size_bytes * _TOGETHER // _TOGETHER_BYTES)
 
-    async def _run(self, slot: CallSlot) -> None:
+    async def _run(self, slot: EmissionCall) -> None:
         try:
             for index in slot.waits:
                 await self._slots[index].wait_end(self._kill)
@@ -403,7 +404,7 @@ class Emission:
             if slot.outcome is None:
                 raise asyncio.CancelledError  # the tasks of the message were cancelled from outside
 
-    def _end_rest(self, why: str, slots: list[CallSlot]) -> None:
+    def _end_rest(self, why: str, slots: list[EmissionCall]) -> None:
         """End those of these calls that have no outcome, as not started."""
         for slot in slots:
             if slot.outcome is None and not slot.state.ended:

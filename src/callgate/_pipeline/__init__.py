@@ -25,11 +25,11 @@ The state of runs
         of an effect, in all runs. `recorded_effects` finds the earlier call with a key, and its result.
 
 Concurrency and undo
-    `concurrency` controls how many calls run at the same time, in which order, and in which tasks. `call_slots` is
-        the state of each call of one message, `emission_order` orders them, and `duplicate_calls` finds repeated ones.
-        `call_locks` makes a call wait for running calls that conflict with it, in whatever message they arrived.
-        `wait_graph` finds calls that would wait for themselves. `undo_capture` stores the file contents that a call
-        changes.
+    `call_order` decides which calls may run at the same time, `concurrency_limit` how many, and `task_queue` runs them
+        in few tasks. `emission_calls` is the state of each call of one message, `emission_order` orders them, and
+        `duplicate_calls` finds repeated ones. `call_locks` makes a call wait for running calls that conflict with it,
+        in whatever message they arrived. `wait_graph` finds calls that would wait for themselves. `undo_capture` stores
+        the file contents that a call changes.
 
 Tools of servers
     `server_catalogue` registers what the engine's servers offer. `tool_servers` starts and closes them, and `server_changes`

@@ -25,8 +25,8 @@ from msgspec import Struct
 
 from callgate._abort_signals import settled
 from callgate._clock import Clock
+from callgate._pipeline.call_order import UNDECLARED_READ, Footprint
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.concurrency import UNDECLARED_READ, Footprint
 from callgate._pipeline.wait_graph import WaitGraph, callers
 from callgate._secret_redaction import RedactedLog
 from callgate.errors import CallNotStarted

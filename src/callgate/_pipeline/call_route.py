@@ -23,9 +23,9 @@ from callgate._pipeline.admission import Admission
 from callgate._pipeline.approval_answers import close_question
 from callgate._pipeline.call_hooks import hook_result
 from callgate._pipeline.call_locks import CallLocks, caller_of
+from callgate._pipeline.call_order import footprint_of
 from callgate._pipeline.call_preparation import CallPreparation
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.concurrency import footprint_of
 from callgate._pipeline.effect_claims import EffectClaims, EffectKnown
 from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.engine_lifecycle import Lifecycle
@@ -313,7 +313,7 @@ class CallRoute:
         """
         raw = RawCall(id=f"in:{parent.uid}", name=name, arguments=arguments, origin=f"tool:{parent.uid}")
         state = self._admission.admit_nested(raw, parent)
-        parent.give()
+        parent.release_slot()
         match await self._run(state):
             case Answered(result=result) | Aborted(finished=ToolResult() as result):
                 return result

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal, Control
 from callgate._json import plain_bytes
-from callgate._pipeline.concurrency import Slots
+from callgate._pipeline.concurrency_limit import ConcurrencyLimit
 from callgate._pipeline.validate import Modified
 from callgate._run_state.approvals import REFUSED_BY_ANSWER
 from callgate._run_state.calls_in_doubt import Doubt
@@ -100,8 +100,8 @@ class CallState(Struct, kw_only=True, eq=False):
     """Called by the emission's order between approval and start. If it returns an awaitable, the start waits for it."""
     on_result: Callable[[ToolResult], None] | None = None
     """Called once with the call's result, before the restart handler gets it."""
-    held: Slots | None = None
-    """The slots of which this call holds one while its tool runs."""
+    held: ConcurrencyLimit | None = None
+    """The limit of which this call holds a slot while its tool runs."""
     judged: ValidatedCall | None = None
     """The call with the arguments that the gate is judging; None before the gate."""
     withholds: bool = False
@@ -379,26 +379,26 @@ class CallState(Struct, kw_only=True, eq=False):
 
     # Concurrency slots
 
-    async def take(self, slots: Slots, timeout_s: float) -> None:
-        """Take a slot, waiting for one if necessary. The calls within which this one was made give up theirs, as they wait for it.
+    async def acquire_slot(self, limit: ConcurrencyLimit, timeout_s: float) -> None:
+        """Acquire a slot, waiting for one if necessary. The calls within which this one was made release theirs, as they wait for it.
 
         Raises:
             CallNotStarted: The call was killed or its time ran out before a slot was free.
         """
         above = self.caller
         while above is not None:
-            above.give()
+            above.release_slot()
             above = above.caller
-        if not await slots.take(self.kill, timeout_s, first=self.caller is not None):
+        if not await limit.acquire(self.kill, timeout_s, first=self.caller is not None):
             why = self.kill.reason or f"no slot was free within {timeout_s:.3g} s"
             raise CallNotStarted.because(why)
-        self.held = slots
+        self.held = limit
 
-    def give(self) -> None:
-        """Give back the slot that this call holds."""
+    def release_slot(self) -> None:
+        """Release the slot that this call holds."""
         held, self.held = self.held, None
         if held is not None:
-            held.give()
+            held.release()
 
     def check_stop(self, control: Control, checked: Checked | None = None) -> None:
         """Raise `CallAborted` if a stop is pending.

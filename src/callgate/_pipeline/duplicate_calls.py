@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal
 from callgate._json import canonical
-from callgate._pipeline.call_slots import CallSlot
+from callgate._pipeline.emission_calls import EmissionCall
 from callgate._run_state.approvals import REFUSED_BY_ANSWER
 from callgate.calls import Answered
 from callgate.stage_types import ValidatedCall
@@ -24,11 +24,11 @@ __all__ = ["DuplicateCalls"]
 class _SameIdCalls(Struct, eq=False):
     """The calls of one message that the model gave the same id, in order."""
 
-    slots: list[CallSlot] = []
+    slots: list[EmissionCall] = []
     _seen: int = 0
-    _firsts: dict[tuple[str, bytes], CallSlot] = {}
+    _firsts: dict[tuple[str, bytes], EmissionCall] = {}
 
-    def first_like(self, call: ValidatedCall) -> CallSlot:
+    def first_like(self, call: ValidatedCall) -> EmissionCall:
         """Return the first call of the same tool with the same arguments."""
         for slot in self.slots[self._seen :]:
             self._seen += 1
@@ -40,7 +40,7 @@ class _SameIdCalls(Struct, eq=False):
 class DuplicateCalls(Struct, eq=False):
     """Finds the duplicates among the calls of one message."""
 
-    slots: Sequence[CallSlot]
+    slots: Sequence[EmissionCall]
     """The calls of the message; it grows while the message is streaming."""
     kill: AbortSignal
     """Ends the wait for the earlier call."""
@@ -48,10 +48,10 @@ class DuplicateCalls(Struct, eq=False):
     """The calls by their id from the model."""
     _indexed: int = 0
     """How many of the calls are among them."""
-    _effects: dict[tuple[str, bytes], CallSlot] = {}
+    _effects: dict[tuple[str, bytes], EmissionCall] = {}
     """The first call with each effect, for tools whose effects have keys."""
 
-    def ask_once(self, slot: CallSlot, call: ValidatedCall) -> ValidatedCall:
+    def ask_once(self, slot: EmissionCall, call: ValidatedCall) -> ValidatedCall:
         """Return the call so that a human is asked once about it and all identical calls of the message, which have the same effect."""
         first = self._effects.setdefault(_likeness(call), slot)
         if first is slot:
@@ -59,7 +59,7 @@ class DuplicateCalls(Struct, eq=False):
         slot.same_effect = first
         return replace(call, asked_with=first.state.raw.id)
 
-    async def join_refused(self, slot: CallSlot, first: CallSlot) -> None:
+    async def join_refused(self, slot: EmissionCall, first: EmissionCall) -> None:
         """Wait for the first call with the same effect. If a human has denied it, or it was refused because of an earlier call with an
         unknown outcome, give this one its result: a yes would not let it start either.
         """
@@ -70,7 +70,7 @@ class DuplicateCalls(Struct, eq=False):
         if result.code in REFUSED_BY_ANSWER or (result.status == "unknown" and not first.state.started):
             slot.state.first = result
 
-    async def join_same_id(self, slot: CallSlot, call: ValidatedCall) -> None:
+    async def join_same_id(self, slot: EmissionCall, call: ValidatedCall) -> None:
         """Give a duplicate of an earlier call of the message (same id, tool and arguments) the result of the earlier one."""
         for other in self.slots[self._indexed :]:
             self._ids.setdefault(other.state.raw.id, _SameIdCalls()).slots.append(other)

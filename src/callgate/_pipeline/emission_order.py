@@ -1,7 +1,7 @@
 """Decide which calls of one message may run concurrently, and let each wait for those before it that it conflicts with.
 
 Calls are ordered by the resources of the arguments that the model gave. If a hook, a policy or a human changes the arguments, the call is
-ordered once more directly before it starts. `concurrency` decides whether two calls conflict.
+ordered once more directly before it starts. `call_order` decides whether two calls conflict.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from callgate._abort_signals import AbortSignal
 from callgate._json import canonical
-from callgate._pipeline.call_slots import CallSlot
-from callgate._pipeline.concurrency import CallOrder, footprint_of, may_run_beside
+from callgate._pipeline.call_order import CallOrder, footprint_of, may_run_beside
+from callgate._pipeline.emission_calls import EmissionCall
 from callgate.stage_types import ApprovedCall
 
 __all__ = ["EmissionOrder"]
@@ -22,16 +22,16 @@ __all__ = ["EmissionOrder"]
 class EmissionOrder(Struct, eq=False):
     """The order of the calls of one message."""
 
-    slots: Sequence[CallSlot]
+    slots: Sequence[EmissionCall]
     """The calls of the message; it grows while the message is streaming."""
     kill: AbortSignal
     """Ends the wait for other calls."""
     _order: CallOrder | None = None
     """Created when a message has more than one call."""
-    _changed: list[CallSlot] = []
+    _changed: list[EmissionCall] = []
     """Calls that will run with other arguments than those for which they were ordered."""
 
-    def add(self, slot: CallSlot) -> None:
+    def add(self, slot: EmissionCall) -> None:
         """Set the calls that must have ended before this one starts. Not needed while a message has one call."""
         if self._order is None:
             self._order = CallOrder()
@@ -40,7 +40,7 @@ class EmissionOrder(Struct, eq=False):
                     self._order.add(earlier.index, earlier.footprint)
         slot.waits = self._order.add(slot.index, slot.footprint)
 
-    def clear_to_start(self, slot: CallSlot, approved: ApprovedCall) -> Awaitable[None] | None:
+    def clear_to_start(self, slot: EmissionCall, approved: ApprovedCall) -> Awaitable[None] | None:
         """Return an awaitable that ends when no other call conflicts with this one.
 
         None if no hook or policy has changed a call of the message.
@@ -50,7 +50,7 @@ class EmissionOrder(Struct, eq=False):
         slot.running = True
         return None
 
-    async def _wait_for_conflicts(self, slot: CallSlot, approved: ApprovedCall) -> None:
+    async def _wait_for_conflicts(self, slot: EmissionCall, approved: ApprovedCall) -> None:
         if slot.call is not None and approved.encoded != canonical(slot.call.arguments):
             slot.footprint = footprint_of(approved.call)
             self._changed.append(slot)
@@ -59,7 +59,7 @@ class EmissionOrder(Struct, eq=False):
                 await other.wait_end(self.kill)
         slot.running = True
 
-    def _conflict_of(self, slot: CallSlot) -> CallSlot | None:
+    def _conflict_of(self, slot: EmissionCall) -> EmissionCall | None:
         """Return a call that this one conflicts with and must wait for; None if there is none.
 
         If a hook or policy has changed this call, these are all running and all earlier calls. Otherwise, they are the running calls that

@@ -19,7 +19,6 @@ from callgate._pipeline.call_locks import CallLocks
 from callgate._pipeline.call_preparation import ArgumentSettings, CallPreparation
 from callgate._pipeline.call_route import CallRoute, RouteParts
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.concurrency import QueueStarter
 from callgate._pipeline.effect_claims import EffectClaims
 from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.engine_lifecycle import Lifecycle
@@ -38,6 +37,7 @@ from callgate._pipeline.result_cache import Cache
 from callgate._pipeline.run_leases import RunLeases
 from callgate._pipeline.server_catalogue import Catalogue
 from callgate._pipeline.server_changes import ServerChanges
+from callgate._pipeline.task_queue import QueueStarter
 from callgate._pipeline.tool_plan import ToolPlans
 from callgate._pipeline.tool_servers import ToolServers
 from callgate._pipeline.unknown_outcomes import Fence, UnknownOutcomes

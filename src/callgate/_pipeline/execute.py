@@ -1,4 +1,4 @@
-"""Run an approved call: take a slot, run the last checks and the attempts, check the result. Skipped if the `cache` stage has an answer.
+"""Run an approved call: acquire a slot, run the last checks and the attempts, check the result. Skipped if the `cache` stage has an answer.
 
 Takes only an `ApprovedCall`. Between approval and start, the last checks may still prevent a call with an effect: the order of the
 message's calls, an identical earlier call with an unknown outcome, the slots, and the limit of dangerous calls per tick (`Scope.tick`, a
@@ -69,13 +69,13 @@ class Executor:
         """The identities of tools whose authors were advised how to report failures more precisely."""
 
     async def execute(self, state: CallState, plan: ToolPlan, approved: ApprovedCall) -> Checked:
-        """Take a slot, run the last checks and the attempts, and return the checked result."""
+        """Acquire a slot, run the last checks and the attempts, and return the checked result."""
         began = self._clock.monotonic()
         try:
-            if plan.slots.take_nowait():
-                state.held = plan.slots
+            if plan.limit.acquire_nowait():
+                state.held = plan.limit
             else:
-                await state.take(plan.slots, min(self._timeout_s, state.deadline - began))
+                await state.acquire_slot(plan.limit, min(self._timeout_s, state.deadline - began))
             if plan.hooks.observers or state.run_state.in_doubt.latest or state.run_state.in_doubt.happened:
                 earlier = await self._last_checks(state, plan, approved)
                 if earlier is not None:
@@ -89,7 +89,7 @@ class Executor:
             state.code_over = True
             if state.held is not None:
                 held, state.held = state.held, None
-                held.give()
+                held.release()
         if ran.execution.status != "returned":
             state.started = ran.may_have_happened
         took_s = self._clock.monotonic() - began

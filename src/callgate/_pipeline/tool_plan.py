@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from callgate._engine_limits import Limits
 from callgate._pipeline.call_hooks import HookChain
-from callgate._pipeline.concurrency import UNDECLARED_EFFECT, UNDECLARED_READ, Footprint, Slots
+from callgate._pipeline.call_order import UNDECLARED_EFFECT, UNDECLARED_READ, Footprint
+from callgate._pipeline.concurrency_limit import ConcurrencyLimit
 from callgate._runners import Runners
 from callgate._secret_redaction import RedactedLog
 from callgate.hooks import Hook
@@ -32,8 +33,8 @@ class ToolPlan(Struct, frozen=True, kw_only=True, eq=False):
     tool: BoundTool
     hooks: HookChain
     """The hooks that match the tool."""
-    slots: Slots
-    """The slots that limit how many of its calls run at the same time."""
+    limit: ConcurrencyLimit
+    """Limits how many of its calls run at the same time."""
     reads_only: bool
     """Whether the tool has no effect, so that its calls are neither remembered nor treated as writes."""
     start: Start | None
@@ -78,7 +79,7 @@ class ToolPlans:
         self._log = log
         self._persists = persists
         self._captures = captures
-        self._all_slots = Slots(limits.parallel_calls)
+        self._limit_of_all = ConcurrencyLimit(limits.parallel_calls)
         self._warned: set[str] = set()
         """The tools for which the warning about results that cannot be cached persistently was logged."""
         self.by_identity: dict[str, ToolPlan] = {}
@@ -108,7 +109,7 @@ class ToolPlans:
         return ToolPlan(
             tool=tool,
             hooks=HookChain.of(self._hooks, tool),
-            slots=self._all_slots if tool.parallel is None else Slots(tool.parallel, self._all_slots),
+            limit=self._limit_of_all if tool.parallel is None else ConcurrencyLimit(tool.parallel, self._limit_of_all),
             reads_only=reads_only,
             start=None if tool.runner in _MADE_LATE else self._runners.start(tool.runner),
             claims=not reads_only and tool.runner not in _NEVER_CLAIM and self._runners.claims(tool.runner),

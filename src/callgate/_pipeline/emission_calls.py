@@ -1,6 +1,6 @@
 """One call of a message: its position in the order, what it waits for, and how it ended.
 
-`Emission` decides with these slots when each call starts. A slot only knows its own call.
+`Emission` decides with these values when each call starts. A value only knows its own call.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from contextlib import suppress
 from msgspec import Struct
 
 from callgate._abort_signals import AbortSignal, settled
+from callgate._pipeline.call_order import UNDECLARED_READ, Footprint
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.concurrency import UNDECLARED_READ, Footprint
 from callgate.calls import Outcome
 from callgate.errors import CallFailed
 from callgate.stage_types import ValidatedCall
 
-__all__ = ["CallSlot"]
+__all__ = ["EmissionCall"]
 
 _FOREVER_S = 1e9
 
 
-class CallSlot(Struct, eq=False):
+class EmissionCall(Struct, eq=False):
     """One call of a message on the route."""
 
     state: CallState
@@ -42,7 +42,7 @@ class CallSlot(Struct, eq=False):
     started: bool = False
     entered: bool = False
     """Whether the call is in the second half of the route, which records its end."""
-    same_effect: CallSlot | None = None
+    same_effect: EmissionCall | None = None
     """The first call of the message with the same arguments, if the tool's effects have keys; None if that is this call itself."""
     ended: asyncio.Future[None] | None = None
     """Resolved when the call ends. Created by the first task that waits for it."""
