@@ -7,7 +7,7 @@ with them, or that was not recorded, is a conflict.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal
 
@@ -76,33 +76,17 @@ def plan(
         interrupted: Whether a call whose end was not observed may be undone.
     """
     undone, between = undone_paths(changes), left_interrupted(changes)
-    rows: dict[str, list[tuple[Change, Step]]] = {}
-    outside: set[str] = set()
-    for change in changes:
-        for step in change.steps:
-            gone = step.path in undone.get(change.id, ())
-            fits = gone == (direction == "redo") or step.path in between.get(change.id, ())
-            if change.kind == "call" and fits:
-                if wanted(step.path):
-                    rows.setdefault(step.path, []).append((change, step))
-                elif change.id in selected:
-                    outside.add(step.path)
+    rows, outside = _rows_by_path(changes, selected, direction, wanted, undone, between)
     later = _live_later(changes, selected, undone) if direction == "redo" else {}
     moves, conflicts, used = [], [], set[str]()
     for path, row in rows.items():
-        first = next((place for place, (change, _) in enumerate(row) if change.id in selected), None)
-        if first is None:
+        moved = _rows_to_move(row, selected, direction)
+        if not moved:
             continue
-        if direction == "redo":
-            row = [(change, step) for change, step in row if change.id in selected]
-            first = 0
-        found = _fault(path, row[first:], selected, later.get(path), interrupted=interrupted)
-        steps = [step for _, step in row[first:]]
-        used.update(change.id for change, _ in row[first:] if change.id in selected)
-        ends = (steps[-1].after, steps[0].before)
-        left = next((between[change.id][path] for change, _ in row[first:] if path in between.get(change.id, ())), None)
-        moves.append(Move(path=path, expected=left or ends[direction == "redo"], target=ends[direction == "undo"]))
-        conflicts += [found] if found else []
+        fault = _fault(path, moved, selected, later.get(path), interrupted=interrupted)
+        conflicts += [fault] if fault else []
+        moves.append(_move(path, moved, direction, between))
+        used.update(change.id for change, _ in moved if change.id in selected)
     chosen = tuple(change for change in changes if change.id in selected)
     conflicts += [one for change in chosen if whole for one in _gaps(change)]
     told = tuple(dict.fromkeys(text for change in chosen for text in _told(change)))
@@ -117,6 +101,52 @@ def plan(
     )
 
 
+_Row = tuple[Change, Step]
+"""What one change did to one path."""
+
+
+def _rows_by_path(
+    changes: Sequence[Change],
+    selected: frozenset[str],
+    direction: Direction,
+    wanted: Wanted,
+    undone: Mapping[str, set[str]],
+    between: Mapping[str, Mapping[str, State]],
+) -> tuple[dict[str, list[_Row]], set[str]]:
+    """Return what calls did to each wanted path and what can be moved in this direction, and the paths of selected changes that are not
+    wanted.
+    """
+    rows: dict[str, list[_Row]] = {}
+    outside: set[str] = set()
+    for change in changes:
+        for step in change.steps:
+            gone = step.path in undone.get(change.id, ())
+            fits = gone == (direction == "redo") or step.path in between.get(change.id, ())
+            if change.kind == "call" and fits:
+                if wanted(step.path):
+                    rows.setdefault(step.path, []).append((change, step))
+                elif change.id in selected:
+                    outside.add(step.path)
+    return rows, outside
+
+
+def _rows_to_move(row: Sequence[_Row], selected: frozenset[str], direction: Direction) -> Sequence[_Row]:
+    """Return the part of a path's row that moves: for an undo, from the first selected change on; for a redo, the selected changes."""
+    if direction == "redo":
+        return [one for one in row if one[0].id in selected]
+    first = next((place for place, (change, _) in enumerate(row) if change.id in selected), len(row))
+    return row[first:]
+
+
+def _move(path: str, moved: Sequence[_Row], direction: Direction, between: Mapping[str, Mapping[str, State]]) -> Move:
+    """Return the move of a path. If an undo or redo of it was interrupted, it is expected as that has left it."""
+    before, after = moved[0][1].before, moved[-1][1].after
+    left = next((between[change.id][path] for change, _ in moved if path in between.get(change.id, ())), None)
+    if direction == "redo":
+        return Move(path=path, expected=left or before, target=after)
+    return Move(path=path, expected=left or after, target=before)
+
+
 def _live_later(changes: Sequence[Change], selected: frozenset[str], undone: dict[str, set[str]]) -> dict[str, Change]:
     """Return, for each path, a call that wrote it later than the selected changes and is not undone."""
     seen, found = False, dict[str, Change]()
@@ -127,9 +157,7 @@ def _live_later(changes: Sequence[Change], selected: frozenset[str], undone: dic
     return found
 
 
-def _fault(
-    path: str, row: list[tuple[Change, Step]], selected: frozenset[str], later: Change | None, *, interrupted: bool
-) -> Conflict | None:
+def _fault(path: str, row: Sequence[_Row], selected: frozenset[str], later: Change | None, *, interrupted: bool) -> Conflict | None:
     other = later or next((change for change, _ in row if change.id not in selected), None)
     if other is not None:
         text = f"{other.call.tool or 'a call'} ({other.call.uid}) wrote it later. Undo that first, or both at once."
