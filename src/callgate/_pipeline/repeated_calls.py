@@ -17,11 +17,12 @@ from callgate._pipeline.call_locks import caller_of
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.recorded_effects import RecordedEffects
+from callgate._pipeline.result_notes import note_texts
 from callgate._pipeline.tool_plan import ToolPlan
 from callgate._pipeline.unknown_outcomes import UnknownOutcomes
 from callgate._pipeline.wait_graph import WaitGraph
 from callgate._run_state.event_bodies import Reason, arguments_hash
-from callgate._run_state.idempotency import Known, call_key, earlier_result, is_others_failure, keeps_effect_key
+from callgate._run_state.idempotency import REPEATED_IN_MESSAGE, Known, call_key, earlier_result, is_others_failure, keeps_effect_key
 from callgate._run_state.recorder import off_loop
 from callgate._run_state.settlements import call_in_doubt, is_settled
 from callgate.calls import ToolResult
@@ -122,6 +123,8 @@ class RepeatedCalls:
         if earlier is None:
             return None
         result, why = earlier
+        if state.duplicate and not harmless and result.status == "ok":  # without the note, the model reads of two effects
+            result = replace(result, content=(*result.content, *note_texts((REPEATED_IN_MESSAGE,))))
         state.write("call.replayed", Reason(reason=why, details={"uid": known.uid}))
         return result
 
