@@ -51,3 +51,12 @@ async def test_a_number_instead_of_the_text_of_a_decimal_is_refused_with_an_exam
     async with Engine([pay]) as engine:
         outcome = await engine.call(RawCall(name="pay", arguments={"invoice": "A", "amount": 50.1}), Scope())
     assert 'amount: expected text, such as "12.50", got 50.1' in str(cast("Any", outcome).result.error)
+
+
+def test_allowed_tools_that_block_nothing_are_warned_about_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The call runs: an allowlist belongs to deliberate mode, and its host may think that the tool is blocked."""
+    made = engine()
+    for scope in (Scope(deliberate=True, allowed_tools=frozenset({"pay"})), *[Scope(allowed_tools=frozenset())] * 2, Scope(turn=1)):
+        made.call_sync(RawCall(name="pay", arguments={"invoice": "A"}), scope)
+    made.close_sync()
+    assert [record.message[:66] for record in caplog.records] == ["Scope.allowed_tools does not block any tool without deliberate=Tru"]
