@@ -26,6 +26,16 @@ def decorated_with_a_wrong_effect() -> None:
     tool(pay.function, effect=cast("Any", "read"))
 
 
+def watched_by_with() -> None:
+    with cast("Any", Engine([pay]).watch(iter(()))):
+        pass
+
+
+def watched_by_for() -> None:
+    for _ in cast("Any", Engine([pay]).watch(iter(()))):
+        pass
+
+
 def engine() -> Any:
     return Engine([pay])
 
@@ -37,6 +47,8 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "a function as policy": (lambda: Engine([pay], policies=[cast("Any", lambda call: None)]), "'async def decide(self, call)'"),
     "a wrong effect": (decorated_with_a_wrong_effect, "has effect='read'; it must be one of 'none', 'idempotent', 'once'"),
     "with": (left_by_with, "async with Engine(...) as engine"),
+    "a watched stream in synchronous code": (watched_by_with, "stream.get_final_completion(), to engine.respond_sync"),
+    "an iteration over it in synchronous code": (watched_by_for, "stream.get_final_completion(), to engine.respond_sync"),
 }
 
 
