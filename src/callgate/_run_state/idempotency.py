@@ -40,6 +40,7 @@ __all__ = [
     "earlier_result",
     "is_others_failure",
     "keeps_effect_key",
+    "possibly_another",
 ]
 
 NOTHING_HAPPENED: Final = frozenset({"not_done", "not_started"})
@@ -372,7 +373,12 @@ def _notes(known: Known, call: RepeatedCall) -> tuple[Note, ...]:
     placed = scope.message_id or scope.phase or scope.turn or scope.iteration
     if placed or call.raw.idempotency_key is not None:
         return ()
-    return (Note(kind="warning", text=_POSSIBLY_ANOTHER.format(uid=known.uid)),)
+    return (possibly_another(known.uid),)
+
+
+def possibly_another(uid: str) -> Note:
+    """Return the note of a call that got the result of the call `uid`, and may have been meant as another call."""
+    return Note(kind="warning", text=_POSSIBLY_ANOTHER.format(uid=uid))
 
 
 def _from_journal(known: Known, journal: Journal) -> ToolResult | None:
