@@ -50,7 +50,7 @@ async def test_the_same_call_twice_in_one_message_is_one_call(ledger: Ledger) ->
     async with Engine([paying(ledger)]) as engine:
         scope = Scope(message_id="chatcmpl-1")
         outcomes = await engine.call_many([call("pay", id="call_0", to="ann"), call("pay", id="call_0", to="ann")], scope)
-    assert {result_of(outcome).text for outcome in outcomes} == {"paid ann"}
+    assert {result_of(outcome).text.splitlines()[0] for outcome in outcomes} == {"paid ann"}
     assert ledger.lines() == ["ann"]
 
 
