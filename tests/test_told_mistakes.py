@@ -45,6 +45,12 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "a field of the scope": (lambda: engine().respond_sync({}, conversation="u"), "scope=Scope(conversation=...)"),
     "a function as policies": (lambda: Engine([pay], policies=cast("Any", lambda call: None)), "Write policies=[Rules.parse(...)]"),
     "a function as policy": (lambda: Engine([pay], policies=[cast("Any", lambda call: None)]), "'async def decide(self, call)'"),
+    "a kill of a scope": (
+        lambda: engine().control.kill(Scope(conversation="ann")),
+        "control.kill was given Scope, not text. Give the name",
+    ),
+    "a stop without a name": (lambda: engine().control.stop(None), "Scope.conversation of its calls"),
+    "an end of a turn by number": (lambda: engine().control.end_turn(17), "control.end_turn was given int, not text"),
     "a wrong effect": (decorated_with_a_wrong_effect, "has effect='read'; it must be one of 'none', 'idempotent', 'once'"),
     "with": (left_by_with, "async with Engine(...) as engine"),
     "a watched stream in synchronous code": (watched_by_with, "stream.get_final_completion(), to engine.respond_sync"),
