@@ -19,7 +19,7 @@ from callgate._abort_signals import is_own_failure
 from callgate._json import canonical, plain_bytes
 from callgate._pipeline.approval_answers import Edited, as_answered
 from callgate._pipeline.ask_judges import Judges
-from callgate._pipeline.call_hooks import HookHost, hook_arguments
+from callgate._pipeline.call_hooks import HookHost, failed_with, hook_arguments
 from callgate._pipeline.engine_policies import AskedPolicy
 from callgate._pipeline.required_approval import tool_question
 from callgate._pipeline.validate import Modified, modified
@@ -118,7 +118,7 @@ def gate(
     encoded = canonical(call.arguments)
     standing = _BY_DEFAULT
     for asked, policy in enumerate(parts.policies):
-        given = _ask_at_once(policy, call)
+        given = _ask_at_once(policy, call, parts)
         if given is None:
             return _continue_waiting(call, encoded, standing, asked, parts, key, verdicts)
         answer = _combine(call, standing, given, parts)
@@ -230,7 +230,7 @@ async def _judge(
         started: Whether the call runs, so that a human has allowed it if its tool requires approval of every call.
     """
     for policy in parts.policies[asked:]:
-        answer = _ask_at_once(policy, call)
+        answer = _ask_at_once(policy, call, parts)
         if answer is None:
             answer = await _await_verdict(policy, call, parts)
         together = _combine(call, standing, answer, parts)
@@ -267,21 +267,21 @@ async def _apply_judges(call: ValidatedCall, standing: Standing, parts: GatePart
     return Standing(verdict, standing.required_by, judgments)
 
 
-def _ask_at_once(policy: AskedPolicy, call: ValidatedCall) -> Any:
+def _ask_at_once(policy: AskedPolicy, call: ValidatedCall, parts: GateParts) -> Any:
     """Return a policy's verdict; None if the policy has to be awaited."""
     try:
         return policy.judge(call)
     except BaseException as error:
         if not is_own_failure(error):
             raise
-        raise _policy_failure(call, error) from error
+        raise _policy_failure(call, error, parts) from error
 
 
 async def _await_verdict(policy: AskedPolicy, call: ValidatedCall, parts: GateParts) -> Verdict:
     """Await a policy's verdict. If the policy raises or does not answer in time, the call is denied."""
     found = await parts.host.ask(_decide(policy, call), parts.policy_timeout_s, "policy")
     if found.error is not None:
-        raise _policy_failure(call, found.error) from found.error
+        raise _policy_failure(call, found.error, parts) from found.error
     return found.value  # type: ignore[no-any-return]
 
 
@@ -289,7 +289,8 @@ async def _decide(policy: AskedPolicy, call: ValidatedCall) -> Verdict:
     return await policy.decide(call)
 
 
-def _policy_failure(call: ValidatedCall, error: BaseException) -> CallDenied:
+def _policy_failure(call: ValidatedCall, error: BaseException, parts: GateParts) -> CallDenied:
+    parts.host.policy_failed(call, failed_with(error, parts.host), error)
     return CallDenied(f"{call.name} was denied: the policy failed ({type(error).__name__}).", code="policy_failed")
 
 
