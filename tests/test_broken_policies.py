@@ -146,3 +146,26 @@ async def test_a_transform_hook_that_returns_no_mapping_fails_the_call(ledger: L
 
     async with Engine([paying_amounts(ledger)], hooks=[five], policies=[Rules.parse("")]) as engine:
         assert (await said(engine, call("pay", to="ann"))).code == "hook_failed"
+
+
+async def test_the_log_says_how_a_policy_failed_and_the_model_does_not(ledger: Ledger, caplog: pytest.LogCaptureFixture) -> None:
+    """The author of the policy finds the mistake; its text may have what the model must not read."""
+
+    class Waits(Allows):
+        async def decide(self, call: ValidatedCall) -> Verdict:
+            return Ask("Sure?")  # type: ignore[call-arg]
+
+    class Answers(Allows):
+        never_waits = True
+
+        def judge(self, call: ValidatedCall) -> Verdict:
+            raise KeyError("limits of ann")
+
+    for policy, why in ((Waits(), "Ask was given 'Sure?' without a name"), (Answers(), "KeyError: 'limits of ann'")):
+        caplog.clear()
+        async with Engine([paying_amounts(ledger)], policies=[policy]) as engine:
+            result = await said(engine, call("pay", to="ann", amount=5))
+        assert result.code == "policy_failed"
+        assert [why in record.message and result.uid in record.message for record in caplog.records] == [True]
+        assert why not in result.text
+    assert ledger.lines() == []

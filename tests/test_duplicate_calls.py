@@ -194,3 +194,33 @@ async def test_a_call_that_is_killed_while_it_waits_for_the_same_call_says_what_
     assert killed.data == ({"earlier_call": "r/0/0", "still_runs": True} if started else None)
     assert "engine.settle" not in caplog.text
     assert ledger.lines() == ["A7"]
+
+
+async def test_the_model_is_told_that_nothing_was_run_for_the_second_of_two_equal_calls(ledger: Ledger) -> None:
+    """It asked for two effects, and would otherwise report both."""
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": None}]
+    for index in range(2):
+        begun = {"index": index, "id": "call_1", "type": "function", "function": {"name": "pay", "arguments": ""}}
+        rest = {"index": index, "function": {"arguments": '{"to": "A7"}'}}
+        deltas += [{"tool_calls": [begun]}, {"tool_calls": [rest]}]
+    chunk = {"id": "m1", "object": "chat.completion.chunk", "model": "m"}
+    chunks = [chunk | {"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    chunks.append(chunk | {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
+    async with Engine([paying(ledger)]) as engine, engine.watch(chunks) as stream:
+        reply = await stream.reply()
+    first, second = (result["content"] for result in reply.results)
+    assert first == "paid A7 1, number 1"
+    assert second.splitlines()[0] == first
+    assert "Nothing was run for this one" in second.splitlines()[1]
+
+
+async def test_a_denied_call_that_the_message_has_twice_is_not_said_to_have_run(ledger: Ledger) -> None:
+    twice = [RawCall(id="c1", name="pay", arguments={"to": "A7"})] * 2
+    async with Engine([paying(ledger, requires_approval=True)]) as engine:
+        asked = await engine.call_many(twice)
+        assert isinstance(asked[0], Suspended)
+        await engine.deny(asked[0].approval_id, by="bob", reason="no")
+        denied = await engine.call_many(twice)
+    assert all(isinstance(outcome, Answered) and "bob said no" in str(outcome.result.error) for outcome in denied)
+    assert not any("ran once" in note.text for outcome in denied if isinstance(outcome, Answered) for note in outcome.result.metadata.notes)
+    assert ledger.lines() == []

@@ -50,7 +50,7 @@ async def test_the_same_call_twice_in_one_message_is_one_call(ledger: Ledger) ->
     async with Engine([paying(ledger)]) as engine:
         scope = Scope(message_id="chatcmpl-1")
         outcomes = await engine.call_many([call("pay", id="call_0", to="ann"), call("pay", id="call_0", to="ann")], scope)
-    assert {result_of(outcome).text for outcome in outcomes} == {"paid ann"}
+    assert {result_of(outcome).text.splitlines()[0] for outcome in outcomes} == {"paid ann"}
     assert ledger.lines() == ["ann"]
 
 
@@ -83,3 +83,24 @@ async def test_an_agent_counts_its_messages_and_ignores_the_hosts_message_id(led
     async with Engine([paying(ledger)]) as engine, Agent(model, engine) as agent:
         await agent.run("Pay ann twice.", scope=Scope(message_id="chatcmpl-1"))
     assert ledger.lines() == ["ann", "ann"]
+
+
+async def test_the_log_warns_once_that_a_response_without_an_id_may_have_lost_an_effect(
+    ledger: Ledger, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Some self-made servers send no id, and count their calls anew in each message."""
+    anonymous = {key: value for key, value in completion("").items() if key != "id"}
+    async with Engine([paying(ledger)]) as engine:
+        for run in ("a", "a", "a", "b"):
+            await engine.respond(anonymous, Scope(run=run))
+    (warning,) = [record.message for record in caplog.records]
+    assert "(pay) was not run" in warning
+    assert "give Scope.message_id" in warning
+    assert ledger.lines() == ["ann", "ann"]
+
+
+async def test_a_message_with_an_id_that_is_handed_in_again_is_not_warned_about(ledger: Ledger, caplog: pytest.LogCaptureFixture) -> None:
+    async with Engine([paying(ledger)]) as engine:
+        for _ in range(2):
+            await engine.respond(completion("chatcmpl-1"), Scope(run="a"))
+    assert (caplog.records, ledger.lines()) == ([], ["ann"])

@@ -120,6 +120,8 @@ def test_a_default_of_none_allows_none() -> None:
         (Point | None, None, None),
         (list[Point], [{"x": 1}], [Point(1)]),
         (dict[str, Colour], {"a": "blue"}, {"a": Colour.BLUE}),
+        (dict[int, int], {"1": 2}, {1: 2}),
+        (dict[datetime.date, list[int]], {"2024-01-02": [1]}, {datetime.date(2024, 1, 2): [1]}),
         (Annotated[int, msgspec.Meta(ge=1, le=9, description="D")], 5, 5),
         (Order, {"item": "a", "count": 2}, Order(item="a", count=2)),
         (list[Order], [{"item": "a", "count": 1}], [Order(item="a", count=1)]),

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Literal
 
+from callgate.errors import UsageError
+
 __all__ = ["FAILURES", "AbortController", "AbortSignal", "Control", "Interruption", "is_own_failure", "settled"]
 
 FAILURES: Final = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
@@ -182,10 +184,12 @@ class Control:
         return controller.signal
 
     def stop(self, conversation: str, reason: str = "stopped by the user") -> None:
+        _check_name("stop", conversation)
         self._stop(conversation, reason)
         self._interrupt(conversation, "stop", reason)
 
     def kill(self, conversation: str, reason: str = "killed by the user") -> None:
+        _check_name("kill", conversation)
         if self._on_kill is not None:
             self._on_kill(conversation, reason)
         self._stop(conversation, reason)
@@ -247,6 +251,7 @@ class Control:
             self._errors[conversation] = errors
 
     def end_turn(self, conversation: str) -> None:
+        _check_name("end_turn", conversation)
         for kept in (self.stops, self._turns, self._stopping, self._errors, self._follow_ups):
             if kept:
                 kept.pop(conversation, None)
@@ -260,3 +265,12 @@ class Control:
         interrupt = self._passes.get(conversation)
         if interrupt is not None:
             interrupt(kind, reason)
+
+
+def _check_name(method: str, conversation: object) -> None:
+    """Raise `UsageError` if `conversation` cannot be the name of one, so that nothing would be stopped."""
+    if not isinstance(conversation, str):
+        raise UsageError(
+            f"control.{method} was given {type(conversation).__name__}, not text. Give the name of the conversation: Scope.conversation of"
+            " its calls."
+        )

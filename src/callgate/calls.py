@@ -172,7 +172,7 @@ class Scope(NamedStruct, frozen=True, kw_only=True):
     deliberate: bool = False
     """Whether deliberate mode is on: only tools that match the turn's message are exposed."""
     allowed_tools: frozenset[str] | None = None
-    """Deliberate mode's allowlist. None allows all tools; an empty one blocks every tool."""
+    """Deliberate mode's allowlist: without `deliberate=True` it blocks nothing. None allows all tools; an empty one blocks every tool."""
     surface_errors: bool = True
     """Whether the host shows notices and errors to its user."""
     extra: object = None

@@ -32,6 +32,10 @@ Chunk = TypeVar("Chunk")
 
 log = logging.getLogger("callgate")
 _CLOSED = "its stream was closed before its calls were run"
+_ASYNC_ONLY = (
+    "A watched stream is used as 'async with engine.watch(stream, scope) as chunks:', in async code. In synchronous code, iterate over the"
+    " SDK's own stream helper, and give the message that it has assembled, such as stream.get_final_completion(), to engine.respond_sync."
+)
 _CLOSE_S = 2.0
 """Seconds that the host's stream has to close."""
 _END = object()
@@ -182,9 +186,13 @@ class WatchedStream(Generic[Chunk]):
             await self._discard(_CLOSED)
         await self._source.close()
 
+    def __iter__(self) -> Never:
+        """Refuse `for`, because reading waits."""
+        raise UsageError(_ASYNC_ONLY)
+
     def __enter__(self) -> Never:
         """Refuse `with`, because closing waits."""
-        raise UsageError("A watched stream is used as 'async with engine.watch(stream, scope) as chunks:', in async code.")
+        raise UsageError(_ASYNC_ONLY)
 
     def __exit__(self, *exception: object) -> None:
         """Do nothing: `with` is refused."""

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from openai.types.responses import Response
 
 from callgate import Engine, Image, tool
 from callgate.calls import Resource
@@ -262,6 +263,19 @@ async def test_beside_the_result_of_a_call_that_the_models_code_made_is_no_other
         made_by_code = await engine.respond(message)
     assert [block["type"] for block in direct.results[0]["content"]] == ["tool_result", "text", "image"]
     assert [block["type"] for block in made_by_code.results[0]["content"]] == ["tool_result"]
+
+
+async def test_what_the_sdk_of_openai_dumps_as_null_is_not_sent_back() -> None:
+    """A host stores `response.model_dump()` to hand it in after a restart; the API refuses the nulls that this adds."""
+    search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "lamps"}}
+    mcp = {"type": "mcp_call", "id": "mcp_1", "server_label": "shop", "name": "stock", "arguments": "{}", "output": "3"}
+    code = {"type": "code_interpreter_call", "id": "ci_1", "status": "completed", "code": None, "container_id": "c1", "outputs": None}
+    call = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "look", "arguments": "{}", "status": "completed"}
+    fields = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "created_at": 1, "model": "gpt-5", "object": "response"}
+    received = Response.model_validate({**fields, "id": "resp_1", "status": "completed", "output": [search, mcp, code, call]})
+    async with Engine([look]) as engine:
+        reply = await engine.respond(received.model_dump(mode="json"))
+    assert reply.messages[:3] == [search, mcp, code]
 
 
 PDF = b"%PDF-1.4\n%%EOF"

@@ -5,6 +5,7 @@ Runs before `parse`. Checks scopes, and the properties that a call needs to be r
 
 from __future__ import annotations
 
+import logging
 from asyncio import get_running_loop
 
 from msgspec.structs import replace
@@ -24,6 +25,8 @@ from callgate.calls import RawCall, Scope
 from callgate.errors import RecordFailed, RunHeld
 
 __all__ = ["Admission"]
+
+log = logging.getLogger("callgate")
 
 
 class Admission:
@@ -56,6 +59,7 @@ class Admission:
         self._is_new = is_new
         self._host_fields = host_fields
         self._open_runs = open_runs
+        self._has_warned = False
         self._latest = latest
 
     async def open(self, scope: Scope, *, new: bool = False) -> None:
@@ -215,6 +219,11 @@ class Admission:
             UsageError: The scope is invalid.
         """
         check_scope(scope)
+        if scope.allowed_tools is not None and not scope.deliberate and not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "Scope.allowed_tools does not block any tool without deliberate=True. Give both: Scope(deliberate=True, allowed_tools=...)"
+            )
         placed = scope if scope.run else replace(scope, run=self._run)
         check_text(placed)
         return placed

@@ -42,7 +42,18 @@ from callgate.protocols import Execution
 from callgate.stage_types import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import BoundTool
 
-__all__ = ["HookChain", "HookHost", "HostAnswer", "HostAwaits", "HostCode", "hook_arguments", "hook_result", "observe_start", "why_failed"]
+__all__ = [
+    "HookChain",
+    "HookHost",
+    "HostAnswer",
+    "HostAwaits",
+    "HostCode",
+    "failed_with",
+    "hook_arguments",
+    "hook_result",
+    "observe_start",
+    "why_failed",
+]
 
 
 class HookHost(Protocol):
@@ -61,6 +72,10 @@ class HookHost(Protocol):
     def hook_failed(self, hook: Hook, call: ValidatedCall, why: str) -> None: ...
     def approval_check_failed(self, call: ValidatedCall, why: str, error: BaseException) -> None:
         """Log that a tool's `requires_approval` failed."""
+        ...
+
+    def policy_failed(self, call: ValidatedCall, why: str, error: BaseException) -> None:
+        """Log why a policy gave no verdict."""
         ...
 
     def cut(self, text: object, chars: int = ...) -> str:
@@ -232,6 +247,11 @@ def _recheck_answer(call: ValidatedCall, answer: Execution, before: Checked, red
         raise _HookBroken(f"it did not return a result: {error}") from error
 
 
+def failed_with(error: BaseException, host: HookHost) -> str:
+    """Return how the host's code failed, as the end of a sentence about it."""
+    return "took too long" if isinstance(error, TimeoutError) else f"failed with {why_failed(error, host, quietly=False)}"
+
+
 def why_failed(error: BaseException, host: HookHost, quietly: bool) -> str:
     """Return the type and the text of an exception; see `_ask`."""
     if isinstance(error, TimeoutError):
@@ -279,6 +299,11 @@ class HostCode:
         """Log that a tool's `requires_approval` failed, for the tool's author: a human is asked about every such call."""
         self._recorder.log.warning("The requires_approval of %s %s, so a human is asked about %s", call.tool.name, why, call.uid)
         self._recorder.log.debug("The requires_approval of %s failed", call.tool.name, error=error)
+
+    def policy_failed(self, call: ValidatedCall, why: str, error: BaseException) -> None:
+        """Log why a policy gave no verdict, for its author: the model and the record only have the kind of the failure."""
+        self._recorder.log.warning("A policy %s, so %s (%s) was denied", why, call.uid, call.name)
+        self._recorder.log.debug("A policy failed on %s", call.uid, error=error)
 
     async def read(self, value: object) -> Execution:
         """Read a value that a hook or `verify` returned, as a tool's result is read, within the timeout of a hook."""

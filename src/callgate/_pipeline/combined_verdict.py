@@ -14,7 +14,7 @@ from msgspec import Struct
 from callgate._abort_signals import is_own_failure
 from callgate._json import canonical
 from callgate._pipeline.ask_judges import Judges
-from callgate._pipeline.call_hooks import HookHost
+from callgate._pipeline.call_hooks import HookHost, failed_with
 from callgate._pipeline.engine_policies import AskedPolicy
 from callgate._pipeline.required_approval import tool_question
 from callgate._pipeline.validate import Modified, modified
@@ -91,7 +91,7 @@ async def combined_verdict(
         started: Whether the call runs, so that a human has allowed it if its tool requires approval of every call.
     """
     for policy in parts.policies[asked:]:
-        answer = ask_at_once(policy, call)
+        answer = ask_at_once(policy, call, parts)
         if answer is None:
             answer = await _await_verdict(policy, call, parts)
         together = combine(call, standing, answer, parts)
@@ -128,21 +128,21 @@ async def _apply_judges(call: ValidatedCall, standing: Standing, parts: GatePart
     return Standing(verdict, standing.required_by, judgments)
 
 
-def ask_at_once(policy: AskedPolicy, call: ValidatedCall) -> Any:
+def ask_at_once(policy: AskedPolicy, call: ValidatedCall, parts: GateParts) -> Any:
     """Return a policy's verdict; None if the policy has to be awaited."""
     try:
         return policy.judge(call)
     except BaseException as error:
         if not is_own_failure(error):
             raise
-        raise _policy_failure(call, error) from error
+        raise _policy_failure(call, error, parts) from error
 
 
 async def _await_verdict(policy: AskedPolicy, call: ValidatedCall, parts: GateParts) -> Verdict:
     """Await a policy's verdict. If the policy raises or does not answer in time, the call is denied."""
     found = await parts.host.ask(_decide(policy, call), parts.policy_timeout_s, "policy")
     if found.error is not None:
-        raise _policy_failure(call, found.error) from found.error
+        raise _policy_failure(call, found.error, parts) from found.error
     return found.value  # type: ignore[no-any-return]
 
 
@@ -150,7 +150,8 @@ async def _decide(policy: AskedPolicy, call: ValidatedCall) -> Verdict:
     return await policy.decide(call)
 
 
-def _policy_failure(call: ValidatedCall, error: BaseException) -> CallDenied:
+def _policy_failure(call: ValidatedCall, error: BaseException, parts: GateParts) -> CallDenied:
+    parts.host.policy_failed(call, failed_with(error, parts.host), error)
     return CallDenied(f"{call.name} was denied: the policy failed ({type(error).__name__}).", code="policy_failed")
 
 

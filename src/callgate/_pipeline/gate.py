@@ -60,7 +60,7 @@ def gate(
     encoded = canonical(call.arguments)
     standing = BY_DEFAULT
     for asked, policy in enumerate(parts.policies):
-        given = ask_at_once(policy, call)
+        given = ask_at_once(policy, call, parts)
         if given is None:
             return _AwaitedGate((), parts, key, verdicts).resume(call, encoded, standing, asked)
         answer = combine(call, standing, given, parts)

@@ -7,6 +7,7 @@ has the keys and what is kept for them; `effect_claims` and `recorded_effects` k
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from msgspec.structs import replace
@@ -17,11 +18,20 @@ from callgate._pipeline.call_locks import caller_of
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.recorded_effects import RecordedEffects
+from callgate._pipeline.result_notes import note_texts
 from callgate._pipeline.tool_plan import ToolPlan
 from callgate._pipeline.unknown_outcomes import UnknownOutcomes
 from callgate._pipeline.wait_graph import WaitGraph
 from callgate._run_state.event_bodies import Reason, arguments_hash
-from callgate._run_state.idempotency import Known, call_key, earlier_result, is_others_failure, keeps_effect_key
+from callgate._run_state.idempotency import (
+    REPEATED_IN_MESSAGE,
+    Known,
+    call_key,
+    earlier_result,
+    is_others_failure,
+    keeps_effect_key,
+    possibly_another,
+)
 from callgate._run_state.recorder import off_loop
 from callgate._run_state.settlements import call_in_doubt, is_settled
 from callgate.calls import ToolResult
@@ -29,6 +39,8 @@ from callgate.errors import ApprovalNeeded, CallNotStarted, ResultRejected
 from callgate.stage_types import ApprovedCall, Checked, ValidatedCall
 
 __all__ = ["RepeatedCalls"]
+
+log = logging.getLogger("callgate")
 
 
 class RepeatedCalls:
@@ -60,6 +72,7 @@ class RepeatedCalls:
         self._unknown = unknown
         self._waits = waits
         self._timeout_s = timeout_s
+        self._has_warned = False
 
     # Before the gate
 
@@ -122,8 +135,18 @@ class RepeatedCalls:
         if earlier is None:
             return None
         result, why = earlier
+        self._warn_once(state, known, result, harmless=harmless)
+        if state.duplicate and not harmless and result.status == "ok":  # without the note, the model reads of two effects
+            result = replace(result, content=(*result.content, *note_texts((REPEATED_IN_MESSAGE,))))
         state.write("call.replayed", Reason(reason=why, details={"uid": known.uid}))
         return result
+
+    def _warn_once(self, state: CallState, known: Known, result: ToolResult, *, harmless: bool) -> None:
+        """Log that an effect may be missing: nothing tells the messages of the host's model apart."""
+        if self._has_warned or harmless or (note := possibly_another(known.uid)) not in result.metadata.notes:
+            return
+        self._has_warned = True
+        log.warning("%s (%s) was not run: %s This is said once for each engine.", state.uid, state.raw.name, note.text)
 
     async def _was_settled(self, uid: str) -> bool:
         """Return whether somebody has settled the call whose failure the call `uid` got."""

@@ -32,6 +32,7 @@ from callgate.stage_types import ValidatedCall
 
 __all__ = [
     "NOTHING_HAPPENED",
+    "REPEATED_IN_MESSAGE",
     "IdenticalCalls",
     "Known",
     "RunState",
@@ -39,6 +40,7 @@ __all__ = [
     "earlier_result",
     "is_others_failure",
     "keeps_effect_key",
+    "possibly_another",
 ]
 
 NOTHING_HAPPENED: Final = frozenset({"not_done", "not_started"})
@@ -280,7 +282,11 @@ def _not_known(tool: str, uid: str) -> str:
     )
 
 
-_TWICE: Final = Note(kind="warning", text="The message had this call twice, with the same id, tool and arguments: it ran once.")
+REPEATED_IN_MESSAGE: Final = Note(
+    kind="warning",
+    text="The message had this call twice, with the same id, tool and arguments. Nothing was run for this one; this is the first's result.",
+)
+"""The note of a call that its message had before."""
 _POSSIBLY_ANOTHER: Final = (
     "{uid} had the same run, id, tool and arguments, so this is its result and nothing was run. If this is a call of another message, give"
     " Scope.message_id, or count Scope.iteration."
@@ -362,12 +368,17 @@ def _not_awaited(known: Known, why: str, *, harmless: bool, started: bool) -> Ca
 def _notes(known: Known, call: RepeatedCall) -> tuple[Note, ...]:
     """Return notes that say why the call did not run, if its host may not have meant to repeat it."""
     if call.duplicate:
-        return (_TWICE,)
+        return (REPEATED_IN_MESSAGE,)
     scope = call.scope
     placed = scope.message_id or scope.phase or scope.turn or scope.iteration
     if placed or call.raw.idempotency_key is not None:
         return ()
-    return (Note(kind="warning", text=_POSSIBLY_ANOTHER.format(uid=known.uid)),)
+    return (possibly_another(known.uid),)
+
+
+def possibly_another(uid: str) -> Note:
+    """Return the note of a call that got the result of the call `uid`, and may have been meant as another call."""
+    return Note(kind="warning", text=_POSSIBLY_ANOTHER.format(uid=uid))
 
 
 def _from_journal(known: Known, journal: Journal) -> ToolResult | None:

@@ -148,12 +148,12 @@ def converter(kind: Any, where: str) -> Convert | None:
 
 def _by_msgspec_converted(kind: Any, info: Any, value: object) -> object:
     try:
-        return msgspec.convert(value, kind, strict=True, dec_hook=from_text)
+        return msgspec.convert(value, kind, strict=True, str_keys=True, dec_hook=from_text)
     except msgspec.ValidationError:
         completed = with_seconds_in(info, value)
         if completed == value:
             raise
-        return msgspec.convert(completed, kind, strict=True, dec_hook=from_text)
+        return msgspec.convert(completed, kind, strict=True, str_keys=True, dec_hook=from_text)
 
 
 def schema_hook(kind: type) -> Schema:

@@ -160,6 +160,9 @@ class _ReplayHost:
     def approval_check_failed(self, call: ValidatedCall, why: str, error: BaseException) -> None:
         """Do nothing, because the question names the failure."""
 
+    def policy_failed(self, call: ValidatedCall, why: str, error: BaseException) -> None:
+        """Do nothing, because the verdict says that the policy failed."""
+
     def cut(self, text: object, chars: int = MOST_CHARS) -> str:
         return clean(text, None, chars)
 

@@ -37,6 +37,9 @@ _MAX_ID_CHARS = 64
 _CALL_FIELDS = ("namespace", "caller")
 """The fields that are sent back with a call, in addition to its id."""
 
+_NULLABLE_FIELDS = frozenset({"code", "keys", "outputs", "result"})
+"""The fields of calls of the provider's own tools that the API requires, and that may be null."""
+
 _Item = dict[str, object]
 
 
@@ -147,7 +150,7 @@ def _encode_answer(message: AssistantMessage, names: WireNames, quirks: Mapping[
             case ToolCall() as call:
                 item = _encode_call(call, names, ("id", *_CALL_FIELDS) if with_ids else _CALL_FIELDS if same_api else ())
             case Native() as native if same_api:
-                item = dict(native.item) if _goes_back(native, message, quirks) else None
+                item = _encode_native(native.item) if _goes_back(native, message, quirks) else None
             case Reasoning(opaque=opaque) if same_api and opaque and "item" in opaque:
                 item = _encode_reasoning(opaque["item"], quirks) if has_successor else None
                 has_successor = has_successor and item is not None
@@ -196,6 +199,20 @@ def _encode_reasoning(item: object, quirks: Mapping[str, object]) -> _Item | Non
         return None
     kept = {key: item[key] for key in ("type", "id", "summary", "content", "encrypted_content") if item.get(key) is not None}
     return {"type": "reasoning", "summary": [], **kept}
+
+
+def _encode_native(item: Mapping[str, object]) -> _Item:
+    """Return an item of the provider's own action as the API takes it back.
+
+    An item that was dumped by the SDK has null for each field that the API left out, such as `status`, and the API refuses most of these.
+    """
+    kept = _without_nulls(item)
+    action = kept.get("action")
+    return {**kept, "action": _without_nulls(action)} if isinstance(action, Mapping) else kept
+
+
+def _without_nulls(fields: Mapping[str, object]) -> _Item:
+    return {key: value for key, value in fields.items() if value is not None or key in _NULLABLE_FIELDS}
 
 
 def _is_known(item: Mapping[str, object], quirks: Mapping[str, object]) -> bool:
