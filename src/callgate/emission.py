@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol
 
@@ -33,7 +33,7 @@ from callgate._pipeline.parse import has_large_arguments
 from callgate._pipeline.unstarted_calls import UnstartedCalls
 from callgate._run_state.run_recovery import Unfinished
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended, ToolResult
-from callgate.errors import CallFailed, RecordFailed, UsageError
+from callgate.errors import CallFailed, RecordFailed, RunHeld, UsageError
 from callgate.stage_types import ValidatedCall
 
 __all__ = ["Emission", "EndedCall", "Refusal"]
@@ -106,6 +106,8 @@ class Emission:
         scope: The scope of the turn; `iteration` is this message's number.
         signal: Ends every call when it fires.
         starter: Begins calls that can start before the message is complete.
+        open_run: Opens the run of the scope, unless it is open. Awaited when the message is sealed, because other engines may have worked
+            on the run since a call was added. None: no other engine can.
         early: Whether calls without effect may start before the message is complete.
         on_result: Called with the result of each call, including refused ones, before the restart handler gets it. Must not raise.
         most: The maximum number of calls that take the route.
@@ -120,6 +122,7 @@ class Emission:
         scope: Scope,
         signal: AbortSignal,
         starter: QueueStarter,
+        open_run: Callable[[], Awaitable[None]] | None,
         *,
         early: bool = True,
         on_result: Callable[[ToolResult], None] | None = None,
@@ -129,6 +132,7 @@ class Emission:
         self._route = route
         self._unstarted = unstarted
         self._outcomes = outcomes
+        self._open_run = open_run
         self._scope = scope
         self._early = early
         self._on_result = on_result
@@ -264,6 +268,8 @@ class Emission:
                 await self._prepare_rest()
             if len(self._slots) > 1:
                 self._unstarted.note("emission.sealed", [slot.state.uid for slot in self._slots], "")
+            if self._open_run is not None:
+                await self._open_or_end(self._open_run)
             await self._run_rest()
             if self._surplus:
                 await self._refuse_surplus()
@@ -296,6 +302,13 @@ class Emission:
             if number >= _TOGETHER or size_bytes >= _TOGETHER_BYTES:
                 number, size_bytes = 0, 0
                 await (self._route.wait_for_capacity() if self._route.crowded else asyncio.sleep(0))
+
+    async def _open_or_end(self, open_run: Callable[[], Awaitable[None]]) -> None:
+        """Open the run. If that is not possible, end every call, because another engine may have run it already."""
+        try:
+            await open_run()
+        except (RunHeld, RecordFailed) as error:
+            await self._end_all(str(error))
 
     async def _run_rest(self) -> None:
         """Run every call on the route to its outcome, and wait until all outcomes are on disk."""

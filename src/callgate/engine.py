@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self, TypeVar
 
@@ -204,6 +205,11 @@ class Engine:
             parts.admission.check_extra(scope)
             await self._acquire_run(scope)
 
+    async def _open_again(self, scope: Scope) -> None:
+        """Open the run of a message whose calls were admitted before, unless it is open or the agent that works on it keeps it."""
+        if self._parts.admission.must_open(scope):
+            await self._acquire_run(scope)
+
     async def _acquire_run(self, scope: Scope) -> None:
         """Acquire the lease of a scope's run and load its state, within the timeout of a call."""
         waiting = asyncio.timeout(self._parts.timeout_s)
@@ -256,6 +262,7 @@ class Engine:
             scope,
             kill,
             parts.queue_starter,
+            partial(self._open_again, scope) if self.journal.shared else None,
             early=early,
             on_result=on_result,
             most=most,

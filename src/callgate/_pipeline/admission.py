@@ -101,6 +101,11 @@ class Admission:
         self._latest.opened = scope
         return True
 
+    def must_open(self, scope: Scope) -> bool:
+        """Return whether the run of a scope has to be opened before the calls that were admitted to it start."""
+        run = self.placed(scope).run
+        return not (self._known.is_at_work(run) or self._is_open(run))
+
     def _is_open(self, run: str) -> bool:
         return self._known.is_open(run, new=self._is_new and run == self._run)
 

@@ -42,6 +42,7 @@ from callgate._pipeline.tool_plan import ToolPlan, ToolPlans
 from callgate._pipeline.unknown_outcomes import refuse_other_arguments
 from callgate._pipeline.unstarted_calls import UnstartedCalls
 from callgate._run_state.approvals import REFUSED_BY_ANSWER
+from callgate._run_state.idempotency import RunState
 from callgate._run_state.run_recovery import Unfinished
 from callgate._runners.offload_to_threads import LARGE_BYTES
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
@@ -67,6 +68,8 @@ class RouteParts(Struct, frozen=True, kw_only=True):
     outcomes: Outcomes
     unstarted: UnstartedCalls
     results: RememberedResults
+    runs: Mapping[str, RunState]
+    """The states of the runs that the engine knows."""
     lifecycle: Lifecycle
     activity: Activity
 
@@ -92,6 +95,7 @@ class CallRoute:
         self._outcomes = parts.outcomes
         self._unstarted = parts.unstarted
         self._results = parts.results
+        self._runs = parts.runs
         self._lifecycle = parts.lifecycle
         self._activity = parts.activity
         self._running = parts.lifecycle.running
@@ -146,6 +150,7 @@ class CallRoute:
         if self._lifecycle.ending:
             return self._unstarted.not_started(state, "the engine was closed")
         self._running[state.uid] = state
+        state.run_state = self._runs.get(state.scope.run, state.run_state)  # the run may have been opened since the call was admitted
         state.run_state.under_way += 1
         try:
             plan = self._plans[call.tool.identity]

@@ -83,6 +83,10 @@ class KnownRuns:
         state = self.by_run.get(run)
         return state is not None and state.under_way > 0
 
+    def is_at_work(self, run: str) -> bool:
+        """Return whether an agent keeps the run's lease. If it loses the lease, the run has ended."""
+        return run in self._work
+
     def state(self, run: str) -> RunState:
         """Return the state of a run; read it from the journal the first time."""
         state = self.by_run.get(run)
