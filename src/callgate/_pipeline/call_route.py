@@ -214,10 +214,10 @@ class CallRoute:
             return done
         except CallFailed as error:
             if not (isinstance(error, CallDenied) and error.approval):
-                self._close_question(state, state.judged, "the call was refused")
+                self._close_own_question(state, state.judged, "the call was refused")
             raise
         if self._approvals.by_call:
-            self._close_question(state, approved.call, "the call was allowed without an answer")
+            self._close_own_question(state, approved.call, "the call was allowed without an answer")
         if state.doubtful:
             refuse_other_arguments(state, approved)
         if approved.approval and state.known is None and state.identical is None:
@@ -233,6 +233,11 @@ class CallRoute:
             lock = self._locks.take(state, call.tool.name, plan.footprint or footprint_of(call), judged=False)
             state.release_lock = partial(self._locks.release, lock)
         return await self._host.unless_killed(gated, state.kill, "gate")
+
+    def _close_own_question(self, state: CallState, call: ValidatedCall, why: str) -> None:
+        """Close the open question about a call. A question that was asked about an earlier call of its message stays open."""
+        if call.asked_with in ("", call.raw.id):
+            self._close_question(state, call, why)
 
     def _close_question(self, state: CallState, call: ValidatedCall | None, why: str) -> None:
         """Close the open question about a call, if there is one, because the call goes on without an answer."""
