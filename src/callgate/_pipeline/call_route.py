@@ -228,8 +228,8 @@ class CallRoute:
     async def _await_gate(
         self, state: CallState, call: ValidatedCall, plan: ToolPlan, gated: Coroutine[Any, Any, ApprovedCall]
     ) -> ApprovedCall:
-        """Wait for the gate. A call that a host makes on its own keeps its place meanwhile; an emission orders its calls itself."""
-        if state.before_start is None and caller_of(state) is None:
+        """Wait for the gate. A call that no other call makes keeps its place in the order of arrival meanwhile."""
+        if caller_of(state) is None:
             lock = self._locks.take(state, call.tool.name, plan.footprint or footprint_of(call), judged=False)
             state.release_lock = partial(self._locks.release, lock)
         return await self._host.unless_killed(gated, state.kill, "gate")
@@ -249,6 +249,7 @@ class CallRoute:
         tool = plan.tool
         try:
             if state.before_start is not None and (turn := state.before_start(approved)) is not None:
+                _give_up_place(state)  # the other call of the message might wait for it
                 await turn
             lock = self._locks.take(state, tool.name, plan.footprint or footprint_of(approved.call))
             state.release_lock = partial(self._locks.release, lock)
@@ -345,3 +346,10 @@ class CallRoute:
     async def wait_for_capacity(self) -> None:
         """Wait until the queue of events is no longer too full for a new call."""
         await self._recorder.wait_for_capacity()
+
+
+def _give_up_place(state: CallState) -> None:
+    """Give up the place that a call kept while it was judged, if it has one."""
+    if state.release_lock is not None:
+        state.release_lock()
+        state.release_lock = None
