@@ -12,6 +12,7 @@ import pytest
 from callgate import Engine, Scope, SqliteJournal, tool
 from tests.effect_ledger import Ledger
 from tests.engine_calls import call, result_of
+from tests.waiting import PATIENCE_S
 
 RUN = Scope(run="order-7")
 MESSAGE = Scope(run="order-7", message_id="m1")
@@ -118,3 +119,31 @@ async def test_calls_of_a_stream_run_although_another_engine_worked_on_the_run_w
             reply = await chunks.reply()
     assert [one["content"] for one in reply.results] == ["paid A7"]
     assert ledger.lines() == ["A7"]
+
+
+async def test_calls_that_wait_until_their_run_is_open_have_a_result_when_the_engine_is_closed(
+    ledger: Ledger, journal: Path
+) -> None:
+    engine = Engine(tools_over(ledger), journal=SqliteJournal(journal))
+    emission = engine.emission(MESSAGE)
+    assert [emission.add(PAY), emission.add(call("look", id="c2")), emission.taken] == [0, 1, 2]
+    await engine.close()
+    outcomes = await emission.seal()
+    assert [(result_of(one).id, result_of(one).status) for one in outcomes] == [("c1", "error"), ("c2", "error")]
+    assert not ledger.lines()
+
+
+async def test_a_read_starts_before_the_message_is_complete_once_its_run_is_open(journal: Path) -> None:
+    begun = asyncio.Event()
+
+    @tool(effect="none")
+    async def look() -> None:
+        """Look."""
+        begun.set()
+
+    async with Engine([look], journal=SqliteJournal(journal)) as engine:
+        emission = engine.emission(MESSAGE)
+        emission.add(call("look"))
+        async with asyncio.timeout(PATIENCE_S):
+            await begun.wait()
+        assert [result_of(one).status for one in await emission.seal()] == ["ok"]

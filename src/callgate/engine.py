@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from contextlib import suppress
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self, TypeVar
 
@@ -205,11 +204,6 @@ class Engine:
             parts.admission.check_extra(scope)
             await self._acquire_run(scope)
 
-    async def _open_again(self, scope: Scope) -> None:
-        """Open the run of a message whose calls were admitted before, unless it is open or the agent that works on it keeps it."""
-        if self._parts.admission.must_open(scope):
-            await self._acquire_run(scope)
-
     async def _acquire_run(self, scope: Scope) -> None:
         """Acquire the lease of a scope's run and load its state, within the timeout of a call."""
         waiting = asyncio.timeout(self._parts.timeout_s)
@@ -262,7 +256,7 @@ class Engine:
             scope,
             kill,
             parts.queue_starter,
-            partial(self._open_again, scope) if self.journal.shared else None,
+            parts.admission.run_of_message(scope, self._acquire_run) if self.journal.shared else None,
             early=early,
             on_result=on_result,
             most=most,

@@ -163,6 +163,8 @@ class KnownRuns:
         while run not in self.by_run:
             piece = partial(self._recorder.journal.read, run=run, after=after, limit=_PIECE)
             events = list(await off_loop(self._recorder.journal, piece))
+            if run in self.by_run:  # a nested call has needed it meanwhile
+                return
             reading.take(events)
             if len(events) < _PIECE:
                 self._keep(run, reading)
