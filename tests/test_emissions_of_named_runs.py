@@ -121,9 +121,7 @@ async def test_calls_of_a_stream_run_although_another_engine_worked_on_the_run_w
     assert ledger.lines() == ["A7"]
 
 
-async def test_calls_that_wait_until_their_run_is_open_have_a_result_when_the_engine_is_closed(
-    ledger: Ledger, journal: Path
-) -> None:
+async def test_calls_that_wait_until_their_run_is_open_have_a_result_when_the_engine_is_closed(ledger: Ledger, journal: Path) -> None:
     engine = Engine(tools_over(ledger), journal=SqliteJournal(journal))
     emission = engine.emission(MESSAGE)
     assert [emission.add(PAY), emission.add(call("look", id="c2")), emission.taken] == [0, 1, 2]
@@ -147,3 +145,22 @@ async def test_a_read_starts_before_the_message_is_complete_once_its_run_is_open
         async with asyncio.timeout(PATIENCE_S):
             await begun.wait()
         assert [result_of(one).status for one in await emission.seal()] == ["ok"]
+
+
+async def test_calls_that_are_added_while_their_run_comes_back_from_another_engine_have_numbers_of_their_own(
+    ledger: Ledger, journal: Path
+) -> None:
+    async with (
+        Engine(tools_over(ledger), journal=SqliteJournal(journal)) as here,
+        Engine(tools_over(ledger), journal=SqliteJournal(journal)) as there,
+    ):
+        await here.call(call("look"), RUN)
+        await there.call_many([call("look")] * 10, RUN)
+        emission, opening = here.emission(MESSAGE), asyncio.create_task(here.call(call("look"), RUN))
+        while not opening.done():
+            emission.add(call("look"))
+            await asyncio.sleep(0.001)
+        sealed = [result_of(one) for one in await emission.seal()]
+        uids = [event.call for event in here.journal.read(run=RUN.run) if event.kind == "call.received"]
+    assert {one.status for one in (*sealed, result_of(await opening))} == {"ok"}
+    assert len(uids) == len(set(uids)) == 12 + len(sealed)
