@@ -295,12 +295,13 @@ async def test_a_call_that_a_human_is_asked_about_after_a_while_lets_the_others_
     assert (other.text, meeting.order) == ("other run", ["other run", "b", "c"])
 
 
-async def test_calls_that_are_judged_start_in_the_order_in_which_they_arrived() -> None:
+@pytest.mark.parametrize("how", ["alone", "in messages"])
+async def test_calls_that_are_judged_start_in_the_order_in_which_they_arrived(how: str) -> None:
     meeting = Meeting()
     judged = [meeting.acting(f"judged_{s}", requires_approval=partial(allows_after, s)) for s in (3, 2, 1)]
     async with Engine([*judged, *meeting.tools()]) as engine:
         calls = [call("judged_3", name="a"), call("judged_2", name="b"), call("act", name="c"), call("judged_1", name="d")]
-        await asyncio.gather(*[engine.call(one, ONE) for one in calls])
+        await asyncio.gather(*[engine.call(one, ONE) if how == "alone" else engine.call_many([one], ONE) for one in calls])
     assert (meeting.most, meeting.order) == (1, ["a", "b", "c", "d"])
 
 
@@ -333,6 +334,28 @@ async def test_a_call_whose_resources_a_policy_changes_still_runs_beside_no_othe
     async with Engine(meeting.tools(), policies=[OtherAccount()]) as engine:
         await asyncio.gather(*[said(engine, call("book", name=name), ONE) for name in ("x", "y", "x")])
     assert (meeting.most, meeting.order) == (1, ["y", "y", "y"])
+
+
+async def test_a_call_of_a_message_whose_resources_a_policy_changes_to_those_of_a_judged_one_keeps_the_rules() -> None:
+    """The first call needs what the second one keeps a place for, and the message lets the second one wait for the first."""
+    meeting, judging, changed = Meeting(), asyncio.Event(), asyncio.Event()
+
+    class OtherAccount:
+        async def decide(self, judged: ValidatedCall) -> Verdict:
+            if judged.arguments["name"] == "x":
+                await judging.wait()
+                return Modify(arguments={"name": "y"}, reason="x is closed")
+            if judged.raw.id == "second":
+                judging.set()
+                await changed.wait()
+                for _ in range(50):  # so that the first call has passed the gate
+                    await asyncio.sleep(0)
+            changed.set()
+            return Allow(rule="open")
+
+    async with Engine(meeting.tools(), policies=[OtherAccount()]) as engine, asyncio.timeout(PATIENCE_S):
+        await engine.call_many([call("book", id="first", name="x"), call("book", id="second", name="y")], ONE)
+    assert (meeting.most, meeting.order) == (1, ["y", "y"])
 
 
 async def test_a_call_does_not_overtake_calls_that_wait_until_their_run_is_open(tmp_path: Path) -> None:

@@ -35,13 +35,14 @@ async def test_a_call_cancelled_while_its_result_is_written_has_one_terminal_eve
 async def test_call_numbers_are_not_reused_after_a_discarded_message(tmp_path: Path, ledger: Ledger) -> None:
     path, scope = tmp_path / "journal.db", Scope(run="r")
     async with Engine([paying_amounts(ledger)], journal=SqliteJournal(path)) as engine:
+        assert (await said(engine, call("pay", to="carl"), scope)).success  # opens the run
         emission = engine.emission(scope, early=False)
         emission.add(call("pay", to="ann"))
         await emission.discard("the stream dropped")
     async with Engine([paying_amounts(ledger)], journal=SqliteJournal(path)) as engine:
         assert (await said(engine, call("pay", to="bob"), scope)).success
-        assert ends(engine) == {"r/0/0": 1, "r/0/1": 1}
-    assert ledger.lines() == ["bob 1"]
+        assert ends(engine) == {"r/0/0": 1, "r/0/1": 1, "r/0/2": 1}
+    assert ledger.lines() == ["carl 1", "bob 1"]
 
 
 async def test_a_message_without_calls_can_be_discarded_and_sealed() -> None:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from callgate import Agent, Answered, Engine, Scope, SqliteJournal, Suspended
+from callgate import Agent, Allow, Answered, Deny, Engine, Scope, SqliteJournal, Suspended
+from callgate.protocols import Verdict
+from callgate.stage_types import ValidatedCall
 from tests.agent.scripted_model import Script, says
 from tests.agent.scripted_model import call as model_call
 from tests.effect_ledger import Ledger
@@ -99,3 +101,20 @@ async def test_an_edit_of_the_first_call_leaves_the_second_to_be_asked_about(led
         one, two = await engine.call_many(TWO, SCOPE)
         assert (result_of(one).structured, type(two)) == ("refunded B8", Suspended)
     assert ledger.lines() == ["B8 100"]
+
+
+class DeniesSecond:
+    """Judges equal calls differently, as a model may."""
+
+    async def decide(self, call: ValidatedCall) -> Verdict:
+        return Deny(reason="not twice") if call.raw.id == "b" else Allow()
+
+
+async def test_a_refusal_of_the_second_call_leaves_the_question_about_the_first_open(ledger: Ledger) -> None:
+    async with Engine([refunding(ledger, requires_approval=True)], policies=[DeniesSecond()]) as engine:
+        suspended, refused = await engine.call_many(TWO, SCOPE)
+        assert isinstance(suspended, Suspended)
+        assert result_of(refused).code == "policy_denied"
+        await engine.approve(suspended.approval_id, by="ann")
+        assert [result_of(one).status for one in await engine.call_many(TWO, SCOPE)] == ["ok", "error"]
+    assert ledger.lines() == ["A7 100"]

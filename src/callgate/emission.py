@@ -7,8 +7,9 @@ may run concurrently with all calls before them start early. Their results are u
 it is discarded. If a message has more calls than the limit, the calls above it are refused when it is sealed and never take the route.
 
 Only this module holds and indexes calls: a call that arrives too early is held until those before it have arrived, and a call that does not
-take the route, such as one that another engine has ended, keeps its position. `_pipeline.emission_order` decides which calls wait for
-which, and `_pipeline.duplicate_calls` finds repeated ones.
+take the route, such as one that another engine has ended, keeps its position. A call is also held until its run is open: the run is opened
+when the first call needs it, and again when the message is sealed, because other engines may work on an idle run while the message streams.
+`_pipeline.emission_order` decides which calls wait for which, and `_pipeline.duplicate_calls` finds repeated ones.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from callgate._pipeline.task_queue import QueueStarter, TaskQueue
 from callgate._pipeline.unstarted_calls import UnstartedCalls
 from callgate._run_state.run_recovery import Unfinished
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended, ToolResult
-from callgate.errors import CallFailed, RecordFailed, UsageError
+from callgate.errors import CallFailed, RecordFailed, RunHeld, UsageError
 from callgate.stage_types import ValidatedCall
 
 __all__ = ["Emission", "EndedCall", "Refusal"]
@@ -68,6 +69,7 @@ class Route(Protocol):
     def preparation(self) -> Preparation: ...
     def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int, unfinished: Unfinished | None) -> CallState: ...
     async def complete(self, state: CallState, call: ValidatedCall) -> Outcome: ...
+    def unopened(self, raw: RawCall, scope: Scope, error: RunHeld | RecordFailed) -> Outcome: ...
     def withdraw_question(self, state: CallState, approval_id: str, why: str) -> None: ...
     def remembered(self, state: CallState, outcome: Outcome) -> Outcome: ...
 
@@ -78,6 +80,21 @@ class Route(Protocol):
 
     async def wait_for_capacity(self) -> None:
         """Wait until the recorder's queue of events is no longer full."""
+        ...
+
+
+class MessageRun(Protocol):
+    """The run of a message. Calls are admitted only while it is open, because otherwise another engine may work on it."""
+
+    @property
+    def is_open(self) -> bool: ...
+    async def open(self) -> None:
+        """Open the run, unless it is open.
+
+        Raises:
+            RunHeld: Another engine works on the run.
+            RecordFailed: The record cannot be read.
+        """
         ...
 
 
@@ -107,6 +124,7 @@ class Emission:
         scope: The scope of the turn; `iteration` is this message's number.
         signal: Ends every call when it fires.
         starter: Begins calls that can start before the message is complete.
+        run: The run of the scope. None: no other engine can work on it, so it needs not be opened.
         early: Whether calls without effect may start before the message is complete.
         on_result: Called with the result of each call, including refused ones, before the restart handler gets it. Must not raise.
         most: The maximum number of calls that take the route.
@@ -121,6 +139,7 @@ class Emission:
         scope: Scope,
         signal: AbortSignal,
         starter: QueueStarter,
+        run: MessageRun | None,
         *,
         early: bool = True,
         on_result: Callable[[ToolResult], None] | None = None,
@@ -130,6 +149,10 @@ class Emission:
         self._route = route
         self._unstarted = unstarted
         self._outcomes = outcomes
+        self._message_run = run
+        self._opening: asyncio.Task[None] | None = None
+        self._refusal: RunHeld | RecordFailed | None = None
+        """Why the run cannot be opened, so that no further call is admitted."""
         self._scope = scope
         self._early = early
         self._on_result = on_result
@@ -158,7 +181,10 @@ class Emission:
     @property
     def taken(self) -> int:
         """How many positions of the message have been taken; this is also the next position."""
-        return len(self._places)
+        taken = len(self._places)
+        while taken in self._held:  # these wait until the run is open
+            taken += 1
+        return taken
 
     @property
     def over(self) -> bool:
@@ -187,14 +213,10 @@ class Emission:
         if self._over:
             raise self._is_over()
         now = len(self._places)
-        if position is None or position == now:
+        if (position is None or position == now) and not self._held and (self._message_run is None or self._message_run.is_open):
             self._take(raw, refusal, unfinished, cause)
-            if self._held:
-                self._take_held()
             return now
-        if position > now:
-            self._held[position] = partial(self._take, raw, refusal, unfinished, cause)
-        return position
+        return self._hold(position, partial(self._take, raw, refusal, unfinished, cause))
 
     def leave_out(self, position: int | None = None, ended: EndedCall = _LEFT_OUT) -> int:
         """Skip the next call of the message and return its position. The call does not take the route.
@@ -204,15 +226,7 @@ class Emission:
         """
         if self._over:
             raise self._is_over()
-        now = len(self._places)
-        if position is None or position == now:
-            self._places.append(ended)
-            if self._held:
-                self._take_held()
-            return now
-        if position > now:
-            self._held[position] = partial(self._places.append, ended)
-        return position
+        return self._hold(position, partial(self._places.append, ended))
 
     def reopen(self, position: int) -> bool:
         """Withdraw the call at this position because it was not complete. Return whether it was taken, so that the message must be
@@ -220,11 +234,31 @@ class Emission:
         self._held.pop(position, None)
         return position < len(self._places)
 
+    def _hold(self, position: int | None, take: Callable[[], None]) -> int:
+        """Take a call as soon as those before it are taken and the run is open. Return its position."""
+        position = self.taken if position is None else position
+        if position >= len(self._places):
+            self._held[position] = take
+            if self._message_run is None or self._message_run.is_open:
+                self._take_held()
+            elif self._opening is None:
+                self._opening = asyncio.get_running_loop().create_task(self._message_run.open())
+                self._opening.add_done_callback(self._opened)
+        return position
+
+    def _opened(self, opening: asyncio.Task[None]) -> None:
+        self._opening = None
+        if not opening.cancelled() and opening.exception() is None and not self._over:  # otherwise it is opened when the message is sealed
+            self._take_held()
+
     def _take_held(self) -> None:
         while (take := self._held.pop(len(self._places), None)) is not None:
             take()
 
     def _take(self, raw: RawCall, refusal: Refusal | None, unfinished: Unfinished | None, cause: int) -> None:
+        if self._refusal is not None:
+            self._places.append(EndedCall(outcome=self._route.unopened(raw, self._scope, self._refusal)))
+            return
         asked = len(self._slots) + len(self._surplus)
         if refusal is not None and not isinstance(refusal, CallFailed):
             refusal = refusal(asked)
@@ -261,6 +295,8 @@ class Emission:
             raise self._is_over()
         self._over = True
         try:
+            if self._message_run is not None:
+                await self._open_or_end(self._message_run)
             if self._unprepared or len(self._slots) >= _TOGETHER:
                 await self._prepare_rest()
             if len(self._slots) > 1:
@@ -298,6 +334,24 @@ class Emission:
                 number, size_bytes = 0, 0
                 await (self._route.wait_for_capacity() if self._route.crowded else asyncio.sleep(0))
 
+    async def _open_or_end(self, run: MessageRun) -> None:
+        """Open the run and take the calls that waited for that. If it cannot be opened, end every call, because another engine may
+        have run it already.
+        """
+        if self._kill.aborted:
+            why = f"the message was ended before its run was open ({self._kill.reason})."
+            self._refusal = RecordFailed(why, told=why)
+        else:
+            await self._open(run)
+        self._take_held()
+
+    async def _open(self, run: MessageRun) -> None:
+        try:
+            await run.open()
+        except (RunHeld, RecordFailed) as error:
+            self._refusal = error
+            await self._end_all(str(error))
+
     async def _run_rest(self) -> None:
         """Run every call on the route to its outcome, and wait until all outcomes are on disk."""
         for slot in self._slots:
@@ -328,6 +382,7 @@ class Emission:
         if self._over:
             return
         self._over = True
+        self._held.clear()
         try:
             await self._end_all(reason)
         finally:

@@ -256,6 +256,7 @@ class Engine:
             scope,
             kill,
             parts.queue_starter,
+            parts.admission.run_of_message(scope, self._acquire_run) if self.journal.shared else None,
             early=early,
             on_result=on_result,
             most=most,

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import logging
 from asyncio import get_running_loop
+from collections.abc import Awaitable, Callable
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal
@@ -24,7 +26,7 @@ from callgate._run_state.run_recovery import Unfinished
 from callgate.calls import RawCall, Scope
 from callgate.errors import RecordFailed, RunHeld
 
-__all__ = ["Admission"]
+__all__ = ["Admission", "OpenedRun"]
 
 log = logging.getLogger("callgate")
 
@@ -104,6 +106,17 @@ class Admission:
         self._take(scope, placed)
         self._latest.opened = scope
         return True
+
+    def run_of_message(self, scope: Scope, acquire: Callable[[Scope], Awaitable[None]]) -> OpenedRun:
+        """Return the run of the calls of a message, which `acquire` opens."""
+        return OpenedRun(scope, self, acquire)
+
+    def is_usable(self, scope: Scope) -> bool:
+        """Return whether calls of a scope can be admitted without opening its run: it is open, an agent works on it, or no other engine can
+        know it.
+        """
+        run = self.placed(scope).run
+        return (self._is_new and run == self._run) or self._known.is_at_work(run) or self._is_open(run)
 
     def _is_open(self, run: str) -> bool:
         return self._known.is_open(run, new=self._is_new and run == self._run)
@@ -227,3 +240,19 @@ class Admission:
         placed = scope if scope.run else replace(scope, run=self._run)
         check_text(placed)
         return placed
+
+
+class OpenedRun(Struct):
+    """The run of the calls of one message, which is opened when they need it."""
+
+    scope: Scope
+    admission: Admission
+    acquire: Callable[[Scope], Awaitable[None]]
+
+    @property
+    def is_open(self) -> bool:
+        return self.admission.is_usable(self.scope)
+
+    async def open(self) -> None:
+        if not self.is_open:
+            await self.acquire(self.scope)

@@ -42,6 +42,7 @@ from callgate._pipeline.tool_plan import ToolPlan, ToolPlans
 from callgate._pipeline.unknown_outcomes import refuse_other_arguments
 from callgate._pipeline.unstarted_calls import UnstartedCalls
 from callgate._run_state.approvals import REFUSED_BY_ANSWER
+from callgate._run_state.idempotency import RunState
 from callgate._run_state.run_recovery import Unfinished
 from callgate._runners.offload_to_threads import LARGE_BYTES
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
@@ -67,6 +68,8 @@ class RouteParts(Struct, frozen=True, kw_only=True):
     outcomes: Outcomes
     unstarted: UnstartedCalls
     results: RememberedResults
+    runs: Mapping[str, RunState]
+    """The states of the runs that the engine knows."""
     lifecycle: Lifecycle
     activity: Activity
 
@@ -92,6 +95,7 @@ class CallRoute:
         self._outcomes = parts.outcomes
         self._unstarted = parts.unstarted
         self._results = parts.results
+        self._runs = parts.runs
         self._lifecycle = parts.lifecycle
         self._activity = parts.activity
         self._running = parts.lifecycle.running
@@ -146,6 +150,7 @@ class CallRoute:
         if self._lifecycle.ending:
             return self._unstarted.not_started(state, "the engine was closed")
         self._running[state.uid] = state
+        state.run_state = self._runs.get(state.scope.run, state.run_state)  # the run may have been opened since the call was admitted
         state.run_state.under_way += 1
         try:
             plan = self._plans[call.tool.identity]
@@ -209,10 +214,10 @@ class CallRoute:
             return done
         except CallFailed as error:
             if not (isinstance(error, CallDenied) and error.approval):
-                self._close_question(state, state.judged, "the call was refused")
+                self._close_own_question(state, state.judged, "the call was refused")
             raise
         if self._approvals.by_call:
-            self._close_question(state, approved.call, "the call was allowed without an answer")
+            self._close_own_question(state, approved.call, "the call was allowed without an answer")
         if state.doubtful:
             refuse_other_arguments(state, approved)
         if approved.approval and state.known is None and state.identical is None:
@@ -223,11 +228,16 @@ class CallRoute:
     async def _await_gate(
         self, state: CallState, call: ValidatedCall, plan: ToolPlan, gated: Coroutine[Any, Any, ApprovedCall]
     ) -> ApprovedCall:
-        """Wait for the gate. A call that a host makes on its own keeps its place meanwhile; an emission orders its calls itself."""
-        if state.before_start is None and caller_of(state) is None:
+        """Wait for the gate. A call that no other call makes keeps its place in the order of arrival meanwhile."""
+        if caller_of(state) is None:
             lock = self._locks.take(state, call.tool.name, plan.footprint or footprint_of(call), judged=False)
             state.release_lock = partial(self._locks.release, lock)
         return await self._host.unless_killed(gated, state.kill, "gate")
+
+    def _close_own_question(self, state: CallState, call: ValidatedCall, why: str) -> None:
+        """Close the open question about a call. A question that was asked about an earlier call of its message stays open."""
+        if call.asked_with in ("", call.raw.id):
+            self._close_question(state, call, why)
 
     def _close_question(self, state: CallState, call: ValidatedCall | None, why: str) -> None:
         """Close the open question about a call, if there is one, because the call goes on without an answer."""
@@ -239,6 +249,7 @@ class CallRoute:
         tool = plan.tool
         try:
             if state.before_start is not None and (turn := state.before_start(approved)) is not None:
+                _give_up_place(state)  # the other call of the message might wait for it
                 await turn
             lock = self._locks.take(state, tool.name, plan.footprint or footprint_of(approved.call))
             state.release_lock = partial(self._locks.release, lock)
@@ -335,3 +346,10 @@ class CallRoute:
     async def wait_for_capacity(self) -> None:
         """Wait until the queue of events is no longer too full for a new call."""
         await self._recorder.wait_for_capacity()
+
+
+def _give_up_place(state: CallState) -> None:
+    """Give up the place that a call kept while it was judged, if it has one."""
+    if state.release_lock is not None:
+        state.release_lock()
+        state.release_lock = None

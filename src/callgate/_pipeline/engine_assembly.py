@@ -153,6 +153,7 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
             outcomes=outcomes,
             unstarted=unstarted,
             results=RememberedResults(known, preparation, context.normaliser),
+            runs=known.by_run,
             lifecycle=lifecycle,
             activity=activity,
         )

@@ -83,6 +83,10 @@ class KnownRuns:
         state = self.by_run.get(run)
         return state is not None and state.under_way > 0
 
+    def is_at_work(self, run: str) -> bool:
+        """Return whether an agent keeps the run's lease. If it loses the lease, the run has ended."""
+        return run in self._work
+
     def state(self, run: str) -> RunState:
         """Return the state of a run; read it from the journal the first time."""
         state = self.by_run.get(run)
@@ -159,6 +163,8 @@ class KnownRuns:
         while run not in self.by_run:
             piece = partial(self._recorder.journal.read, run=run, after=after, limit=_PIECE)
             events = list(await off_loop(self._recorder.journal, piece))
+            if run in self.by_run:  # a nested call has needed it meanwhile
+                return
             reading.take(events)
             if len(events) < _PIECE:
                 self._keep(run, reading)
