@@ -6,10 +6,9 @@ the message before anything happened. A failing call does not cancel others. Whi
 may run concurrently with all calls before them start early. Their results are used when the message is sealed (complete), and dropped when
 it is discarded. If a message has more calls than the limit, the calls above it are refused when it is sealed and never take the route.
 
-Only this module holds and indexes calls: a call that arrives too early is held until those before it have arrived, and a call that does not
-take the route, such as one that another engine has ended, keeps its position. A call is also held until its run is open: the run is opened
-when the first call needs it, and again when the message is sealed, because other engines may work on an idle run while the message streams.
-`_pipeline.emission_order` decides which calls wait for which, and `_pipeline.duplicate_calls` finds repeated ones.
+Only this module gives calls their positions: a call that does not take the route, such as one that another engine has ended, keeps its own.
+`_pipeline.held_calls` holds calls that arrive before those in front of them, or before their run is open; `_pipeline.emission_order`
+decides which calls wait for which, and `_pipeline.duplicate_calls` finds repeated ones.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from callgate._pipeline.call_state import CallState
 from callgate._pipeline.duplicate_calls import DuplicateCalls
 from callgate._pipeline.emission_calls import EmissionCall
 from callgate._pipeline.emission_order import EmissionOrder
+from callgate._pipeline.held_calls import HeldCalls, MessageRun
 from callgate._pipeline.outcomes import Outcomes
 from callgate._pipeline.parse import has_large_arguments
 from callgate._pipeline.task_queue import QueueStarter, TaskQueue
@@ -83,21 +83,6 @@ class Route(Protocol):
         ...
 
 
-class MessageRun(Protocol):
-    """The run of a message. Calls are admitted only while it is open, because otherwise another engine may work on it."""
-
-    @property
-    def is_open(self) -> bool: ...
-    async def open(self) -> None:
-        """Open the run, unless it is open.
-
-        Raises:
-            RunHeld: Another engine works on the run.
-            RecordFailed: The record cannot be read.
-        """
-        ...
-
-
 class EndedCall(Struct, frozen=True, kw_only=True, gc=False):
     """The end of one call of a message."""
 
@@ -149,8 +134,6 @@ class Emission:
         self._route = route
         self._unstarted = unstarted
         self._outcomes = outcomes
-        self._message_run = run
-        self._opening: asyncio.Task[None] | None = None
         self._refusal: RunHeld | RecordFailed | None = None
         """Why the run cannot be opened, so that no further call is admitted."""
         self._scope = scope
@@ -159,8 +142,7 @@ class Emission:
         self._most = most
         self._places: list[EmissionCall | EndedCall | RawCall] = []
         """The calls taken so far, by position: those on the route, those without one, and those above the limit."""
-        self._held: dict[int, Callable[[], None]] = {}
-        """Functions that take the calls which arrived too early, by position."""
+        self._held = HeldCalls(self._places, run)
         self._surplus: list[RawCall] = []
         """The calls above the limit."""
         self.accepted = 0
@@ -181,10 +163,7 @@ class Emission:
     @property
     def taken(self) -> int:
         """How many positions of the message have been taken; this is also the next position."""
-        taken = len(self._places)
-        while taken in self._held:  # these wait until the run is open
-            taken += 1
-        return taken
+        return self._held.next_position if self._held.by_position else len(self._places)
 
     @property
     def over(self) -> bool:
@@ -212,11 +191,11 @@ class Emission:
         """
         if self._over:
             raise self._is_over()
-        now = len(self._places)
-        if (position is None or position == now) and not self._held and (self._message_run is None or self._message_run.is_open):
+        now, held = len(self._places), self._held
+        if held.run is None and not held.by_position and (position is None or position == now):
             self._take(raw, refusal, unfinished, cause)
             return now
-        return self._hold(position, partial(self._take, raw, refusal, unfinished, cause))
+        return held.hold(position, partial(self._take, raw, refusal, unfinished, cause))
 
     def leave_out(self, position: int | None = None, ended: EndedCall = _LEFT_OUT) -> int:
         """Skip the next call of the message and return its position. The call does not take the route.
@@ -226,34 +205,13 @@ class Emission:
         """
         if self._over:
             raise self._is_over()
-        return self._hold(position, partial(self._places.append, ended))
+        return self._held.hold(position, partial(self._places.append, ended))
 
     def reopen(self, position: int) -> bool:
         """Withdraw the call at this position because it was not complete. Return whether it was taken, so that the message must be
         discarded."""
-        self._held.pop(position, None)
+        self._held.withdraw(position)
         return position < len(self._places)
-
-    def _hold(self, position: int | None, take: Callable[[], None]) -> int:
-        """Take a call as soon as those before it are taken and the run is open. Return its position."""
-        position = self.taken if position is None else position
-        if position >= len(self._places):
-            self._held[position] = take
-            if self._message_run is None or self._message_run.is_open:
-                self._take_held()
-            elif self._opening is None:
-                self._opening = asyncio.get_running_loop().create_task(self._message_run.open())
-                self._opening.add_done_callback(self._opened)
-        return position
-
-    def _opened(self, opening: asyncio.Task[None]) -> None:
-        self._opening = None
-        if not opening.cancelled() and opening.exception() is None and not self._over:  # otherwise it is opened when the message is sealed
-            self._take_held()
-
-    def _take_held(self) -> None:
-        while (take := self._held.pop(len(self._places), None)) is not None:
-            take()
 
     def _take(self, raw: RawCall, refusal: Refusal | None, unfinished: Unfinished | None, cause: int) -> None:
         if self._refusal is not None:
@@ -295,8 +253,8 @@ class Emission:
             raise self._is_over()
         self._over = True
         try:
-            if self._message_run is not None:
-                await self._open_or_end(self._message_run)
+            if self._held.run is not None:
+                await self._open_run()
             if self._unprepared or len(self._slots) >= _TOGETHER:
                 await self._prepare_rest()
             if len(self._slots) > 1:
@@ -334,23 +292,16 @@ class Emission:
                 number, size_bytes = 0, 0
                 await (self._route.wait_for_capacity() if self._route.crowded else asyncio.sleep(0))
 
-    async def _open_or_end(self, run: MessageRun) -> None:
-        """Open the run and take the calls that waited for that. If it cannot be opened, end every call, because another engine may
-        have run it already.
+    async def _open_run(self) -> None:
+        """Open the run and take the calls that waited for that. If it cannot be opened, end every call, because another engine may have
+        run it already.
         """
-        if self._kill.aborted:
-            why = f"the message was ended before its run was open ({self._kill.reason})."
-            self._refusal = RecordFailed(why, told=why)
-        else:
-            await self._open(run)
-        self._take_held()
-
-    async def _open(self, run: MessageRun) -> None:
         try:
-            await run.open()
+            await self._held.open(self._kill)
         except (RunHeld, RecordFailed) as error:
             self._refusal = error
             await self._end_all(str(error))
+        self._held.take()
 
     async def _run_rest(self) -> None:
         """Run every call on the route to its outcome, and wait until all outcomes are on disk."""
@@ -373,7 +324,7 @@ class Emission:
     async def _refuse_surplus(self) -> None:
         """Refuse the calls above the limit."""
         outcomes = iter(await self._unstarted.above_limit(self._surplus, self._slots[0].state.scope, self._most))
-        self._places = [EndedCall(outcome=next(outcomes)) if isinstance(place, RawCall) else place for place in self._places]
+        self._places[:] = [EndedCall(outcome=next(outcomes)) if isinstance(place, RawCall) else place for place in self._places]
 
     async def discard(self, reason: str) -> None:
         """Discard the message, which failed or was killed. Calls that started early are ended, their results are dropped, and questions
@@ -382,7 +333,7 @@ class Emission:
         if self._over:
             return
         self._over = True
-        self._held.clear()
+        self._held.discard()
         try:
             await self._end_all(reason)
         finally:

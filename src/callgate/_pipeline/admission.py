@@ -109,13 +109,10 @@ class Admission:
 
     def run_of_message(self, scope: Scope, acquire: Callable[[Scope], Awaitable[None]]) -> OpenedRun:
         """Return the run of the calls of a message, which `acquire` opens."""
-        return OpenedRun(scope, self, acquire)
+        return OpenedRun(scope, self.placed(scope).run, self, acquire)
 
-    def is_usable(self, scope: Scope) -> bool:
-        """Return whether calls of a scope can be admitted without opening its run: it is open, an agent works on it, or no other engine can
-        know it.
-        """
-        run = self.placed(scope).run
+    def is_usable(self, run: str) -> bool:
+        """Return whether calls of a run can be admitted now: it is open, an agent works on it, or no other engine can know it."""
         return (self._is_new and run == self._run) or self._known.is_at_work(run) or self._is_open(run)
 
     def _is_open(self, run: str) -> bool:
@@ -246,12 +243,13 @@ class OpenedRun(Struct):
     """The run of the calls of one message, which is opened when they need it."""
 
     scope: Scope
+    run: str
     admission: Admission
     acquire: Callable[[Scope], Awaitable[None]]
 
     @property
     def is_open(self) -> bool:
-        return self.admission.is_usable(self.scope)
+        return self.admission.is_usable(self.run)
 
     async def open(self) -> None:
         if not self.is_open:
