@@ -16,11 +16,15 @@ from tests.mcp.fakes import tool
 pytestmark = pytest.mark.process
 
 
-def checked(folder: Path, **listed: Any) -> Ended:
-    """Check a gateway whose server answers `tools/list` with `listed`."""
+def checked(folder: Path, configured: str = "", **listed: Any) -> Ended:
+    """Check a gateway whose server answers `tools/list` with `listed`.
+
+    Args:
+        configured: More lines of the server's configuration.
+    """
     (folder / "script.json").write_text(json.dumps({"live": listed}), encoding="utf-8")
     command = json.dumps([sys.executable, fake_server.__file__, str(folder / "script.json"), str(folder / "log")])
-    (folder / "gate.toml").write_text(f"[servers.fake]\ncommand = {command}\n", encoding="utf-8")
+    (folder / "gate.toml").write_text(f"[servers.fake]\ncommand = {command}\n{configured}", encoding="utf-8")
     return shell(folder, "serve", "check", "--json")
 
 
@@ -31,6 +35,18 @@ def test_tools_that_cannot_be_registered_are_named_with_the_reason_and_not_count
     (problem,) = row["problems"]
     assert "bad cannot be registered: The schema of tool 'bad'" in problem
     assert "its root has type 'string'" in problem
+
+
+def test_a_cacheable_tool_is_no_problem_if_the_configuration_says_that_it_only_reads(tmp_path: Path) -> None:
+    configured = 'effects = {look = "none"}\n[servers.fake.options.look]\ncacheable = true\n'
+    done = checked(tmp_path, configured, tools=[tool("look")])
+    (row,) = done.json["servers"]
+    assert (done.code, row["tools"], row["effects"], row["problems"]) == (0, ["look"], {"none": 1}, [])
+
+
+def test_a_cacheable_tool_with_an_effect_is_a_problem(tmp_path: Path) -> None:
+    (row,) = checked(tmp_path, "[servers.fake.options.pay]\ncacheable = true\n", tools=[tool("pay")]).json["servers"]
+    assert "pay cannot be registered: Tool 'pay' (MCP server fake) is cacheable but has effects" in row["problems"][0]
 
 
 def test_a_list_with_a_cursor_that_is_no_text_is_a_problem_and_its_tools_are_kept(tmp_path: Path) -> None:

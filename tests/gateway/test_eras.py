@@ -181,9 +181,10 @@ async def test_a_state_with_anything_added_is_refused(ending: str, tmp_path: Pat
 
 
 @pairs
-async def test_progress_and_logs_reach_the_client_before_the_result(front: Era, upstream: Era, tmp_path: Path) -> None:
+async def test_progress_and_logs_which_are_declared_reach_the_client_before_the_result(front: Era, upstream: Era, tmp_path: Path) -> None:
     meta = {"progressToken": "mine", "io.modelcontextprotocol/logLevel": "info"}
     async with gateway(front, upstream, tmp_path) as client:
+        assert client.about["capabilities"]["logging"] == {}
         response = await client.call("work", {}, _meta=meta if front == "stateless" else {"progressToken": "mine"})
         told = [client.messages.get_nowait() for _ in range(client.messages.qsize())]
     assert response["result"]["content"][0]["text"] == "done"

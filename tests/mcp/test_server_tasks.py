@@ -76,6 +76,7 @@ async def test_a_task_that_gets_no_answer_to_its_question_is_cancelled(tmp_path:
         (tmp_path / "log.go").touch()
         result = result_of(await running)
         assert (result.status, result.code) == ("unknown", "input_refused")
+        assert "tasks_left" not in result.text  # the request that cancels the task on the server is not the tool's
         await until(lambda: "outcome_unknown" in shell(tmp_path, "log", "list", "--journal", "journal.db").out)
 
 

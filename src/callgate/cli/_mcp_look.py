@@ -1,12 +1,13 @@
 """Start MCP servers once, and look at the tools that they offer.
 
-With the same connection and session as an engine, but nothing is restarted, nothing can be called, and what is accepted
-makes no difference.
+With the same connection and session as an engine, but nothing is restarted, nothing can be called, and tools that are not accepted are
+shown, too.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -16,9 +17,10 @@ from msgspec import Struct
 from callgate._secret_redaction import RedactedLog
 from callgate._server_processes.server_life import with_last_words
 from callgate._terminal_text import one_line
+from callgate.calls import Effect
 from callgate.cli._error_advice import at_terminal
 from callgate.errors import UsageError
-from callgate.mcp import ConfiguredServer, Definition, McpError, McpServer
+from callgate.mcp import AcceptedTools, ConfiguredServer, Definition, McpError, McpServer
 from callgate.mcp._connection import LOOK_FIRST
 from callgate.mcp._server_requests import ServerRequests
 from callgate.mcp._session import Session
@@ -26,7 +28,7 @@ from callgate.mcp._supervisor import connection_of
 from callgate.mcp.mcp_tool import McpTool
 from callgate.tools import ToolRegistry
 
-__all__ = ["ServerLook", "look_at", "look_at_all"]
+__all__ = ["ServerLook", "known_effects", "look_at", "look_at_all"]
 
 
 class ServerLook(Struct, frozen=True, kw_only=True):
@@ -78,7 +80,8 @@ async def look_at(server: McpServer) -> ServerLook:
     finally:
         await session.close()
     definitions, remarks = _by_name(listed)
-    problems = ((str(one["name"]), _problem(server, one)) for one in definitions)
+    effects = known_effects(server)
+    problems = ((str(one["name"]), _problem(server, one, effects)) for one in definitions)
     unusable = {name: problem for name, problem in problems if problem}
     return ServerLook(
         definitions=definitions,
@@ -93,6 +96,13 @@ async def look_at(server: McpServer) -> ServerLook:
         era=session.era,
         instructions=session.instructions,
     )
+
+
+def known_effects(server: McpServer) -> dict[str, Effect]:
+    """Return the effects of a server's tools that were accepted or that its configuration gives, by the server's names of the tools."""
+    given = server.accepted
+    accepted = AcceptedTools(given) if isinstance(given, (str, os.PathLike)) else given
+    return {**(accepted.effects(server.name) if accepted is not None else {}), **server.effects}
 
 
 def _session(server: McpServer) -> Session:
@@ -132,9 +142,9 @@ def _unknown_names(server: McpServer, definitions: Sequence[Definition]) -> list
     ]
 
 
-def _problem(server: McpServer, definition: Definition) -> str:
+def _problem(server: McpServer, definition: Definition, effects: Mapping[str, Effect]) -> str:
     try:
-        ToolRegistry([McpTool(server, definition, _NoCalls())])
+        ToolRegistry([McpTool(server, definition, _NoCalls(), effect=effects.get(str(definition["name"])))])
     except UsageError as error:
         return one_line(at_terminal(str(error)), 1_000)
     return ""

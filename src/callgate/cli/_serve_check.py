@@ -6,7 +6,6 @@ The servers are started with a journal in memory, and each is looked at by itsel
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -16,20 +15,19 @@ from msgspec.structs import replace
 from rich.text import Text
 
 from callgate._terminal_text import one_line, printable
-from callgate.calls import Effect
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._command_options import ServeOptions
 from callgate.cli._console import grid, output, print_json, say
 from callgate.cli._error_advice import at_terminal
 from callgate.cli._gateway_setup import OpenedGateway, config_of, open_gateway
 from callgate.cli._journal_location import MEMORY
-from callgate.cli._mcp_look import ServerLook, look_at_all
+from callgate.cli._mcp_look import ServerLook, known_effects, look_at_all
 from callgate.cli._plugin_look import PluginLook, look_at_plugin
 from callgate.cli._serve_http import checked_issuer
 from callgate.errors import UsageError
 from callgate.gateway._server_features.operator_tools import OPERATOR_TOOLS
 from callgate.gateway.config import GatewayConfig, JwtConfig
-from callgate.mcp import AcceptedTools, ConfiguredServer
+from callgate.mcp import ConfiguredServer
 from callgate.plugins._described_tools import unknown_names
 
 __all__ = ["check_gateway"]
@@ -109,7 +107,7 @@ def _row_of_server(one: ConfiguredServer, look: ServerLook | None) -> _Row:
         return _Row(name=one.name, state="disabled")
     if look.failure:
         return _Row(name=one.name, state="cannot start", problems=(look.failure,))
-    effects = _effects_of(one)
+    effects = known_effects(one.server)
     names = tuple(str(tool["name"]) for tool in look.definitions)
     chosen = [name for name in names if one.server.tools is None or name in one.server.tools]
     usable = [name for name in chosen if name not in look.unusable]
@@ -131,12 +129,6 @@ def _row_of_server(one: ConfiguredServer, look: ServerLook | None) -> _Row:
 def _missing(server: str, missing: Sequence[str], names: Sequence[str]) -> str:
     named, offered = ", ".join(one_line(name, 128) for name in missing), one_line(", ".join(names), 500)
     return f"'{one_line(server)}' has no tool {named}, which its configuration names. It has: {offered or 'none'}. Correct the name."
-
-
-def _effects_of(one: ConfiguredServer) -> dict[str, Effect]:
-    given = one.server.accepted
-    accepted = AcceptedTools(given) if isinstance(given, (str, os.PathLike)) else given
-    return {**(accepted.effects(one.server.name) if accepted is not None else {}), **one.server.effects}
 
 
 def _row_of_plugin(look: PluginLook) -> _Row:

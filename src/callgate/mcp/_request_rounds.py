@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextvars import Context
 from functools import partial
 from typing import Any
 
@@ -142,7 +143,7 @@ class RequestRounds:
         )
 
     def _end_later(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+        task = asyncio.get_running_loop().create_task(work, context=Context())  # not a task of the tool, which has ended
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 

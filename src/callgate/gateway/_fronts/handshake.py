@@ -134,7 +134,7 @@ class HandshakeSession:
         instructions = await self._parts.instructions(client.principal)
         result: Message = {
             "protocolVersion": client.revision,
-            "capabilities": self._parts.methods.capabilities(self.client.principal) | {"logging": {}},
+            "capabilities": self._parts.methods.capabilities(self.client.principal),
             "serverInfo": self._parts.info,
         }
         return result | ({"instructions": instructions} if instructions else {})

@@ -60,8 +60,8 @@ class Methods:
         return await answer(call, params)
 
     def capabilities(self, principal: Principal) -> dict[str, Any]:
-        """Return the capabilities of the gateway for a principal, which are those of its servers."""
-        return {"tools": {"listChanged": True}, **self._content.to(principal).capabilities()}
+        """Return the capabilities of the gateway for a principal: those of its servers, and `logging`, as logs of calls are passed on."""
+        return {"tools": {"listChanged": True}, **self._content.to(principal).capabilities(), "logging": {}}
 
     async def _of_servers(self, method: str, call: ClientCall, params: Mapping[str, Any]) -> Message:
         return await self._content.to(call.client.principal).answer(method, call, params)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from contextvars import Context
 from typing import Any, Literal
 
 from callgate.gateway._exchange import Front
@@ -53,7 +54,9 @@ class PostedRequest:
 
     def send(self, message: Message) -> bool:
         if self._stream is None:
-            self._stream = asyncio.create_task(send_events(self._send, self._buffer, self._limits))
+            sending = send_events(self._send, self._buffer, self._limits)
+            # A context of its own: inherited from a tool that reports progress, the task would count as one that the tool has left running.
+            self._stream = asyncio.get_running_loop().create_task(sending, context=Context())
         return self._buffer.send(message)
 
     async def answer(self) -> None:
