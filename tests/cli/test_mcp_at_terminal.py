@@ -40,7 +40,7 @@ async def test_the_person_chooses_the_effects(place: Path) -> None:
         terminal.type(b"look\n")
         await terminal.until(b"Enter for none: ")
         terminal.type(b"\n")
-        await terminal.until(b"with these 2 tools? [y/N]")
+        await terminal.until(b"with 2 tools? [y/N]")
         terminal.type(b"y\n")
         await terminal.until(b"Added 'shop'")
         assert await terminal.end() == 0
