@@ -58,7 +58,7 @@ _LIST_EVERY_S = 1.0
 _LOOK_AGAIN_S = 10.0
 """The least time between two lists that are asked for because a tool is described differently than in another session."""
 _LIST_WAIT_S = 2.0
-"""How long somebody who wants the tools waits for a list that is not current."""
+"""How long a caller that needs the tools waits for a current list."""
 _TOOLS_CHANGED = "notifications/tools/list_changed"
 
 
@@ -116,12 +116,12 @@ class SessionTools(Protocol):
         ...
 
     def unavailable(self, why: str) -> None:
-        """Note why the session does not run."""
+        """Record why the session does not run."""
         ...
 
 
 class SessionParts(Struct, frozen=True, kw_only=True, eq=False):
-    """What all sessions of one server have in common."""
+    """The parts that all sessions of one server share."""
 
     server: McpServer
     connect: Connect
@@ -186,7 +186,7 @@ class SupervisedSession:
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """What the server says that it can do; empty while it does not run."""
+        """The capabilities that the server declares; empty while it does not run."""
         return self._session.capabilities if self._session is not None else {}
 
     def begin(self) -> None:
@@ -215,7 +215,7 @@ class SupervisedSession:
             raise
         except RpcError as error:
             if error.code in (INVALID_PARAMS, METHOD_NOT_FOUND) and self._freshness.may_be_wrong:  # perhaps it has lost the tool
-                self._want_list()
+                self._request_list()
             raise
         finally:
             self._running -= 1
@@ -242,7 +242,7 @@ class SupervisedSession:
         If it is not, the tools are listed again, at most every 10 s.
         """
         if not self._describes(definition) and self._parts.clock.monotonic() - self._listed_at >= _LOOK_AGAIN_S:
-            self._want_list()
+            self._request_list()
             await self.until_listed()
         return self._describes(definition)
 
@@ -254,10 +254,10 @@ class SupervisedSession:
         return True
 
     def list_if_stale(self) -> bool:
-        """Have the tools listed again if their list no longer holds, and return whether that is so. Does not wait for it."""
+        """Request a new list of tools if the current one is stale, and return whether it is. Does not wait for the list."""
         stale = self.life.ready is not None and self._freshness.is_stale
         if stale:
-            self._want_list()
+            self._request_list()
         return stale
 
     async def until_listed(self) -> None:
@@ -266,7 +266,7 @@ class SupervisedSession:
             async with asyncio.timeout(_LIST_WAIT_S):
                 await self._listed.wait()
 
-    def _want_list(self) -> None:
+    def _request_list(self) -> None:
         self._changed = True
         self._listed.clear()
         self.life.wake.set()
@@ -285,7 +285,7 @@ class SupervisedSession:
             self._requests,
             parts.log,
             subscribed=self.subscribed,
-            on_notice=self._noticed,
+            on_notice=self._handle_notice,
             on_late=parts.on_late,
         )
         self._session = session
@@ -306,18 +306,18 @@ class SupervisedSession:
             return session.connection.lost.result()
         self.life.started(session)
         while not session.connection.lost.done():
-            await self._woken()
+            await self._wait_for_wake()
             if self._changed:
                 await self._list_again(session)
             if self._doubted:
                 self._doubted = False
-                if not await self._hears(session):
+                if not await self._is_responsive(session):
                     self.life.stop_sending()
                     return "it answers nothing any more, so it was ended"
         self.life.settle()
         return session.connection.lost.result()
 
-    async def _woken(self) -> None:
+    async def _wait_for_wake(self) -> None:
         """Wait until there is something to look at, or until the list of tools is due."""
         due_s = self._freshness.due_s
         due = None if due_s is None else asyncio.ensure_future(self._parts.clock.sleep(max(0.0, due_s)))
@@ -348,7 +348,7 @@ class SupervisedSession:
         except (McpError, TimeoutError, UsageError) as error:
             parts.log.warning("MCP server %s: its changed tools could not be listed: %s", parts.server.name, error)
 
-    async def _hears(self, session: Session) -> bool:
+    async def _is_responsive(self, session: Session) -> bool:
         """Return whether a server that left a call without an answer still answers anything.
 
         While it is silent, new calls wait. It is given up when no earlier call waits for it any more, so that none loses its answer, or
@@ -394,8 +394,8 @@ class SupervisedSession:
         if session is not None:
             await session.close()
 
-    def _noticed(self, method: str, params: Mapping[str, Any]) -> None:
+    def _handle_notice(self, method: str, params: Mapping[str, Any]) -> None:
         if method == _TOOLS_CHANGED:
-            self._want_list()
+            self._request_list()
         else:
             self._parts.on_notice(method, params)
