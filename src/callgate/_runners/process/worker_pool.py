@@ -56,7 +56,7 @@ class WorkerPool:
             raise
 
     def _start(self) -> WorkerConnection:
-        connection = WorkerConnection(self._limits, self._clock.new_id(), self._gone)
+        connection = WorkerConnection(self._limits, self._clock.new_id(), self._remove)
         self._members.add(connection)
         return connection
 
@@ -91,7 +91,7 @@ class WorkerPool:
             connection.reaped.add_done_callback(lambda _: self._ending.discard(connection))
         connection.stop(grace_s)
 
-    def _gone(self, connection: WorkerConnection) -> None:
+    def _remove(self, connection: WorkerConnection) -> None:
         self.end(connection)
 
     def _leave(self, connection: WorkerConnection) -> None:
