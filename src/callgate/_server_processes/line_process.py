@@ -124,7 +124,7 @@ class LineProcess:
                 self._reading.close()
             self._lose("it was closed")
 
-    # Of the output
+    # Output of the process
 
     def take_line(self, data: bytes | bytearray) -> None:
         if data.strip():

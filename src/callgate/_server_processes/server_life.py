@@ -215,7 +215,7 @@ class ServerLife(Generic[S]):
         self.state = TRANSITIONS.get((self.state, event), self.state)
 
     def status(self, name: str, tools: int, revision: str = "") -> ServerStatus:
-        """Return what the engine tells of the server."""
+        """Return the status of the server as the engine reports it."""
         restarts = max(0, self.starts - 1)
         return ServerStatus(name=name, state=self.state, problem=self.problem, revision=revision, tools=tools, restarts=restarts)
 
@@ -355,7 +355,7 @@ def with_last_words(why: str, words: str) -> str:
 
 
 async def _end(work: ServerWork) -> None:
-    """End what was started, also if the owner is cancelled meanwhile."""
+    """End what was started, even if the owner is cancelled in the meantime."""
     ending = asyncio.ensure_future(work.end())
     try:
         await asyncio.shield(ending)

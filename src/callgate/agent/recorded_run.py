@@ -247,12 +247,12 @@ class _RunReader:
             case "run.compacted":
                 run.history.rewrite(msgspec.json.decode(_body(event, self._blobs), type=RunCompactedBody).messages)
             case "run.resumed":
-                self._resumed(run, event)
+                self._apply_resume(run, event)
             case "run.ended":
                 run.ended = msgspec.json.decode(_body(event, self._blobs), type=RunEndedBody).turn_status
                 run.wall_ns += max(0, event.at_ns - self._since_ns)
 
-    def _resumed(self, run: LoadedRun, event: Event) -> None:
+    def _apply_resume(self, run: LoadedRun, event: Event) -> None:
         again = _began(_body(event, self._blobs))
         if again.history:
             run.history.restart_from(again.history)

@@ -92,7 +92,7 @@ def _request_groups(session: AgentSession | None) -> list[dict[str, Any]]:
 
 
 class _HandOnDenials(AgentMiddleware):
-    """Hands denied calls on as calls, so that the engine answers them. Of several answers to one request, only the latest is handed on."""
+    """Passes denied calls on as calls, so that the engine answers them. If a request has several answers, only the latest is passed on."""
 
     async def process(self, context: AgentContext, call_next: Next) -> None:
         answers = [content for message in context.messages for content in message.contents if _is_answer(content)]

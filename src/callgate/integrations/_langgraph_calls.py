@@ -63,7 +63,7 @@ _NO_MESSAGE_ID = (
 )
 Handler = Callable[[ToolCallRequest], Any]
 _RESUMING = "__pregel_resuming"
-"""The key that is set while a resumed graph makes steps again that had not ended. LangGraph has no public name for it."""
+"""The key that is set while a resumed graph repeats steps that had not ended. LangGraph has no public name for it."""
 _is_invalid_resume: Callable[[BaseException], bool] = getattr(graph_errors, "is_invalid_resume", lambda error: False)
 """Whether a human's answer to an interrupt had another form than it asked for; LangGraph 1.2 has this since one of its later versions."""
 
@@ -287,7 +287,7 @@ class GraphCalls:
         return None if is_final and decision.allow else refusal_by(decision, arguments)
 
     def _is_final(self, name: str, decided: Mapping[str, object], arguments: Mapping[str, object]) -> bool:
-        """Return whether a call with the arguments of a human would run with these."""
+        """Return whether a call that a human has edited would run with these arguments."""
         return self.tools.final(name, decided) == self.tools.final(name, arguments)
 
     def _resolve_tool(self, request: ToolCallRequest, scope: Scope) -> tuple[ToolCallRequest, Scope]:

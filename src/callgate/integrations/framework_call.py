@@ -54,7 +54,7 @@ _UNANSWERED = frozenset({-32000, -32001, 408})
 _CLOSED_STREAMS = frozenset({"BrokenResourceError", "ClosedResourceError", "EndOfStream"})
 """The names of anyio's exceptions that say the same."""
 A_HUMAN = "a human"
-"""Who has decided, if the framework does not say it."""
+"""The name for a human whom the framework does not name."""
 _raw_call = without_check(RawCall, RawCall(name=""))
 _call_of: ContextVar[FrameworkCall | None] = ContextVar("callgate framework call", default=None)
 
@@ -199,7 +199,7 @@ def is_validated(tool: str) -> bool:
 def is_on_route(engine: CallsEngine, call: FrameworkCall) -> bool:
     """Return whether this very call is on the engine's route already, because it has two wrappers. Then the inner one only runs the tool.
 
-    An identical call that the tool's code makes has another place.
+    An identical call that the tool's code makes has another `place`.
 
     Raises:
         UsageError: The two have different scopes. It ends the framework's run, whatever the framework makes of it.
@@ -259,7 +259,7 @@ async def run_call(engine: CallsEngine, call: FrameworkCall, decide: Decide | No
 
 
 def no_because(reason: str) -> HumanDecision:
-    """Return the decision about a call whose yes does not count. Nobody has said no, so the model may make the call again."""
+    """Return the decision about a call whose yes does not count. It was not denied, so the model may make the call again."""
     return HumanDecision(allow=False, by=BY_ENGINE, reason=f"{reason} Make the call again, as a new one, to ask a human again")
 
 

@@ -51,7 +51,7 @@ class ChangeSubscription:
         self._missed = False
         self._owner: asyncio.Task[None] | None = None
         self._answer: asyncio.Future[None] | None = None
-        """Done when the server has confirmed or refused the current subscription; somebody waits for it."""
+        """Done when the server has confirmed or refused the current subscription; None if no task waits for that."""
 
     def open(self) -> None:
         """Subscribe to what is wanted now, in place of what was before."""

@@ -132,7 +132,7 @@ class ClientMessages:
             headers.append(("content-length", str(len(self._body))))
         return headers
 
-    # Of a simple response
+    # Simple responses
 
     def _next_head(self) -> _Part:
         if not self._received and not self._ended:
@@ -168,7 +168,7 @@ class ClientMessages:
             return ...
         return self._next_of_h11(self._hand_over())
 
-    # Of any other one
+    # Other responses, read by h11
 
     def _begin_h11(self) -> bytes:
         """Return the request as h11 writes it; h11 then reads the response."""

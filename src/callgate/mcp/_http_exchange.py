@@ -100,7 +100,7 @@ class HttpExchange:
         """Send a request, authorized if the server wants that, and return its response, which the caller releases.
 
         Raises:
-            NotSent: The server certainly did not get the request, or has refused it for want of authorization.
+            NotSent: The server certainly did not get the request, or has refused it because it was not authorized.
             ConnectionLost: The connection ended before the response began.
             ProtocolError: The bytes of the response are not HTTP.
         """

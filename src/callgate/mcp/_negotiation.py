@@ -70,7 +70,7 @@ class Negotiation(Struct, frozen=True, kw_only=True, eq=False):
             known: The era of the server if it was found out before; then it is not asked again.
 
         Raises:
-            McpError: The server refuses both, or the one that its configuration wants.
+            McpError: The server refuses both eras, or the one that its configuration requires.
         """
         wanted = self.server.era
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Whose changes of resources one server tells: which resource, for which client, and in which session of the server."""
+"""The subscriptions to changes of one server's resources: which resource, for which client, and in which session of the server."""
 
 from __future__ import annotations
 

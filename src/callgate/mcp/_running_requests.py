@@ -1,4 +1,4 @@
-"""The requests of one session that wait for an answer, and to which of them belongs what the server sends meanwhile.
+"""The requests of one session that wait for an answer, and the one that a message of the server belongs to.
 
 A message on the stream of a request belongs to that request. Standard input and output have one stream for all, on which a message names no
 request unless it reports progress. A log message then counts as sent for the call that was started last; `_question_origins.py` finds the

@@ -133,7 +133,7 @@ class _Task:
 
 
 def _pause_s(told: Message) -> float:
-    """Return how long to wait before the next request, as the server wants it within bounds."""
+    """Return how long to wait before the next request: the server's interval, within bounds."""
     wanted = told.get("pollIntervalMs")
     if not isinstance(wanted, (int, float)) or isinstance(wanted, bool):
         return _POLL_S

@@ -305,7 +305,7 @@ class Session:
             meta["progressToken"] = number
         return meta
 
-    # What the server sends of its own
+    # Messages that the server sends unasked
 
     def _receive(self, message: Message, of: RunningRequest | None = None) -> None:
         self.heard += 1

@@ -44,7 +44,7 @@ class SessionChoice:
     ) -> tuple[SupervisedSession, Session]:
         """Return the running session for a request of a client. It is kept open until the end of `used`.
 
-        The server has what it has asked this client for, which it may need for the request.
+        The server has got its answers from this client, such as its roots, which it may need for the request.
 
         Args:
             definition: The tool that is called; None if the request is not a call.
@@ -58,7 +58,7 @@ class SessionChoice:
         return supervised, session
 
     async def of_changes(self, client: CallingClient | None, used: ExitStack) -> SupervisedSession:
-        """Return the running session that tells a client of changes: its own one, if that can be kept open, and otherwise the first.
+        """Return the running session that reports changes to a client: its own one, if that can be kept open, and otherwise the first.
 
         Raises:
             NotSent: The server cannot be started.

@@ -86,7 +86,7 @@ class StdioConnection:
     async def close(self) -> None:
         await self._process.close()
 
-    # Of the process
+    # Callbacks of the process
 
     def line(self, data: bytes | bytearray) -> None:
         try:

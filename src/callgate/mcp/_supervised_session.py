@@ -78,7 +78,7 @@ class _Backoff:
         self._on_network = bool(server.url)
         self._retries_without_call = retries_without_call
         self.useless = False
-        """Whether another start fails in the same way, unless somebody changes the configuration or this machine. False for a server that
+        """Whether another start fails in the same way, unless the configuration or this machine is changed. False for a server that
         has run before: its program may be missing only while it is replaced."""
 
     def wait_s(self, failures: int, clock: Clock) -> float | None:
@@ -130,7 +130,7 @@ class SessionParts(Struct, frozen=True, kw_only=True, eq=False):
     on_notice: OnNotice
     """Called with notices of changes, except of tools."""
     on_late: Callable[[str, Message], None]
-    """Called with the uid of a call that has ended, and the answer that came after that."""
+    """Called with the uid of a call that has ended, and the answer that arrived after that."""
     on_refused: Callable[[bool], None]
     """Called when `SupervisedSession.refuses` is set, with whether the server has refused the era; False: its starts have failed."""
 
@@ -161,7 +161,7 @@ class SupervisedSession:
         self.life = ServerLife[Session](f"The MCP server '{parts.server.name}'", self._backoff)
         self.tools = tools
         self.subscribed: dict[str, int] = {}
-        """How often changes of a resource are wanted, by its URI."""
+        """The number of subscriptions to a resource, by its URI."""
         self.era = era
         """The era of the server; None until it is found out."""
         self.refuses = False
@@ -176,12 +176,12 @@ class SupervisedSession:
         self._session: Session | None = None
         self._changed = False
         self._listed_at = -_LOOK_AGAIN_S
-        """When changed tools were listed last."""
+        """The time of the last list of changed tools."""
         self._freshness = ListFreshness(parts.clock)
         self._listed = asyncio.Event()
         """Cleared while the tools are to be listed again."""
         self._doubted = False
-        """Whether a request was left without an answer, so that the server is asked for a sign of life."""
+        """Whether a request was left without an answer, so that it is checked whether the server still answers."""
         self._running = 0
 
     @property
@@ -261,7 +261,7 @@ class SupervisedSession:
         return stale
 
     async def until_listed(self) -> None:
-        """Wait until the tools that are to be listed again were listed, for a moment: a slow server must not delay those that look on."""
+        """Wait, at most `_LIST_WAIT_S`, until a requested list of tools has arrived: a slow server must not delay callers."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_LIST_WAIT_S):
                 await self._listed.wait()
@@ -349,7 +349,7 @@ class SupervisedSession:
             parts.log.warning("MCP server %s: its changed tools could not be listed: %s", parts.server.name, error)
 
     async def _is_responsive(self, session: Session) -> bool:
-        """Return whether a server that left a call without an answer still answers anything.
+        """Return whether a server that left a call without an answer still responds.
 
         While it is silent, new calls wait. It is given up when no earlier call waits for it any more, so that none loses its answer, or
         when it has been silent for too long.

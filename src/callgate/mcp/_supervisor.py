@@ -107,7 +107,7 @@ class SupervisedServer:
             raise NotSent(f"The MCP server '{self.name}' was not started.")
         return self._parts
 
-    # Of the engine
+    # Called by the engine
 
     async def start(self, catalogue: ToolCatalogue) -> None:
         self._parts = running = self._make_parts(catalogue)
@@ -159,7 +159,7 @@ class SupervisedServer:
             if self._server.auth is not None:
                 await self._server.auth.close()
 
-    # Of its tools
+    # Tools
 
     async def call_tool(self, definition: Definition, arguments: Mapping[str, Any], caller: Caller) -> Message:
         running = self._running
@@ -183,7 +183,7 @@ class SupervisedServer:
         if self._parts is not None and not self._closing and self._parts.first.list_if_stale():
             await self._parts.first.until_listed()
 
-    # Of its sessions
+    # Sessions
 
     async def on_session(self, work: Callable[[Session, Caller], Awaitable[T]]) -> T:
         """Run requests on behalf of the calling client, if there is one, as soon as a session for it is ready.
@@ -208,7 +208,7 @@ class SupervisedServer:
         with self._parts.sessions.handshakes_of(client) as sessions:
             await asyncio.gather(*(session.roots_changed() for session in sessions))
 
-    # Of its resources
+    # Resources
 
     async def subscribe(self, uri: str, *, lasting: bool = False) -> None:
         """Subscribe the calling client, or the host if there is none, to changes of a resource.

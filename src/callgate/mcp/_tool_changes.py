@@ -208,7 +208,7 @@ def _changed_lines(before: Sequence[str], after: Sequence[str]) -> Iterator[str]
 
 
 def _around_change(line: str, lines: Sequence[str]) -> str:
-    """Return a line; of a very long one only the part around what differs from the other lines."""
+    """Return a line, cut to the part around the difference from the other lines if it is very long."""
     if len(line) <= _LONGEST_LINE:
         return line
     others = [other[2:] for other in lines if other[0] != line[0]]

@@ -182,7 +182,7 @@ class ToolList:
             self._catalogue.withdraw(self._server.name, {self._offered_name(name): f"{why}." for name in names})
 
     def _choose(self, definitions: Sequence[Message]) -> list[Message]:
-        """Return the definitions that the configuration asks for; of two with one name, the first."""
+        """Return the definitions that the configuration asks for; the first one if two have the same name."""
         found: dict[str, Message] = {}
         for definition in definitions:
             name = definition.get("name")

@@ -1,7 +1,7 @@
 """The tools of MCP servers that an operator accepted, in a file or in memory: their definitions and effects, and the instructions of their
 servers for models.
 
-A server can change its tools at any time, also after somebody has looked at them. A tool whose definition is not the
+A server can change its tools at any time, even after they were reviewed. A tool whose definition is not the
 accepted one is kept in quarantine until it is accepted, and so are instructions. Without a file, the first definition that is seen of a
 tool counts as accepted for the life of this object. Knows nothing of connections or engines.
 """

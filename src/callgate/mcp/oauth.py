@@ -1,6 +1,6 @@
 """`OAuth`: access tokens for MCP servers on the network, from the user's authorization.
 
-Nothing happens until a server refuses a request for want of authorization. Then the user is asked once, in a browser that the host opens,
+Nothing happens until a server refuses a request that is not authorized. Then the user is asked once, in a browser that the host opens,
 and the request is sent again with the token. Tokens are kept in memory, renewed before they expire or when they are refused, and
 sent to the server that they were issued for and to no other.
 """
@@ -206,7 +206,7 @@ class OAuth:
                 self._keep(await self._request_token(http, challenge, resource, issuer), "granted")
 
     def _may_be_renewed(self, challenge: Challenge, issuer: str) -> bool:
-        """Whether a new token of the same grant could be what the server wants."""
+        """Whether a new token of the same grant could satisfy the server."""
         same = self._grant is not None and self._grant.server.issuer == issuer and set(challenge.scopes) <= set(self._scopes)
         return same and self._untried == ""
 

@@ -114,7 +114,7 @@ class McpServer(NamedStruct, frozen=True, kw_only=True, eq=False):
     headers: Mapping[str, str] = {}
     """Headers of every request to `url`, such as `Authorization`."""
     auth: OAuth | None = None
-    """Gets access tokens from the user's authorization when the server at `url` wants them; None: only `headers` authorize."""
+    """Gets access tokens from the user's authorization when the server at `url` requires them; None: only `headers` authorize."""
     tools: tuple[str, ...] | None = None
     """The names of the tools to register, as the server calls them; None: all."""
     effects: Mapping[str, Effect] = {}
@@ -138,7 +138,7 @@ class McpServer(NamedStruct, frozen=True, kw_only=True, eq=False):
     """Whether `async with Engine` raises if the server cannot be started. If False, its tools answer with the reason."""
     elicitation: Answers | None = None
     """Answers a server's question to the user, given `message`, `requestedSchema` and so on, by `{"action": "accept", "content": {...}}`,
-    or with the action `decline` or `cancel`. None: the server is told that nobody can be asked."""
+    or with the action `decline` or `cancel`. None: the server gets the answer that no user can be asked."""
     sampling: Answers | None = None
     """Runs a language model for the server, given the `params` of `sampling/createMessage`. None: the server is told that there is none."""
     roots: tuple[str | os.PathLike[str], ...] = ()
