@@ -40,7 +40,7 @@ _DESCRIBED = tuple(name for name in ToolSettings.__struct_fields__ if name not i
 
 
 def serve(tools: Iterable[Tool], *, name: str = "", version: str = "") -> None:
-    """Serve these tools to the engine that has started this process. Returns when the engine ends this process.
+    """Serve these tools to the engine that has started this process. Returns when the engine stops the plugin.
 
     Async functions run on one event loop, others in a thread each. `ctx.progress` is shown live. A cancelled call cancels an async
     function, and fires `ctx.signal`.
