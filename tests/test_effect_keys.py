@@ -315,7 +315,7 @@ async def test_a_tool_that_calls_itself_with_its_own_key_is_refused_at_once(ledg
         ({"key": "refund:{id}"}, "'id' is none of its parameters. Known are: cents, order, scope.principal"),
         ({"key": "refund:{scope.run}"}, "'scope.run' is none of its parameters"),
         ({"key": "refund:{}"}, "'' is none of its parameters"),
-        ({"key": "refund:{order"}, "which is no pattern"),
+        ({"key": "refund:{order"}, "which is not a pattern"),
         ({"key": "refund:{order:>8}"}, "a placeholder has no format. Write '{order}'"),
         ({"key": ("order",)}, "it must be a text such as 'refund:{order}'"),
         ({"effect": "none"}, "has a key of its effect, but no effect"),

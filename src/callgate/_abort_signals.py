@@ -23,7 +23,7 @@ can be cancelled and no generator closed. An interrupt of the program does not c
 log = logging.getLogger("callgate")
 
 Interruption = Literal["stop", "kill", "follow_up", "time"]
-"""What interrupts the model while it answers."""
+"""The kinds of interruption of the model's answer."""
 
 
 class AbortSignal:

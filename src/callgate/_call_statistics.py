@@ -71,9 +71,9 @@ def statistics(calls: Sequence[CallSummary], sealed: Mapping[str, float]) -> Sta
     by_tool: defaultdict[str, list[CallSummary]] = defaultdict(list)
     for call in calls:
         by_tool[call.tool].append(call)
-    tools = [_of_tool(tool, of_tool) for tool, of_tool in by_tool.items()]
+    tools = [_tool_statistics(tool, of_tool) for tool, of_tool in by_tool.items()]
     head_starts = [saved for call in calls if (saved := _head_start_ms(call, sealed.get(call.uid))) > 0]
-    typical = {tool: median(times) for tool, of_tool in by_tool.items() if (times := [_run_ms(call) for call in of_tool if _ran(call)])}
+    typical = {tool: median(times) for tool, of_tool in by_tool.items() if (times := [_run_ms(call) for call in of_tool if _has_run(call)])}
     cached = [call for call in calls if call.cached]
     return Statistics(
         calls=len(calls),
@@ -110,8 +110,8 @@ def percentile(ordered: Sequence[float], share: float) -> float:
     return ordered[max(0, -(-len(ordered) * round(share * 100) // 100) - 1)]
 
 
-def _of_tool(tool: str, calls: Sequence[CallSummary]) -> ToolStatistics:
-    times = sorted(call.duration_ms for call in calls if _ran(call))
+def _tool_statistics(tool: str, calls: Sequence[CallSummary]) -> ToolStatistics:
+    times = sorted(call.duration_ms for call in calls if _has_run(call))
     return ToolStatistics(
         tool=tool,
         calls=len(calls),
@@ -123,7 +123,7 @@ def _of_tool(tool: str, calls: Sequence[CallSummary]) -> ToolStatistics:
     )
 
 
-def _ran(call: CallSummary) -> bool:
+def _has_run(call: CallSummary) -> bool:
     return bool(call.starts) and call.ended is not None
 
 

@@ -44,7 +44,7 @@ class CallSummary(Struct, kw_only=True):
     status: str = "open"
     """`ok`, `error`, `unknown`, `asked`, `aborted`, `restarted`, or `open` while no end is recorded."""
     settled: str = ""
-    """`happened` or `not_happened`, if somebody settled the unknown outcome."""
+    """`happened` or `not_happened`, if the unknown outcome was settled."""
     settled_by: str = ""
     """The operator who settled the outcome; empty if the tool did."""
     late: str = ""
@@ -149,7 +149,7 @@ def settle(call: CallSummary, fact: Event) -> None:
 
 
 def _end_denied(calls: Mapping[str, CallSummary], body: Mapping[str, Any]) -> None:
-    """Set the status of calls that wait for this answer, if it is a no that the host has told the model, so that no other call has it."""
+    """Set the status of calls that wait for this answer, if it is a denial that the host itself reported to the model."""
     details = body.get("details")
     if not isinstance(details, dict) or details.get("told") is not True:
         return
@@ -175,7 +175,7 @@ def _tell(call: CallSummary, event: Event, body: Mapping[str, Any]) -> None:
     if verdict_in(event.kind, body):
         call.tool, call.rule = _text(body, "tool", call.tool), _text(body, "rule")
         call.notes = _notes(body)
-        call.arguments = _json_text(body.get("arguments")) or call.arguments
+        call.arguments = _as_json_text(body.get("arguments")) or call.arguments
     match event.kind:
         case "call.received":
             call.tool, call.origin, call.received = _text(body, "name"), _text(body, "origin"), _text(body, "arguments")
@@ -189,15 +189,15 @@ def _tell(call: CallSummary, event: Event, body: Mapping[str, Any]) -> None:
             call.effect_key = _text(body, "effect_key")
             call.timeout_s = _number(body, "timeout_s")
         case "call.replayed":
-            call.earlier_call = _earlier(body.get("details"), "uid")
+            call.earlier_call = _earlier_uid(body.get("details"), "uid")
         case "call.completed":
             _complete(call, body)
         case "call.late":
             call.late, call.late_ns = _text(body, "status"), event.at_ns
         case kind if kind in STATUS_OF_KIND:
             call.status, call.error = STATUS_OF_KIND[kind], _text(body, "reason")
-            call.question = (_earlier(body.get("details"), "approval") or call.uid) if kind == "call.suspended" else call.question
-            if kind == "call.aborted" and "unknown" in (body.get("status"), _earlier(body.get("details"), "status")):
+            call.question = (_earlier_uid(body.get("details"), "approval") or call.uid) if kind == "call.suspended" else call.question
+            if kind == "call.aborted" and "unknown" in (body.get("status"), _earlier_uid(body.get("details"), "status")):
                 call.status, call.failure_class = "unknown", "outcome_unknown"
     if event.kind in TERMINAL:
         call.ended = event.mono
@@ -213,18 +213,18 @@ def _complete(call: CallSummary, body: Mapping[str, Any]) -> None:
     call.bytes, call.truncated = int(_number(meta, "bytes")), meta.get("truncated") is True
     call.command_end = _text(meta, "command_end")
     structured = body.get("structured")
-    call.earlier_call = call.earlier_call or _earlier(structured, "earlier_call")
+    call.earlier_call = call.earlier_call or _earlier_uid(structured, "earlier_call")
     call.abandoned = isinstance(structured, dict) and structured.get("abandoned") is True
     call.replayed = meta.get("replayed") is True or meta.get("joined") is True
     call.notes = _notes(meta) or call.notes
 
 
-def _json_text(arguments: object) -> str:
-    """Return recorded arguments as JSON; empty if they are no object."""
+def _as_json_text(arguments: object) -> str:
+    """Return recorded arguments as JSON; empty if they are not an object."""
     return json.dumps(arguments, ensure_ascii=False, separators=(",", ":")) if isinstance(arguments, dict) else ""
 
 
-def _earlier(details: object, key: str) -> str:
+def _earlier_uid(details: object, key: str) -> str:
     return _text(details, key) if isinstance(details, dict) else ""
 
 

@@ -52,7 +52,7 @@ def refuse_scrap(path: str | os.PathLike[str], kind: str, then: str) -> None:
         )
     size = found.st_size
     if 0 < size < _SMALLEST:
-        raise UsageError(f"{os.fspath(path)} is no {kind}: {size} byte{'s' if size > 1 else ''} can be no database. {then}")
+        raise UsageError(f"{os.fspath(path)} is not a {kind}: {size} byte{'s' if size > 1 else ''} cannot be a database. {then}")
 
 
 def refused_by_system(path: Path, *, to_read: bool = False) -> UsageError | None:

@@ -58,7 +58,7 @@ def media_type(data: bytes, name: str = "") -> str:
     Text is `text/plain`, unless the name says which text it is; bytes that are neither known nor text are `application/octet-stream`.
 
     Args:
-        name: The file's name, whose ending decides where the content does not. It never makes text of bytes that are none.
+        name: The file's name, whose ending decides where the content does not. Bytes that are not text never get a text type.
     """
     named = _SUFFIXES.get(name.rpartition(".")[2].lower(), "") if "." in name else ""
     found = _by_signature(data)

@@ -59,11 +59,11 @@ def read_host(text: str) -> tuple[str, Address | None]:
     if not text.isascii():
         raise NotPlain("has a host with other than ASCII characters. Write it in its 'xn--' form")
     if text.startswith("["):
-        return _address(text[1:-1], 6)
+        return _parse_address(text[1:-1], 6)
     name = text.lower().removesuffix(".")
     labels = name.split(".")
     if _NUMBER.fullmatch(labels[-1]):
-        return _address(name, 4)
+        return _parse_address(name, 4)
     if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
         raise NotPlain("has no valid host name")
     return name, None
@@ -81,7 +81,7 @@ def scheme_and_host(url: str) -> tuple[str, str, Address | None]:
     return match["scheme"].lower(), *read_host(match["host"])
 
 
-def _address(text: str, version: int) -> tuple[str, Address]:
+def _parse_address(text: str, version: int) -> tuple[str, Address]:
     try:
         address = ipaddress.ip_address(text)
     except ValueError as error:

@@ -85,7 +85,7 @@ _MEANT: Mapping[str, tuple[str, ...]] = {
     "content": ("text",),
     "timeout": ("timeout_s",),
 }
-"""What other libraries call an option, with callgate's names for it; the first that the owner has was meant."""
+"""Names of options in other libraries, with callgate's names for them; the first that the owner has is suggested."""
 
 
 class ByNameMeta(StructMeta):
@@ -130,15 +130,15 @@ class Options(Struct, frozen=True, kw_only=True, metaclass=ByNameMeta):
 
 def by_name(function: Callable[P, R]) -> Callable[P, R]:
     """Decorate a function or class so that an unknown keyword raises a `UsageError` that lists the known ones."""
-    return _by_name(function, ())
+    return _with_name_check(function, ())
 
 
 def by_name_with(options: type) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Do the same as `by_name`, for a function whose `**` keywords are the keys of the TypedDict `options`."""
-    return lambda function: _by_name(function, tuple(options.__annotations__))
+    return lambda function: _with_name_check(function, tuple(options.__annotations__))
 
 
-def _by_name(function: Callable[P, R], more: tuple[str, ...]) -> Callable[P, R]:
+def _with_name_check(function: Callable[P, R], more: tuple[str, ...]) -> Callable[P, R]:
     owner = function.__qualname__.removesuffix(".__init__")
     known = frozenset((*inspect.signature(function).parameters, *more))
 
@@ -268,14 +268,14 @@ def _words(info: Any, name: str = "") -> str:
         case known.LiteralType():
             return f"one of {', '.join(map(repr, info.values))}"
         case known.DictType():
-            return f"a dict of {_many(info.value_type)}"
+            return f"a dict of {_plural(info.value_type)}"
         case known.ListType() | known.SetType() | known.FrozenSetType() | known.VarTupleType():
-            return f"a list of {_many(info.item_type)}"
+            return f"a list of {_plural(info.item_type)}"
     kind = getattr(info, "cls", object)
     return "a function" if kind is Callable else f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}"
 
 
-def _many(info: Any) -> str:
+def _plural(info: Any) -> str:
     words = _words(info)
     return {"text": "texts"}.get(words, words.replace("a list", "lists"))
 

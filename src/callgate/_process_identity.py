@@ -23,8 +23,8 @@ _DEAD = frozenset({"Z", "X", "x"})
 def process_identity(pid: int | None = None) -> str:
     """Return the identity of a process of this machine, by default this one; empty if it is not running or cannot be identified."""
     pid = os.getpid() if pid is None else pid
-    started = _started(pid)
-    return f"{_host()}:{_boot()}:{_namespace()}:{pid}:{started}" if started and _boot() else ""
+    started = _start_time(pid)
+    return f"{_host_name()}:{_boot_id()}:{_pid_namespace()}:{pid}:{started}" if started and _boot_id() else ""
 
 
 def has_ended(identity: str) -> bool:
@@ -33,14 +33,14 @@ def has_ended(identity: str) -> bool:
     False if it runs, if it ran on another machine or in another process id namespace, and if `identity` is not valid.
     """
     parts = identity.split(":")
-    if len(parts) != 5 or not parts[3].isdigit() or parts[0] != _host() or not _boot():
+    if len(parts) != 5 or not parts[3].isdigit() or parts[0] != _host_name() or not _boot_id():
         return False
-    if parts[1] != _boot():
+    if parts[1] != _boot_id():
         return True
-    return parts[2] == _namespace() and _started(int(parts[3])) != parts[4]
+    return parts[2] == _pid_namespace() and _start_time(int(parts[3])) != parts[4]
 
 
-def _started(pid: int) -> str:
+def _start_time(pid: int) -> str:
     """Return a process's start time in clock ticks since boot; empty if it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
@@ -50,21 +50,21 @@ def _started(pid: int) -> str:
 
 
 @cache
-def _boot() -> str:
+def _boot_id() -> str:
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()[:8]
     return ""
 
 
 @cache
-def _host() -> str:
+def _host_name() -> str:
     machine = ""
     with suppress(OSError):
         machine = Path("/etc/machine-id").read_text(encoding="ascii").strip()
     return hashlib.sha256(f"{machine}/{socket.gethostname()}".encode()).hexdigest()[:12]
 
 
-def _namespace() -> str:
+def _pid_namespace() -> str:
     with suppress(OSError):
         return str(os.stat("/proc/self/ns/pid").st_ino)
     return ""

@@ -95,7 +95,7 @@ def _fields(item: _Item) -> CallFields | None:
         return _chat_item(item)
     if _get(item, "custom") is not None:
         return _chat_item(item)
-    return _gemini_part(item) or _named(item)
+    return _gemini_part(item) or _untyped_item(item)
 
 
 def chat_payload(item: _Item) -> tuple[_Item, bool]:
@@ -134,12 +134,12 @@ def _gemini_part(item: _Item) -> CallFields | None:
     for key in _GEMINI_KEYS:
         inner = _get(item, key)
         if inner is not None and _get(item, "tool_calls") is None:
-            found = _named(inner)
+            found = _untyped_item(inner)
             return found or _call(inner, "args", "gemini.generate")
     return None
 
 
-def _named(item: _Item) -> CallFields | None:
+def _untyped_item(item: _Item) -> CallFields | None:
     """Return a call that has its name beside its arguments and no type: Gemini's format, and OpenAI's first one."""
     for key, origin in (("arguments", "openai.chat"), ("args", "gemini.generate")):
         if _has(item, key) and _has(item, "name"):
@@ -188,7 +188,7 @@ def _is_complete(finish_reason: object) -> bool:
 
 
 def keys_beside(item: Mapping[str, object]) -> Mapping[str, object] | None:
-    """Return the keys that stand beside the arguments of a call; None if there are none."""
+    """Return the keys beside the arguments of a call; None if there are none."""
     return {key: value for key, value in item.items() if key not in CALL_KEYS} or None
 
 
@@ -219,18 +219,18 @@ def _refuse_if_mistaken(item: _Item, reader: str, *, any_json: bool) -> None:
     if isinstance(item, (str, bytes, bool, int, float)) or item is None:
         if any_json:
             return
-        raise UsageError(f"{reader} was given {_described(item)}, which is not a call{_why(item)}. {_HOW}")
+        raise UsageError(f"{reader} was given {_describe(item)}, which is not a call{_guess_origin(item)}. {_HOW}")
     if isinstance(item, (list, tuple)):
         if not any_json or any(not isinstance(one, (list, tuple)) and _fields(one) is not None for one in item):
             raise UsageError(
-                f"{reader} was given {_described(item)}. It reads one call: give it each item, as [{reader}(item) for item in ...]."
+                f"{reader} was given {_describe(item)}. It reads one call: give it each item, as [{reader}(item) for item in ...]."
             )
         return
     kind = _word(item, "type")
     if kind in _OTHER_TYPES or (kind and kind not in _CALL_TYPES and not any_json):
-        raise UsageError(f"{reader} was given {_described(item)} of type '{kind}', which is not a call. {_HOW}")
+        raise UsageError(f"{reader} was given {_describe(item)} of type '{kind}', which is not a call. {_HOW}")
     if any(_get(item, key) is not None for key in _WHOLE_KEYS) and not _has(item, "tool"):
-        raise UsageError(f"{reader} was given {_described(item)}, a message or response, which is not one call. {_HOW}")
+        raise UsageError(f"{reader} was given {_describe(item)}, a message or response, which is not one call. {_HOW}")
     if not (any_json and isinstance(item, Mapping)):
         _refuse_other_keys(item, reader)
 
@@ -239,15 +239,15 @@ def _refuse_other_keys(item: _Item, reader: str) -> None:
     """Refuse an object or a dict that no SDK hands over as a call."""
     if not isinstance(item, Mapping):
         if not _word(item, "type"):
-            raise UsageError(f"{reader} was given {_described(item)}, which is not a call. {_HOW}")
+            raise UsageError(f"{reader} was given {_describe(item)}, which is not a call. {_HOW}")
     elif _OWN_KEYS & item.keys():
-        raise UsageError(f"{reader} was given {_described(item)}, a call in no provider's format. RawCall.from_dict reads it.")
+        raise UsageError(f"{reader} was given {_describe(item)}, a call in no provider's format. RawCall.from_dict reads it.")
     elif item and not _ITEM_KEYS & item.keys():
-        raise UsageError(f"{reader} was given {_described(item)}, which is not a call. {_HOW}")
+        raise UsageError(f"{reader} was given {_describe(item)}, which is not a call. {_HOW}")
 
 
-def _why(item: _Item) -> str:
-    """Return what the host probably had in hand, as the rest of a sentence."""
+def _guess_origin(item: _Item) -> str:
+    """Return what the value probably is, as the rest of a sentence."""
     if item is None:
         return ": a message without calls has none to read"
     if isinstance(item, (str, bytes)) and item.strip()[:1] in ("{", "[", b"{", b"["):
@@ -258,7 +258,7 @@ def _why(item: _Item) -> str:
 def _refuse_piece(item: _Item, reader: str) -> None:
     if "Delta" in type(item).__name__:
         raise UsageError(
-            f"{reader} was given {_described(item)}, a piece of a streamed call. Join the pieces of the message first; OpenAI's and"
+            f"{reader} was given {_describe(item)}, a piece of a streamed call. Join the pieces of the message first; OpenAI's and"
             " Anthropic's `client....stream(...)` helpers do."
         )
 
@@ -269,9 +269,9 @@ _HOW = (
 )
 
 
-def _described(item: _Item) -> str:
+def _describe(item: _Item) -> str:
     if isinstance(item, Mapping):
-        return f"a dict with the keys {_joined(item)}"
+        return f"a dict with the keys {_join(item)}"
     if item is None or isinstance(item, (bool, int, float)):
         return f"{item!r:.40}"
     if isinstance(item, (str, bytes)):
@@ -282,5 +282,5 @@ def _described(item: _Item) -> str:
     return f"{'an' if name[:1] in 'AEIOU' else 'a'} {name}"
 
 
-def _joined(keys: Iterable[object]) -> str:
+def _join(keys: Iterable[object]) -> str:
     return ", ".join(f"'{key!s:.40}'" for key in list(keys)[:6])

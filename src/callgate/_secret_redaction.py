@@ -97,7 +97,7 @@ def middle_left_out(text: str, chars: int = 2 * _END_CHARS) -> str:
     if len(text) <= chars:
         return text
     half = chars // 2
-    return _joined(text[:half], len(text) - 2 * half, text[-half:])
+    return _join(text[:half], len(text) - 2 * half, text[-half:])
 
 
 def cut_middle(text: str, chars: int, redactor: Redactor | None) -> str:
@@ -114,10 +114,10 @@ def cut_middle(text: str, chars: int, redactor: Redactor | None) -> str:
     elif redactor is not None:
         begin = end = redacted_text(text, redactor)
         left_out = len(begin) - 2 * half
-    return _joined(begin[:half], left_out, end[-half:]) if left_out > 0 else begin
+    return _join(begin[:half], left_out, end[-half:]) if left_out > 0 else begin
 
 
-def _joined(begin: str, left_out: int, end: str) -> str:
+def _join(begin: str, left_out: int, end: str) -> str:
     return f"{begin} [... {left_out} characters left out ...] {end}"
 
 

@@ -42,22 +42,22 @@ def load_tools(specs: Iterable[str], blobs: BlobStore, memory: Memory | None = N
     tools: list[Tool] = []
     _look_in(folder or os.getcwd())
     for spec in specs:
-        for tool in _builtin(blobs, memory) if spec == "builtin" else _named(spec):
+        for tool in _load_builtin(blobs, memory) if spec == "builtin" else _load_named(spec):
             if not any(tool is other for other in tools):
                 tools.append(tool)
     return tools
 
 
-def _builtin(blobs: BlobStore, memory: Memory | None) -> list[Tool]:
+def _load_builtin(blobs: BlobStore, memory: Memory | None) -> list[Tool]:
     from callgate.builtins import command_tools, fetch_tool, result_tools, workspace_tools
 
     index, more = (memory.index, memory.tools()) if memory is not None else (None, [])
     return [*workspace_tools(index=index), *command_tools(), fetch_tool(), *result_tools(blobs), *more]
 
 
-def _named(spec: str) -> list[Tool]:
+def _load_named(spec: str) -> list[Tool]:
     place, attribute = _split(spec)
-    module = _file(place, spec) if place.endswith(".py") else _module(place, spec)
+    module = _import_file(place, spec) if place.endswith(".py") else _import_module(place, spec)
     value: object = module
     for name in filter(None, attribute.split(".")):
         try:
@@ -89,22 +89,22 @@ def _offer(module: ModuleType) -> str:
     return f"Tools there: {', '.join(names[:20])}." if names else "There are no tools in it."
 
 
-def _module(name: str, spec: str) -> ModuleType:
+def _import_module(name: str, spec: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise UsageError(f"There is no module '{name}' for the tools '{spec}'. Give {FORMS}.") from None
-        raise _broken(spec, error) from error
+        raise _loading_error(spec, error) from error
     except (TypeError, ValueError):
         raise UsageError(f"'{spec}' does not name tools. Give {FORMS}.") from None
     except CallgateError:
         raise
     except (Exception, SystemExit) as error:
-        raise _broken(spec, error) from error
+        raise _loading_error(spec, error) from error
 
 
-def _file(place: str, spec: str) -> ModuleType:
+def _import_file(place: str, spec: str) -> ModuleType:
     path = Path(place).resolve()
     if not path.is_file():
         raise UsageError(f"There is no file {place} for the tools '{spec}'. Give {FORMS}.")
@@ -128,7 +128,7 @@ def _run(module: ModuleType, spec: str) -> ModuleType:
         raise
     except (Exception, SystemExit) as error:
         del sys.modules[module.__name__]
-        raise _broken(spec, error) from error
+        raise _loading_error(spec, error) from error
     return module
 
 
@@ -138,7 +138,7 @@ def _look_in(folder: str) -> None:
         sys.path.append(folder)
 
 
-def _broken(spec: str, error: BaseException) -> UsageError:
+def _loading_error(spec: str, error: BaseException) -> UsageError:
     if isinstance(error, SyntaxError):
         where = f" ({error.filename}:{error.lineno})"
     else:

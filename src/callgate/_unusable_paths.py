@@ -48,7 +48,7 @@ def check_path(owner: str, path: object, *, in_memory: str, on_server: str) -> N
     """
     text = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(text, str):
-        raise UsageError(f"{owner} was given {path!r:.80}, which is no path. Give the path of a file as text, such as 'calls.db'.")
+        raise UsageError(f"{owner} was given {path!r:.80}, which is not a path. Give the path of a file as text, such as 'calls.db'.")
     if not text:
         raise UsageError(f"{owner} was given an empty path. Give the path of a file, such as 'calls.db'.")
     if text == ":memory:" or (text.startswith("file:") and "memory" in text):
@@ -75,7 +75,7 @@ def expanded(path: str | os.PathLike[str]) -> Path:
 
 
 def read_regular_file(path: str | os.PathLike[str], most_bytes: int = -1) -> bytes:
-    """Return the beginning of a file that is no pipe and no device, for which one could wait for ever.
+    """Return the beginning of a file that is neither a pipe nor a device; reading those could block for ever.
 
     Args:
         most_bytes: How much is read at most; -1: all.
@@ -138,7 +138,7 @@ def path_error(path: str | os.PathLike[str], use: str, error: OSError) -> UsageE
 def _cause(path: str | os.PathLike[str], error: OSError) -> tuple[str, str]:
     where = f" ({displayed(error.filename)})" if error.filename and os.fspath(error.filename) != os.fspath(path) else ""
     if error.errno in (errno.EACCES, errno.EPERM):
-        return f"{_user()} has no right to it{where}", "Give that user the right, or give another path."
+        return f"{_user_name()} has no right to it{where}", "Give that user the right, or give another path."
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
         return f"{displayed(_parent_file(Path(path)))} is a file and no folder", "Give a path in a folder."
     if error.errno == errno.ENOENT and (missing := _missing_folder(Path(path))) is not None:
@@ -162,7 +162,7 @@ def _parent_file(path: Path) -> Path:
     return path.parent
 
 
-def _user() -> str:
+def _user_name() -> str:
     with suppress(KeyError):
         return f"the user {pwd.getpwuid(os.geteuid()).pw_name}"
     return f"the user with the number {os.geteuid()}"

@@ -1,4 +1,4 @@
-"""Know whether this process is a worker that is importing a tool's module, and refuse to run calls meanwhile.
+"""Track whether this process is a worker that is importing a tool's module, and refuse to run calls meanwhile.
 
 A worker imports the module of its tool, and with it everything at the module's top level. An engine there would run the program's calls a
 second time. Knows nothing of workers and engines: the worker marks the import, the engine asks.

@@ -52,20 +52,20 @@ these characters.
 
 
 class RepairedJson(Struct, frozen=True, kw_only=True):
-    """What malformed JSON means."""
+    """The arguments that malformed JSON probably means."""
 
     value: object
     notes: tuple[Note, ...] = ()
-    """What was repaired and converted; empty if the text was valid."""
+    """The repairs and conversions; empty if the text was valid."""
 
 
 class ResolvedName(Struct, frozen=True, kw_only=True):
-    """What a name means."""
+    """The known name that a given name probably means."""
 
     name: str | None
     """The known name; None if the given one means none or several."""
     notes: tuple[Note, ...] = ()
-    """What was ignored in the given name; empty if it was exact."""
+    """The differences that were ignored; empty if the name was exact."""
     suggestions: tuple[str, ...] = ()
     """If it means several: these. If it means none: at most three known names that are similar, the most similar first."""
 
@@ -93,8 +93,8 @@ def parse_arguments(text: str | bytes | Mapping[str, object], *, limits: Limits 
         limits: `arguments_bytes`, `arguments_depth` and `arguments_keys` count.
 
     Raises:
-        ArgumentsMalformed: It is no JSON object, has a key twice, a number out of range, invalid Unicode, or exceeds a limit. `code` says
-            which; the text says where, and what to send instead.
+        ArgumentsMalformed: It is not a JSON object, has a key twice, a number out of range, invalid Unicode, or exceeds a limit. `code`
+            says which; the text says where, and what to send instead.
         ArgumentsTruncated: The text ends inside an object, a list or a string.
         UsageError: It is neither text nor bytes nor a mapping.
     """
@@ -118,7 +118,7 @@ def repair_json(text: str, schema: Mapping[str, Any] | None = None, *, limits: L
     Raises:
         ArgumentsMalformed, ArgumentsTruncated: The text is refused. The error is that of the strict parser.
         ArgumentsInvalid: The value does not match the schema.
-        UsageError: `text` is no text, or the schema cannot be used.
+        UsageError: `text` is not text, or the schema cannot be used.
     """
     check("repair_json", "text", text, str)
     check("repair_json", "limits", limits, Limits | None)
@@ -147,9 +147,9 @@ def resolve_name(name: str, known: Iterable[str]) -> ResolvedName:
     are different letters.
 
     Raises:
-        UsageError: `name` is no text, or `known` no iterable of texts.
+        UsageError: `name` is not text, or `known` is not an iterable of texts.
     """
-    names = _names("resolve_name", name, known)
+    names = _check_names("resolve_name", name, known)
     found = possible_names(name, names)
     if len(found) != 1:
         return ResolvedName(name=None, suggestions=tuple(found) or closest_names(name, names))
@@ -166,13 +166,13 @@ def matching_name(name: str, known: Iterable[str]) -> str | None:
     """Return the one known name that a name means, or None if it means none or several. Ignores what `resolve_name` ignores.
 
     Raises:
-        UsageError: `name` is no text, or `known` no iterable of texts.
+        UsageError: `name` is not text, or `known` is not an iterable of texts.
     """
-    found = possible_names(name, _names("matching_name", name, known))
+    found = possible_names(name, _check_names("matching_name", name, known))
     return found[0] if len(found) == 1 else None
 
 
-def _names(owner: str, name: object, known: Iterable[str]) -> list[str]:
+def _check_names(owner: str, name: object, known: Iterable[str]) -> list[str]:
     """Return the known names. Raise `UsageError` if a value has the wrong type."""
     check(owner, "name", name, str)
     names = list(known) if isinstance(known, Iterable) and not isinstance(known, (str, bytes)) else [known]
@@ -186,21 +186,21 @@ def possible_names(name: str, known: Iterable[str]) -> list[str]:
     if len(name) > _MAX_NAME:
         return []
     names = list(dict.fromkeys(known))
-    bare = _bare(name)
+    bare = _strip_quotes(name)
     for exact in (name, bare):
         if exact in names:
             return [exact]
     found: dict[str, None] = {}
     for form in _forms(bare):
-        folded = _folded(form)
-        found |= dict.fromkeys([form] if form in names else [one for one in names if form and _folded(one) == folded])
+        folded = _fold(form)
+        found |= dict.fromkeys([form] if form in names else [one for one in names if form and _fold(one) == folded])
     return list(found)
 
 
 def closest_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
     """Return at most three similar names, the most similar first."""
-    by_fold = {_folded(one): one for one in list(known)[:2_000]}
-    near = difflib.get_close_matches(_folded(_forms(_bare(name[:_MAX_NAME]))[-1]), by_fold, n=3, cutoff=0.6)
+    by_fold = {_fold(one): one for one in list(known)[:2_000]}
+    near = difflib.get_close_matches(_fold(_forms(_strip_quotes(name[:_MAX_NAME]))[-1]), by_fold, n=3, cutoff=0.6)
     return tuple([by_fold[one] for one in near])
 
 
@@ -252,7 +252,7 @@ def _check(value: object, schema: CompiledSchema) -> None:
     raise ArgumentsInvalid(f"The value does not match the schema. Correct these:\n{sentences}", details={"errors": errors})
 
 
-def _bare(name: str) -> str:
+def _strip_quotes(name: str) -> str:
     name = name.strip(_WHITE)
     if len(name) > 1 and name[0] in _QUOTES and name[-1] == name[0]:
         name = name[1:-1].strip(_WHITE)
@@ -266,5 +266,5 @@ def _forms(bare: str) -> list[str]:
     return list(dict.fromkeys((whole, whole[len(prefix) :])))
 
 
-def _folded(name: str) -> str:
+def _fold(name: str) -> str:
     return "".join(letter.lower() if letter.isascii() else letter for letter in name).replace("-", "_")

@@ -226,11 +226,11 @@ class Metadata(NamedStruct, frozen=True, kw_only=True, gc=False, omit_defaults=T
     untrusted: bool = True
     """Whether the content comes from outside, so that rules can restrict its use."""
     server_fields: dict[str, object] | None = None
-    """What an MCP server sent with the result that is nowhere else: `_meta`, and fields that MCP does not define. `structuredContent` is
-    there as None if it is no object: its value is `structured`. `content` has the same for each item of the server's content, or None; an
-    item of an unknown type is there as a whole, and so are those of a failure whose text is not all in `error`. If the server has sent no
-    `content`, it is None. `error` is the error with which the server has answered instead. Not shown to the model. At most as large as the
-    content may be.
+    """The fields that an MCP server sent with the result and that no other attribute has: `_meta`, and those that MCP does not define.
+    `structuredContent` is there as None if it is not an object: its value is `structured`. `content` has the same for each item of the
+    server's content, or None; an item of an unknown type is there as a whole, and so are those of a failure whose text is not all in
+    `error`. If the server has sent no `content`, it is None. `error` is the error with which the server has answered instead. Not shown to
+    the model. At most as large as the content may be.
     """
 
     @property
@@ -338,7 +338,7 @@ class Aborted(NamedStruct, frozen=True):
 
 
 class Approval(NamedStruct, frozen=True, kw_only=True):
-    """What a human was asked about one call, and what they answered."""
+    """A question to a human about one call, and the answer."""
 
     approval_id: str
     """The uid of the call that was suspended for it."""
@@ -346,9 +346,9 @@ class Approval(NamedStruct, frozen=True, kw_only=True):
     expires_at: int
     """When the question expires, in UTC nanoseconds."""
     allowed: bool | None = None
-    """None while nobody has answered."""
+    """None until the question is answered."""
     by: str = ""
-    """Who has answered; empty if nobody has."""
+    """Who answered; empty until the question is answered."""
     reason: str = ""
     """The reason that was given with the answer."""
     arguments: Mapping[str, object] | None = None

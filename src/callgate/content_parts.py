@@ -52,7 +52,7 @@ class _Media(NamedStruct, frozen=True, kw_only=True, rename="camel"):
             mime_type: If empty, it is found in the bytes.
 
         Raises:
-            UsageError: The bytes are no such media, and no `mime_type` is given.
+            UsageError: The bytes are not such media, and no `mime_type` is given.
         """
         return cls._read(data, mime_type, "")
 
@@ -61,7 +61,7 @@ class _Media(NamedStruct, frozen=True, kw_only=True, rename="camel"):
         """Return the part with a file's bytes, at most 64 MiB.
 
         Raises:
-            UsageError: The file cannot be read, is too large, or is no such media.
+            UsageError: The file cannot be read, is too large, or is not such media.
         """
         return cls._read(_read_file(path), mime_type, Path(path).name)
 
@@ -148,12 +148,12 @@ def part_text(part: Part) -> str:
             return f"{name} <{uri}>" if name else uri
         case Resource(resource=resource):
             inner = resource.get("text")
-            return inner if isinstance(inner, str) else f"[{_known_of(resource)}]"
+            return inner if isinstance(inner, str) else f"[{_describe_resource(resource)}]"
         case Image(mime_type=mime) | Audio(mime_type=mime):
             return f"[{mime}]"
 
 
-def _known_of(resource: Mapping[str, object]) -> str:
+def _describe_resource(resource: Mapping[str, object]) -> str:
     """Return the address, the type and the size of a resource, as far as they are known. Bytes without a name have no address."""
     uri, mime, blob = (str(resource.get(key) or "") for key in ("uri", "mimeType", "blob"))
     named = "" if uri == _NAMELESS else f"resource {uri}".strip()
@@ -183,17 +183,17 @@ def is_base64(data: str) -> bool:
 
 def without_data(parts: Iterable[Part]) -> tuple[Part, ...]:
     """Return the parts without their Base64, in which nothing must be searched and replaced."""
-    return tuple(_replaced(part, "") if data_of(part) else part for part in parts)
+    return tuple(_replace_data(part, "") if data_of(part) else part for part in parts)
 
 
 def with_data(parts: Sequence[Part], whole: Sequence[Part]) -> tuple[Part, ...]:
     """Return the parts with the Base64 of `whole`, from which `without_data` has made them."""
     if len(parts) != len(whole):
         return tuple(parts)
-    return tuple(_replaced(part, data) if (data := data_of(before)) else part for part, before in zip(parts, whole, strict=True))
+    return tuple(_replace_data(part, data) if (data := data_of(before)) else part for part, before in zip(parts, whole, strict=True))
 
 
-def _replaced(part: Part, data: str) -> Part:
+def _replace_data(part: Part, data: str) -> Part:
     match part:
         case Image() | Audio():
             return replace(part, data=data)

@@ -217,7 +217,7 @@ class ApprovalNeeded(CallgateError):
         self.same_call = same_call
         """Hash of what a denial is valid for: the call, whatever the version of its tool."""
         self.doubt = doubt
-        """The uid of an earlier identical call whose outcome is unknown, about which the human is told; empty if there is none."""
+        """The uid of an earlier identical call whose outcome is unknown, which the question mentions; empty if there is none."""
 
 
 class CallFailed(CallgateError):

@@ -110,12 +110,12 @@ def select(events: Iterable[Event], query: EventQuery) -> list[Event]:
 
     Causes and calls are followed from the beginning, so leaving out the first events changes the result.
     """
-    kept = _narrowed(list(events), query)
+    kept = _narrow(list(events), query)
     found = (event for event in (reversed(kept) if query.newest_first else kept) if query.holds(event))
     return list(islice(found, query.limit))
 
 
-def _narrowed(events: list[Event], query: EventQuery) -> list[Event]:
+def _narrow(events: list[Event], query: EventQuery) -> list[Event]:
     kept = events
     if query.caused_by is not None:
         followed = {query.caused_by}
@@ -192,10 +192,10 @@ def _has(body: bytes, path: str, wanted: object) -> bool:
         value = _value(body)
     except (ValueError, RecursionError):
         return False
-    return any(_same(found, wanted) for found in _at(value, path.split(".")))
+    return any(_is_equal(found, wanted) for found in _values_at(value, path.split(".")))
 
 
-def _at(value: object, path: list[str]) -> Iterator[object]:
+def _values_at(value: object, path: list[str]) -> Iterator[object]:
     """Return the value at the path; a number is a list index."""
     for step in path:
         if isinstance(value, Mapping) and step in value:
@@ -207,6 +207,6 @@ def _at(value: object, path: list[str]) -> Iterator[object]:
     yield value
 
 
-def _same(found: object, wanted: object) -> bool:
+def _is_equal(found: object, wanted: object) -> bool:
     """Whether the values are equal as JSON: true is not 1."""
     return found == wanted and isinstance(found, bool) == isinstance(wanted, bool)

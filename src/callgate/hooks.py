@@ -51,23 +51,23 @@ class Hook(NamedStruct, frozen=True, kw_only=True):
             )
         for name, value, allowed in (("phase", self.phase, ("before", "after")), ("kind", self.kind, ("observe", "transform", "reject"))):
             if value not in allowed:
-                raise self._refused(name, value, f"one of {', '.join(map(repr, allowed))}")
+                raise self._invalid_value(name, value, f"one of {', '.join(map(repr, allowed))}")
         if not isinstance(self.priority, int):
-            raise self._refused("priority", self.priority, "a whole number")
+            raise self._invalid_value("priority", self.priority, "a whole number")
         self._check_matches()
         seconds = self.timeout_s
         if seconds is not None and not (isinstance(seconds, (int, float)) and 0 < seconds < math.inf):
-            raise self._refused("timeout_s", seconds, "a finite number of seconds above 0, or None")
+            raise self._invalid_value("timeout_s", seconds, "a finite number of seconds above 0, or None")
 
     def _check_matches(self) -> None:
         """Refuse patterns that match nothing, because such a guard would silently let every call pass."""
         if not _is_several(self.tools) or not all(isinstance(pattern, str) for pattern in self.tools):
-            raise self._refused("tools", self.tools, "a tuple of shell patterns, like ('pay',) or ('read_*', 'grep')")
+            raise self._invalid_value("tools", self.tools, "a tuple of shell patterns, like ('pay',) or ('read_*', 'grep')")
         for name, value, allowed in (("effects", self.effects, get_args(Effect)), ("categories", self.categories, get_args(Category))):
             if not _is_several(value) or any(one not in allowed for one in value):
-                raise self._refused(name, value, f"a tuple of {', '.join(map(repr, allowed))}")
+                raise self._invalid_value(name, value, f"a tuple of {', '.join(map(repr, allowed))}")
 
-    def _refused(self, name: str, value: object, wanted: str) -> UsageError:
+    def _invalid_value(self, name: str, value: object, wanted: str) -> UsageError:
         return UsageError(f"The hook '{self.title}' has {name}={value!r:.80}; it must be {wanted}.")
 
     @property

@@ -59,7 +59,7 @@ RUN_STATUS: dict[TurnStatus, RunStatus] = {
 }
 
 Failures = Literal["recover", "strict"]
-"""What a failed call means for the run. `recover`: the model is told and continues. `strict`: failures of form or execution end the run."""
+"""How a failed call affects the run. `recover`: the model gets the error and continues. `strict`: failures of form or execution end it."""
 
 SPENT: Final = "budget_exhausted"
 REPEATED: Final = CallRepeated.code
@@ -106,7 +106,7 @@ def check_loop_continuation(ends: Sequence[CallEnd], rules: LoopRules, *, errors
     """
     if rules.failures == "strict":
         for end in ends:
-            ending = _fatal(end.result)
+            ending = _fatal_ending(end.result)
             if ending is not None:
                 return ending
     if rules.errors_in_a_row is not None and errors_in_a_row >= rules.errors_in_a_row:
@@ -121,7 +121,7 @@ def check_loop_continuation(ends: Sequence[CallEnd], rules: LoopRules, *, errors
     return None
 
 
-def _fatal(result: ToolResult) -> Ending | None:
+def _fatal_ending(result: ToolResult) -> Ending | None:
     if result.failure_class in _PARSE:
         return Ending("tool_parse_error", f"{result.name}: {result.error}")
     if result.failure_class in _EXECUTION:

@@ -130,13 +130,13 @@ Message = SystemMessage | UserMessage | AssistantMessage | ToolMessage
 
 def function_response(result: ToolResult) -> dict[str, object]:
     """Return the result as `{"name", "response": {"result": ...}}`: the data on success, an error object otherwise."""
-    return {"name": result.name, "response": {"result": _payload(result)}}
+    return {"name": result.name, "response": {"result": _result_payload(result)}}
 
 
 def history_entry(raw: RawCall, result: ToolResult, arguments: object = None) -> HistoryEntry:
     """Return a call with its result, in that order."""
     return HistoryEntry(
-        function_call={"name": result.name, "args": _given(raw) if arguments is None else arguments},
+        function_call={"name": result.name, "args": _arguments_of(raw) if arguments is None else arguments},
         function_response=function_response(result),
         image_metadata=result.image_metadata,
         success=result.success,
@@ -155,7 +155,7 @@ def fallback_call(raw: RawCall, reasoning: str = "") -> dict[str, object]:
     Args:
         reasoning: The reason for the call; if empty, the call's own.
     """
-    parameters = _parameters(replace(raw, arguments=_given(raw)))
+    parameters = _parameters(replace(raw, arguments=_arguments_of(raw)))
     return {"role": "assistant", "content": call_text(raw.name, parameters or {}, reasoning or raw.reasoning)}
 
 
@@ -187,7 +187,7 @@ def _as_json(text: str) -> str:
     return text
 
 
-def _given(raw: RawCall) -> object:
+def _arguments_of(raw: RawCall) -> object:
     """Return the arguments as received; if they are empty, the keys beside them."""
     return dict(raw.beside) if raw.beside and not _parameters(raw) else raw.arguments
 
@@ -202,7 +202,7 @@ def _parameters(raw: RawCall) -> object:
         return raw.arguments if isinstance(raw.arguments, str) else raw.arguments.decode("utf-8", "replace")
 
 
-def _payload(result: ToolResult) -> object:
+def _result_payload(result: ToolResult) -> object:
     if result.success:
         if result.metadata.truncated or result.metadata.content_key:
             return result.text

@@ -87,7 +87,7 @@ def find_tool_calls(journal: FindsEvents, query: EventQuery = _EVERY_CALL) -> li
     """
     kinds = query.kinds or (("call.",) if query.field is not None else ("call.received",))
     found = journal.find(replace(query, kinds=kinds, limit=None))
-    uids = list(_first(found, query.limit))
+    uids = list(_first_ids(found, query.limit))
     entries: list[ToolCallEntry] = []
     for first in range(0, len(uids), _TOGETHER):
         entries += _entries(journal.find(EventQuery(calls=tuple(uids[first : first + _TOGETHER]), kinds=("call.", "approval."))))
@@ -102,7 +102,7 @@ def latest_tool_call(journal: FindsEvents, conversation: str) -> CurrentToolCall
     for end in journal.find(ended):
         events = list(journal.find(EventQuery(call=end.call)))
         entry, received = _entries(events)[0], _bodies(events, "call.received")
-        first = next((uid for uid in map(_repeated, _bodies(events, "call.replayed")) if uid), "")
+        first = next((uid for uid in map(_first_uid, _bodies(events, "call.replayed")) if uid), "")
         ran = _entries(journal.find(EventQuery(call=first))) if first and not entry.verdicts else []
         current = msgspec.json.decode(end.body, type=CurrentToolCall)
         parameters = (ran[0] if ran else entry).arguments or {}
@@ -114,13 +114,13 @@ def _bodies(events: Iterable[Event], kind: str) -> list[dict[str, Any]]:
     return [body_of(event) for event in events if event.kind == kind]
 
 
-def _repeated(body: Mapping[str, Any]) -> str:
+def _first_uid(body: Mapping[str, Any]) -> str:
     """Return the uid of the first call, according to the body of `call.replayed`."""
     details = body.get("details")
     return _text(details, "uid") if isinstance(details, dict) else ""
 
 
-def _first(events: Iterable[Event], most: int | None) -> Iterator[str]:
+def _first_ids(events: Iterable[Event], most: int | None) -> Iterator[str]:
     """Yield the ids of the first `most` different calls of these events."""
     seen: set[str] = set()
     for event in events:
@@ -146,13 +146,13 @@ def _entries(events: Iterable[Event]) -> list[ToolCallEntry]:
     for event in kept:
         known = facts.setdefault(event.call, _Facts())
         if event.kind == "call.received":
-            _received(known, event)
+            _apply_received(known, event)
         elif verdict_in(event.kind, body := body_of(event)):
             known.verdicts.append(_verdict(body))
     return [_entry(call, facts[call.uid]) for call in summarise(kept)]
 
 
-def _received(facts: _Facts, event: Event) -> None:
+def _apply_received(facts: _Facts, event: Event) -> None:
     body = body_of(event)
     scope = body.get("scope")
     facts.phase = _text(scope, "phase") if isinstance(scope, dict) else ""
@@ -179,7 +179,7 @@ def _entry(call: CallSummary, facts: _Facts) -> ToolCallEntry:
         phase=facts.phase,
         tool=call.tool,
         id=call.id,
-        arguments=judged[-1] if judged else _object(call.received),
+        arguments=judged[-1] if judged else _as_object(call.received),
         received=call.received,
         verdicts=tuple(facts.verdicts),
         status=call.status,
@@ -193,7 +193,7 @@ def _entry(call: CallSummary, facts: _Facts) -> ToolCallEntry:
     )
 
 
-def _object(text: str) -> dict[str, Any] | None:
+def _as_object(text: str) -> dict[str, Any] | None:
     try:
         value = json.loads(text) if text.strip() else {}
     except (ValueError, RecursionError):

@@ -62,7 +62,7 @@ class ResponseReply(Struct, frozen=True, kw_only=True):
     reason: str = ""
     """The reason of `ended`, in words."""
     message_id: str = ""
-    """The id of the message, which tells its calls from those of other messages."""
+    """The id of the message, which distinguishes its calls from those of other messages."""
 
     @property
     def suspended(self) -> tuple[Suspended, ...]:
@@ -73,7 +73,7 @@ class ResponseReply(Struct, frozen=True, kw_only=True):
     def unknown(self) -> tuple[Answered, ...]:
         """The calls with an unknown outcome: they, or the earlier calls because of which they were refused, may have taken effect.
 
-        Check and settle them. The model is told, so the conversation continues with `messages`.
+        Check and settle them. Their results tell the model so, and the conversation continues with `messages`.
         """
         return tuple(outcome for outcome in self.outcomes if isinstance(outcome, Answered) and outcome.result.status == "unknown")
 
@@ -167,5 +167,5 @@ def _ending(outcomes: Sequence[Outcome]) -> tuple[Ending | None, str]:
 
 
 def _is_unopened(result: ToolResult) -> bool:
-    """Return whether a call has no place in its run, because the run could not be opened."""
+    """Return whether a call is not part of its run, because the run could not be opened."""
     return not result.uid and result.failure_class == "record_failed"

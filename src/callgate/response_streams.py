@@ -45,9 +45,9 @@ _NONE = object()
 class WatchedStream(Generic[Chunk]):
     """The chunks of an SDK's stream, unchanged, and the reply to their message. `Engine.watch` makes one.
 
-    Iterate over it as over the SDK's stream, then `await reply()`. After `aclose`, which `async with` calls, nothing of an unfinished
-    message is left behind. A wait for the next chunk can be cancelled, for example by a timeout: the next iteration goes on waiting for the
-    same chunk. Where several tasks read, each chunk goes to one of them.
+    Iterate over it as over the SDK's stream, then `await reply()`. After `aclose`, which `async with` calls, no call of an unfinished
+    message runs on. A wait for the next chunk can be cancelled, for example by a timeout: the next iteration then waits for the same
+    chunk. Where several tasks read, each chunk goes to one of them.
 
     Args:
         stream: The SDK's stream.
@@ -120,7 +120,7 @@ class WatchedStream(Generic[Chunk]):
         return cast("Chunk", chunk)
 
     def _was_closed_beside(self, error: BaseException) -> bool:
-        """Return whether another task has closed the stream, and nobody cancels this one."""
+        """Return whether another task has closed the stream, and this task is not cancelled."""
         return bool(self._discarded) and is_own_failure(error)
 
     async def _read_chunk(self) -> None:
@@ -166,7 +166,7 @@ class WatchedStream(Generic[Chunk]):
         if self._response is not None:
             return await self._run_all(self._response)
         try:
-            return await self._ended(self._reader.close())
+            return await self._finish(self._reader.close())
         except BaseException as error:
             reason = f"its calls were not run to their end ({type(error).__name__})"
             await (self._discard(reason) if self._response is None else self._drop_calls(reason))
@@ -214,14 +214,14 @@ class WatchedStream(Generic[Chunk]):
     async def _see(self, event: ModelEvent) -> None:
         """Hand in a call that is complete. Its tool starts now if it has no effect."""
         if type(event) is CallSealed and event.closed == "sealed" and self._early and event.position not in self._handed_in:
-            emission = self._emission or await self._opened()
+            emission = self._emission or await self._open()
             if emission is not None:
                 self._handed_in[event.position] = event.call
                 emission.add(raw_call(event.call, event.closed, self._reader.origin), position=event.position)
         elif type(event) is CallReopened and self._handed_in.pop(event.position, None) is not None:
             self._early = self._early and self._emission is not None and not self._emission.reopen(event.position)
 
-    async def _opened(self) -> Emission | None:
+    async def _open(self) -> Emission | None:
         """Open the run and the message. If the run cannot be opened, no call starts early, and each has an outcome that says why."""
         self._scope = scope_of(self._scope, self._reader.message_id)
         try:
@@ -232,7 +232,7 @@ class WatchedStream(Generic[Chunk]):
             self._emission = None if self._discarded else opened
         return self._emission
 
-    async def _ended(self, response: ProviderResponse) -> ResponseReply:
+    async def _finish(self, response: ProviderResponse) -> ResponseReply:
         """Run the calls of the whole message that have not run, and return the reply."""
         failed = failed_reply(response)
         if failed is not None:

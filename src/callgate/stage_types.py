@@ -25,7 +25,7 @@ class ParsedCall(Struct, frozen=True, kw_only=True):
     arguments: dict[str, object]
     notes: tuple[Note, ...] = ()
     whole_floats: bool = True
-    """Whether the arguments may contain a float without a fraction, which may stand for an integer."""
+    """Whether the arguments may contain a float without a fraction, which may be meant as an integer."""
 
 
 class ResolvedCall(Struct, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ class ApprovedCall(Struct, frozen=True, kw_only=True):
     allowed_by: str = ""
     """The human who allowed exactly this call; empty if none was asked."""
     allowed_despite: str = ""
-    """The earlier identical call with an unknown outcome that this human was told of, by its uid; empty if there was none."""
+    """The uid of the earlier identical call with an unknown outcome that the question mentioned; empty if there was none."""
     judgments: tuple[object, ...] = ()
     """The judgments about the call, for the record."""
 

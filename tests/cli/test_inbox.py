@@ -137,7 +137,7 @@ def test_approvals_are_listed_with_read_only_access(folder: Path) -> None:
 
 def test_a_call_is_approved_with_other_arguments_from_the_command_line(folder: Path) -> None:
     question = asked(folder, "A7", "--run", "case")
-    for words, why in (("[1]", "it must be one JSON object"), ("{", "is no JSON"), ("@absent.json", "cannot be read")):
+    for words, why in (("[1]", "it must be one JSON object"), ("{", "is not JSON"), ("@absent.json", "cannot be read")):
         wrong = shell(folder, "approve", question, "--arguments", words)
         assert (wrong.code, why in " ".join(wrong.err.split())) == (2, True)
     assert shell(folder, "approve", question, "--arguments", '{"order": "A7", "cents": 5}', "--by", "carol").code == 0

@@ -62,13 +62,13 @@ def test_memory_search_selects_the_principal_by_name(tmp_path: Path) -> None:
         (("memory", "search", "x", "--limit", "0"), "from 1 to 50"),
         (("memory", "search", "x", "--since", "soon"), "is not a time"),
         (("memory", "search", "x"), "There is no memory at"),
-        (("memory", "search", "x", "--memory", "text.txt"), "can be no database"),
+        (("memory", "search", "x", "--memory", "text.txt"), "cannot be a database"),
         (("memory", "status", "--memory", "journal.db"), "but not a memory"),
-        (("memory", "status", "--memory", "byte"), "1 byte can be no database"),
-        (("call", "recall", "query=x", "--memory", "byte"), "1 byte can be no database"),
+        (("memory", "status", "--memory", "byte"), "1 byte cannot be a database"),
+        (("call", "recall", "query=x", "--memory", "byte"), "1 byte cannot be a database"),
         (("memory", "rebuild", "--memory", "new.db"), "There is no journal"),
         (("call", "recall", "query=x", "--memory", "."), "is a folder"),
-        (("run", "Do it.", "--model", "openai:gpt-5", "--memory", "text.txt"), "can be no database"),
+        (("run", "Do it.", "--model", "openai:gpt-5", "--memory", "text.txt"), "cannot be a database"),
     ],
 )
 def test_invalid_memory_input_is_refused_with_the_next_step(tmp_path: Path, words: tuple[str, ...], said: str) -> None:

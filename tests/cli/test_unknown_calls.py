@@ -63,7 +63,7 @@ def test_calls_that_a_crash_left_open_are_found_by_the_status_that_the_list_show
 def test_the_list_tells_what_may_have_happened_from_what_was_refused_because_of_it(folder: Path) -> None:
     _, paid, refused, booked = said(folder, "log", "list").out.splitlines()
     assert (PAID in paid, "may have happened" in paid) == (True, True)
-    assert f"not run: nobody knows whether {PAID} happened" in refused
+    assert f"not run: it is unknown whether {PAID} happened" in refused
     assert "may have happened" in booked
 
 

@@ -101,7 +101,7 @@ async def test_a_stateless_server_whose_client_refuses_the_model_is_not_told_to_
     assert result["isError"] is True
     text = result["content"][0]["text"]
     assert "asked for input (sampling/createMessage), which it did not get: the user said no" in text
-    assert "It was not told to go on, but may have done something before it asked" in text
+    assert "It was not told to continue, but may have done something before it asked" in text
     assert (tmp_path / "log").read_text().count("call model") == 1
 
 

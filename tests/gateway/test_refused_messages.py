@@ -43,11 +43,11 @@ async def test_the_refusal_says_what_is_wrong(name: str, said: str) -> None:
     [
         (r'"result":{"action":"accept","content":{"name":"cut \ud83d"}}', "half of a surrogate pair"),
         ('"result":{"action":"accept","content":{"name":"a","name":"b"}}', "it has the key 'name' twice"),
-        ('"result":{"action":"accept","content":{"name":NaN}}', "it is no JSON"),
+        ('"result":{"action":"accept","content":{"name":NaN}}', "it is not JSON"),
         ('"result":{"action":"accept"},"error":{"code":-1,"message":"no"}', "it has both a result and an error"),
         ('"vendor":1', "it has neither a result nor an error"),
-        ('"result":["accept"]', "its result is no object"),
-        ('"result":null', "its result is no object"),
+        ('"result":["accept"]', "its result is not an object"),
+        ('"result":null', "its result is not an object"),
         ('"error":{"message":"no"}', "its error has no code and message"),
     ],
 )

@@ -99,10 +99,10 @@ async def test_a_journal_truncated_to_nothing_is_refused_and_its_wal_is_kept(siz
         assert (await said(engine, call("pay", to="ann"), RUN)).success
         kept = log.read_bytes()
     path.write_bytes(path.read_bytes()[:size])
-    with pytest.raises(UsageError, match=r"was a journal in it|can be no database"):
+    with pytest.raises(UsageError, match=r"was a journal in it|cannot be a database"):
         SqliteJournal(path)
     log.write_bytes(kept)  # the state after a crash
-    with pytest.raises(UsageError, match=r"its log .*-wal is not|can be no database"):
+    with pytest.raises(UsageError, match=r"its log .*-wal is not|cannot be a database"):
         SqliteJournal(path)
     assert (path.stat().st_size, log.read_bytes()) == (size, kept)
 

@@ -1,4 +1,4 @@
-"""What is no path or address of a journal is refused with the right one to take, when the journal is made."""
+"""What is not a path or address of a journal is refused with the right one to take, when the journal is made."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ NO_PATHS: dict[str, tuple[object, str]] = {
     "a server": (f"postgresql://ann:{PASSWORD}@host/base", "was given the address of a PostgreSQL server. "),
     "an address": (f"sqlite://ann:{PASSWORD}@x.db", "an address that begins with 'sqlite:'. Give the path of the file alone."),
     "a URI": ("file:x.db", "an address that begins with 'file:'. Give the path of the file alone."),
-    "a number": (3, "was given 3, which is no path. Give the path of a file as text, such as 'calls.db'."),
-    "None": (None, "was given None, which is no path."),
-    "bytes": (b"x.db", "was given b'x.db', which is no path."),
+    "a number": (3, "was given 3, which is not a path. Give the path of a file as text, such as 'calls.db'."),
+    "None": (None, "was given None, which is not a path."),
+    "bytes": (b"x.db", "was given b'x.db', which is not a path."),
     "nothing": ("", "was given an empty path. Give the path of a file"),
 }
 

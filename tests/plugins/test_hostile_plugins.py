@@ -21,7 +21,7 @@ async def test_lines_that_are_no_messages_are_ignored_and_the_first_are_logged(t
     with caplog.at_level(logging.WARNING, "callgate"):
         async with Engine(servers=[fake.plugin()]) as engine:
             assert (await said(engine, call("work"))).data == "done"
-    assert "a line that is no message" in caplog.text
+    assert "a line that is not a message" in caplog.text
     assert caplog.text.count("it is ignored") == 5
 
 

@@ -165,7 +165,7 @@ def test_a_file_name_that_is_not_utf8_is_reported_as_not_looked_at(bench: Bench)
     os.mkdir(os.fsencode(bench.root) + b"/odd\xff")
     bench.command("echo x > b.txt")
     (told,) = bench.undo_history.undo("last").told
-    assert "1 path not looked at, whose name is no UTF-8 (odd" in told
+    assert "1 path not looked at, whose name is not UTF-8 (odd" in told
 
 
 def test_the_mode_of_the_workspace_root_is_undone_and_redone(bench: Bench) -> None:

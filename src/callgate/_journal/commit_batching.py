@@ -209,7 +209,7 @@ class CommitQueue:
                     self._work.notify_all()
 
     def offer_lease(self, run: str) -> None:
-        """Let others take the lease of a run once its pending events are written."""
+        """Offer the lease of a run to other engines once its pending events are written."""
         with self._guard:
             if run in self._writing.leases.epochs and run not in self._given_up:
                 self._offered.add(run)
@@ -304,7 +304,7 @@ class CommitQueue:
                 refused = self._writing.write(work)
                 for message in self._writing.messages():
                     self._on_message(message)
-                self._done(work, refused)
+                self._finish(work, refused)
             self._fail(UsageError(f"The journal {self._where} is closed."))
         except Exception as error:
             self._fail(error)
@@ -355,7 +355,7 @@ class CommitQueue:
         asked = self._closing or bool(self._wanted) or bool((self._given_up or self._offered) and not self._pending)
         return asked or (self._urgent and bool(self._pending)) or len(self._pending) >= _MOST_TOGETHER
 
-    def _done(self, work: CommitWork, refused: dict[str, RunHeld | LeaseLost]) -> None:
+    def _finish(self, work: CommitWork, refused: dict[str, RunHeld | LeaseLost]) -> None:
         """Wake all tasks that waited for this commit.
 
         Args:
@@ -363,18 +363,18 @@ class CommitQueue:
         """
         with self._guard:
             self.written = self._writing.places.tail.position  # after the commit: `tail` moves before it
-            newly = self._judged(work, refused) if refused or work.wanted or work.recorded else {}
+            newly = self._record_refused(work, refused) if refused or work.wanted or work.recorded else {}
             self._letting_go = frozenset()
             ready = self._wanted.take(work.wanted, refused, self._writing.newly_held)
             del self._pending[: len(work.batch)]
             if work.batch:
-                ready += self._up_to(work.batch[-1].position)
+                ready += self._waiters_up_to(work.batch[-1].position)
             self._work.notify_all()
         tell(ready)
         for run, error in newly.items():
             self._on_lost(run, str(error))
 
-    def _judged(self, work: CommitWork, refused: dict[str, RunHeld | LeaseLost]) -> dict[str, LeaseLost]:
+    def _record_refused(self, work: CommitWork, refused: dict[str, RunHeld | LeaseLost]) -> dict[str, LeaseLost]:
         """Record which runs are held or lost and which events were left out; return the runs that are newly lost."""
         why = {run: error if isinstance(error, LeaseLost) else LeaseLost(str(error)) for run, error in refused.items()}
         for event in work.batch:
@@ -388,7 +388,7 @@ class CommitQueue:
         self.lost.update(newly)
         return {run: error for run, error in newly.items() if run not in self._writing.yielded}
 
-    def _up_to(self, provisional: int) -> list[Waiter]:
+    def _waiters_up_to(self, provisional: int) -> list[Waiter]:
         """Return the waiters for events up to this provisional position."""
         self._written = provisional
         if not self._pending:  # no pending position can change now: continue from the true end

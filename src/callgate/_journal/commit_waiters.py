@@ -63,7 +63,7 @@ class Waiters:
     def take_all(self, error: Exception) -> list[Waiter]:
         """Remove and return all waiters, with this error."""
         ready, self._there = self._there, []
-        return _failed(ready, error)
+        return _fail(ready, error)
 
 
 class LeaseRequests:
@@ -93,14 +93,14 @@ class LeaseRequests:
             errors: The errors of runs that cannot be held, by run.
             newly: The runs whose leases were acquired now.
         """
-        return [waiter for run in runs for waiter in _failed(self._of_run.pop(run), errors.get(run), newly=run in newly)]
+        return [waiter for run in runs for waiter in _fail(self._of_run.pop(run), errors.get(run), newly=run in newly)]
 
     def take_all(self, error: Exception) -> list[Waiter]:
         """Remove and return all waiters, with this error."""
         return [waiter for run in tuple(self) for waiter in self.take((run,), {run: error})]
 
 
-def _failed(waiters: list[Waiter], error: Exception | None, *, newly: bool = False) -> list[Waiter]:
+def _fail(waiters: list[Waiter], error: Exception | None, *, newly: bool = False) -> list[Waiter]:
     for waiter in waiters:
         waiter.error, waiter.newly = error, newly
     return waiters

@@ -121,7 +121,7 @@ class CommitWriter:
         if not work and not self.leases.due:
             return {}
         with self._store.commit():
-            refused = {**work.barred, **self._lost(work)}
+            refused = {**work.barred, **self._lost_runs(work)}
             for run in work.wanted:
                 if run not in self.leases.epochs:
                     self.newly_held.add(run)
@@ -137,7 +137,7 @@ class CommitWriter:
             self.leases.offer(work.offered)
         return refused
 
-    def _lost(self, work: CommitWork) -> dict[str, RunHeld | LeaseLost]:
+    def _lost_runs(self, work: CommitWork) -> dict[str, RunHeld | LeaseLost]:
         """Return the runs that other journals have taken, except those that were offered, are wanted again, and have no event here."""
         offered = set(self.leases.offered)
         lost = self.leases.check(self._store.leases.last_epoch())

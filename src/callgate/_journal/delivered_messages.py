@@ -43,7 +43,7 @@ class JournalInbox:
         return messages
 
     def forget(self, runs: Iterable[str]) -> None:
-        """Deliver the unrecorded messages to these runs again, because their leases were acquired anew."""
+        """Deliver the unrecorded messages to these runs again, because their leases were acquired again."""
         for run in runs:
             for id in [id for id, of_run in self._delivered.items() if of_run == run]:
                 del self._delivered[id]

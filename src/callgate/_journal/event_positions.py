@@ -1,4 +1,4 @@
-"""Give events positions at once, and correct them when a batch is written.
+"""Assign provisional positions to events, and correct them when a batch is written.
 
 Several engines may write one journal. `append` must return a position without waiting, so it returns a `ProvisionalPosition`: the event's
 position unless another engine writes first. The commit knows the journal's true end, and `EventPositions` remembers by how much each range
@@ -105,7 +105,7 @@ class EventPositions:
                 left_out.append(event)
                 continue
             provisional, position = event.position, tail.position + 1
-            self._moved(provisional, position - provisional)
+            self._record_move(provisional, position - provisional)
             seq = self._seqs.get(event.run) or last_seq(event.run)
             self._seqs[event.run] = seq = seq + 1
             event = chain(event, tail.hash, epoch=epoch, position=position, seq=seq, parents=self._causes(event))
@@ -118,7 +118,7 @@ class EventPositions:
             return tuple(map(int, event.parents))
         return tuple(at for at in map(self.of, event.parents) if at)
 
-    def _moved(self, provisional: int, by: int) -> None:
+    def _record_move(self, provisional: int, by: int) -> None:
         starts, moves = self._moves
         if by == (moves[-1] if moves else 0):
             return

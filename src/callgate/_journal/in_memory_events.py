@@ -45,7 +45,7 @@ class MemoryEvents:
         self._claims: dict[str, Event] = {}
         """The latest dropped claim of each key of an effect, by the run of the key."""
         self._facts: dict[str, CallFacts] = {}
-        """What the events up to `_facts_to` say of each call."""
+        """The facts of each call according to the events up to `_facts_to`."""
         self._facts_to = 0
         self._lock = lock
         self.forgotten = 0
@@ -136,10 +136,10 @@ class MemoryEvents:
     def _positions(self, run: str | None, call: str | None) -> Sequence[int]:
         """Return the positions, in order: of a call's events, or else of a run's, or else of all."""
         if call is not None:
-            return self._by_call.get(call, ()) if call else [at for at in self._every() if not self._draft(at).call]
-        return self._every() if run is None else self._by_run.get(run, ())
+            return self._by_call.get(call, ()) if call else [at for at in self._all_positions() if not self._draft(at).call]
+        return self._all_positions() if run is None else self._by_run.get(run, ())
 
-    def _every(self) -> range:
+    def _all_positions(self) -> range:
         return range(self.forgotten + 1, self.forgotten + len(self.rows) + 1)
 
     def _draft(self, position: int) -> Draft:

@@ -91,14 +91,14 @@ def open_inbox(where: JournalAddress, *, read_only: bool = False) -> Iterator[In
         yield found
 
 
-def _old(where: str, version: int) -> UsageError:
+def _outdated_error(where: str, version: int) -> UsageError:
     return UsageError(
         f"{where} has no inbox yet: an older callgate wrote it (version {version}). Opening it for writing, as `callgate resume`"
         " does, adds one."
     )
 
 
-def _unwritable(path: Path, why: str) -> UsageError:
+def _unwritable_error(path: Path, why: str) -> UsageError:
     return UsageError(f"{path} cannot be written to: {why}. Check its rights, and the disk.")
 
 
@@ -109,7 +109,7 @@ def _in_file(path: Path) -> Iterator[InboxClient]:
     from callgate._journal.lock_file import LockFile
     from callgate._journal.sqlite_reader import SqliteReader
 
-    SqliteReader(path).close()  # raises its own errors for a file that is no journal
+    SqliteReader(path).close()  # raises its own errors for a file that is not a journal
     real = path.resolve()
     with refused_paths(path, "a journal to write to"):
         lock = LockFile(real)
@@ -118,12 +118,12 @@ def _in_file(path: Path) -> Iterator[InboxClient]:
             lock.end_opening()
             version = int(store.ask("PRAGMA user_version", ())[0][0])
             if version < _FIRST_WITH_INBOX:
-                raise _old(str(path), version)
+                raise _outdated_error(str(path), version)
             yield InboxClient(store.leases, store.inbox, store.commit)
     except JournalFailed as error:
-        raise _unwritable(path, str(error if isinstance(error.__cause__, apsw.BusyError) else error.__cause__)) from error
+        raise _unwritable_error(path, str(error if isinstance(error.__cause__, apsw.BusyError) else error.__cause__)) from error
     except apsw.Error as error:
-        raise _unwritable(path, str(error)) from error
+        raise _unwritable_error(path, str(error)) from error
     finally:
         lock.close()
 
@@ -157,7 +157,7 @@ def _in_file_read_only(path: Path) -> Iterator[InboxClient]:
         connection, version = connect_to_read(real)
         try:
             if version < _FIRST_WITH_INBOX:
-                raise _old(str(path), version)
+                raise _outdated_error(str(path), version)
 
             def ask(sql: str, values: Sequence[Value]) -> list[tuple[Any, ...]]:
                 return connection.execute(sql, values).fetchall()
@@ -178,7 +178,7 @@ def _on_server(url: str) -> Iterator[InboxClient]:
     try:
         with opening_errors(reader.place):
             if reader.version < _FIRST_WITH_INBOX:
-                raise _old(reader.place.name, reader.version)
+                raise _outdated_error(reader.place.name, reader.version)
 
             def ask(text: str, values: Sequence[Value]) -> list[tuple[Any, ...]]:
                 cursor = reader.connection.execute(sql(text), [without_nul(one) if isinstance(one, str) else one for one in values])

@@ -38,7 +38,7 @@ def holder_of(store: LeaseStore, run: str) -> Lease | None:
 
 
 def reader_of(store: LeaseStore, run: str) -> Lease | None:
-    """Return the lease whose holder reads the messages of a run, also while it lets others take the lease; None if nobody does."""
+    """Return the lease whose holder reads the messages of a run, even while it offers the lease to others; None if there is none."""
     lease = store.get(run)
     if lease is not None and lease.expires_ns == OFFERED_NS and store.is_alive(lease.holder):
         return lease
@@ -105,21 +105,21 @@ class Leases:
         """
         other = holder_of(self._store, run)
         if other is not None and other.holder != self.holder:
-            raise RunHeld(f"Run '{run[:80]}' is being worked on by {other.who}, {self._until(other)}")
+            raise RunHeld(f"Run '{run[:80]}' is being worked on by {other.who}, {self._describe_expiry(other)}")
         if not self.epochs:
             self._renewed = time.monotonic()
         self.known_epoch = self.epochs[run] = self._store.next_epoch()
         self._put(run, self._end_ns())
 
     def offer(self, runs: Iterable[str]) -> None:
-        """Let other journals take the leases of these runs; until one does, they stay with this journal."""
+        """Offer the leases of these runs to other journals; until one is taken, it stays with this journal."""
         for run in runs:
             if run in self.epochs and run not in self.offered:
                 self.offered.add(run)
                 self._put(run, OFFERED_NS)
 
     def keep(self, run: str) -> None:
-        """Let no other journal take the lease of a held run any longer."""
+        """Withdraw the offer of a held run's lease."""
         if run in self.offered:
             self.offered.discard(run)
             self._put(run, self._end_ns())
@@ -145,7 +145,7 @@ class Leases:
         """
         return None if self._lease_s is None else self._store.now_ns() + int(self._lease_s * 1e9)
 
-    def _until(self, lease: Lease) -> str:
+    def _describe_expiry(self, lease: Lease) -> str:
         if lease.expires_ns is None:
             return "which holds it until it gives it back. Wait until it has ended, or stop it there."
         left_s = (lease.expires_ns - self._store.now_ns()) / 1e9

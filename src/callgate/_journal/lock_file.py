@@ -154,7 +154,7 @@ class LockFile:
     def note_end(self, end: RecordedEnd) -> None:
         """Store the journal's last event, without waiting for the disk. After a power cut the file may have an earlier event."""
         with suppress(OSError):
-            os.pwrite(self._file.fileno(), _encoded(end), len(_MARK))
+            os.pwrite(self._file.fileno(), _encode(end), len(_MARK))
 
     def hold(self, number: int) -> None:
         """Lock the byte of this writer number until the file is closed."""
@@ -207,17 +207,17 @@ def _lock_of(kind: int, byte: int) -> bytes:
 
 def _end_in(file: BinaryIO) -> RecordedEnd | None:
     for _ in range(_LOOKS):  # another process may be writing it
-        if (end := _decoded(os.pread(file.fileno(), _END_BYTES, len(_MARK)))) is not None:
+        if (end := _decode(os.pread(file.fileno(), _END_BYTES, len(_MARK)))) is not None:
             return end
     return None
 
 
-def _encoded(end: RecordedEnd) -> bytes:
+def _encode(end: RecordedEnd) -> bytes:
     text = f"{end.position} {end.hash} {end.boot or '-'} ".encode()
     return (text + f"{zlib.crc32(text):08x}\n".encode()).rjust(_END_BYTES)
 
 
-def _decoded(stored: bytes) -> RecordedEnd | None:
+def _decode(stored: bytes) -> RecordedEnd | None:
     text, _, sum_ = stored.strip().rpartition(b" ")
     if len(stored) != _END_BYTES or sum_ != b"%08x" % zlib.crc32(text + b" "):
         return None

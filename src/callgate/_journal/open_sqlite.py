@@ -129,7 +129,7 @@ class _Opening:
                 space = space_error(self._path, error)
                 if space is not None:
                     raise path_error(self._path, "a journal", space) from space
-                raise refused_by_system(self._path) or _unusable(self._path, error) from error
+                raise refused_by_system(self._path) or _unusable_error(self._path, error) from error
             except BaseException:
                 self._close()
                 raise
@@ -206,7 +206,7 @@ def _refuse_other_databases(connection: apsw.Connection, path: Path) -> None:
         raise UsageError(f"{path} is a database, but no journal. Give another file.")
 
 
-def _unusable(path: Path, error: Exception | str) -> UsageError:
+def _unusable_error(path: Path, error: Exception | str) -> UsageError:
     return UsageError(f"{path} cannot be used as a journal: {error}. Give another file.")
 
 
@@ -238,5 +238,5 @@ def _fill(connection: apsw.Connection, version: int) -> None:
 def _next_number(connection: apsw.Connection, path: Path) -> int:
     row = connection.execute("UPDATE writer SET epoch = epoch + 1, holder = ? RETURNING epoch", (str(os.getpid()),)).fetchone()
     if row is None:
-        raise _unusable(path, "its counter of writers is gone")
+        raise _unusable_error(path, "its counter of writers is gone")
     return int(row[0])

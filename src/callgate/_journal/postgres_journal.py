@@ -103,7 +103,7 @@ class PostgresJournal(StoredJournal):
         self.writer = process_identity()
         """See `callgate.protocols.NamesWriters`."""
         self._reading = threading.Lock()
-        self.blobs = PostgresBlobs(self._kept)
+        self.blobs = PostgresBlobs(self._read_blob)
         """Large results, in the same schema. Each is stored before the event that refers to it."""
         self._watchers = Watchers()
         store = _Store(place, writing, self.blobs)
@@ -134,9 +134,9 @@ class PostgresJournal(StoredJournal):
         return has_ended(writer)
 
     def _stored(self, query: EventQuery) -> list[Event]:
-        return self._asked(lambda reader: list(_found(reader, query)))
+        return self._asked(lambda reader: list(_find(reader, query)))
 
-    def _kept(self, digest: str) -> bytes | None:
+    def _read_blob(self, digest: str) -> bytes | None:
         return self._asked(lambda reader: kept(reader, digest))
 
     def _asked(self, ask: Callable[[Connection], T]) -> T:
@@ -157,7 +157,7 @@ class PostgresJournal(StoredJournal):
     def verify(self, *, tail: int | None = None) -> ChainFault | None:
         """Return the first event at which verification fails, or None. If `tail` is given, only the last `tail` events are checked."""
         with self._reading, server_errors(self._place):
-            return verify_events(lambda query: _found(self._reader, query), tail)
+            return verify_events(lambda query: _find(self._reader, query), tail)
 
     def status(self) -> JournalStatus:
         return self._commits.status("postgres", self.strength, _PROMISE)
@@ -251,18 +251,18 @@ class PostgresReader:
     @property
     def blobs(self) -> PostgresBlobs:
         """The large results in the schema."""
-        return PostgresBlobs(self._kept)
+        return PostgresBlobs(self._read_blob)
 
-    def _kept(self, digest: str) -> bytes | None:
+    def _read_blob(self, digest: str) -> bytes | None:
         with server_errors(self.place):
             return kept(self.connection, digest)
 
     def find(self, query: EventQuery) -> Iterator[Event]:
         with server_errors(self.place):
             if not_indexed(query, self.version):
-                yield from select(_found(self.connection, EventQuery()), query)
+                yield from select(_find(self.connection, EventQuery()), query)
             else:
-                yield from _found(self.connection, query)
+                yield from _find(self.connection, query)
 
     def verify(self, *, tail: int | None = None) -> ChainFault | None:
         return verify_events(self.find, tail)
@@ -275,7 +275,7 @@ class PostgresReader:
         self.connection.close()
 
 
-def _found(connection: Connection, query: EventQuery) -> Iterator[Event]:
+def _find(connection: Connection, query: EventQuery) -> Iterator[Event]:
     """Yield the events that match the query. They are fetched in pages, so that a long answer does not fill the memory."""
     text, values = select_events(query)
     with connection.transaction(), connection.cursor(name="callgate") as cursor:
@@ -323,7 +323,7 @@ def _prepare(connection: Connection, place: PostgresSchema) -> None:
 def _fill(connection: Connection, version: int) -> None:
     """Add what the table of calls lacks since this version, from the stored events."""
     query = to_index(version)
-    while query is not None and (page := list(_found(connection, query))):
+    while query is not None and (page := list(_find(connection, query))):
         with connection.cursor() as cursor:
             _insert_calls(cursor, page)
         query = replace(query, after=page[-1].position)

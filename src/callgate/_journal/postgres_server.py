@@ -37,7 +37,7 @@ class PostgresSchema:
             raise UsageError(f"PostgresJournal was given {url!r:.80}. {_ADDRESS}")
         psycopg = _driver()
         _refuse_unescaped(url)
-        url, named = _apart(url)
+        url, named = _split(url)
         schema = named or schema
         if not _NAME.fullmatch(schema):
             raise UsageError(f"{schema[:80]!r} cannot be a schema: lower-case letters, digits and _, at most 63, no digit first.")
@@ -62,7 +62,7 @@ class PostgresSchema:
         """
         psycopg = _driver()
         try:
-            connection = _bounded(psycopg).connect(
+            connection = _with_deadline(psycopg).connect(
                 self._url,
                 autocommit=True,
                 connect_timeout=SERVER_CONNECT_S,
@@ -76,13 +76,13 @@ class PostgresSchema:
             )
         except psycopg.Error as error:
             raise UsageError(
-                f"{self.name} cannot be reached: {_short(error)}. Check that the server runs and the address is right."
+                f"{self.name} cannot be reached: {_cut(error)}. Check that the server runs and the address is right."
             ) from error
         return connection  # type: ignore[no-any-return]
 
 
 @cache
-def _bounded(psycopg: Any) -> Any:
+def _with_deadline(psycopg: Any) -> Any:
     """Return a connection class with a deadline for answers, because a stopped server keeps its connections and never answers."""
 
     class Bounded(psycopg.Connection):  # type: ignore[misc]
@@ -136,7 +136,7 @@ def _refuse_unescaped(url: str) -> None:
         )
 
 
-def _apart(url: str) -> tuple[str, str]:
+def _split(url: str) -> tuple[str, str]:
     """Split an address into the part that libpq understands and the schema; the schema is empty if the address has none."""
     head, _, query = url.partition("?")
     words = query.split("&")
@@ -152,9 +152,7 @@ def opening_errors(place: PostgresSchema) -> Iterator[None]:
     try:
         yield
     except psycopg.errors.InsufficientPrivilege as error:
-        raise UsageError(
-            f"{place.name} cannot be used as a journal: {_short(error)}. Give its user that right, or give another."
-        ) from error
+        raise UsageError(f"{place.name} cannot be used as a journal: {_cut(error)}. Give its user that right, or give another.") from error
     except psycopg.errors.QueryCanceled as error:
         raise UsageError(
             f"{place.name} cannot be used as a journal: it waited {SERVER_STATEMENT_S} s for a lock that another engine holds. Let that one"
@@ -162,10 +160,10 @@ def opening_errors(place: PostgresSchema) -> Iterator[None]:
         ) from error
     except psycopg.OperationalError as error:
         raise UsageError(
-            f"{place.name} was lost while it was opened: {_short(error)}. Check that the server runs, then open it again."
+            f"{place.name} was lost while it was opened: {_cut(error)}. Check that the server runs, then open it again."
         ) from error
     except psycopg.Error as error:
-        raise UsageError(f"{place.name} cannot be used as a journal: {_short(error)}. Give another schema, or another database.") from error
+        raise UsageError(f"{place.name} cannot be used as a journal: {_cut(error)}. Give another schema, or another database.") from error
 
 
 @contextmanager
@@ -176,17 +174,17 @@ def server_errors(place: PostgresSchema) -> Iterator[None]:
         yield
     except psycopg.errors.QueryCanceled as error:
         raise JournalFailed(
-            f"{place.name} could not be written or read within {SERVER_STATEMENT_S} s: {_short(error)}. Another engine holds a lock in it."
+            f"{place.name} could not be written or read within {SERVER_STATEMENT_S} s: {_cut(error)}. Another engine holds a lock in it."
             " Nothing more is recorded by this engine; let the other one go on, or end it, then make a new engine."
         ) from error
     except psycopg.OperationalError as error:
         raise JournalFailed(
-            f"The connection to {place.name} is lost: {_short(error)}. Nothing more is recorded by this engine, and whether the last events"
+            f"The connection to {place.name} is lost: {_cut(error)}. Nothing more is recorded by this engine, and whether the last events"
             " arrived is not known. Make a new engine once the server answers."
         ) from error
     except psycopg.Error as error:
         raise JournalFailed(
-            f"{place.name} refused: {type(error).__name__}: {_short(error)}. Nothing more is recorded by this engine."
+            f"{place.name} refused: {type(error).__name__}: {_cut(error)}. Nothing more is recorded by this engine."
         ) from error
 
 
@@ -200,5 +198,5 @@ def without_nul(text: str) -> str:
     return text.replace("\x00", "\\0")
 
 
-def _short(error: Exception) -> str:
+def _cut(error: Exception) -> str:
     return " ".join(str(error).split())[:300]

@@ -1,7 +1,7 @@
 """The tables of a stored journal as numbered migrations, and the statements that read and write them.
 
 The SQL is the same for every database, except for a few words. A migration is never changed after a version with it was published; new ones
-are appended. `events` is the journal itself; `calls` and `causes` are derived from it for searching, and are no part of the hash chain.
+are appended. `events` is the journal itself; `calls` and `causes` are derived from it for searching, and are not part of the hash chain.
 """
 
 from __future__ import annotations

@@ -120,12 +120,12 @@ class SqliteJournal(StoredJournal):
         return writer.isdigit() and writer != self.writer and not self._closed and not self._lock.is_held(int(writer))
 
     def _stored(self, query: EventQuery) -> list[Event]:
-        with self._reading, self._checked():
+        with self._reading, self._checking_files():
             return list(found(self._reader, query))
 
     def verify(self, *, tail: int | None = None) -> ChainFault | None:
         """Return the first event at which verification fails, or None. If `tail` is given, only the last `tail` events are checked."""
-        with self._reading, self._checked():
+        with self._reading, self._checking_files():
             return checked(self._reader, tail)
 
     def status(self) -> JournalStatus:
@@ -143,7 +143,7 @@ class SqliteJournal(StoredJournal):
         self._lock.close()
 
     def _last_seq(self, run: str) -> int:
-        with self._reading, self._checked():
+        with self._reading, self._checking_files():
             return int(self._reader.execute(LAST_SEQ, (run,)).get)
 
     def _note_end(self) -> Callable[[Event], None]:
@@ -157,7 +157,7 @@ class SqliteJournal(StoredJournal):
         return (lambda event: lock.note_end(RecordedEnd(event.position, event.hash, boot))) if boot else lambda event: None
 
     @contextmanager
-    def _checked(self) -> Iterator[None]:
+    def _checking_files(self) -> Iterator[None]:
         """Run the block, and check the journal's files before and after it.
 
         Raises:

@@ -64,14 +64,14 @@ class SqliteReader:
         self._path = real
         try:
             self._files = JournalFiles(real, self._connection, {})
-            with self._whole():
+            with self._checking_files():
                 pass
         except BaseException:
             close_reading(self._connection, real)
             raise
 
     def find(self, query: EventQuery) -> Iterator[Event]:
-        with self._whole():
+        with self._checking_files():
             if not_indexed(query, self._version):
                 yield from select(found(self._connection, EventQuery()), query)
             else:
@@ -81,13 +81,13 @@ class SqliteReader:
         """See `JournalReader`. A file above `JOURNAL_CHECK_BYTES` is not checked, because the check would take long."""
         if self._path.stat().st_size > JOURNAL_CHECK_BYTES:
             return ""
-        with self._whole():
+        with self._checking_files():
             fault = _structural_fault(self._connection, "quick_check")
         return "" if fault == "ok" else " ".join(fault.split())
 
     def verify(self, *, tail: int | None = None) -> ChainFault | None:
         end = LockFileReader(self._path).end  # before reading the events, so that it is never ahead of them
-        with self._whole():
+        with self._checking_files():
             broken = checked(self._connection, tail)
             if broken is None and end is not None and end.counts and not has_end(self._connection, end):
                 return ChainFault(end.position, f"it is missing: the journal had it, as {self._path}.lock says")
@@ -98,7 +98,7 @@ class SqliteReader:
         close_reading(self._connection, self._path)
 
     @contextmanager
-    def _whole(self) -> Iterator[None]:
+    def _checking_files(self) -> Iterator[None]:
         """Run the block, and check the journal's files before and after it.
 
         Raises:

@@ -45,13 +45,13 @@ def _add(connection: apsw.Connection, add: str, rows: Sequence[tuple[Value, ...]
     at = 0
     for count in _TOGETHER:
         while len(rows) - at >= count:
-            connection.execute(_for_rows(add, count), tuple(chain.from_iterable(rows[at : at + count])))
+            connection.execute(_expand_rows(add, count), tuple(chain.from_iterable(rows[at : at + count])))
             at += count
     connection.executemany(add, rows[at:])
 
 
 @cache
-def _for_rows(add: str, count: int) -> str:
+def _expand_rows(add: str, count: int) -> str:
     """Return the statement that inserts `count` rows, made from the one that inserts one."""
     head, row, end = re.split(r"VALUES (\([?, ]+\))", add)
     return f"{head}VALUES {', '.join([row] * count)}{end}"

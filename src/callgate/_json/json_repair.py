@@ -173,7 +173,7 @@ def _is_torn(one: Token, following: Token) -> bool:
 
 
 def _is_unquoted_text(token: Token) -> bool:
-    """Return whether the token is an unquoted word that is no number and no constant."""
+    """Return whether the token is an unquoted word that is neither a number nor a constant."""
     return token.kind == "bare" and (value_as_json(token.text) or '"').startswith('"')
 
 

@@ -54,7 +54,7 @@ def quoted_as_json(body: str) -> str | None:
 
 
 def is_plain_word(word: str) -> bool:
-    """Return whether the word is a word of a language: it begins with a letter and is no constant."""
+    """Return whether the word is a word of a language: it begins with a letter and is not a constant."""
     return _PLAIN_WORD.fullmatch(word) is not None and word.lower() not in _NO_VALUES
 
 

@@ -1,10 +1,10 @@
 """Questions to a human and their answers. They are held in memory; those that another process asked are loaded from the run's record.
 
 An approval is valid for one call: one version of a tool, certain final arguments, run, conversation and principal. Identical calls of a
-message have questions of their own, except those with the same key of their effect: they share one. An approval is used up by the call that
-uses it, and it expires. A denial does not expire, and is valid for the call whatever the version of its tool; it is used up at once if the
-host itself tells the model. Its id is the uid of the call that was suspended for it, so that it can be found in the record. This module
-neither waits nor writes; it wakes those that wait.
+message have questions of their own, except those with the same key of their effect: they share one. An approval is used up by the call
+that uses it, and it expires. A denial does not expire, and is valid for the call whatever the version of its tool; it is used up at once
+if the host itself reports it to the model. Its id is the uid of the call that was suspended for it, so that it can be found in the record.
+This module neither waits nor writes; it wakes the tasks that wait for an answer.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     arguments: bytes = b""
     """The arguments with which the call runs instead of its own, as canonical JSON; empty for its own."""
     told: bool = False
-    """Whether the host tells the model about the no itself, so that no call has to bring it."""
+    """Whether the host itself reports the denial to the model, so that no call has to."""
 
 
 class Question(Struct, kw_only=True):
@@ -66,7 +66,7 @@ class Question(Struct, kw_only=True):
     same_call: str = ""
     """See `same_call`; empty if it is not recorded."""
     doubt: str = ""
-    """The uid of an earlier identical call whose outcome is unknown, about which the human is told; empty if there is none."""
+    """The uid of an earlier identical call whose outcome is unknown, which the question mentions; empty if there is none."""
     allowed: bool | None = None
     """None until it is answered."""
     by: str = ""
@@ -74,9 +74,9 @@ class Question(Struct, kw_only=True):
     arguments: bytes = b""
     """The arguments with which the human allowed the call instead of its own, as canonical JSON; empty for its own."""
     told: bool = False
-    """Whether the host has told the model about the no itself, so that the answer is used up."""
+    """Whether the host itself has reported the denial to the model, so that the answer is used up."""
     refused: str = ""
-    """Who gave other arguments that could not be used, and why; empty if nobody has."""
+    """Who gave other arguments that could not be used, and why; empty if no answer was refused."""
     answered_at: int = 0
     """The position of the answer's event, if the answer was given in this process."""
     closed: bool = False
@@ -139,7 +139,7 @@ def binding(call: ValidatedCall, encoded: bytes) -> str:
     parts = (call.tool.identity, scope.run, scope.principal, scope.actor, scope.workspace)
     digest = hashlib.sha256("\x00".join(parts).encode())
     digest.update(b"\x00" + encoded)
-    return f"{digest.hexdigest()}:{_short_hash(scope.conversation)}:{_short_hash(scope.message_id, _asked_id(call))}"
+    return f"{digest.hexdigest()}:{_short_hash(scope.conversation)}:{_short_hash(scope.message_id, _question_target(call))}"
 
 
 def same_call(call: ValidatedCall, encoded: bytes) -> str:
@@ -148,12 +148,12 @@ def same_call(call: ValidatedCall, encoded: bytes) -> str:
     Identical calls of a message differ by their ids, as in `binding`.
     """
     scope = call.scope
-    call_id = _asked_id(call)
+    call_id = _question_target(call)
     parts = (call.tool.name, scope.run, scope.principal, scope.actor, scope.workspace, scope.conversation, scope.message_id, call_id)
     return hashlib.sha256("\x00".join(parts).encode("utf-8", "surrogatepass") + b"\x00" + encoded).hexdigest()
 
 
-def _asked_id(call: ValidatedCall) -> str:
+def _question_target(call: ValidatedCall) -> str:
     """Return the id of the call that a question about this one is about; empty if the engine made it."""
     call_id = call.asked_with or call.raw.id
     return "" if has_made_id(call_id) else call_id
@@ -216,7 +216,7 @@ class Approvals:
             self.drop(question.approval_id)
         else:
             self._keep_answer(question)
-            self._changed(question.run)
+            self._note_change(question.run)
 
     def _keep_answer(self, question: Question) -> None:
         if question.allowed is not None:
@@ -239,9 +239,9 @@ class Approvals:
     def wake_all(self) -> None:
         """Set the events of all that watch questions, because the engine is closed."""
         for run in list(self._watches):
-            self._changed(run)
+            self._note_change(run)
 
-    def _changed(self, run: str) -> None:
+    def _note_change(self, run: str) -> None:
         for changed in self._watches.get(run, ()):
             changed.set()
 
@@ -293,21 +293,21 @@ class Approvals:
         exact = self.answered.get(bound_to)
         if exact is None and self._denied:
             exact = self._denied.get(same_call(call, encoded))
-        return exact or self._answered(bound_to)
+        return exact or self._find_answer(bound_to)
 
     def spend(self, bound_to: str) -> Question | None:
         """Use up an approval that is bound to this hash, and return it; None if there is none."""
         if not self.answered:
             return None
         self._forget_expired()
-        question = self._answered(bound_to)
+        question = self._find_answer(bound_to)
         if question is None or not question.allowed:
             return None
         self.drop(question.approval_id)
         return question
 
     def is_outdated(self, same_call: str, doubt: str) -> bool:
-        """Return whether the open question about a call tells of another earlier call than this one, or of none."""
+        """Return whether the open question about a call mentions another earlier call than this one, or none."""
         question = self.by_call.get(same_call)
         return question is not None and question.allowed is None and question.doubt != doubt
 
@@ -323,7 +323,7 @@ class Approvals:
         self.drop(question.approval_id)
         return question
 
-    def _answered(self, bound_to: str) -> Question | None:
+    def _find_answer(self, bound_to: str) -> Question | None:
         """Return the answer to a call: its own, or else that of an identical call of its conversation, unless its own question is open."""
         exact = self.answered.get(bound_to)
         if exact is not None or not self.answered:
@@ -353,4 +353,4 @@ class Approvals:
         for by_call in (self._denied, self.by_call):
             if by_call.get(question.same_call) is question:
                 del by_call[question.same_call]
-        self._changed(question.run)
+        self._note_change(question.run)

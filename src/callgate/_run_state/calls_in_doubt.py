@@ -1,8 +1,8 @@
 """The calls of one run with an effect and an unknown outcome, and those that happened according to an operator.
 
 A call is found by its tool and its final arguments, because an identical call must not start while the outcome is unknown. A human who
-knows of the first may allow a second one; if the outcome of that is unknown, too, both have to be settled. Records nothing and asks
-nobody.
+knows of the first may allow a second one; if the outcome of that is unknown, too, both have to be settled. Writes no events and asks no
+questions.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Happened(Struct, frozen=True, kw_only=True):
 
 
 Doubt = tuple[Fact, Uncertain]
-"""What a call with an unknown outcome was to do, and the call."""
+"""The tool and arguments of a call with an unknown outcome, and the call."""
 
 
 class CallsInDoubt:
@@ -61,7 +61,7 @@ class CallsInDoubt:
         self._earlier: dict[str, Doubt] = {}
         """The ones before, by uid."""
         self.happened: dict[Fact, Happened] = {}
-        """Calls that happened according to an operator, until one identical call has been told."""
+        """Calls that happened according to an operator, until the result of one identical call reports it."""
 
     def __bool__(self) -> bool:
         """Whether the outcome of a call is unknown."""
@@ -105,8 +105,8 @@ class CallsInDoubt:
         return fact, removed
 
     def note_happened(self, uid: str, by: str) -> Doubt | None:
-        """Remove the call as `remove` does, because it happened according to an operator. The next identical call is told, unless a later
-        one is in doubt.
+        """Remove the call as `remove` does, because it happened according to an operator. The result of the next identical call reports it,
+        unless a later one is in doubt.
         """
         was_latest, found = uid not in self._earlier, self.remove(uid)
         if found is not None and was_latest:
@@ -114,5 +114,5 @@ class CallsInDoubt:
         return found
 
     def told(self, uid: str) -> None:
-        """Forget that a call happened, because an identical call has been told."""
+        """Forget that a call happened, because the result of an identical call has reported it."""
         self.happened = {fact: one for fact, one in self.happened.items() if one.uid != uid}

@@ -52,7 +52,7 @@ class HandedIn(Protocol):
 
 
 class EarlierEffect(Struct, frozen=True, kw_only=True):
-    """What the events say of the call that claimed a key last."""
+    """The call that claimed a key last, according to the events."""
 
     uid: str
     state: Literal["nothing", "answered", "happened", "unknown"]
@@ -66,9 +66,9 @@ class EarlierEffect(Struct, frozen=True, kw_only=True):
     key: str = ""
     """The key that identifies the call in its run."""
     received: Received | None = None
-    """How it was received; None if that is not recorded."""
+    """The call as it was received; None if that is not recorded."""
     may_end: bool = False
-    """Whether it has no end, and the engine that claimed the key may still give it one."""
+    """Whether its end is not recorded, and the engine that claimed the key may still record it."""
     ended_ns: int = 0
     """When it ended, in UTC nanoseconds; 0 if that is not recorded."""
     doubt: Uncertain | None = None
@@ -87,7 +87,7 @@ class EarlierEffect(Struct, frozen=True, kw_only=True):
         started = call.started if call is not None else None
         result = decode_result(ends[-1].body) if ends and ends[-1].kind == "call.completed" else None
         ended = bool(writer) and has_ended(writer)
-        state = _settled(events, result) or _state(call, ends[-1].kind if ends else "", result, ended=ended)
+        state = _settlement(events, result) or _state(call, ends[-1].kind if ends else "", result, ended=ended)
         doubt = None
         if state == "unknown" and call is not None and started is not None:
             doubt = Uncertain(uid=uid, key=started.key, tool_key=started.tool_key, origin=call.origin, gone=False)
@@ -131,10 +131,10 @@ class EarlierEffect(Struct, frozen=True, kw_only=True):
         return bool(scope.message_id) and not has_made_id(other.raw.id) and message == (scope.message_id, scope.conversation, other.raw.id)
 
 
-def _settled(events: Sequence[Event], result: ToolResult | None) -> Literal["nothing", "happened"] | None:
-    """Return what an operator or the tool's `verify` said of the call.
+def _settlement(events: Sequence[Event], result: ToolResult | None) -> Literal["nothing", "happened"] | None:
+    """Return how an operator or the tool's `verify` settled the call.
 
-    None if nobody did, if the call was started again after that, or if it succeeded.
+    None if it was not settled, if it was started again after that, or if it succeeded.
     """
     if result is not None and result.status == "ok":
         return None
@@ -150,7 +150,7 @@ def _settled(events: Sequence[Event], result: ToolResult | None) -> Literal["not
 def _state(
     call: Unfinished | None, end: str, result: ToolResult | None, *, ended: bool
 ) -> Literal["nothing", "answered", "happened", "unknown"]:
-    """Return the state of a call whose outcome nobody has settled.
+    """Return the state of a call that was not settled.
 
     Args:
         end: The kind of its end; empty if none is recorded.

@@ -296,8 +296,8 @@ def _as_text(arguments: object, redactor: Redactor | None) -> tuple[str, int, st
         return _mapping_as_text(arguments, redactor)
     whole = arguments if isinstance(arguments, (bytes, str)) else str(arguments)
     if len(whole) > _MAX_HASHED:
-        return cut_utf8(_in_utf8(whole[: 4 * MOST_RAW]), MOST_RAW, redactor), len(whole), ""
-    raw = _in_utf8(whole)
+        return cut_utf8(_as_utf8(whole[: 4 * MOST_RAW]), MOST_RAW, redactor), len(whole), ""
+    raw = _as_utf8(whole)
     if len(raw) <= MOST_RAW:
         return raw.decode("utf-8", "backslashreplace"), 0, ""
     return cut_utf8(raw, MOST_RAW, redactor), len(raw), hashlib.sha256(raw).hexdigest()
@@ -315,7 +315,7 @@ def _mapping_as_text(arguments: Mapping[str, object], redactor: Redactor | None)
     return cut_utf8(raw, MOST_RAW, redactor), len(raw), hashlib.sha256(raw).hexdigest()
 
 
-def _in_utf8(text: str | bytes) -> bytes:
+def _as_utf8(text: str | bytes) -> bytes:
     return text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace")
 
 

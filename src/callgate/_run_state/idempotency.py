@@ -116,7 +116,7 @@ class Known(Struct, kw_only=True):
     """Whether it ended with a failure that is the result of all calls with the same key of their effect; see `keeps_effect_key`."""
     has_others_failure: bool = False
     """Whether it did not start, with arguments that a human gave, and its result is the failure of another call with the key of its effect.
-    It counts until somebody settles that call."""
+    It counts until that call is settled."""
 
 
 def is_others_failure(result: ToolResult) -> bool:
@@ -182,7 +182,7 @@ class RunState:
             if call.tool.effect == "none":
                 del self.known[key]
                 return None
-            raise OutcomeUnknown(_not_known(call.tool.name, known.uid), details={EARLIER: known.uid})
+            raise OutcomeUnknown(_unknown_text(call.tool.name, known.uid), details={EARLIER: known.uid})
         return known
 
     def take_on(self, call: ValidatedCall, key: str, asked_hash: str) -> Known:
@@ -203,15 +203,15 @@ class RunState:
         elif known.result is not None:
             self._held.append(known)
             if len(self._held) > self._remember:
-                self._let_go()
+                self._drop_old_results()
 
     def deny(self, known: Known, denial: ToolResult) -> None:
         """Remember that a human has denied a call, so that it gets the same denial when it is handed in again."""
         known.result = denial
         self.keeps_reads = known.denied = True
 
-    def _let_go(self) -> None:
-        """Keep only the latest results in memory. The calls themselves are never forgotten; older results are read from the journal."""
+    def _drop_old_results(self) -> None:
+        """Drop all but the latest results from memory. Calls are never forgotten; older results are read from the journal."""
         while len(self._held) > self._remember:
             oldest = self._held.popleft()
             oldest.kept, oldest.result = True, None
@@ -255,7 +255,7 @@ class RunState:
         """Forget that a call's outcome was unknown, or that it failed. A call that did not take effect may be submitted again.
 
         Args:
-            by: The operator who settled it. If the call happened, it and the next identical call are told so.
+            by: The operator who settled it. If the call happened, its result and that of the next identical call name the operator.
         """
         found = self.in_doubt.note_happened(uid, by) if happened and by else self.in_doubt.remove(uid)
         if found is None:
@@ -268,14 +268,14 @@ class RunState:
         if not happened:
             self.known.pop(doubt.key, None)
         elif by:
-            self.known[doubt.key] = self._known_to_have_happened(doubt, fact[0], by)
+            self.known[doubt.key] = self._record_happened(doubt, fact[0], by)
 
-    def _known_to_have_happened(self, doubt: Uncertain, tool: str, by: str) -> Known:
+    def _record_happened(self, doubt: Uncertain, tool: str, by: str) -> Known:
         asked = self.known[doubt.key].arguments if doubt.key in self.known else ""
         return Known(tool=tool, arguments=asked, uid=doubt.uid, result=happened_result(tool, doubt.uid, by))
 
 
-def _not_known(tool: str, uid: str) -> str:
+def _unknown_text(tool: str, uid: str) -> str:
     return (
         f"{tool} was started before as {uid} and its outcome is not known, because its engine or its caller ended before it answered. It"
         f" may have taken effect. It was not run again. {until_settled(uid)}"
@@ -332,7 +332,7 @@ async def earlier_result(
         known.ended = known.ended or asyncio.get_running_loop().create_future()
         if not await settled(known.ended, call.kill, timeout_s):
             why = call.kill.reason or f"that one had not ended after {timeout_s:.3g} s"
-            raise _not_awaited(known, why, harmless=harmless, started=first is None or first.started)
+            raise _not_awaited_error(known, why, harmless=harmless, started=first is None or first.started)
     if not known.entered:
         return None
     result = known.result or (await off_loop(journal, partial(_from_journal, known, journal)) if known.kept else None)
@@ -354,7 +354,7 @@ async def earlier_result(
     return replace(own, id=call.raw.id, uid=call.uid, metadata=metadata), "joined" if joined else "replayed"
 
 
-def _not_awaited(known: Known, why: str, *, harmless: bool, started: bool) -> CallFailed:
+def _not_awaited_error(known: Known, why: str, *, harmless: bool, started: bool) -> CallFailed:
     """Return the error of a call that no longer waits for the first one, which has not ended."""
     text = f"{known.tool} is the same call as {known.uid}, and no longer waits for it: {why}."
     if harmless:

@@ -55,7 +55,7 @@ class Recorder:
         self.log = RedactedLog(redactor)
         self.argument_log = RedactedLog(redactor, _argument_log)
         """Logs repairs of arguments. A host that has not configured logging does not see them; they are recorded, and
-        the model is told.
+        reported to the model.
         """
 
     def write(self, draft: Draft) -> int:
@@ -65,7 +65,7 @@ class Recorder:
             RecordFailed: The journal could not write the event, or secrets could not be removed from it.
         """
         if self.redactor is not None:
-            draft = replace(draft, body=_redacted(draft.body, self.redactor))
+            draft = replace(draft, body=_redact(draft.body, self.redactor))
         try:
             position = self.journal.append(draft)
         except LeaseLost as error:
@@ -160,7 +160,7 @@ async def off_loop(journal: Journal, read: Callable[[], T]) -> T:
     return await in_thread(read) if journal.remote else read()
 
 
-def _redacted(body: Body, redactor: Redactor) -> bytes:
+def _redact(body: Body, redactor: Redactor) -> bytes:
     """Return the body without secrets. A body that was changed is marked, so that it is not mistaken for the original.
 
     Raises:

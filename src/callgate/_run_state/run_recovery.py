@@ -79,14 +79,14 @@ def unfinished_calls(events: Iterable[Event]) -> dict[str, Unfinished]:
         if verdict is not None:
             verdicts[event.call] = bytes(verdict.arguments)
         if event.kind == "call.claimed":
-            known = _claimed(known, str((decode_reason(event.body).details or {}).get("worker", "")))
+            known = _as_claimed(known, str((decode_reason(event.body).details or {}).get("worker", "")))
         elif event.kind == "call.started":
-            known = _begun(known, event, verdicts.get(event.call, b""))
+            known = _as_begun(known, event, verdicts.get(event.call, b""))
         found[event.call] = known
     return found
 
 
-def _begun(call: Unfinished, event: Event, final: bytes) -> Unfinished:
+def _as_begun(call: Unfinished, event: Event, final: bytes) -> Unfinished:
     started = _started(event.body)
     kept = final if started.arguments_hash and arguments_hash(canonical(decode(final or b"null"))) == started.arguments_hash else b""
     return msgspec.structs.replace(
@@ -100,7 +100,7 @@ def _begun(call: Unfinished, event: Event, final: bytes) -> Unfinished:
     )
 
 
-def _claimed(call: Unfinished, worker: str) -> Unfinished:
+def _as_claimed(call: Unfinished, worker: str) -> Unfinished:
     origin = call.origin and msgspec.structs.replace(call.origin, worker=worker)
     return msgspec.structs.replace(call, taken=True, origin=origin)
 
@@ -122,7 +122,7 @@ def why_unknown(unfinished: Unfinished, because: str = "") -> OutcomeUnknown:
 _USED = TERMINAL | {"call.started", "call.claimed"}
 
 
-def _uses(event: Event) -> bool:
+def _uses_approval(event: Event) -> bool:
     """Return whether the event shows that its call has used its approval."""
     return event.kind in _USED and not (event.kind == "call.started" and _started(event.body).claims)
 
@@ -162,7 +162,7 @@ class RunReader:
                 self._approved[event.call] = verdict.approval
                 if verdict.key:
                     (self._denied if verdict.verdict == "deny" else self._decided).setdefault(event.call, verdict)
-            if self._approved and event.call in self._approved and _uses(event):
+            if self._approved and event.call in self._approved and _uses_approval(event):
                 self.questions.pop(self._approved.pop(event.call), None)
             match event.kind:
                 case "call.received":
@@ -170,14 +170,14 @@ class RunReader:
                 case "call.resumed":
                     self.resumed.add(event.call)
                 case "call.started":
-                    self._intended(event)
+                    self._apply_intended(event)
                 case "call.claimed" if event.call in self._unclaimed:
                     self._workers[event.call] = str((decode_reason(event.body).details or {}).get("worker", ""))
-                    self._begun(event.call, self._unclaimed.pop(event.call))
+                    self._apply_start(event.call, self._unclaimed.pop(event.call))
                 case "call.completed" if event.call in self._open:
-                    self._finished(self._open.pop(event.call), decode_result(event.body))
+                    self._apply_result(self._open.pop(event.call), decode_result(event.body))
                 case "call.restarted" if event.call in self._open:
-                    self._restarted(event.call, self._open.pop(event.call))
+                    self._apply_restart(event.call, self._open.pop(event.call))
                 case "call.completed" if event.call in self._answered_by_fact:
                     key, known = self._answered_by_fact.pop(event.call)
                     known.result = decode_result(event.body)
@@ -187,24 +187,24 @@ class RunReader:
                 case "call.completed" if event.call in self._decided:
                     self._restore_answered(event.call, self._decided.pop(event.call), decode_result(event.body))
                 case "call.suspended":
-                    self._asked(event)
+                    self._apply_question(event)
                 case "approval.answered":
-                    self._answered(decode_reason(event.body))
+                    self._apply_answer(decode_reason(event.body))
                 case "approval.closed":
                     self.questions.pop(event.call, None)
                 case "inbox.refused":
-                    self._refused(decode_reason(event.body))
+                    self._apply_refusal(decode_reason(event.body))
                 case "fact.settled":
-                    self._settled(event.call, decode_reason(event.body))
+                    self._apply_settlement(event.call, decode_reason(event.body))
 
-    def _intended(self, event: Event) -> None:
+    def _apply_intended(self, event: Event) -> None:
         started = _started(event.body)
         if started.claims:
             self._unclaimed[event.call] = started
         else:
-            self._begun(event.call, started)
+            self._apply_start(event.call, started)
 
-    def _begun(self, uid: str, started: Started) -> None:
+    def _apply_start(self, uid: str, started: Started) -> None:
         self._settled_open.discard(uid)
         self._decided.pop(uid, None)
         if started.tick and uid not in self._open:
@@ -220,7 +220,7 @@ class RunReader:
         self._state.deny(known, result)
 
     def _restore_answered(self, uid: str, verdict: Verdict, result: ToolResult) -> None:
-        """Note a call that a human has decided about and that never started, because an earlier call has answered it.
+        """Restore a call that a human decided about and that never started, because an earlier call answered it.
 
         That call had the effect that the human's arguments describe, or its result was in the cache, or it was an equal read that ran at
         the same time. Without the note, a human would be asked again when the call is handed in again.
@@ -231,7 +231,7 @@ class RunReader:
             self._state.known[verdict.key] = known
             self._state.keeps_reads = True
 
-    def _asked(self, event: Event) -> None:
+    def _apply_question(self, event: Event) -> None:
         details = decode_reason(event.body).details or {}
         approval_id, bound_to, expires_at = (details.get(key) for key in ("approval", "binding", "expires_at"))
         if isinstance(approval_id, str) and isinstance(bound_to, str) and isinstance(expires_at, int):
@@ -240,7 +240,7 @@ class RunReader:
             question.doubt = str(details.get("doubt", ""))
             self.questions.setdefault(approval_id, question)
 
-    def _answered(self, answer: Reason) -> None:
+    def _apply_answer(self, answer: Reason) -> None:
         details = answer.details or {}
         question = self.questions.get(str(details.get("approval")))
         if question is None:
@@ -252,13 +252,13 @@ class RunReader:
         reason, told = str(details.get("reason", "")), details.get("told") is True
         question.take(Answer(allow=answer.status == "allowed", by=answer.reason, reason=reason, arguments=edited, told=told))
 
-    def _refused(self, refusal: Reason) -> None:
+    def _apply_refusal(self, refusal: Reason) -> None:
         details = refusal.details or {}
         question = self.questions.get(str(details.get("approval")))
         if question is not None:
             question.take_refusal(str(details.get("by", "")), refusal.reason)
 
-    def _settled(self, uid: str, fact: Reason) -> None:
+    def _apply_settlement(self, uid: str, fact: Reason) -> None:
         started = self._open.get(uid)
         if started is not None and started.effect != "none":
             self._leave_doubt(uid, started)
@@ -271,7 +271,7 @@ class RunReader:
             key, tool, arguments, call = (str(answers.get(name)) for name in ("key", "tool", "arguments", "call"))
             self._answered_by_fact[call] = key, Known(tool=tool, arguments=arguments, uid=call)
 
-    def _finished(self, started: Started, result: ToolResult) -> None:
+    def _apply_result(self, started: Started, result: ToolResult) -> None:
         if result.code == "not_done":
             self._state.known.pop(started.key, None)
             return
@@ -281,8 +281,8 @@ class RunReader:
         if result.status == "unknown":
             self._leave_doubt(result.uid, started)
 
-    def _restarted(self, uid: str, started: Started) -> None:
-        """Note a call that succeeded, and whose result went into the context instead of the history."""
+    def _apply_restart(self, uid: str, started: Started) -> None:
+        """Apply a restart: the call succeeded, and its result went into the context instead of the history."""
         if started.effect != "none":  # a read may run again to give its result again
             self._state.known[started.key].result = used_result(started.tool, uid)
 

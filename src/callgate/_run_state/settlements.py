@@ -42,7 +42,7 @@ EARLIER = "earlier_call"
 """The key in the details of a refusal for the uid of the call because of which it was refused."""
 
 STILL_RUNS = "still_runs"
-"""The key in the details of a refusal that is true if that call still runs, so that nobody has to settle it yet."""
+"""The key in the details of a refusal that is true if that call still runs and does not have to be settled yet."""
 
 SETTLEMENTS = {"happened": True, "not_happened": False}
 """The kinds of inbox messages that settle a call, each with whether the call happened."""

@@ -139,14 +139,14 @@ class Runners:
 
     async def close(self) -> None:
         """Close all runners in bounded time. Idempotent. A runner that fails to close does not keep the others from closing."""
-        closing = [asyncio.ensure_future(_closed(runner)) for runner in (*self._made.values(), *self._own.values())]
+        closing = [asyncio.ensure_future(_close(runner)) for runner in (*self._made.values(), *self._own.values())]
         _, stuck = await asyncio.wait(closing, timeout=_CLOSE_S) if closing else ((), ())
         for task in stuck:
             task.cancel()
             log.error("A runner's close did not end within %s s, and is not waited for: %r", _CLOSE_S, task)
 
 
-async def _closed(runner: Runner) -> None:
+async def _close(runner: Runner) -> None:
     try:
         await runner.close()
     except (Exception, SystemExit) as error:

@@ -69,7 +69,7 @@ class AbandonedCode:
         task = asyncio.get_running_loop().create_task(_resume(coro, waiting), name=f"abandoned {uid}", context=context)
         self._tasks.add(task)
         self.behind.left(uid)
-        task.add_done_callback(partial(self._done, uid))
+        task.add_done_callback(partial(self._finish, uid))
 
     def watch(self) -> None:
         """Record the tasks that tools start on the running event loop from now on; required for `tasks_left`."""
@@ -91,14 +91,14 @@ class AbandonedCode:
     def _keep(self, uid: str, task: asyncio.Future[Any]) -> None:
         self._tasks.add(task)
         self.behind.left(uid)
-        task.add_done_callback(partial(self._ended, uid))
+        task.add_done_callback(partial(self._forget, uid))
 
-    def _ended(self, uid: str, task: asyncio.Future[Any]) -> None:
+    def _forget(self, uid: str, task: asyncio.Future[Any]) -> None:
         self._tasks.discard(task)
         self.behind.gone(uid)
 
-    def _done(self, uid: str, task: asyncio.Task[object]) -> None:
-        self._ended(uid, task)
+    def _finish(self, uid: str, task: asyncio.Task[object]) -> None:
+        self._forget(uid, task)
         if task.cancelled():
             return
         error = task.exception()

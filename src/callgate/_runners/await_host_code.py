@@ -93,7 +93,7 @@ class HostAwaits:
         """
         request = cast("RunRequest", _HostAwait(kill or AbortSignal(), grace_s, _HostContext(name), timeout_s))
         context = copy_context()
-        begun = context.run(_first_step, request, _caught(answer))
+        begun = context.run(_first_step, request, _catch(answer))
         execution = begun if isinstance(begun, Execution) else await Drive(request, *begun, context, self._abandoned_code, self._deadlines)
         found = cast("HostAnswer", execution.value) if execution.status == "returned" else HostAnswer(error=TimeoutError())
         _carry_over(context)
@@ -107,7 +107,7 @@ class HostAwaits:
         await self._abandoned_code.close()
 
 
-async def _caught(answer: Awaitable[Any]) -> HostAnswer:
+async def _catch(answer: Awaitable[Any]) -> HostAnswer:
     try:
         return HostAnswer(await answer)
     except BaseException as error:

@@ -33,14 +33,14 @@ def parts_in_blocks(value: object) -> list[Text | Image | Audio | Resource] | No
         return None
     found: list[Text | Image | Audio | Resource] = []
     for block in blocks:
-        part = _part(block) if type(block) is dict else None
+        part = _as_part(block) if type(block) is dict else None
         if part is None:
             return None
         found.append(part)
     return found if any(not isinstance(part, Text) for part in found) else None
 
 
-def _part(block: dict[str, Any]) -> Text | Image | Audio | Resource | None:
+def _as_part(block: dict[str, Any]) -> Text | Image | Audio | Resource | None:
     match block:
         case {"type": kind, "text": str(text)} if kind in _TEXT_TYPES:
             return Text(text=text)
@@ -53,11 +53,11 @@ def _part(block: dict[str, Any]) -> Text | Image | Audio | Resource | None:
         case {"type": "input_image", "image_url": str(url)} | {"type": "image_url", "image_url": {"url": str(url)}}:  # OpenAI
             return _from_data_url(url)
         case {"type": "document" | "input_file"}:
-            return _file(block)
+            return _as_file(block)
     return None
 
 
-def _file(block: dict[str, Any]) -> Resource | None:
+def _as_file(block: dict[str, Any]) -> Resource | None:
     match block:
         case {"type": "document", "source": {"type": "base64", "media_type": str(mime), "data": str(data)}}:  # Anthropic
             name = block.get("title") or "document"

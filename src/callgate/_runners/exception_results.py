@@ -109,12 +109,12 @@ def failed(error: BaseException, not_done: tuple[type[BaseException], ...] = ())
         not_done: Exceptions that prove that nothing happened.
     """
     try:
-        return _failed(error, not_done)
+        return _as_execution(error, not_done)
     except BaseException:  # the exception's class is foreign code; even asking for its attributes may raise
         return Execution(status="raised", error_type=clean(type_name(error)), error=message_of(error), traceback=_trace(error))
 
 
-def _failed(error: BaseException, not_done: tuple[type[BaseException], ...]) -> Execution:
+def _as_execution(error: BaseException, not_done: tuple[type[BaseException], ...]) -> Execution:
     kind, text = clean(type_name(error)), message_of(error)
     evidence, trace = evidence_of(error, not_done), _trace(error)
     if isinstance(error, Retryable):

@@ -90,14 +90,14 @@ def _enter(request: RunRequest) -> Execution | tuple[Coro, object]:
     if type(value) is not CoroutineType:
         if not inspect.isawaitable(value):
             return value if type(value) is Execution else Execution(status="returned", value=value)
-        value = _awaiting(value)
+        value = _await(value)
     try:
         return value, value.send(None)
-    except StopIteration as end:  # without a call of `_returned`, here and in `_first_step`: most async tools end so
+    except StopIteration as end:  # without a call of `_as_execution`, here and in `_first_step`: most async tools end so
         return end.value if type(end.value) is Execution else Execution(status="returned", value=end.value)
 
 
-def _returned(value: object) -> Execution:
+def _as_execution(value: object) -> Execution:
     """Return the execution of a tool that returned. A tool that only carries its calls elsewhere returns their execution itself."""
     return value if type(value) is Execution else Execution(status="returned", value=value)
 
@@ -110,7 +110,7 @@ def _first_step(request: RunRequest, coro: Coro) -> Execution | tuple[Coro, obje
         return end.value if type(end.value) is Execution else Execution(status="returned", value=end.value)
 
 
-async def _awaiting(value: Awaitable[object]) -> object:
+async def _await(value: Awaitable[object]) -> object:
     return await value
 
 
@@ -119,7 +119,7 @@ async def drive(
 ) -> Execution:
     """Await `value` under the deadline and the kill of `request`."""
     try:
-        begun = context.run(_first_step, request, _awaiting(value))
+        begun = context.run(_first_step, request, _await(value))
     except BaseException as error:
         begun = raised(error, request.not_done)
     if isinstance(begun, Execution):
@@ -203,12 +203,12 @@ class Drive:
 
     def __await__(self) -> Generator[Any, None, Execution]:
         left_s = self._request.timeout_s - self._spent_s if self._spent_s < self._request.timeout_s else 0.0
-        self._alarm = self._deadlines.set(left_s, self._overdue)
+        self._alarm = self._deadlines.set(left_s, self._stop_overdue)
         self._ends = self._loop.time() + left_s
         human_time = self._request.context.human_time
         if human_time is not None:
             human_time.watch(self._human_time_changed)
-        remove_listener = self._request.kill.on_abort(self._killed)
+        remove_listener = self._request.kill.on_abort(self._stop_killed)
         try:
             execution = yield from self._steps()
         except BaseException:  # the event loop was closed, or this coroutine was
@@ -221,7 +221,7 @@ class Drive:
                 human_time.watch(None)
             self._deadlines.cancel(self._alarm)
             self._settle()
-        return self._ended(execution)
+        return self._finish(execution)
 
     def _steps(self) -> Generator[Any, None, Execution | None]:
         """Step until the coroutine ends or is abandoned."""
@@ -240,7 +240,7 @@ class Drive:
                     self._throw = False
                     self._waiting = self._context.run(self._coro.throw, problem or asyncio.CancelledError(*self._cancel_message))
             except StopIteration as end:
-                return _returned(end.value)
+                return _as_execution(end.value)
             except BaseException as error:
                 return raised(error, self._request.not_done)
             finally:
@@ -271,9 +271,9 @@ class Drive:
         if task is not None and task is not self._task:  # another task has taken over the wait
             self._task, self._baseline, self._cancels = task, task.cancelling(), 0
         if self._waiting is None or self._given_up:
-            self._handle = self._loop.call_soon(self._ready, self._waiting, context=context)
+            self._handle = self._loop.call_soon(self._resume, self._waiting, context=context)
             return
-        self._waiting.add_done_callback(self._ready, context=context)
+        self._waiting.add_done_callback(self._resume, context=context)
         if self._throw:  # stopped during the current step
             self._interrupt()
 
@@ -283,7 +283,7 @@ class Drive:
         if self._handle is not None:
             self._handle.cancel()
         if self._waiting is not None:
-            self._waiting.remove_done_callback(self._ready)
+            self._waiting.remove_done_callback(self._resume)
         return 1
 
     def result(self) -> None:
@@ -305,18 +305,18 @@ class Drive:
 
     # The ends of the wait.
 
-    def _ready(self, waited: object) -> None:
+    def _resume(self, waited: object) -> None:
         if waited is not self._waiting:  # it ended at the moment when another task took over the wait
             return
         wake, self._wake = self._wake, None
         if wake is not None:
             wake(self)
 
-    def _overdue(self) -> None:
+    def _stop_overdue(self) -> None:
         self._stop("timed_out")
 
     def _human_time_changed(self) -> None:
-        """Stop the deadline while a human is asked, and let it go on after that with the time that was left."""
+        """Stop the deadline while a human is asked, and continue it after that with the time that was left."""
         human_time = self._request.context.human_time
         if self._why is not None or human_time is None:
             return
@@ -324,12 +324,12 @@ class Drive:
         now = self._loop.time()
         if human_time.is_asking:
             self._ends -= now  # the seconds that are left
-            self._alarm = self._deadlines.set(human_time.left_s, self._overdue)
+            self._alarm = self._deadlines.set(human_time.left_s, self._stop_overdue)
         else:
-            self._alarm = self._deadlines.set(max(0.0, self._ends), self._overdue)
+            self._alarm = self._deadlines.set(max(0.0, self._ends), self._stop_overdue)
             self._ends += now
 
-    def _killed(self) -> None:
+    def _stop_killed(self) -> None:
         self._stop("killed")
 
     def _stop(self, why: Literal["timed_out", "killed", "cancelled"]) -> None:
@@ -352,16 +352,16 @@ class Drive:
             assert self._handle is not None
             self._handle.cancel()
         else:
-            self._waiting.remove_done_callback(self._ready)
+            self._waiting.remove_done_callback(self._resume)
         self._abandoned_code.adopt(self._request.context.uid, self._coro, self._waiting, self._context)
-        self._handle = self._loop.call_soon(self._ready, self._waiting, context=self._task_context)
+        self._handle = self._loop.call_soon(self._resume, self._waiting, context=self._task_context)
 
     def _settle(self) -> None:
         """Undo the cancel requests that the tool itself made on the task; those of the host stay."""
         while self._task.cancelling() > self._baseline + self._cancels:
             self._task.uncancel()
 
-    def _ended(self, execution: Execution | None) -> Execution:
+    def _finish(self, execution: Execution | None) -> Execution:
         """Return the execution; `execution` is None if the coroutine was abandoned."""
         left = self._abandoned_code.tasks_left(self._request) if self._abandoned_code.started else 0
         ended = self._outcome(execution)

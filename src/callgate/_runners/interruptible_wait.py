@@ -41,7 +41,7 @@ class BoundedWait(Generic[T]):
         return True
 
     async def get(self) -> T | None:
-        deadline = self._deadlines.set(self._request.timeout_s, self._overdue)
+        deadline = self._deadlines.set(self._request.timeout_s, self._time_out)
         remove_listener = self._request.kill.on_abort(self._kill)
         try:
             return await self._future
@@ -52,11 +52,11 @@ class BoundedWait(Generic[T]):
 
     @property
     def value(self) -> T | None:
-        """The delivered result, also if the wait was cancelled at the same moment."""
+        """The delivered result, even if the wait was cancelled at the same moment."""
         done = self._future.done() and not self._future.cancelled()
         return self._future.result() if done else None
 
-    def _overdue(self) -> None:
+    def _time_out(self) -> None:
         self._end(False)
 
     def _kill(self) -> None:

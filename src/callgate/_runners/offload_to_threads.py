@@ -120,9 +120,9 @@ class Offload:
         self._busy += 1
         loop = asyncio.get_running_loop()
         try:
-            threading.Thread(target=_work, args=(job, loop, self._ended), name="callgate work", daemon=True).start()
+            threading.Thread(target=_work, args=(job, loop, self._finish), name="callgate work", daemon=True).start()
         except RuntimeError:  # no thread can be started: blocking the event loop is better than losing the work
-            self._ended(job, job.run())
+            self._finish(job, job.run())
 
     def _leave(self, job: _OffloadedWork) -> None:
         """Abandon a job, or remove it from the queue."""
@@ -133,17 +133,17 @@ class Offload:
             return
         job.abandoned = True
         self.abandoned += 1
-        self._next()
+        self._start_next()
 
-    def _ended(self, job: _OffloadedWork, answer: _Answer) -> None:
+    def _finish(self, job: _OffloadedWork, answer: _Answer) -> None:
         job.ended = True
         if job.abandoned:
             self.abandoned -= 1
             return
         job.wait.finish(answer)
-        self._next()
+        self._start_next()
 
-    def _next(self) -> None:
+    def _start_next(self) -> None:
         """Start the next job, because a thread is free."""
         self._busy -= 1
         if self._waiting:

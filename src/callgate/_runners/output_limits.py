@@ -35,13 +35,13 @@ def shown_tail(text: str, redactor: Redactor | None) -> str:
         return text
     whole = redacted_text(text, redactor)
     if redactor is not None:
-        whole = _without_beginnings(whole)
+        whole = _cut_before_gaps(whole)
     kept = whole.encode("utf-8", "backslashreplace")
     was_cut = size > PARTIAL_CHARS - 4
     return (kept[SECRET_CHARS:] if was_cut else kept)[-TAIL_CHARS:].decode(errors="ignore")
 
 
-def _without_beginnings(text: str) -> str:
+def _cut_before_gaps(text: str) -> str:
     """Return `text` without the end of each part that precedes a gap, which may be the beginning of a secret."""
     parts, pos = [], 0
     for gap in _GAP.finditer(text):
@@ -95,7 +95,7 @@ class OutputTail:
 
 
 class LiveText:
-    """Limits the rate of live output in characters per second; of the excess, only the end is kept.
+    """Limits the rate of live output in characters per second; only the end of the excess is kept.
 
     Not thread-safe.
     """

@@ -99,18 +99,18 @@ class _PartReader:
 
     def of_blocks(self, value: object, blocks: Sequence[Part]) -> Returned:
         """Return a block, or a list of blocks, as data that are still blocks, and its parts."""
-        parts = tuple([self._checked(block) for block in blocks])
+        parts = tuple([self._check(block) for block in blocks])
         data = [{"type": "text", "text": part.text} if isinstance(part, Text) else part_data(part) for part in parts]
         return Returned(data[0] if type(value) is dict else data, parts)
 
     def of_data(self, value: object) -> tuple[object, tuple[Part, ...]]:
         """Return a dict or list without the bytes of its parts, and its text, followed by its parts at any depth."""
         parts: list[Part] = []
-        data, changes = to_jsonable(self._without_parts(value, parts, 0), max_bytes=max(0, self._left))
+        data, changes = to_jsonable(self._extract_parts(value, parts, 0), max_bytes=max(0, self._left))
         self.changes += changes
         return data, (Text(text=json_text(data)), *parts)
 
-    def _without_parts(self, value: object, parts: list[Part], depth: int) -> object:
+    def _extract_parts(self, value: object, parts: list[Part], depth: int) -> object:
         """Return a value with the data of each part in its place, and add these parts to `parts`."""
         self._visited += 1
         if self._visited > _MOST_ITEMS or depth > _MOST_DEPTH:  # also ends in a value that contains itself
@@ -119,16 +119,16 @@ class _PartReader:
             parts.append(self.part(value))
             return part_data(parts[-1])
         if type(value) is dict:
-            return {key: self._without_parts(item, parts, depth + 1) for key, item in value.items()}
+            return {key: self._extract_parts(item, parts, depth + 1) for key, item in value.items()}
         if type(value) is list or type(value) is tuple:
             has_parts = any(map(_is_own, value))
-            return [self._item_without_parts(item, parts, depth + 1, has_parts=has_parts) for item in value]
+            return [self._extract_item_parts(item, parts, depth + 1, has_parts=has_parts) for item in value]
         return value
 
-    def _item_without_parts(self, item: object, parts: list[Part], depth: int, *, has_parts: bool) -> object:
-        """Do the same for an item of a list. Bytes beside a part are a part, too."""
+    def _extract_item_parts(self, item: object, parts: list[Part], depth: int, *, has_parts: bool) -> object:
+        """Return an item of a list with the data of each part in its place. Bytes beside a part are a part, too."""
         if not has_parts or type(item) in _CONTAINERS or _is_own(item):
-            return self._without_parts(item, parts, depth)
+            return self._extract_parts(item, parts, depth)
         part = self.part(item)
         if not isinstance(part, Text):
             parts.append(part)
@@ -137,21 +137,21 @@ class _PartReader:
     def part(self, item: object) -> Part:
         """Return one item as a part: text and parts unchanged, bytes and files by their content, anything else as JSON text."""
         if isinstance(item, _PARTS):
-            return self._checked(item)
+            return self._check(item)
         if isinstance(item, _BYTES):
             self._spend(len(item) * 4 // 3)
             found = part_from_bytes(bytes(item))
             self.changes.append(f"bytes were read as {_NAMES[type(found)]}")
             return found
         if isinstance(item, Path):
-            return self.file(item) or self._checked(Text(text=str(item)))
+            return self.file(item) or self._check(Text(text=str(item)))
         if _is_picture(item):
-            return self._picture(item)
+            return self._encode_picture(item)
         if isinstance(item, str):
-            return self._checked(Text(text=str.__str__(item)))
+            return self._check(Text(text=str.__str__(item)))
         data, changes = to_jsonable(item, max_bytes=max(0, self._left))
         self.changes += changes
-        return self._checked(Text(text=json_text(data)))
+        return self._check(Text(text=json_text(data)))
 
     def file(self, path: Path) -> Part | None:
         """Return the content of a file, or why it is not read; None if there is no such file."""
@@ -165,7 +165,7 @@ class _PartReader:
         self._spend(len(data) * 4 // 3)
         return part_from_bytes(data, path.name)
 
-    def _checked(self, part: Part) -> Part:
+    def _check(self, part: Part) -> Part:
         if isinstance(part, Text):
             text, _ = to_jsonable(part.text, max_bytes=max(0, self._left))
             self._spend(len(part.text))
@@ -180,9 +180,9 @@ class _PartReader:
                     f" {kind}.from_bytes(data) or {kind}.from_file(path).",
                     code="non_serializable",
                 )
-        return part if not isinstance(part, Resource) else Resource(resource=_plain(part.resource, max(0, self._left) + len(data)))
+        return part if not isinstance(part, Resource) else Resource(resource=_as_json(part.resource, max(0, self._left) + len(data)))
 
-    def _picture(self, picture: object) -> Part:
+    def _encode_picture(self, picture: object) -> Part:
         kind = getattr(picture, "format", None)
         kind = kind if kind in _PICTURE_FORMATS else "PNG"
         file = io.BytesIO()
@@ -256,7 +256,7 @@ def _size(part: Part) -> int:
     return len(data) * 3 // 4 - data[-2:].count("=")
 
 
-def _plain(resource: dict[str, object], max_bytes: int) -> dict[str, object]:
+def _as_json(resource: dict[str, object], max_bytes: int) -> dict[str, object]:
     data, _ = to_jsonable(resource, max_bytes=max_bytes)
     assert isinstance(data, dict)
     return data

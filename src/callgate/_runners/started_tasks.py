@@ -70,7 +70,7 @@ class TaskWatch:
         return factory
 
     def release(self) -> None:
-        """Restore the host's factory when the last user releases it; a factory that the host has set meanwhile stays."""
+        """Restore the host's factory when the last user releases it; a factory that the host has set in the meantime is kept."""
         self._users -= 1
         if not self._users and self._loop.get_task_factory() is self:
             self._loop.set_task_factory(self._inner)
@@ -89,7 +89,7 @@ class TaskWatch:
         if started is None:
             started = self.started[key] = StartedTask(request)
         started.tasks.add(task)
-        task.add_done_callback(partial(self._ended, key))
+        task.add_done_callback(partial(self._forget, key))
         if started.keep is not None:
             started.keep(task)
 
@@ -97,9 +97,9 @@ class TaskWatch:
         """Do not count a task that the running tool has started."""
         inside = INSIDE.get()
         if inside:
-            self._ended(id(inside[-1]), task)
+            self._forget(id(inside[-1]), task)
 
-    def _ended(self, key: int, task: Task) -> None:
+    def _forget(self, key: int, task: Task) -> None:
         started = self.started.get(key)
         if started is not None:
             started.tasks.discard(task)

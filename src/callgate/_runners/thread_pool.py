@@ -129,7 +129,7 @@ class ThreadPool:
             try:
                 threading.Thread(target=self._work, name="callgate tool", daemon=True).start()
             except (RuntimeError, MemoryError) as error:
-                self._thread_not_started(str(error) or type(error).__name__)
+                self._handle_no_thread(str(error) or type(error).__name__)
                 return
 
     def _may_start_thread(self) -> bool:
@@ -138,7 +138,7 @@ class ThreadPool:
             self._threads += grows
             return grows
 
-    def _thread_not_started(self, why: str) -> None:
+    def _handle_no_thread(self, why: str) -> None:
         """Handle that no thread could be started: queued jobs wait for an existing thread; they are refused if none can take them."""
         with self._lock:
             self._threads -= 1
@@ -157,7 +157,7 @@ class ThreadPool:
             try:
                 wanted = self._wakeups.get(timeout=_IDLE_S)
             except queue.Empty:
-                if self._retires():
+                if self._may_retire():
                     return
                 continue
             if not wanted:
@@ -182,7 +182,7 @@ class ThreadPool:
         job.deliver(answer)
         return not (job.abandoned or surplus)
 
-    def _retires(self) -> bool:
+    def _may_retire(self) -> bool:
         with self._lock:
             if self._nested or self._queued:
                 return False

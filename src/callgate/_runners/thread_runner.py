@@ -233,6 +233,6 @@ class _ThreadAttempt:
 
 
 def _close_unstarted(answer: Execution | Awaitable[object]) -> None:
-    """Close a coroutine that nobody will await, so that Python does not warn of it."""
+    """Close a coroutine that will not be awaited, so that Python does not warn of it."""
     if inspect.iscoroutine(answer):
         answer.close()

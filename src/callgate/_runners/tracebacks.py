@@ -38,15 +38,15 @@ def _parts(error: BaseException, named: Callable[[BaseException], str]) -> list[
     parts: list[str] = []
     earlier: BaseException | None = error
     while earlier is not None and len(parts) < 2 * _MOST_CAUSES:
-        parts.append(f"{_frames(_own(earlier, '__traceback__'))}{named(earlier)}")
-        cause = _own(earlier, "__cause__")
-        earlier = cause if cause is not None or _own(earlier, "__suppress_context__") else _own(earlier, "__context__")
+        parts.append(f"{_frames(_attribute(earlier, '__traceback__'))}{named(earlier)}")
+        cause = _attribute(earlier, "__cause__")
+        earlier = cause if cause is not None or _attribute(earlier, "__suppress_context__") else _attribute(earlier, "__context__")
         if earlier is not None:
             parts.append(_DURING if cause is None else _BECAUSE)
     return parts if len(parts) % 2 else parts[:-1]
 
 
-def _own(error: BaseException, name: str) -> Any:
+def _attribute(error: BaseException, name: str) -> Any:
     """Return an attribute that Python gave the exception, whatever its class says."""
     return BaseException.__dict__[name].__get__(error)
 

@@ -287,7 +287,7 @@ def _result(kind: Any, where: str) -> Schema | None:
 
 
 def _holds_content(kind: Any, depth: int = 0, *, keyed: bool = False) -> bool:
-    """Return whether values of a type may have images or files, which are shown as parts and are no JSON data.
+    """Return whether values of a type may have images or files, which are shown as parts and are not JSON data.
 
     Args:
         keyed: Whether the values are those of a dict's keys, where bytes are text in Base64.

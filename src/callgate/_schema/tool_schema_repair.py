@@ -100,7 +100,7 @@ def _mend_lists(path: str, schema: Schema, draft: int, notes: list[str]) -> None
     examples = schema.get("examples", [])
     if not isinstance(examples, list):
         schema["examples"] = [examples]
-        notes.append(f"{path}: examples was no list and became one")
+        notes.append(f"{path}: examples was not a list and became one")
 
 
 def _mend_types(path: str, schema: Schema, notes: list[str]) -> None:
@@ -224,7 +224,7 @@ def _check_patterns(schema: Schema, path: str, where: str) -> None:
 def _check_header(schema: Schema, path: str, where: str, headers: set[str]) -> None:
     name = schema["x-mcp-header"]
     if not isinstance(name, str) or not _TOKEN.fullmatch(name):
-        raise refuse(where, f"x-mcp-header at {path[:200]} is no HTTP header name. Take letters, digits and '-', at most 100.")
+        raise refuse(where, f"x-mcp-header at {path[:200]} is not an HTTP header name. Take letters, digits and '-', at most 100.")
     if schema.get("type") not in _HEADER_TYPES:
         raise refuse(where, f"x-mcp-header at {path[:200]} is on a value that is not of type {', '.join(_HEADER_TYPES)}. Drop it there.")
     if name.lower() in headers:

@@ -1,6 +1,6 @@
 """A server's child process: started once, its stderr kept, and ended with everything that it has started.
 
-A supervisor stands between the engine and the server (`_runners/process/supervisor/server_main.py`), so that no process of the server
+A supervisor process runs between the engine and the server (`_runners/process/supervisor/server_main.py`), so that no process of the server
 outlives the engine, even if the engine is killed. The server's standard input and output are plain pipes of the engine. Knows no message.
 """
 
@@ -41,7 +41,7 @@ _SAID_LINES = 3
 _SAID_CHARS = 300
 _SAID_BYTES = 16_384
 _LASTING = frozenset(map(os.strerror, (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.E2BIG, errno.ENOTDIR, errno.ELOOP)))
-"""What the system says of programs that it will not run later either. Others, such as `Text file busy`, may be temporary."""
+"""Error texts of programs that will not run later either. Others, such as `Text file busy`, may be temporary."""
 _REAP_S = 0.002
 _END_S = 0.5
 """Seconds after the grace period until the supervisor itself is killed."""
@@ -51,7 +51,7 @@ class ServerCommand(Struct, frozen=True, kw_only=True):
     """How a server's process is started."""
 
     kind: str
-    """What the server is, for texts: `MCP server` or `plugin`."""
+    """The kind of server, for texts: `MCP server` or `plugin`."""
     name: str
     command: tuple[str, ...]
     env: Mapping[str, str] = {}
@@ -107,7 +107,7 @@ class ServerProcess:
         self._stderr_transport: asyncio.ReadTransport | None = None
         self._sweep: asyncio.Task[None] | None = None
         environment = _environment(server.env)
-        command = _checked_command(server, environment)
+        command = _resolve_command(server, environment)
         try:
             self._channel, self._process = _spawn(command, server.cwd, environment | {"CALLGATE_WORKER": self._marker})
         except OSError as error:
@@ -224,7 +224,7 @@ def _environment(more: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name in _PASSED or name.startswith("LC_")} | dict(more)
 
 
-def _checked_command(server: ServerCommand, environment: Mapping[str, str]) -> list[str]:
+def _resolve_command(server: ServerCommand, environment: Mapping[str, str]) -> list[str]:
     """Return the command with the path of its program.
 
     Raises:

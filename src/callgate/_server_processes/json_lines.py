@@ -27,12 +27,12 @@ _MOST_SLOW = 10_000
 """How many numbers from 1e100 on a large message may have. msgspec takes 7 µs for each, so that 10 MiB of them would take ten seconds."""
 _SMALL_BYTES = 65_536
 _OUT_OF_RANGE = "out of range"
-"""What msgspec says of a number that neither an integer nor a double can have."""
+"""Part of msgspec's error for a number that fits neither an integer nor a double."""
 _ID_AFTER = re.compile(rb"\s*:\s*(\d{1,18})\s*[,}]")
 
 
 class UnreadableJson(Exception):
-    """Bytes that are no JSON, or nested too deeply.
+    """Bytes that are not JSON, or are nested too deeply.
 
     Args:
         why: A short text.
@@ -53,7 +53,7 @@ def read_json(data: bytes | bytearray, *, mends: bool = True) -> object:
             such as `1e400`, as its text.
 
     Raises:
-        UnreadableJson: It is no JSON, or is nested too deeply.
+        UnreadableJson: It is not JSON, or is nested too deeply.
     """
     if len(data) > _SMALL_BYTES and data.count(b"e") + data.count(b"E") > _MOST_SLOW and len(_SLOW_NUMBER.findall(data)) > _MOST_SLOW:
         raise UnreadableJson(f"it has more than {_MOST_SLOW:,} numbers from 1e100 on")
@@ -62,25 +62,25 @@ def read_json(data: bytes | bytearray, *, mends: bool = True) -> object:
     except RecursionError:
         raise UnreadableJson("it is nested too deeply", "too_deep") from None
     except (ValueError, MemoryError) as error:
-        mended = _mended(data, error) if mends else data
+        mended = _mend(data, error) if mends else data
         if mended != data:
             return read_json(mended, mends=False)
         if _OUT_OF_RANGE in str(error):
             raise UnreadableJson("it has a number that is out of range: larger than 1.8e308, or of very many digits") from None
         why = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)[:100]
-        raise UnreadableJson(f"it is no JSON: {why}") from None
+        raise UnreadableJson(f"it is not JSON: {why}") from None
     if sum(map(data.count, _DEPTH_MARKS)) > _MAX_DEPTH and _depth(value) > _MAX_DEPTH:
         raise UnreadableJson(f"it is nested more than {_MAX_DEPTH} levels deep", "too_deep")
     return value
 
 
-def _mended(data: bytes | bytearray, error: Exception) -> bytes | bytearray:
+def _mend(data: bytes | bytearray, error: Exception) -> bytes | bytearray:
     """Return JSON without halves of surrogate pairs; and without numbers that are out of range, if that is the error."""
-    whole = _ESCAPE.sub(_whole_character, data)
-    return _TEXT_OR_NUMBER.sub(_number_in_range, whole) if _OUT_OF_RANGE in str(error) else whole
+    whole = _ESCAPE.sub(_replace_surrogate, data)
+    return _TEXT_OR_NUMBER.sub(_limit_number, whole) if _OUT_OF_RANGE in str(error) else whole
 
 
-def _number_in_range(found: re.Match[bytes]) -> bytes:
+def _limit_number(found: re.Match[bytes]) -> bytes:
     token = found.group()
     if token.startswith(b'"'):
         return token
@@ -117,7 +117,7 @@ def answered_ids(data: bytes | bytearray, answer_keys: frozenset[bytes]) -> tupl
     return (found,) if found is not None and answers else ()
 
 
-def _whole_character(escape: re.Match[bytes]) -> bytes:
+def _replace_surrogate(escape: re.Match[bytes]) -> bytes:
     return escape[0] if escape[1] is None else rb"\ufffd"
 
 

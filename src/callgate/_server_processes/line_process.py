@@ -22,7 +22,7 @@ MAX_LINE_BYTES = 10_485_760
 _UNSENT_BYTES = 1_048_576
 """The size of unsent lines above which requests wait until the server reads."""
 _MOST_UNSENT_BYTES = 4_194_304
-"""The size above which lines that nobody waits for are dropped."""
+"""The size of unsent lines above which notifications are dropped."""
 _EXIT_S = 0.25
 """How long the end of the process is waited for after its output has ended, and the rest of its output after its end."""
 _LEAVE_S = 1.0
@@ -32,7 +32,7 @@ _GRACE_S = 0.5
 
 class ReceivesLines(Protocol):
     def line(self, data: bytes | bytearray) -> None:
-        """Take one line of the server's output, without its end. Not empty."""
+        """Process one line of the server's output: not empty, and without its end."""
         ...
 
     def ended(self, error: ToolServerError) -> None:
@@ -55,7 +55,7 @@ class LineProcess:
         self._process: ServerProcess | None = None
         self._writing: asyncio.WriteTransport | None = None
         self._reading: asyncio.ReadTransport | None = None
-        self._input = _Input(self._loop, self._input_ended)
+        self._input = _Input(self._loop, self._on_input_end)
         self._output_ended = False
         self._cut_off: ToolServerError | None = None
 
@@ -86,14 +86,14 @@ class LineProcess:
         """
         writing = self._writing
         if self.lost.done() or writing is None or writing.is_closing():
-            raise NotSent(self._gone("the request was not sent"))
+            raise NotSent(self._gone_text("the request was not sent"))
         unsent = writing.get_write_buffer_size()
         writing.write(data + b"\n")
-        if writing.is_closing() and not unsent:  # nobody reads the pipe any more
-            raise NotSent(self._gone("the request was not sent"))
+        if writing.is_closing() and not unsent:  # the pipe has no reader any more
+            raise NotSent(self._gone_text("the request was not sent"))
 
     def notify(self, data: bytes) -> None:
-        """Write a line that nobody waits for. It is dropped if the server does not read or is gone."""
+        """Write a line that needs no answer. It is dropped if the server does not read or is gone."""
         writing = self._writing
         if writing is None or writing.is_closing() or self.lost.done():
             return
@@ -124,7 +124,7 @@ class LineProcess:
                 self._reading.close()
             self._lose("it was closed")
 
-    # Of the output
+    # Output of the process
 
     def take_line(self, data: bytes | bytearray) -> None:
         if data.strip():
@@ -151,7 +151,7 @@ class LineProcess:
 
     # The end
 
-    def _input_ended(self) -> None:
+    def _on_input_end(self) -> None:
         """Handle that the server no longer reads its input; its last answers may still come."""
         self._loop.call_later(_EXIT_S, self._end_by_closed_pipe, "it closed its input")
 
@@ -180,12 +180,12 @@ class LineProcess:
         if self.last_words:
             details["stderr"] = self.last_words
         self.lost.set_result(why)
-        self._receiver.ended(self._cut_off or ConnectionLost(self._gone(f"it ended before it answered: {why}"), details=details))
+        self._receiver.ended(self._cut_off or ConnectionLost(self._gone_text(f"it ended before it answered: {why}"), details=details))
         if self._writing is not None:
             self._writing.close()
         self._input.ended()
 
-    def _gone(self, what: str) -> str:
+    def _gone_text(self, what: str) -> str:
         return f"The {self._server} is gone: {what}."
 
 
@@ -208,7 +208,7 @@ class _Input(asyncio.BaseProtocol):
             self._on_broken()
 
     def ended(self) -> None:
-        """Wake all tasks that wait to write: the pipe has room again, or is closed."""
+        """Wake all tasks that wait to write: the pipe has space again, or is closed."""
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
         self._room = None

@@ -1,4 +1,4 @@
-"""Take standard input and output for a protocol of messages, so that nothing else is written between them."""
+"""Reserve standard input and output for a protocol of messages, so that nothing else is written between them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["protocol_streams"]
 
 @contextmanager
 def protocol_streams() -> Iterator[tuple[BinaryIO, BinaryIO]]:
-    """Give the process an empty input, and standard error as its output; return the real input and output."""
+    """Redirect the process's input to an empty file and its output to standard error; return the real input and output."""
     sys.stdout.flush()
     reading, writing = os.fdopen(os.dup(0), "rb", 0), os.fdopen(os.dup(1), "wb", 0)
     empty = os.open(os.devnull, os.O_RDONLY)

@@ -54,7 +54,7 @@ class ConnectionLost(ToolServerError):
 
 
 class ProtocolError(ToolServerError):
-    """The request was sent, and the server's answer is no result that can be used. The request may have taken effect.
+    """The request was sent, and the server's answer is not a result that can be used. The request may have taken effect.
 
     Its code is `protocol_error`, `output_too_large`, `too_deep`, or that of a subclass.
     """

@@ -1,4 +1,4 @@
-"""The life of one tool server: started once, restarted after it has ended, and given up for a while if that does not help.
+"""The lifecycle of one tool server: started once, restarted after it has ended, and quarantined if restarts do not help.
 
 A task owns the server and starts it again when it is lost. Calls wait for it, and never start a server themselves, so that a configuration
 has one process at most. `TRANSITIONS` is the whole state machine. Knows neither messages nor tools.
@@ -66,7 +66,7 @@ class RestartPolicy(Protocol):
 
     @property
     def until(self) -> str:
-        """What ends a quarantine that is infinite, in words."""
+        """The end of an infinite quarantine, in words."""
         ...
 
     def wait_s(self, failures: int, clock: Clock) -> float | None:
@@ -83,7 +83,7 @@ class RestartPolicy(Protocol):
 
 
 class ServerWork(Struct, frozen=True, kw_only=True, eq=False):
-    """What the owner of a server does."""
+    """The functions that start, follow and end one server."""
 
     serve: Callable[[], Awaitable[str]]
     """Starts the server and follows it to its end; returns why it has ended."""
@@ -92,7 +92,7 @@ class ServerWork(Struct, frozen=True, kw_only=True, eq=False):
     problem_of: Callable[[Exception], str]
     """Returns why `serve` has raised, as a sentence."""
     last_words: Callable[[], str]
-    """Returns the end of what the server wrote to its standard error, which only the operator is told."""
+    """Returns the end of what the server wrote to its standard error. Shown to the operator only."""
     on_problem: Callable[[str], None]
     """Called with why the server does not run."""
     is_expected: Callable[[Exception], bool] = lambda _: False
@@ -103,7 +103,7 @@ class ServerLife(Generic[S]):
     """The state of a server, and the task that keeps it running.
 
     Args:
-        label: What the server is called in texts, such as `The plugin 'mail'`.
+        label: The name of the server in texts, such as `The plugin 'mail'`.
         policy: When it is started again.
     """
 
@@ -111,13 +111,12 @@ class ServerLife(Generic[S]):
         self.label = label
         self.state: State = "idle"
         self.ready: S | None = None
-        """What calls are sent on, while they can be; None means that `_attempt` is not done, or that the server is in quarantine or
-        closed."""
+        """The session that calls are sent on; None while `_attempt` is not done, or if the server is in quarantine or closed."""
         self.failures = 0
         self.starts = 0
-        """How often it was started with success."""
+        """The number of successful starts."""
         self.problem = ""
-        """Why the server does not run, as a sentence; empty if it runs. A model may be told."""
+        """Why the server does not run, as a sentence; empty if it runs. May be shown to a model."""
         self.full_problem = ""
         """The same with the end of its standard error, for the operator."""
         self.wake = asyncio.Event()
@@ -138,12 +137,12 @@ class ServerLife(Generic[S]):
         if self._owner is None and self.state != "closed":
             self._clock, self._log = clock, log
             self._renew_attempt()
-            self._owner = asyncio.get_running_loop().create_task(self._own(work), context=Context(), name=self.label)
+            self._owner = asyncio.get_running_loop().create_task(self._supervise(work), context=Context(), name=self.label)
 
     async def first_attempt(self) -> None:
         """Wait for the end of the current start, successful or not."""
         with suppress(NotSent):
-            await self._attempted()
+            await self._wait_for_attempt()
 
     async def close(self) -> None:
         self.enter("close")
@@ -165,12 +164,12 @@ class ServerLife(Generic[S]):
             if self.state == "quarantined":
                 self._leave_quarantine()
             elif self.state == "backoff" and (left_s := self._left_s()) > self._policy.patience_s:
-                raise self._later(left_s)
-            await self._attempted()
+                raise self._not_yet_error(left_s)
+            await self._wait_for_attempt()
         return self.ready
 
     def started(self, ready: S) -> None:
-        """Let calls be sent."""
+        """Release waiting calls: the server is ready."""
         if self.problem:
             (self._log.warning if self._is_warned else self._log.info)("%s runs%s", self.label, " again" if self.starts else "")
             self._is_warned = False
@@ -182,19 +181,19 @@ class ServerLife(Generic[S]):
             self._attempt.set_result(None)
 
     def stop_sending(self) -> None:
-        """Let calls wait for the next start, as soon as the server is lost."""
+        """Make calls wait for the next start from the moment when the server is lost."""
         if self.ready is not None:
             self.ready = None
             self._renew_attempt()
         self.wake.set()
 
     def hold(self) -> None:
-        """Let new calls wait, because the server is silent: until it is heard again, or has been started anew."""
+        """Make new calls wait, because the server is silent, until it responds again or is restarted."""
         self.enter("silent")
         self.stop_sending()
 
     def resume(self, ready: S) -> None:
-        """Let calls be sent again to a server that was silent and is heard."""
+        """Release waiting calls: a server that was silent responds again."""
         self.enter("heard")
         self.ready = ready
         if self._attempt is not None and not self._attempt.done():
@@ -216,7 +215,7 @@ class ServerLife(Generic[S]):
         self.state = TRANSITIONS.get((self.state, event), self.state)
 
     def status(self, name: str, tools: int, revision: str = "") -> ServerStatus:
-        """Return what the engine tells of the server."""
+        """Return the status of the server as the engine reports it."""
         restarts = max(0, self.starts - 1)
         return ServerStatus(name=name, state=self.state, problem=self.problem, revision=revision, tools=tools, restarts=restarts)
 
@@ -232,21 +231,21 @@ class ServerLife(Generic[S]):
 
     # The owner
 
-    async def _own(self, work: ServerWork) -> None:
+    async def _supervise(self, work: ServerWork) -> None:
         self.enter("start")
         try:
             while True:
                 expected = False
                 try:
                     problem = await work.serve()
-                except Exception as error:  # whatever it is, calls must not wait for a server that nobody starts
+                except Exception as error:  # whatever it is, calls must not wait for a server that is never started
                     problem, expected = work.problem_of(error), work.is_expected(error)
                 words = work.last_words()
-                await _ended(work)
+                await _end(work)
                 self._note_end(problem, words, work, expected=expected)
                 await self._wait_for_next(work)
         finally:
-            await _ended(work)
+            await _end(work)
 
     def _note_end(self, problem: str, words: str, work: ServerWork, *, expected: bool) -> None:
         """Record and log why the server does not run. A problem that has led to a quarantine already is not logged as a warning again."""
@@ -267,7 +266,7 @@ class ServerLife(Generic[S]):
             self.enter("lost")
             self._retry_at = self._clock.monotonic() + wait_s
             if not ran or wait_s > self._policy.patience_s:  # other calls wait for the next start
-                self._fail_attempt(self._later(wait_s))
+                self._fail_attempt(self._not_yet_error(wait_s))
                 self._renew_attempt()
             await self._wait_until_due(wait_s)
         else:
@@ -308,13 +307,13 @@ class ServerLife(Generic[S]):
         finally:
             waking.cancel()
 
-    def _later(self, left_s: float) -> NotSent:
+    def _not_yet_error(self, left_s: float) -> NotSent:
         """Return the refusal of a call before the next start."""
         when = f". It is started again in {left_s:.0f} s" if left_s > self._policy.patience_s else ""
         return self.unavailable(f"{self.problem.removesuffix('.')}{when}", left_s)
 
     def _leave_quarantine(self) -> None:
-        """Let the owner start the server again if the quarantine is over.
+        """Restart the server if the quarantine is over.
 
         Raises:
             NotSent: It is not over.
@@ -331,7 +330,7 @@ class ServerLife(Generic[S]):
     def _left_s(self) -> float:
         return self._retry_at - self._clock.monotonic()
 
-    async def _attempted(self) -> None:
+    async def _wait_for_attempt(self) -> None:
         """Wait for the end of the current start.
 
         Raises:
@@ -347,7 +346,7 @@ class ServerLife(Generic[S]):
     def _fail_attempt(self, error: NotSent) -> None:
         if self._attempt is not None and not self._attempt.done():
             self._attempt.set_exception(error)
-            self._attempt.exception()  # nobody has to wait for it
+            self._attempt.exception()  # perhaps never awaited
 
 
 def with_last_words(why: str, words: str) -> str:
@@ -355,8 +354,8 @@ def with_last_words(why: str, words: str) -> str:
     return f"{why.removesuffix('.')}; the end of its stderr: {words}" if words else why
 
 
-async def _ended(work: ServerWork) -> None:
-    """End what was started, also if the owner is cancelled meanwhile."""
+async def _end(work: ServerWork) -> None:
+    """End what was started, even if the owner is cancelled in the meantime."""
     ending = asyncio.ensure_future(work.end())
     try:
         await asyncio.shield(ending)

@@ -203,7 +203,7 @@ def _left_out(gap: Gap) -> str:
         case "overlap":
             return f"{paths} left to another call that wrote meanwhile"
         case "name":
-            return f"{paths} not looked at, whose name is no UTF-8"
+            return f"{paths} not looked at, whose name is not UTF-8"
         case "unreadable":
             return f"{paths} not looked at, as nobody may read there"
     return f"{gap.count:,} ignored path{'s' if gap.count != 1 else ''} not looked at"

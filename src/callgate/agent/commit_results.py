@@ -52,7 +52,7 @@ class ExecutedMessage(Struct, frozen=True, kw_only=True, eq=False):
     else None.
     """
     broken_off: bool = False
-    """Whether some results may stand for calls that were aborted when the engine ended and have no recorded result."""
+    """Whether some results may be those of calls that were aborted when the engine ended and have no recorded result."""
 
 
 class MessageCommitter:
@@ -91,7 +91,7 @@ class MessageCommitter:
         parts, state = self._parts, self._state
         if calls.whole is not None and any(not isinstance(end.outcome, Suspended) for end in calls.ends):
             self._take_up_again()
-        ends = self._told(calls)
+        ends = self._record_ends(calls)
         whole = committed(parts.history, calls.whole, calls.message, ends, state.results)
         if parts.enrichment.in_use:
             kept = parts.enrichment.settle(parts.history)
@@ -100,8 +100,8 @@ class MessageCommitter:
         if parts.tell is not None:
             self._announce(calls, parts.tell)
         state.iteration += 1
-        unanswered = None if _ALL_ANSWERED.issuperset(map(type, ends)) else self._unanswered(calls, whole)
-        return unanswered or self._decided(whole.answered, whole.message)
+        unanswered = None if _ALL_ANSWERED.issuperset(map(type, ends)) else self._abort_or_wait(calls, whole)
+        return unanswered or self._decide_continuation(whole.answered, whole.message)
 
     # Inside
 
@@ -115,7 +115,7 @@ class MessageCommitter:
             self._parts.record.said(_ANSWERED)
             self._parts.history.user(_ANSWERED)
 
-    def _told(self, calls: ExecutedMessage) -> list[ToolResult | Suspended | None]:
+    def _record_ends(self, calls: ExecutedMessage) -> list[ToolResult | Suspended | None]:
         """Record the ends of the calls and the hints for the model. Return each result with its hint."""
         parts, ends = self._parts, calls.ends
         uids: list[str] = []
@@ -126,7 +126,7 @@ class MessageCommitter:
             uids.append(end.uid)
             positions.append(end.position)
             finals.append(end.arguments)
-            results.append(end.outcome.result if type(end.outcome) is Answered else _finished(end.outcome))
+            results.append(end.outcome.result if type(end.outcome) is Answered else _result_of_finished(end.outcome))
         hints = parts.guard.told(calls.calls, results, finals) if parts.guard is not None else {}
         said = {str(place): hint for place, hint in hints.items()} if hints else {}
         if calls.broken_off:
@@ -136,7 +136,7 @@ class MessageCommitter:
         if not hints and None not in results:
             return list(results)
         return [
-            end.outcome if isinstance(end.outcome, Suspended) else _hinted(results[place], hints.get(place))
+            end.outcome if isinstance(end.outcome, Suspended) else _append_hint(results[place], hints.get(place))
             for place, end in enumerate(ends)
         ]
 
@@ -148,16 +148,16 @@ class MessageCommitter:
             for notice in self._parts.exposure.notices(calls.calls, [end.outcome for end in calls.ends]):
                 tell(notice)
 
-    def _unanswered(self, calls: ExecutedMessage, whole: CommittedMessage) -> Ending | None:
+    def _abort_or_wait(self, calls: ExecutedMessage, whole: CommittedMessage) -> Ending | None:
         """Return how the turn ends if a call aborted the message or waits for a human, else None."""
         for end in calls.ends:
             outcome = end.outcome
             if isinstance(outcome, Aborted):
                 strict = outcome.status == "error" and self._parts.settings.rules.failures == "strict"
                 return Ending("tool_parse_error" if strict else outcome.status, outcome.reason)
-        return self._waiting(calls, whole)
+        return self._wait_for_humans(calls, whole)
 
-    def _waiting(self, calls: ExecutedMessage, whole: CommittedMessage) -> Ending | None:
+    def _wait_for_humans(self, calls: ExecutedMessage, whole: CommittedMessage) -> Ending | None:
         """Return how the turn ends if calls wait for a human, else None."""
         approvals = {place: end.outcome for place, end in enumerate(calls.ends) if isinstance(end.outcome, Suspended)}
         if not approvals:
@@ -179,7 +179,7 @@ class MessageCommitter:
         )
         return Ending("waiting", "; ".join(one.question for one in approvals.values()))
 
-    def _decided(self, answered: list[ToolResult], message: AssistantMessage) -> Ending | None:
+    def _decide_continuation(self, answered: list[ToolResult], message: AssistantMessage) -> Ending | None:
         parts = self._parts
         if parts.guard is not None and parts.guard.gave_up:
             return Ending("error", parts.guard.gave_up)
@@ -203,11 +203,11 @@ def _refusal(guard: StuckGuard | None, budget: BudgetTracker, call: ToolCall, pl
     return refusal or budget.reserve(place)
 
 
-def _finished(outcome: Outcome | None) -> ToolResult | None:
+def _result_of_finished(outcome: Outcome | None) -> ToolResult | None:
     """Return the result of a call that finished after a stop; None if there is none."""
     return outcome.finished if isinstance(outcome, Aborted) else None
 
 
-def _hinted(result: ToolResult | None, hint: str | None) -> ToolResult | None:
+def _append_hint(result: ToolResult | None, hint: str | None) -> ToolResult | None:
     """Return the result with the hint appended, as the model sees it."""
     return result if result is None or hint is None else replace(result, content=(*result.content, Text(text=hint)))

@@ -89,7 +89,7 @@ class Compactor:
             return None
         given = list(history.messages)
         shorter = await self._guards.run(
-            self._asked(given, before), signal, grace_s=_GRACE_S, name=self._name, timeout_s=self._settings.timeout_s
+            self._call_hook(given, before), signal, grace_s=_GRACE_S, name=self._name, timeout_s=self._settings.timeout_s
         )
         changed = shorter is not None and shorter != given
         if changed and shorter is not None:
@@ -98,7 +98,7 @@ class Compactor:
         self._at = max(self._settings.at_tokens, int(after * _GROWTH) + 1)
         return (before, after) if changed else None
 
-    async def _asked(self, messages: list[Message], tokens: int) -> list[Message] | None:
+    async def _call_hook(self, messages: list[Message], tokens: int) -> list[Message] | None:
         try:
             found = self._settings.compact(tuple(messages))
             shorter = list(await found if inspect.isawaitable(found) else found)

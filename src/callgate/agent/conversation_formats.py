@@ -45,7 +45,7 @@ def fallback(messages: Iterable[Message]) -> list[Message]:
             if call is not None:
                 told.append(AssistantMessage(parts=(Text(text=call_text(call.name, argument_object(call), reasons[call.id])),)))
             texts = [part_text(part) for part in message.content if not isinstance(part, Image)]
-            told.append(UserMessage("\n".join((marked_result(message.name, texts), *_left_out(message)))))
+            told.append(UserMessage("\n".join((marked_result(message.name, texts), *_notes_for_pictures(message)))))
         else:
             told.append(message)
     return told
@@ -79,7 +79,7 @@ def _reason(call: ToolCall, said: str) -> str:
     return "\n".join(text for text in (said, call.reasoning or "") if text)
 
 
-def _left_out(message: ToolMessage) -> list[str]:
+def _notes_for_pictures(message: ToolMessage) -> list[str]:
     """Return the texts that replace pictures, which a text result cannot contain."""
     return [f"[{part_text(part).strip('[]')}: a picture, which is not shown here]" for part in images([message])]
 
@@ -95,10 +95,10 @@ def _content(content: object) -> str:
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []
-    return "".join(_said(part) for part in parts if isinstance(part, dict))
+    return "".join(_text_of(part) for part in parts if isinstance(part, dict))
 
 
-def _said(part: Mapping[str, object]) -> str:
+def _text_of(part: Mapping[str, object]) -> str:
     """Return a stored part's text, or a note that names a part without text."""
     text, kind = part.get("text", part.get("refusal")), str(part.get("type") or "text")
     return text if isinstance(text, str) else "" if kind in ("text", "refusal") else f"[{kind[:40]}, which is not taken over]"

@@ -198,8 +198,8 @@ class Deliberation:
         self._again = compile_triggers(settings.again, "Deliberate.again") if settings.active else None
         self._more = {name: compile_triggers(given, f"Deliberate.triggers[{name!r}]") for name, given in settings.triggers.items()}
         self._known: dict[str, tuple[object, tuple[Trigger, ...]]] = {}
-        self._named(self._more, "Deliberate.triggers")
-        self._named(settings.always, "Deliberate.always")
+        self._registered_names(self._more, "Deliberate.triggers")
+        self._registered_names(settings.always, "Deliberate.always")
         self._triggers()
 
     def begin(
@@ -225,7 +225,7 @@ class Deliberation:
         Raises:
             UsageError: A trigger cannot be used, or no tool has a name in `expose`.
         """
-        forced = self._named((*expose, *self.settings.always), "run(expose=...)")
+        forced = self._registered_names((*expose, *self.settings.always), "run(expose=...)")
         planned = scope.deliberate and scope.allowed_tools is not None
         if planned or not (self.settings.active if active is None else active):
             return None
@@ -237,8 +237,8 @@ class Deliberation:
             more=self._more,
             forced=forced,
             retained=retained,
-            recent=filter(None, map(self.name_of, _recent(history))),
-            again=self._words_that_repeat(),
+            recent=filter(None, map(self.name_of, _recently_used(history))),
+            again=self._repeat_triggers(),
         )
         return Exposure(exposed, self, leaves_trace=leaves_trace)
 
@@ -254,7 +254,7 @@ class Deliberation:
             except FAILURES:
                 log.warning("The thought log did not take a notice", exc_info=True)
 
-    def _words_that_repeat(self) -> tuple[Trigger, ...]:
+    def _repeat_triggers(self) -> tuple[Trigger, ...]:
         """Return the compiled phrases that ask for a repeat; compiled on first use if the mode is off by default."""
         if self._again is None:
             self._again = compile_triggers(self.settings.again, "Deliberate.again")
@@ -272,7 +272,7 @@ class Deliberation:
         self._known = known
         return {name: compiled for name, (_, compiled) in known.items()}
 
-    def _named(self, names: Iterable[str], where: str) -> frozenset[str]:
+    def _registered_names(self, names: Iterable[str], where: str) -> frozenset[str]:
         """Return the registered names of these tools. Raise `UsageError` if a name belongs to no tool."""
         found: set[str] = set()
         for name in names:
@@ -294,7 +294,7 @@ def _text(message: UserMessage) -> str:
     return "\n".join(part.text for part in message.content if isinstance(part, Text))
 
 
-def _recent(history: Sequence[Message]) -> frozenset[str]:
+def _recently_used(history: Sequence[Message]) -> frozenset[str]:
     """Return the tools that were used with success in the last few messages; results do not count as messages."""
     names: set[str] = set()
     seen = 0

@@ -27,7 +27,7 @@ class EventQueue:
 
     def put(self, event: AgentEvent) -> None:
         last = self._waiting[-1] if self._waiting else None
-        joined = _joined(last, event)
+        joined = _join(last, event)
         if joined is None:
             self._waiting.append(event)
         else:
@@ -50,7 +50,7 @@ class EventQueue:
         return self._waiting.popleft()
 
 
-def _joined(last: AgentEvent | None, event: AgentEvent) -> AgentEvent | None:
+def _join(last: AgentEvent | None, event: AgentEvent) -> AgentEvent | None:
     """Return two adjacent deltas as one if they are of the same kind and the first is short, because each join copies it; else None."""
     if not isinstance(last, (TextDelta, ReasoningDelta, ArgumentsDelta)) or len(last.text) > _JOINED_CHARS:
         return None

@@ -103,7 +103,7 @@ class History:
                 call = part
                 self._ids.add(part.id)
             else:
-                call = self._renamed(part)
+                call = self._with_unique_id(part)
             ids.append(call.id)
             kept.append(call)
             answers.append(_message_of(call, end))
@@ -198,7 +198,7 @@ class History:
         self._counted = self._tokens = 0
         self._prompt_hash = PromptHash(None, ())
 
-    def _renamed(self, call: ToolCall) -> ToolCall:
+    def _with_unique_id(self, call: ToolCall) -> ToolCall:
         """Return the call with an id that is unique in the conversation."""
         name = call.id or "call"
         number = self._numbers.get(name, 2)

@@ -32,7 +32,7 @@ def repair_history(messages: Iterable[Message]) -> tuple[list[Message], list[str
         if not isinstance(message, AssistantMessage):
             mended.append(message)
             continue
-        renamed, answers = _paired(message, results, ids, notes)
+        renamed, answers = _pair(message, results, ids, notes)
         if renamed.parts:
             mended += [renamed, *answers]
         else:
@@ -60,7 +60,7 @@ def _first_results(messages: list[Message], notes: list[str]) -> dict[str, deque
     return found
 
 
-def _paired(
+def _pair(
     message: AssistantMessage, results: dict[str, deque[ToolMessage]], ids: _CallIds, notes: list[str]
 ) -> tuple[AssistantMessage, list[ToolMessage]]:
     answers: list[ToolMessage] = []

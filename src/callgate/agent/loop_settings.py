@@ -78,7 +78,7 @@ class Settings(Options, frozen=True, kw_only=True):
     ends the run with that message.
     """
     soft_warn: Whole | None = None
-    """The iteration at which one notice says that the turn takes long. From then on, tools are told to show the user
+    """The iteration at which one notice says that the turn takes long. From then on, tools are asked to show the user
     how to kill the turn. Sets `Limits.soft_warn_iteration` of an engine that the agent makes itself; a given
     engine must have the same limit. None: the engine's limit, which is 20 by default.
     """

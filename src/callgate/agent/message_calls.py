@@ -113,7 +113,7 @@ class MessageCalls(Struct, eq=False):
         if self._emission is not None and not self._as_handed_in(calls, self._emission):
             await self.drop("a call was changed after its end")
             self._emission, self.early = None, False
-        emission = self._emission or self._opened()
+        emission = self._emission or self._open()
         position = emission.taken
         while position < len(calls):
             self._hand_in(calls[position], closed[position], position)
@@ -133,7 +133,7 @@ class MessageCalls(Struct, eq=False):
             left: The recorded state of calls, by position. A call without one is handed in like a new call.
         """
         self.early = False
-        emission = self._opened()
+        emission = self._open()
         for place, call in enumerate(calls):
             known = left.get(place, _NEW)
             if known.over:
@@ -173,13 +173,13 @@ class MessageCalls(Struct, eq=False):
         """Return the name of the exit tool that the call is for, or None."""
         return self.context.exits.meant(call.name) if self.context.exits is not None else None
 
-    def _opened(self) -> Emission:
+    def _open(self) -> Emission:
         context = self.context
         self._emission = context.engine.emission(self.scope, early=self.early, on_result=context.on_result)
         return self._emission
 
     def _hand_in(self, call: ToolCall, closed: Closed, position: int, known: UncommittedCall = _NEW) -> None:
-        context, emission = self.context, self._emission or self._opened()
+        context, emission = self.context, self._emission or self._open()
         if context.exits is not None and context.exits.meant(call.name) is not None:
             emission.leave_out(position)
             return

@@ -84,7 +84,7 @@ class ModelPasses:
         return None if over is None else Ending("budget_exhausted", over)
 
     async def stream(self, message_calls: MessageCalls, left: int | None) -> StreamResult:
-        """Let the model answer once. Calls are handed in as soon as they are complete.
+        """Request one answer of the model. Calls are handed in as soon as they are complete.
 
         Args:
             message_calls: Runs the calls.
@@ -144,7 +144,7 @@ class ModelPasses:
         """Commit a message whose calls are not run. Return how the turn ends, or None if the model is called again."""
         exits = message_calls.sealed_exits if result.status != "completed" else ()
         self._state.signals += message_calls.signals_of(exits)
-        message = _kept(result, exits)
+        message = _part_to_keep(result, exits)
         self._parts.record.answered(result, message, self._state.iteration, executes=False)
         if message is not None:
             self._parts.history.answer(message)
@@ -170,7 +170,7 @@ class ModelPasses:
     # Inside
 
     async def _wait_and_retry(self) -> None:
-        """Wait before the model is called again after an empty answer, unless the turn is stopped meanwhile."""
+        """Wait before the model is called again after an empty answer, unless the turn is stopped in the meantime."""
         self._notice(Notice("retry", "The model's answer was empty; it is asked again."))
         wait_s = self._parts.settings.empty_retry_s
         pause = asyncio.ensure_future(self._parts.engine.clock.sleep(wait_s))
@@ -199,7 +199,7 @@ class ModelPasses:
             self._parts.tell(notice)
 
 
-def _kept(result: StreamResult, exits: tuple[ToolCall, ...]) -> AssistantMessage | None:
+def _part_to_keep(result: StreamResult, exits: tuple[ToolCall, ...]) -> AssistantMessage | None:
     """Return the part of an answer that is kept if its calls are not run: its text and its complete exit calls."""
     if result.status == "completed":
         return result.message

@@ -67,13 +67,13 @@ def as_json(value: Struct) -> bytes:
     try:
         return canonical(value)
     except UnicodeEncodeError:
-        return canonical(_valid(msgspec.to_builtins(value)))
+        return canonical(_replace_surrogates(msgspec.to_builtins(value)))
 
 
-def _valid(value: Any) -> Any:
+def _replace_surrogates(value: Any) -> Any:
     """Return the same data with text that UTF-8 can encode."""
     if isinstance(value, str):
         return valid_text(value)
     if isinstance(value, dict):
-        return {valid_text(key): _valid(one) for key, one in value.items()}
-    return [_valid(one) for one in value] if isinstance(value, (list, tuple)) else value
+        return {valid_text(key): _replace_surrogates(one) for key, one in value.items()}
+    return [_replace_surrogates(one) for one in value] if isinstance(value, (list, tuple)) else value

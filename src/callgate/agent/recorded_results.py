@@ -24,7 +24,7 @@ __all__ = ["broken_off", "final_of", "interrupted", "pending_at", "result_at"]
 def interrupted(event: Event) -> str:
     """Return the note for the model about a call that was aborted when its engine ended.
 
-    Empty if the model is told nothing about the call.
+    Empty if nothing about the call is reported to the model.
     """
     reason = decode_reason(event.body)
     if reason.status == "not_started":

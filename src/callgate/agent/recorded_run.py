@@ -164,7 +164,7 @@ def _segments(journal: EventReader, blobs: BlobReader, run: str) -> list[list[Ev
         events = [event for event in journal.read(run=run) if until is None or event.position <= until]
         begins = [index for index, event in enumerate(events) if event.kind == "run.began"]
         if not begins:
-            raise UsageError(_missing(run, earlier=bool(segments)))
+            raise UsageError(_why_missing(run, earlier=bool(segments)))
         segments.insert(0, events[begins[-1] :])
         began = _began(_body(segments[0][0], blobs))
         if not began.after:
@@ -172,11 +172,11 @@ def _segments(journal: EventReader, blobs: BlobReader, run: str) -> list[list[Ev
         until = began.after
         found = next(iter(journal.read(after=until - 1, limit=1)), None)
         if found is None or not found.position == until < segments[0][0].position:
-            raise UsageError(_missing(run, earlier=True))
+            raise UsageError(_why_missing(run, earlier=True))
         run = found.run
 
 
-def _missing(run: str, *, earlier: bool) -> str:
+def _why_missing(run: str, *, earlier: bool) -> str:
     if earlier:
         return f"Run '{run[:80]}' cannot be resumed: what its conversation had before it is no longer on record. Start it anew."
     return f"No run '{run[:80]}' of an agent is on record here. `callgate log list` shows the runs; give the journal that has it."
@@ -227,7 +227,7 @@ class _RunReader:
             self._call(run, event)
             return
         if kind == "emission.discarded":
-            self._dropped.update(str(uid) for uid in _listed(event))
+            self._dropped.update(str(uid) for uid in _calls_in_reason(event))
             return
         if not kind.startswith(("run.", "phase.")):
             return
@@ -247,12 +247,12 @@ class _RunReader:
             case "run.compacted":
                 run.history.rewrite(msgspec.json.decode(_body(event, self._blobs), type=RunCompactedBody).messages)
             case "run.resumed":
-                self._resumed(run, event)
+                self._apply_resume(run, event)
             case "run.ended":
                 run.ended = msgspec.json.decode(_body(event, self._blobs), type=RunEndedBody).turn_status
                 run.wall_ns += max(0, event.at_ns - self._since_ns)
 
-    def _resumed(self, run: LoadedRun, event: Event) -> None:
+    def _apply_resume(self, run: LoadedRun, event: Event) -> None:
         again = _began(_body(event, self._blobs))
         if again.history:
             run.history.restart_from(again.history)
@@ -310,7 +310,7 @@ class _RunReader:
         whole = committed(run.history, opened.whole, opened.message, both, run.results)
         run.told.append((calls, given, [run.finals.get(uid, b"") for uid in executed.calls]))
         _count(run, ends, told)
-        _enrich(run, executed.added)
+        _apply_context(run, executed.added)
         reserved = 0 if opened.again else sum(1 for uid in executed.calls if uid)
         run.calls += reserved - sum(result is not None and result.code in REFUSED_BY_LOOP for result in told)
         run.rounds += not opened.again
@@ -339,13 +339,13 @@ def _repeats_data(result: ToolResult) -> bool:
     return isinstance(facts, dict) and facts.get("repeated") == "data"
 
 
-def _enrich(run: LoadedRun, added: AddedContext | None) -> None:
+def _apply_context(run: LoadedRun, added: AddedContext | None) -> None:
     if added is None:
         return
     run.restarted |= set(added.kinds)
     run.added += added.parts
 
 
-def _listed(event: Event) -> Sequence[object]:
+def _calls_in_reason(event: Event) -> Sequence[object]:
     listed = (decode_reason(event.body).details or {}).get("calls")
     return listed if isinstance(listed, list) else ()

@@ -97,17 +97,17 @@ class StuckGuard:
         if not (near or many):
             self._uncounted.append(call)
             return None
-        asked = self._of(call)
-        seen, here = self._seen.get(asked), self._counted(asked)
+        asked = self._identity(call)
+        seen, here = self._seen.get(asked), self._count(asked)
         before = seen.times if seen is not None else 0
         if before >= self._limits.refuse - 1:
-            return _refused(
+            return _refusal(
                 f"{asked[0]} has been called {before} times with these arguments, and the result was the same each time."
                 " Use that result, call it with other arguments, or answer.",
                 seen,
             )
         if here and before + here >= self._limits.stop - 1:
-            return _refused(
+            return _refusal(
                 f"{asked[0]} stands {_times(here)} before it in your message with the same arguments."
                 " Look at the results first, and send it again if it is still needed.",
                 seen,
@@ -126,11 +126,11 @@ class StuckGuard:
         self._uncounted.clear()
         self._in_message.clear()
         hints: dict[int, str] = {}
-        due = self._due() if self._most >= self._limits.refuse - 1 else ()
+        due = self._calls_to_refuse() if self._most >= self._limits.refuse - 1 else ()
         for place, result in enumerate(results):
             if result is not None:
                 final = finals[place]
-                made = (result.name, final) if final and result.code != REPEATED else self._made(calls[place], result)
+                made = (result.name, final) if final and result.code != REPEATED else self._identity_of_refused(calls[place], result)
                 if result.code == REPEATED and made not in due:
                     continue  # refused for its own message alone
                 seen = self._note(made, result)
@@ -138,29 +138,29 @@ class StuckGuard:
                     hints[place] = _hint(seen)
         return hints
 
-    def _due(self) -> set[_Asked]:
+    def _calls_to_refuse(self) -> set[_Asked]:
         """Return the calls that are refused because of earlier messages."""
         return {asked for asked, seen in self._seen.items() if seen.times >= self._limits.refuse - 1}
 
-    def _counted(self, asked: _Asked) -> int:
+    def _count(self, asked: _Asked) -> int:
         """Count one more call of the message. Return how many identical calls precede it in the message."""
         for earlier in self._uncounted:
-            self._in_message[self._of(earlier)] += 1
+            self._in_message[self._identity(earlier)] += 1
         self._uncounted.clear()
         self._in_message[asked] += 1
         return self._in_message[asked] - 1
 
-    def _made(self, call: ToolCall, result: ToolResult) -> _Asked:
+    def _identity_of_refused(self, call: ToolCall, result: ToolResult) -> _Asked:
         """Return the identity of a call whose tool got no arguments."""
-        return self._of(call) if result.code == REPEATED else _as_written(call)
+        return self._identity(call) if result.code == REPEATED else _as_written(call)
 
-    def _of(self, call: ToolCall) -> _Asked:
+    def _identity(self, call: ToolCall) -> _Asked:
         return self._asked(call) or _as_written(call)
 
     def _note(self, asked: _Asked, result: ToolResult) -> Repeat:
         before = self._seen.pop(asked, None)
         content = result.content
-        text = content[0].text if len(content) == 1 and type(content[0]) is Text else _told(content)
+        text = content[0].text if len(content) == 1 and type(content[0]) is Text else _fingerprint(content)
         said: tuple[str, str | None, str] | None = (result.status, result.code, text)
         is_data = result.status == "ok" or result.failure_class == "tool_declared"
         if result.code == REPEATED:
@@ -179,13 +179,13 @@ class StuckGuard:
             self.gave_up = f"{seen.tool} was called {seen.times} times with the same arguments and the same result; the turn gets nowhere."
 
 
-def _told(content: tuple[Part, ...]) -> str:
+def _fingerprint(content: tuple[Part, ...]) -> str:
     """Return what distinguishes a result's content: its text, and a hash of its images and files."""
     data = hashlib.blake2b("\n".join(map(data_of, content)).encode(), digest_size=16).hexdigest()
     return "\n".join([*map(part_text, content), data])
 
 
-def _refused(why: str, seen: Repeat | None) -> CallRepeated:
+def _refusal(why: str, seen: Repeat | None) -> CallRepeated:
     return CallRepeated(f"It was not run: {why}", of_data=seen is None or seen.is_data)
 
 

@@ -86,7 +86,7 @@ class ResumePlan(Struct, frozen=True, kw_only=True):
             last=run.last,
             pending=run.pending,
             open=run.open,
-            left=_left_open(run, exits),
+            left=_uncommitted_calls(run, exits),
             rounds=tuple(run.told),
             errors=run.errors,
             added=tuple(run.added),
@@ -94,7 +94,7 @@ class ResumePlan(Struct, frozen=True, kw_only=True):
         )
 
 
-def _left_open(run: LoadedRun, exits: ExitTools) -> dict[int, UncommittedCall]:
+def _uncommitted_calls(run: LoadedRun, exits: ExitTools) -> dict[int, UncommittedCall]:
     """Return the recorded state of each call of the open message, by position. Calls that were never handed in are left out."""
     if run.open is None:
         return {}
@@ -108,9 +108,9 @@ def _left_open(run: LoadedRun, exits: ExitTools) -> dict[int, UncommittedCall]:
         if end is not None:
             left[place] = UncommittedCall(uid=uid, position=end.position, outcome=_outcome(call, end), final=run.finals.get(uid, b""))
         elif unfinished is not None:
-            left[place] = UncommittedCall(uid=uid, unfinished=unfinished, refusal=_lost(call, unfinished) if lost else None)
+            left[place] = UncommittedCall(uid=uid, unfinished=unfinished, refusal=_error_for_lost(call, unfinished) if lost else None)
         elif lost:
-            left[place] = UncommittedCall(refusal=_lost(call, None))
+            left[place] = UncommittedCall(refusal=_error_for_lost(call, None))
     return left
 
 
@@ -132,7 +132,7 @@ def refused_approvals(pending: PendingCalls, answer_to: Callable[[str], Approval
             refusal = denied_by_human(call.name, approval_id=approval.approval_id, by=question.by, reason=question.reason)
             left[place] = UncommittedCall(refusal=refusal)
         elif place in pending.lost:
-            left[place] = UncommittedCall(refusal=_lost(call, None))
+            left[place] = UncommittedCall(refusal=_error_for_lost(call, None))
     return left
 
 
@@ -148,7 +148,7 @@ def _outcome(call: ToolCall, end: Event) -> Outcome | None:
     return Answered(broken_off(call, end, told)) if told else None
 
 
-def _lost(call: ToolCall, unfinished: Unfinished | None) -> CallFailed:
+def _error_for_lost(call: ToolCall, unfinished: Unfinished | None) -> CallFailed:
     why = "The record does not have its arguments as the model wrote them, because a secret was taken out."
     if unfinished is not None and unfinished.claimed:
         return why_unknown(unfinished, why)

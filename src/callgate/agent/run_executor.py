@@ -64,7 +64,7 @@ class RunExecutor:
         stop_listening = self._listen(start.scope, start.on_event) if start.on_event is not None else None
         record = RunRecord(self._engine, start.scope.run, start.phase)
         try:
-            result = await self._result(start, record)
+            result = await self._run(start, record)
         finally:
             if record.last:  # also if the run is cancelled: the next run continues from here
                 start.history.recorded = record.last
@@ -80,7 +80,7 @@ class RunExecutor:
                 self._log.error("The listener failed at the end of the run, which is as it was", error=error)
         return result
 
-    async def _result(self, start: TurnStart, record: RunRecord) -> RunResult:
+    async def _run(self, start: TurnStart, record: RunRecord) -> RunResult:
         """Run the turn and return its result. An exception ends the turn with an error status."""
         parts, plan = self._turns.parts(start, record), start.plan
         turn = Turn(parts, plan.state() if plan is not None else None)
@@ -89,10 +89,10 @@ class RunExecutor:
             with self._engine.runs.showing(start.scope.run, start.history.messages):
                 async with enforce_wall_time(parts.budget, self._engine.clock, self._engine.control, start.scope.conversation):
                     ending = await self._work(turn, plan)
-                    return await self._typed(turn, ending) if self._config.output is not None else turn.result(ending)
+                    return await self._read_typed(turn, ending) if self._config.output is not None else turn.result(ending)
         except Exception as error:
             self._log.error("The run failed", error=error)
-            return turn.result(Ending("error", _said(error, self._engine.redactor)))
+            return turn.result(Ending("error", _describe_error(error, self._engine.redactor)))
         except asyncio.CancelledError as error:
             if not is_own_failure(error):
                 raise
@@ -103,7 +103,7 @@ class RunExecutor:
         history, scope, plan, exposure = start.history, start.scope, start.plan, start.exposure
         if history.recorded:
             history.recorded = await self._engine.runs.placed(history.recorded)
-        known, begun = (history.recorded, False) if plan is None else await self._on_record(history, scope.run, plan)
+        known, begun = (history.recorded, False) if plan is None else await self._read_recorded(history, scope.run, plan)
         body = RunBeganBody(
             task=start.task,
             model=f"{self._config.model.provider}:{self._config.model.name}",
@@ -123,18 +123,18 @@ class RunExecutor:
         if start.task is not None:
             history.add(start.task)
 
-    async def _on_record(self, history: History, run: str, plan: ResumePlan) -> tuple[int, bool]:
+    async def _read_recorded(self, history: History, run: str, plan: ResumePlan) -> tuple[int, bool]:
         """Return the position up to which the run's record contains the conversation, and whether it contains the run's beginning."""
 
         def looked_up() -> tuple[int, bool]:
-            return self._recorded(history, run), bool(plan.last) or self._has_begun(run)
+            return self._recorded_position(history, run), bool(plan.last) or self._has_begun(run)
 
         return await off_loop(self._engine.journal, looked_up)
 
     def _has_begun(self, run: str) -> bool:
         return any(event.kind == "run.began" for event in self._engine.journal.read(run=run))
 
-    def _recorded(self, history: History, run: str) -> int:
+    def _recorded_position(self, history: History, run: str) -> int:
         """Return the position up to which this run's record contains the conversation; 0 if it does not."""
         at = history.recorded
         found = next(iter(self._engine.journal.read(after=at - 1, limit=1)), None) if at else None
@@ -157,7 +157,7 @@ class RunExecutor:
         history.recorded = await self._engine.runs.placed(record.last)
         return replace(result, recorded=history.recorded)
 
-    async def _typed(self, turn: Turn, ending: Ending) -> RunResult:
+    async def _read_typed(self, turn: Turn, ending: Ending) -> RunResult:
         """Read the answer as the requested type.
 
         An invalid answer is sent back to the model, at most `output_retries` times.
@@ -199,7 +199,7 @@ def _with_unrecorded_end(reason: str, error: RecordFailed) -> str:
     return f"{reason} ({why})" if reason else why
 
 
-def _said(error: Exception, redactor: Redactor | None) -> str:
+def _describe_error(error: Exception, redactor: Redactor | None) -> str:
     """Return the exception's text, redacted and then shortened; safe if its `__str__` raises."""
     if isinstance(error, CallgateError):
         return redacted_text(str(error), redactor)

@@ -188,10 +188,10 @@ class BodyEncoder(Struct, frozen=True):
     def encoded(self, body: Struct) -> bytes:
         raw = as_json(body)
         if self.redactor is not None:
-            raw = self._redacted(body, raw)
+            raw = self._redact(body, raw)
         return raw if len(raw) <= self.most_bytes else canonical(StoredBody(blob=self.blobs.put(raw), bytes=len(raw)))
 
-    def _redacted(self, body: Struct, raw: bytes) -> bytes:
+    def _redact(self, body: Struct, raw: bytes) -> bytes:
         assert self.redactor is not None
         clean_body = self.redactor.redact(raw)
         if clean_body == raw or not isinstance(body, PhaseAnsweredBody) or body.message is None:
@@ -270,31 +270,31 @@ class RunRecord:
 
     def handed_in_again(self, message: AssistantMessage, closed: Sequence[str], iteration: int) -> int:
         body = PhaseAnsweredBody(status="waiting", iteration=iteration, message=message, closed=tuple(closed), executes=True)
-        return self._put("phase.answered", body, self._because())
+        return self._put("phase.answered", body, self._causes())
 
     def executed(self, body: PhaseExecutedBody, ends: Sequence[int]) -> None:
-        parents = tuple(ends) if len(ends) == 1 and ends[0] else tuple(sorted({end for end in ends if end})) or self._because()
+        parents = tuple(ends) if len(ends) == 1 and ends[0] else tuple(sorted({end for end in ends if end})) or self._causes()
         self.last = self._write("phase.executed", self._run, LazyBody(self._encoder, body), parents)
 
     def said(self, text: str) -> None:
-        self._put("run.message", RunMessageBody(text=valid_text(text)), self._because())
+        self._put("run.message", RunMessageBody(text=valid_text(text)), self._causes())
 
     def kept(self, parts: tuple[Part, ...]) -> None:
-        self._put("run.message", RunMessageBody(content=parts), self._because())
+        self._put("run.message", RunMessageBody(content=parts), self._causes())
 
     def compacted(self, messages: Sequence[Message]) -> None:
-        self._put("run.compacted", RunCompactedBody(messages=tuple(messages)), self._because())
+        self._put("run.compacted", RunCompactedBody(messages=tuple(messages)), self._causes())
 
     def ended(self, result: RunResult) -> None:
         reason, text = (clean(said, self._encoder.redactor) for said in (result.reason, result.text))
         body = RunEndedBody(status=result.status, turn_status=result.turn_status, reason=reason, text=text)
-        self._put("run.ended", body, self._because())
+        self._put("run.ended", body, self._causes())
 
     def _put(self, kind: str, body: Struct, parents: tuple[int, ...]) -> int:
         self.last = position = self._write(kind, self._run, LazyBody(self._encoder, body), parents)
         return position
 
-    def _because(self) -> tuple[int, ...]:
+    def _causes(self) -> tuple[int, ...]:
         return (self.last,) if self.last else ()
 
 

@@ -116,7 +116,7 @@ class RunResumer:
         await self._engine.runs.open(scope)
         for unfinished in () if place.drained else orphaned_calls(run):
             self._engine.runs.abandon(unfinished, scope, "the process that ran it ended, and its run was resumed without it")
-        history = self._later(scope.conversation, run) if trace else run.history
+        history = self._choose_history(scope.conversation, run) if trace else run.history
         if trace and not place.drained:
             self._histories.keep(scope.conversation, history)
         start = TurnStart(
@@ -131,7 +131,7 @@ class RunResumer:
         with self._engine.runs.at_work(run.run, scope.conversation):
             return await self._executor.run(start)
 
-    def _later(self, conversation: str, loaded: LoadedRun) -> History:
+    def _choose_history(self, conversation: str, loaded: LoadedRun) -> History:
         """Return the conversation that this agent remembers if it continues the recorded one; else the recorded one.
 
         The remembered one continues it if it is recorded further and begins with the same messages.

@@ -130,7 +130,7 @@ class AgentRuns:
                         raise
                     except (RecordFailed, UsageError) as error:  # the engine may have been closed while the turn waited
                         return unbegun(tuple(request.history or ()), scope, Ending("error", str(error)))
-                return await self._in_conversation(message, request, scope, place)
+                return await self._run_in_conversation(message, request, scope, place)
 
     @asynccontextmanager
     async def turn(self, conversation: str, request: TurnRequest | None = None) -> AsyncIterator[QueuedTurn]:
@@ -150,7 +150,7 @@ class AgentRuns:
                     if not place.drained:
                         control.end_turn(conversation)
 
-    async def _in_conversation(self, message: UserMessage, request: TurnRequest, scope: Scope, place: QueuedTurn) -> RunResult:
+    async def _run_in_conversation(self, message: UserMessage, request: TurnRequest, scope: Scope, place: QueuedTurn) -> RunResult:
         named = bool(request.conversation)
         reflects = request.reflect and named  # a conversation without a name is not kept anyway
         leaves_trace = named and not reflects

@@ -44,7 +44,7 @@ def episodes(events: Iterable[Event]) -> list[Episode]:
 
 
 def _line(call: CallSummary) -> str:
-    said = _said(call)
+    said = _outcome_text(call)
     return f"{one_line(call.tool, 64)}({_arguments(call.arguments)}): {call.status}{', ' + said if said else ''}"
 
 
@@ -58,7 +58,7 @@ def _arguments(text: str) -> str:
     return one_line(", ".join(f"{key}={json.dumps(one, ensure_ascii=False)}" for key, one in value.items()), _MOST_ARGUMENTS)
 
 
-def _said(call: CallSummary) -> str:
+def _outcome_text(call: CallSummary) -> str:
     if call.error:
         return one_line(call.error, _MOST_RESULT)
     content = call.result.get("content")

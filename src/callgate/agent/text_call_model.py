@@ -67,7 +67,7 @@ class TextCalls:
 
     async def stream(self, request: ModelRequest, context: StreamingContext) -> AsyncIterator[ModelEvent]:
         tools = {spec.name: spec.schema for spec in request.tools}
-        asked = _taught(request) if self._teach else _guided(request)
+        asked = _as_text_request(request) if self._teach else _with_guidance(request)
         events = self._model.stream(asked, context)
         out = MessageAssembly("text", WireNames(), self._new_id, request.calls_per_message)
         reading = _MessageReader(TextReader(tools, dialect=self._dialect, taught=self._dialect is None), out, hold=not self._teach)
@@ -156,7 +156,7 @@ class _MessageReader:
             self.over = True
             self._out.add_fault(error.code, str(error))
             self._out.finish(complete=False)
-            yield self._told()
+            yield self._take_events()
 
     def _read(self, event: ModelEvent) -> Iterator[list[ModelEvent]]:
         match event:
@@ -176,13 +176,13 @@ class _MessageReader:
             case Finished():
                 yield from self._finish(event)
                 return
-        yield self._told()
+        yield self._take_events()
 
     def _steps(self, read: Iterator[list[ParsedPart]]) -> Iterator[list[ModelEvent]]:
         for pieces in read:
             self._tell(pieces)
             self.is_busy = self._reader.is_busy
-            yield self._told()
+            yield self._take_events()
         self.is_busy = False
 
     def _give_way(self, event: CallOpened | Finished) -> Iterator[list[ModelEvent]]:
@@ -191,7 +191,7 @@ class _MessageReader:
         yield from self._steps(self._reader.close_in_steps(cut=True))
         for found in self._found:
             self._out.append_text(found.source)
-        yield [*self._told(), event]
+        yield [*self._take_events(), event]
 
     def _finish(self, event: Finished) -> Iterator[list[ModelEvent]]:
         if any(True for _ in event.message.calls):
@@ -206,7 +206,7 @@ class _MessageReader:
         if event.reason != "error":
             self._out.set_finish_reason("tool_calls" if self._out.calls and event.reason == "stop" else event.reason, event.said)
         self._out.finish(complete=event.reason in COMPLETE_REASONS)
-        told = self._told()
+        told = self._take_events()
         end = told[-1]
         assert isinstance(end, Finished)
         message = _as_read(end.message, event.message)
@@ -231,9 +231,9 @@ class _MessageReader:
     def _look(self, text: str) -> None:
         """Track where the model begins to write a tool result itself, and where that result ends."""
         for line in (self._line + text).split("\n"):
-            self._line = self._looked(line.lower())
+            self._line = self._needed_part(line.lower())
 
-    def _looked(self, line: str) -> str:
+    def _needed_part(self, line: str) -> str:
         """Return the part of an incomplete line that is needed when more of it arrives."""
         if not self._quoting:
             begin = line.lstrip()
@@ -252,7 +252,7 @@ class _MessageReader:
         self._out.append_arguments(call, found.arguments)
         self._out.seal(call)
 
-    def _told(self) -> list[ModelEvent]:
+    def _take_events(self) -> list[ModelEvent]:
         told, self._out.events = self._out.events, []
         return told
 
@@ -267,13 +267,13 @@ def _as_read(read: AssistantMessage, written: AssistantMessage) -> AssistantMess
     return AssistantMessage(parts=(*own, *(part for part in read.parts if not isinstance(part, Reasoning))), api=written.api)
 
 
-def _taught(request: ModelRequest) -> ModelRequest:
+def _as_text_request(request: ModelRequest) -> ModelRequest:
     """Return the request for a model that only writes text."""
     messages = _with_lesson(fallback(request.messages), text_call_prompt(request.tools) if request.tools else "")
     return replace(request, messages=messages, tools=(), tool_choice="auto")
 
 
-def _guided(request: ModelRequest) -> ModelRequest:
+def _with_guidance(request: ModelRequest) -> ModelRequest:
     """Return the request for a model that has native calls but may write calls as text."""
     return replace(request, messages=_with_lesson(list(request.messages), TEXT_CALL_GUIDANCE)) if request.tools else request
 

@@ -48,7 +48,7 @@ class Wording(Struct, frozen=True):
         if len(text) > MOST_TEXT:
             text = f"{text[: MOST_TEXT // 2]}\n{text[-MOST_TEXT // 2 :]}"
         text = text.encode("utf-8", "replace").decode()
-        return cls(unicodedata.normalize("NFKC", text), _folded(text))
+        return cls(unicodedata.normalize("NFKC", text), _fold(text))
 
 
 class Trigger(Struct, frozen=True, kw_only=True):
@@ -69,7 +69,7 @@ class Trigger(Struct, frozen=True, kw_only=True):
             case "regex":
                 return bool(self.regex.is_valid(wording.plain))
             case "literal" | "stem":
-                return _found(self.phrase, wording.folded, open_end=self.kind == "stem")
+                return _contains(self.phrase, wording.folded, open_end=self.kind == "stem")
             case unknown:
                 assert_never(unknown)
 
@@ -88,7 +88,7 @@ def compile_triggers(triggers: object, owner: str) -> tuple[Trigger, ...]:
         raise UsageError(f"{owner} has triggers={triggers!r}; it must be a tuple of texts.")
     if len(triggers) > MOST_TRIGGERS:
         raise UsageError(f"{owner} has {len(triggers)} triggers; {MOST_TRIGGERS} is the limit. Put several into one as /one|two|three/.")
-    return tuple(_compiled(one, owner) for one in triggers)
+    return tuple(_compile(one, owner) for one in triggers)
 
 
 def first_match(triggers: Sequence[Trigger], wording: Wording) -> Trigger | None:
@@ -96,7 +96,7 @@ def first_match(triggers: Sequence[Trigger], wording: Wording) -> Trigger | None
     return next((trigger for trigger in triggers if trigger.matches(wording)), None)
 
 
-def _compiled(text: str, owner: str) -> Trigger:
+def _compile(text: str, owner: str) -> Trigger:
     if len(text) > MOST_CHARS:
         raise UsageError(f"A trigger of {owner} has {len(text)} characters ({text[:40]!r}...); {MOST_CHARS} is the limit. Shorten it.")
     if text == "^":
@@ -105,7 +105,7 @@ def _compiled(text: str, owner: str) -> Trigger:
     if regex is not None:
         return Trigger(text=text, kind="regex", regex=_expression(regex[1], text, owner))
     stem = text.endswith("*")
-    phrase = _folded(text.removesuffix("*") if stem else text)
+    phrase = _fold(text.removesuffix("*") if stem else text)
     if not phrase:
         raise UsageError(f"Trigger {text!r} of {owner} has nothing to look for. Write a phrase, or '^' for always.")
     return Trigger(text=text, kind="stem" if stem else "literal", phrase=phrase)
@@ -129,23 +129,23 @@ def _expression(pattern: str, text: str, owner: str) -> Any:
     return regex
 
 
-def _found(phrase: str, text: str, *, open_end: bool) -> bool:
+def _contains(phrase: str, text: str, *, open_end: bool) -> bool:
     """Return whether the text contains the phrase as whole words; with `open_end`, as the beginning of words."""
     start = text.find(phrase)
     while start >= 0:
         end = start + len(phrase)
-        if not _joined(text, start) and (open_end or not _joined(text, end)):
+        if not _is_inside_word(text, start) and (open_end or not _is_inside_word(text, end)):
             return True
         start = text.find(phrase, start + 1)
     return False
 
 
-def _joined(text: str, place: int) -> bool:
+def _is_inside_word(text: str, place: int) -> bool:
     """Return whether the characters before and after this index belong to the same word."""
-    return 0 < place < len(text) and _binds(text[place - 1]) and _binds(text[place])
+    return 0 < place < len(text) and _is_word_char(text[place - 1]) and _is_word_char(text[place])
 
 
-def _binds(char: str) -> bool:
+def _is_word_char(char: str) -> bool:
     """Return whether the character is part of a word.
 
     Letters, digits, combining marks, `_` and `-` are, in scripts with spaces between words.
@@ -153,6 +153,6 @@ def _binds(char: str) -> bool:
     return (unicodedata.category(char)[0] in "LNM" or char in "_-") and _WITHOUT_SPACES.match(char) is None
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     return " ".join(text.split())

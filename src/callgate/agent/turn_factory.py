@@ -146,12 +146,14 @@ class TurnFactory:
         if self._config.stuck is None:
             return None
         may_end = self._config.settings.rules.failures != "strict"
-        guard = StuckGuard(self._config.stuck, partial(self._asked, scope), plan.repeats if plan is not None else (), may_end=may_end)
+        guard = StuckGuard(
+            self._config.stuck, partial(self._identify_call, scope), plan.repeats if plan is not None else (), may_end=may_end
+        )
         for calls, results, finals in plan.rounds if plan is not None else ():
             guard.told(calls, results, finals)
         return guard
 
-    def _asked(self, scope: Scope, call: ToolCall) -> tuple[str, bytes] | None:
+    def _identify_call(self, scope: Scope, call: ToolCall) -> tuple[str, bytes] | None:
         return self._config.engine.asked(raw_call(call, "sealed", self._config.model.provider), scope)
 
     def _compactor(self, conversation: str) -> Compactor | None:

@@ -1,6 +1,6 @@
-"""The loop: let the model answer once, run the calls of its message, commit them, decide; until the turn ends.
+"""The loop: request an answer of the model, run its calls, commit them, decide; until the turn ends.
 
-    ready? → stream → calls? → run → commit → go on?          each arrow may end the turn with one `Ending`
+    ready? → stream → calls? → run → commit → continue?          each arrow may end the turn with one `Ending`
 
 Before the next step begins, every pass (one request to the model) and every call is in the record and in the history. `model_passes` runs a
 pass, `message_calls` runs the calls of a message, and `commit_results` commits them and decides; this module only orders these steps.
@@ -54,13 +54,13 @@ class Turn:
                 if ending is None and compactor is not None:
                     ending = await passes.compacted(compactor)
                 if ending is None:
-                    ending = await self._once()
+                    ending = await self._run_pass()
                 if ending is not None:
                     return self._complete(ending)
 
     async def resume(self, pending: PendingCalls) -> Ending:
         """Run the calls that waited for a human, then continue the loop."""
-        return await self._handed_in_again(pending) or await self.run()
+        return await self._hand_in_again(pending) or await self.run()
 
     async def go_on(self, opened: UncommittedMessage, left: Mapping[int, UncommittedCall]) -> Ending:
         """Complete a message whose calls were interrupted, then continue the loop."""
@@ -75,7 +75,7 @@ class Turn:
         self._parts.budget.calls += sum(call.counts for call in left.values()) - (len(message.calls) if opened.again else 0)
         calls = ExecutedMessage(message=message, calls=message.calls, closed=closed, ends=ends, whole=opened.whole, broken_off=True)
         ending = self._committer.commit(calls)
-        return (None if ending is None else await self._ending(ending)) or await self.run()
+        return (None if ending is None else await self._end_or_continue(ending)) or await self.run()
 
     def say(self, text: str) -> None:
         """Append a message of the user to the conversation and the record."""
@@ -107,7 +107,7 @@ class Turn:
 
     # Inside
 
-    async def _once(self) -> Ending | None:
+    async def _run_pass(self) -> Ending | None:
         """Run one pass and the calls of its message. Return how the turn ends, or None if it continues."""
         left, doing = self._parts.budget.iterations_left, "the model's stream"
         message_calls = self._committer.next_message(early=left != 0)
@@ -115,7 +115,7 @@ class Turn:
             result = await self._passes.stream(message_calls, left)
             doing = "the run"
             if result.status == "function_call":
-                return await self._called(result, message_calls, left)
+                return await self._run_calls(result, message_calls, left)
         except BaseException:
             await message_calls.drop(f"{doing} failed")
             if doing == "the model's stream":
@@ -124,7 +124,7 @@ class Turn:
         await message_calls.drop(result.reason or result.status)
         return await self._passes.answered(result, message_calls)
 
-    async def _called(self, result: StreamResult, message_calls: MessageCalls, left: int | None) -> Ending | None:
+    async def _run_calls(self, result: StreamResult, message_calls: MessageCalls, left: int | None) -> Ending | None:
         message = result.message
         assert message is not None
         exits, budget, normal = self._parts.exits, self._parts.budget, True
@@ -134,16 +134,16 @@ class Turn:
         may_run = normal and left != 0
         message_calls.cause = self._parts.record.answered(result, message, self._state.iteration, executes=may_run)
         if normal and not may_run:
-            return await self._out_of_iterations(message, message_calls)
+            return await self._end_out_of_iterations(message, message_calls)
         if not normal:
-            return self._reported(message)
+            return self._commit_exit_calls(message)
         ends = await message_calls.ended(result.calls, result.closed)
         self._state.reported = False
         budget.iterations += 1
         ending = self._committer.commit(ExecutedMessage(message=message, calls=result.calls, closed=result.closed, ends=ends))
-        return None if ending is None else await self._ending(ending)
+        return None if ending is None else await self._end_or_continue(ending)
 
-    def _reported(self, message: AssistantMessage) -> Ending | None:
+    def _commit_exit_calls(self, message: AssistantMessage) -> Ending | None:
         """Commit a message with exit calls only.
 
         The model is asked once whether it has more to say, because an exit call alone does not end the turn.
@@ -162,14 +162,14 @@ class Turn:
             return ending
         return Ending("completed", f"The model reported, and then said nothing more: {ending.reason}")
 
-    async def _ending(self, ending: Ending) -> Ending | None:
+    async def _end_or_continue(self, ending: Ending) -> Ending | None:
         """Return `ending`, unless a human answered a waiting call while other calls ran. Then run that call at once."""
         pending = self._state.pending
         if pending is None or not self._was_answered(pending):
             return ending
-        return await self._handed_in_again(pending)
+        return await self._hand_in_again(pending)
 
-    async def _handed_in_again(self, pending: PendingCalls) -> Ending | None:
+    async def _hand_in_again(self, pending: PendingCalls) -> Ending | None:
         from callgate.agent.resume_plan import refused_approvals
 
         parts, message = self._parts, pending.message
@@ -182,9 +182,9 @@ class Turn:
             ends = await message_calls.take_up(message.calls, pending.closed, left)  # type: ignore[arg-type]
         calls = ExecutedMessage(message=message, calls=message.calls, closed=pending.closed, ends=ends, whole=pending.whole)
         ending = self._committer.commit(calls)
-        return None if ending is None else await self._ending(ending)
+        return None if ending is None else await self._end_or_continue(ending)
 
-    async def _out_of_iterations(self, message: AssistantMessage, message_calls: MessageCalls) -> Ending:
+    async def _end_out_of_iterations(self, message: AssistantMessage, message_calls: MessageCalls) -> Ending:
         await message_calls.drop("no iteration is left")
         self._parts.history.answer(message)
         why = "no iteration is left, and the model asked for another round of tools"

@@ -43,7 +43,7 @@ class OutputType:
             schema, self._read = (_by_pydantic if uses_pydantic(kind) else _by_msgspec)(kind)
         except Exception as error:
             raise UsageError(
-                f"Agent(output={_shown(kind)}) cannot be described to a model ({_cause(error)}). Take standard types, dataclasses and"
+                f"Agent(output={_type_name(kind)}) cannot be described to a model ({_cause(error)}). Take standard types, dataclasses and"
                 " TypedDicts, with Structs or with pydantic models in them, but not with both.",
                 code="schema_refused",
             ) from error
@@ -63,7 +63,7 @@ class OutputType:
         try:
             if cut:
                 raise ValueError(cut)
-            return self._read(_unfenced(text.strip()))
+            return self._read(_remove_fence(text.strip()))
         except (ValueError, msgspec.MsgspecError, RecursionError) as error:
             raise OutputInvalid(str(error)) from error
 
@@ -101,11 +101,11 @@ def _cause(error: Exception) -> str:
     return lines[0 if type(error).__module__.startswith("pydantic") else -1].partition(". ")[0][:200].rstrip(".")
 
 
-def _shown(kind: Any) -> str:
+def _type_name(kind: Any) -> str:
     return kind.__qualname__ if isinstance(kind, type) and not getattr(kind, "__args__", ()) else str(kind)[:100]
 
 
-def _unfenced(text: str) -> str:
+def _remove_fence(text: str) -> str:
     """Return the content of the code block if `text` is one code block, else `text`."""
     if not (text.startswith(_FENCE) and text.endswith(_FENCE)):
         return text

@@ -111,7 +111,7 @@ def given_arguments(text: str) -> dict[str, object] | None:
     try:
         value = json.loads(given) if isinstance(given, str) else given
     except ValueError as error:
-        raise UsageError(f"--arguments is no JSON: {error}. Give one object with all arguments of the call, or @file.") from error
+        raise UsageError(f"--arguments is not JSON: {error}. Give one object with all arguments of the call, or @file.") from error
     if not isinstance(value, dict):
         raise UsageError(f"--arguments is {type(value).__name__}; it must be one JSON object with all arguments of the call.")
     return value

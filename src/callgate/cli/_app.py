@@ -78,7 +78,7 @@ def run(words: list[str]) -> int:
             return _exits.USAGE
         code = _carry_out(words)
         output.flush()
-        if output.lost is None or isinstance(output.lost, BrokenPipeError):  # a reader that closes the pipe early is no failure
+        if output.lost is None or isinstance(output.lost, BrokenPipeError):  # a reader that closes the pipe early is not a failure
             return code
         say(f"The output could not be written: {output.lost.strerror}. `callgate log list` shows what was done.", "red")
         return code or _exits.FAILED
@@ -107,7 +107,7 @@ def _carry_out(words: list[str]) -> int:
 
 
 def _usage(words: list[str], error: CycloptsError) -> int:
-    """Say what is wrong with a command line that cannot be read."""
+    """Print what is wrong with a command line that cannot be read."""
     unused: list[str] = [*(getattr(error, "unused_tokens", None) or ())]
     options = [word for word in unused if word.startswith("-") and word != "--"]
     missing = error.argument if isinstance(error, MissingArgumentError) else None

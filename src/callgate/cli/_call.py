@@ -105,15 +105,15 @@ class _Terminal:
     async def call(self) -> int:
         with interruptible(self._interrupt, self._terminate):
             async with self._engine:
-                outcome = await self._handed_in()
-                if isinstance(outcome, Suspended) and await self._allowed(outcome):
-                    outcome = await self._handed_in()
+                outcome = await self._hand_in()
+                if isinstance(outcome, Suspended) and await self._ask_person(outcome):
+                    outcome = await self._hand_in()
                 self._show(outcome, self._last_call())
         if self._interrupts.signal:
             return exit_code_of(self._interrupts.signal)
         return _exits.INTERRUPTED if self._interrupts.count else exit_code(outcome)
 
-    async def _handed_in(self) -> Outcome:
+    async def _hand_in(self) -> Outcome:
         self._under_way = True
         try:
             with Progressed(self._engine.bus, self._record.result_command, quiet=self._options.json):
@@ -133,7 +133,7 @@ class _Terminal:
         if self._under_way:
             self._engine.control.kill(self._scope.conversation, why)
 
-    async def _allowed(self, question: Suspended) -> bool:
+    async def _ask_person(self, question: Suspended) -> bool:
         """Ask the person at the terminal and record the answer. Return whether to submit the call again."""
         if not self._person.here or self._interrupts.count:
             return False

@@ -56,7 +56,7 @@ def read_arguments(words: Sequence[str]) -> str | dict[str, object]:
         return _text(words[0])
     found: dict[str, object] = {}
     for word in words:
-        key, value = _pair(word)
+        key, value = _parse_pair(word)
         if key in found:
             raise UsageError(f"The argument '{key}' is given twice. Give it once; write a list as key:='[1, 2]'.")
         found[key] = value
@@ -75,7 +75,7 @@ def _text(word: str) -> str:
         raise UsageError(f"The arguments file {word[1:]} cannot be read: {reason}. {_FORMS}") from error
 
 
-def _pair(word: str) -> tuple[str, object]:
+def _parse_pair(word: str) -> tuple[str, object]:
     match = _WORD.fullmatch(word)
     if match is None:
         raise UsageError(f"'{word[:80]}' is not an argument. {_FORMS}")

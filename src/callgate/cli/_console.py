@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 _UNWRAPPED = 100_000
-"""The width for an output that is no terminal: a program that reads the lines gets each row on one line."""
+"""The width for an output that is not a terminal: a program that reads the lines gets each row on one line."""
 _WIDEST = 2_000
 _IDS = ("approval", "call")
 """The titles of columns with ids, which people copy: they are not broken unless they need more than half of the width."""

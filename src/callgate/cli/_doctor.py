@@ -55,7 +55,7 @@ class Check(Struct, frozen=True, kw_only=True):
 
 
 def doctor(*, as_json: bool) -> int:
-    checks = list(_checks())
+    checks = list(_run_checks())
     healthy = all(check.state != "broken" for check in checks)
     if as_json:
         print_json({"ok": healthy, "checks": checks})
@@ -75,17 +75,17 @@ def _print(checks: list[Check], healthy: bool) -> None:
     screen.print(Text(f"\n{end}", style="green" if healthy else "bold red"))
 
 
-def _checks() -> Iterator[Check]:
-    yield _python()
+def _run_checks() -> Iterator[Check]:
+    yield _check_python()
     yield Check(name="callgate", state="ok", fact=f"{callgate.__version__} at {Path(callgate.__file__).parent}")
     yield Check(name="platform", state="ok" if sys.platform == "linux" else "weak", fact=platform.platform())
-    yield _packages()
-    yield from _extras()
-    yield _sqlite()
-    yield _journal()
+    yield _check_packages()
+    yield from _check_extras()
+    yield _check_sqlite()
+    yield _check_journal()
     yield _place()
-    yield _confinement()
-    yield from _process_tools()
+    yield _check_confinement()
+    yield from _check_process_tools()
     yield _bound("call deadline", timeout_from_environment, "TOOL_EXECUTION_TIMEOUT_MS")
     yield _bound("model's silence", silence_from_environment, "STREAM_SDK_CALL_TIMEOUT_MS")
     yield Check(name="PATH of commands", state="ok" if os.environ.get("PATH") else "weak", fact=os.environ.get("PATH", "not set"))
@@ -98,7 +98,7 @@ def _bound(name: str, seconds: Callable[[], float], variable: str) -> Check:
         return Check(name=name, state="broken", fact=str(error))
 
 
-def _python() -> Check:
+def _check_python() -> Check:
     new_enough = sys.version_info >= (3, 11)
     return Check(name="python", state="ok" if new_enough else "broken", fact=f"{platform.python_version()} at {sys.executable}")
 
@@ -110,14 +110,14 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _packages() -> Check:
+def _check_packages() -> Check:
     missing = [name for name in _NEEDED if _version(name) is None]
     if missing:
         return Check(name="packages", state="broken", fact=f"missing: {', '.join(missing)}. Install with: pip install callgate")
     return Check(name="packages", state="ok", fact=", ".join(f"{name} {_version(name)}" for name in _NEEDED))
 
 
-def _extras() -> Iterator[Check]:
+def _check_extras() -> Iterator[Check]:
     for extra, packages in _EXTRAS.items():
         there = [f"{name} {version}" for name in packages if (version := _version(name))]
         complete = len(there) == len(packages)
@@ -125,13 +125,13 @@ def _extras() -> Iterator[Check]:
         yield Check(name=f"extra [{extra}]", state="ok" if complete else "absent", fact=fact)
 
 
-def _sqlite() -> Check:
+def _check_sqlite() -> Check:
     import apsw
 
     return Check(name="sqlite", state="ok", fact=f"{apsw.sqlite_lib_version()} (through apsw {apsw.apsw_version()})")
 
 
-def _journal() -> Check:
+def _check_journal() -> Check:
     """Write, commit, read back and verify one event."""
     try:
         with tempfile.TemporaryDirectory(prefix="callgate-doctor-") as folder:
@@ -161,26 +161,26 @@ def _place() -> Check:
     return Check(name="journal's place", state="weak", fact=f"{path} cannot be written. Give another file with --journal.")
 
 
-def _confinement() -> Check:
+def _check_confinement() -> Check:
     if workspace_strength() == "kernel":
         return Check(name="workspace", state="ok", fact="paths are kept inside by the kernel (openat2), without a race")
     return Check(name="workspace", state="weak", fact="paths are checked name by name; a folder moved out at the same time is not noticed")
 
 
-def _process_tools() -> Iterator[Check]:
+def _check_process_tools() -> Iterator[Check]:
     from callgate._runners.process import strength
 
     promises = strength()
     full = "subreaper" in promises.get("stop", "") and "no subreaper" not in promises["stop"]
     for name, promise in promises.items():
         yield Check(name=f"process: {name}", state="ok" if full else "weak", fact=promise)
-    yield _worker()
+    yield _check_worker()
 
 
-def _worker() -> Check:
+def _check_worker() -> Check:
     """Run one command in a worker process."""
     try:
-        outcome = asyncio.run(_one_command())
+        outcome = asyncio.run(_run_one_command())
     except Exception as error:
         return Check(name="process: test call", state="broken", fact=f"{type(error).__name__}: {error}")
     if isinstance(outcome, Answered) and outcome.result.success:
@@ -188,7 +188,7 @@ def _worker() -> Check:
     return Check(name="process: test call", state="broken", fact=str(outcome.result.error if isinstance(outcome, Answered) else outcome))
 
 
-async def _one_command() -> object:
+async def _run_one_command() -> object:
     from callgate.builtins import command_tools
 
     async with Engine(command_tools(), timeout_s=20) as engine:

@@ -39,25 +39,25 @@ class FoldedOutput:
             self.lines, self._open = self.lines + skipped, ""
             return []
         first, *others = text.split("\n")
-        self._open = _shortened(self._open + first[: _LINE_CHARS + 1])
+        self._open = _shorten(self._open + first[: _LINE_CHARS + 1])
         if not others:
             return []
         ended = [self._open, *others[:-1]]
-        self._open = _shortened(others[-1])
-        return self._ended(ended)
+        self._open = _shorten(others[-1])
+        return self._take_whole_lines(ended)
 
-    def _ended(self, lines: list[str]) -> list[str]:
-        shown = [_shortened(line) for line in lines[: max(0, HEAD_LINES - self.lines)]]
+    def _take_whole_lines(self, lines: list[str]) -> list[str]:
+        shown = [_shorten(line) for line in lines[: max(0, HEAD_LINES - self.lines)]]
         self.lines += len(lines)
-        self._tail.extend(_shortened(line) for line in lines[len(shown) :][-TAIL_LINES:])
+        self._tail.extend(_shorten(line) for line in lines[len(shown) :][-TAIL_LINES:])
         return shown
 
     def end(self) -> tuple[int, list[str]]:
         """End the output. Return the number of omitted lines, and the last lines to show."""
-        shown = self._ended([self._open]) if self._open else []
+        shown = self._take_whole_lines([self._open]) if self._open else []
         self._open = ""
         return self.lines - min(self.lines, HEAD_LINES) - len(self._tail), [*shown, *self._tail]
 
 
-def _shortened(line: str) -> str:
+def _shorten(line: str) -> str:
     return line if len(line) <= _LINE_CHARS else f"{line[: _LINE_CHARS - 1]}…"

@@ -41,7 +41,7 @@ log = logging.getLogger("callgate")
 CONFIG: Final = "gate.toml"
 """The configuration file that is used if none is named."""
 _REMEMBERED_CALLS: Final = 200
-"""Few, because MCP has no identity of a call by which a client could ask for the result of an earlier one."""
+"""Few, because MCP calls have no id by which a client could ask for the result of an earlier call."""
 
 
 class OpenedGateway(Struct, frozen=True, kw_only=True):
@@ -66,11 +66,11 @@ def config_of(options: ServeOptions) -> GatewayConfig:
         config,
         tools=(*config.tools, *options.tools),
         rules=(*config.rules, *options.rules),
-        servers=_together(config.servers, servers_of(options.mcp), options.mcp),
+        servers=_combine_servers(config.servers, servers_of(options.mcp), options.mcp),
         journal=options.journal or config.journal,
         workspace=_workspace(options) if options.workspace else config.workspace,
         names_workspace=config.names_workspace or bool(options.workspace),
-        http=_http(config, options.http),
+        http=_http_config(config, options.http),
     )
     if not (config.tools or config.plugins or any(one.enabled for one in config.servers)):
         raise UsageError(
@@ -147,7 +147,9 @@ def rules_of_gateway(config: GatewayConfig) -> tuple[Rules, ...]:
     return found
 
 
-def _together(configured: Sequence[ConfiguredServer], named: Sequence[McpServer], words: Sequence[str]) -> tuple[ConfiguredServer, ...]:
+def _combine_servers(
+    configured: Sequence[ConfiguredServer], named: Sequence[McpServer], words: Sequence[str]
+) -> tuple[ConfiguredServer, ...]:
     for server in named:
         if server.name in (one.server.name for one in configured):
             raise UsageError(f"--mcp gives a server named '{server.name}', and the configuration has one too. Rename one of them there.")
@@ -169,7 +171,7 @@ def _workspace(options: ServeOptions) -> str:
     return str(folder.resolve())
 
 
-def _http(config: GatewayConfig, words: tuple[str, ...] | None) -> HttpConfig | None:
+def _http_config(config: GatewayConfig, words: tuple[str, ...] | None) -> HttpConfig | None:
     """Return where to listen; None for standard input and output."""
     if words is None:
         return None

@@ -39,7 +39,9 @@ class Progressed:
         self._output: dict[str, FoldedOutput] = {}
 
     def __enter__(self) -> Self:
-        self._end = self._bus.subscribe(self._hear, "call.started", "call.progress", "call.attempt_failed") if not self._quiet else None
+        self._end = (
+            self._bus.subscribe(self._handle_event, "call.started", "call.progress", "call.attempt_failed") if not self._quiet else None
+        )
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -58,17 +60,17 @@ class Progressed:
         for line in lines:
             self._console.print(Text(printable(line), style="dim"))
 
-    def _hear(self, topic: str, item: object) -> None:
+    def _handle_event(self, topic: str, item: object) -> None:
         if isinstance(item, Progress):
             self._show(self._output.setdefault(item.call, FoldedOutput()).take(item.text))
         elif isinstance(item, Event):
             body = body_of(item)
             if topic == "call.started":
-                self._soon(f"{one_line(str(body.get('tool', '')))} runs, attempt {item.attempt}, Ctrl-C ends it")
+                self._start_spinner_soon(f"{one_line(str(body.get('tool', '')))} runs, attempt {item.attempt}, Ctrl-C ends it")
             else:
                 self._console.print(Text(f"attempt {item.attempt} failed: {one_line(str(body.get('error', '')))}", style="yellow"))
 
-    def _soon(self, line: str) -> None:
+    def _start_spinner_soon(self, line: str) -> None:
         """Show the spinner if the tool prints nothing for a moment and standard error is a terminal."""
         if self._console.is_terminal and self._timer is None:
             self._spinner.update(Text(line, style="dim"))

@@ -57,7 +57,7 @@ def reading(options: LogOptions, *, to_come: bool = False, check: bool = True) -
 
 
 def end_orphans(calls: Iterable[CallSummary], journal: str) -> None:
-    """Set the outcome of calls that have no end and that no process works on: their engine has ended, or nobody holds their run."""
+    """Set the outcome of calls that have no end and that no process works on: their engine has ended, or their run has no lease."""
     left = [call for call in calls if call.status == "open"]
     if not left:
         return
@@ -139,10 +139,10 @@ def _kinds(kind: str | None) -> tuple[str, ...]:
 
 
 def _time_ns(name: str, text: str | None) -> int | None:
-    return None if text is None else max(-_MOST, min(_MOST, _asked_ns(name, text)))
+    return None if text is None else max(-_MOST, min(_MOST, _parse_time(name, text)))
 
 
-def _asked_ns(name: str, text: str) -> int:
+def _parse_time(name: str, text: str) -> int:
     ago = _AGO.fullmatch(text)
     if ago:
         return SystemClock.wall_ns() - int(timedelta(**{_UNITS[ago[2]]: int(ago[1])}).total_seconds()) * 1_000_000_000

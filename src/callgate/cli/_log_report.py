@@ -131,7 +131,7 @@ def _print(events: Iterable[Event]) -> int:
     for event in events:
         if reader_is_gone():
             break
-        sys.stdout.write(_exported(event))
+        sys.stdout.write(_as_json_line(event))
         written += 1
     return written
 
@@ -141,7 +141,7 @@ def _write(to: str, events: Iterable[Event]) -> int:
     try:
         with Path(to).open("x", encoding="utf-8", newline="\n") as file:
             for event in events:
-                file.write(_exported(event))
+                file.write(_as_json_line(event))
                 written += 1
     except FileExistsError:
         raise UsageError(f"{to} exists and was not overwritten. Give another file with --to.") from None
@@ -152,7 +152,7 @@ def _write(to: str, events: Iterable[Event]) -> int:
     return written
 
 
-def _exported(event: Event) -> str:
+def _as_json_line(event: Event) -> str:
     fields = msgspec.structs.asdict(event)
     body = fields.pop("body")
     try:

@@ -53,5 +53,5 @@ def _content(call: CallSummary) -> str:
 
 
 def _is_binary(whole: bytes) -> bool:
-    """Return whether a stored value is an image or another file that is no text."""
+    """Return whether a stored value is an image or another file that is not text."""
     return not media_type(whole).startswith("text/")

@@ -43,13 +43,13 @@ def diff_mcp_tools(name: str, config: str, *, as_json: bool) -> int:
     accepted = accepted_tools_of(config)
     accepted.servers()  # a file that cannot be read is reported before anything is started
     looks = asyncio.run(look_at_all(servers))
-    compared = [_compared(one, look, accepted) for one, look in zip(servers, looks, strict=True)]
+    compared = [_compare(one, look, accepted) for one, look in zip(servers, looks, strict=True)]
     if as_json:
         print_json([_as_json(one, look, found) for one, look, found in zip(servers, looks, compared, strict=True)])
     else:
         for one, look, found in zip(servers, looks, compared, strict=True):
             _show(one, look, found, config)
-    return _exits.FAILED if any(look.failure for look in looks) or any(_differs(found) for found in compared) else _exits.OK
+    return _exits.FAILED if any(look.failure for look in looks) or any(_is_different(found) for found in compared) else _exits.OK
 
 
 def accept_mcp_tools(name: str, tools: Sequence[str], effects: Sequence[str], config: str, *, yes: bool, as_json: bool) -> int:
@@ -73,7 +73,7 @@ async def _accept(
     offered = names_of(look.definitions)
     check_names(tools, offered)
     chosen = effects_of(effects, tools or offered)
-    compared = _compared(one, look, accepted)
+    compared = _compare(one, look, accepted)
     wanted = [definition for definition in look.definitions if not tools or definition.get("name") in tools]
     if not as_json:
         show_changes(one.name, [change for change in compared.changes if not tools or change.tool in tools])
@@ -94,7 +94,7 @@ async def _accept(
     return _exits.OK
 
 
-def _differs(found: ToolComparison) -> bool:
+def _is_different(found: ToolComparison) -> bool:
     return bool(found.changes) or found.instructions is not None
 
 
@@ -102,7 +102,7 @@ def _is_gone(kind: str) -> bool:
     return kind in ("removed", "renamed")
 
 
-def _compared(one: ConfiguredServer, look: ServerLook, accepted: AcceptedTools) -> ToolComparison:
+def _compare(one: ConfiguredServer, look: ServerLook, accepted: AcceptedTools) -> ToolComparison:
     if look.failure:
         return ToolComparison(server=one.server.name, effects={})
     return accepted.compare(one.server.name, look.definitions, instructions=look.instructions)
@@ -115,7 +115,7 @@ def _show(one: ConfiguredServer, look: ServerLook, found: ToolComparison, config
     show_changes(one.name, found.changes)
     if found.instructions is not None:
         show_instructions(one.name, found.instructions)
-    if _differs(found):
+    if _is_different(found):
         command = f"callgate mcp accept {shlex.quote(one_line(one.name))}{config_option(config)}"
         say(f"Accept what is new or changed of '{one_line(one.name)}' with: {command}", "cyan")
     else:

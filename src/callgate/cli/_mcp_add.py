@@ -40,7 +40,7 @@ def add_mcp_server(
     check_addition(config, name, entry)
     accepted = AcceptedTools(accepted_file(config))
     accepted.servers()  # a file that cannot be read is reported before anything is started
-    look, chosen = asyncio.run(_looked_at(server, effects, as_json=as_json))
+    look, chosen = asyncio.run(_look_at(server, effects, as_json=as_json))
     if look.failure:
         say(printable(f"{look.failure} Nothing was written."), "red")
         return _exits.FAILED
@@ -69,7 +69,7 @@ def remove_mcp_server(name: str, config: str) -> int:
     return _exits.OK
 
 
-async def _looked_at(server: McpServer, effects: Sequence[str], *, as_json: bool) -> tuple[ServerLook, dict[str, Effect] | None]:
+async def _look_at(server: McpServer, effects: Sequence[str], *, as_json: bool) -> tuple[ServerLook, dict[str, Effect] | None]:
     """Return what the server shows, and the effects that the operator accepts; None if it is not to be added."""
     if not as_json:
         say(f"Starting '{server.name}' …", "dim")

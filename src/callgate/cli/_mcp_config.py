@@ -1,4 +1,4 @@
-"""The servers of a configuration file and their accepted tools: of a file that clients share, or of a gateway's `gate.toml`."""
+"""The servers of a configuration file and their accepted tools: a file that clients share, or a gateway's `gate.toml`."""
 
 from __future__ import annotations
 

@@ -32,14 +32,14 @@ __all__ = ["ServerLook", "known_effects", "look_at", "look_at_all"]
 
 
 class ServerLook(Struct, frozen=True, kw_only=True):
-    """What a server showed when it was started once."""
+    """The tools and texts of a server that was started once."""
 
     definitions: tuple[Definition, ...] = ()
     """Its tools as it describes them, each name once."""
     unusable: Mapping[str, str] = {}
     """Tools that cannot be registered, each with the reason."""
     remarks: tuple[str, ...] = ()
-    """What is wrong with the list itself, as sentences."""
+    """The problems of the list itself, as sentences."""
     failure: str = ""
     """Why it could not be started; empty if it could."""
     seconds: float = 0.0
@@ -47,7 +47,7 @@ class ServerLook(Struct, frozen=True, kw_only=True):
     """The revision of the protocol that was agreed on."""
     era: str = ""
     instructions: str = ""
-    """What it says about its use, for models."""
+    """The server's instructions for models."""
 
 
 class _NoCalls:
@@ -58,7 +58,7 @@ class _NoCalls:
 
 
 async def look_at_all(servers: Iterable[ConfiguredServer]) -> list[ServerLook]:
-    """Look at several servers at the same time."""
+    """Inspect several servers at the same time."""
     return await asyncio.gather(*(look_at(one.server) for one in servers))
 
 
@@ -111,7 +111,7 @@ def _session(server: McpServer) -> Session:
 
 
 def _failure(server: McpServer, session: Session, error: McpError) -> str:
-    """Return why the server could not be looked at; of a process that has ended, with the last lines of its standard error."""
+    """Return why the server could not be inspected, with the last lines of its standard error if its process has ended."""
     why = session.why_lost
     if not why:
         return at_terminal(str(error).removesuffix(f" {LOOK_FIRST}"))  # nothing was asked of it but to start
@@ -120,7 +120,7 @@ def _failure(server: McpServer, session: Session, error: McpError) -> str:
 
 
 def _by_name(listed: Sequence[Definition]) -> tuple[tuple[Definition, ...], tuple[str, ...]]:
-    """Return the definitions as an engine takes them, each name once, and what is left out."""
+    """Return the definitions that an engine would use, each name once, and remarks on those that are left out."""
     found, remarks = dict[str, Definition](), list[str]()
     for definition in listed:
         name = definition.get("name")

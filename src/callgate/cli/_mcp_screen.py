@@ -25,7 +25,7 @@ _SIGNS: Final = {"new": ("+", "green"), "changed": ("~", "yellow"), "renamed": (
 
 
 def hints_of(definition: Definition) -> tuple[str, ...]:
-    """Return what the server says of the tool in its annotations, which nobody has checked."""
+    """Return the hints in the tool's annotations, which are the server's unverified claims."""
     given = definition.get("annotations")
     given = given if isinstance(given, Mapping) else {}
     return tuple(yes if given[key] is True else no for key, yes, no in _HINTS if isinstance(given.get(key), bool))
@@ -92,7 +92,7 @@ def show_instructions(server: str, change: FieldChange) -> None:
 
 
 def say_unaccepted(config: str, accepted: AcceptedTools) -> None:
-    """Name the servers of the file that have no accepted tools: since the file of accepted tools exists, theirs are in quarantine."""
+    """Print the servers of the file that have no accepted tools: since the file of accepted tools exists, theirs are in quarantine."""
     known = accepted.servers()
     names = [one.name for one in servers_in(config) if one.enabled and one.server.name not in known]
     if names:

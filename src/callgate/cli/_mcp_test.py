@@ -36,7 +36,7 @@ def check_mcp_server(name: str, tool: str, arguments: str, config: str, *, as_js
     quarantined = quarantined_tools(one, look, known)
     if not as_json:
         _show(one, look, dict(effects), quarantined)
-    outcome = asyncio.run(_called(one.server, tool, given)) if tool and not look.failure else None
+    outcome = asyncio.run(_call(one.server, tool, given)) if tool and not look.failure else None
     if as_json:
         print_json(_as_json(one, look, quarantined) | ({"call": outcome} if outcome is not None else {}))
     elif isinstance(outcome, Answered):
@@ -46,7 +46,7 @@ def check_mcp_server(name: str, tool: str, arguments: str, config: str, *, as_js
     return _exits.OK if outcome is None else exit_code(outcome)
 
 
-async def _called(server: McpServer, tool: str, arguments: str | dict[str, object]) -> Outcome:
+async def _call(server: McpServer, tool: str, arguments: str | dict[str, object]) -> Outcome:
     """Make one call through an engine of its own, which keeps no record."""
     async with Engine(servers=[server]) as engine:
         return await engine.call(RawCall(name=tool, arguments=arguments, origin="cli"), Scope(run=engine.run))

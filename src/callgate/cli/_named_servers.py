@@ -19,11 +19,11 @@ __all__ = ["plugins_of", "servers_of", "shown_server", "test_commands"]
 
 _HERE: Final = ".mcp.json"
 _INTERPRETERS: Final = {".py": "python", ".js": "node", ".mjs": "node", ".cjs": "node", ".ts": "node"}
-"""What runs the programs that may be taken for configuration files, by the end of their name."""
+"""The interpreters of programs that may be mistaken for configuration files, by file name extension."""
 
 
 def servers_of(words: Sequence[str]) -> list[McpServer]:
-    """Return the MCP servers of `--mcp`: of a configuration file, of `.mcp.json` here by name, or with an address or a command.
+    """Return the MCP servers of `--mcp`: those of a configuration file, one of `.mcp.json` here by name, or one by address or command.
 
     Raises:
         UsageError: A value cannot be used, or two servers have one name.
@@ -33,15 +33,15 @@ def servers_of(words: Sequence[str]) -> list[McpServer]:
         refuse_odd_text(mcp=word)
         if not word.strip():
             raise UsageError("--mcp is empty. Give a configuration file such as .mcp.json, an address, or a command.")
-        found += read_mcp_servers(word) if _is_file(word) else [_named(word) or _server(word)]
-    return [_differently_named(server, found[:index]) for index, server in enumerate(found)]
+        found += read_mcp_servers(word) if _is_file(word) else [_find_in_config(word) or _server(word)]
+    return [_check_unique(server, found[:index]) for index, server in enumerate(found)]
 
 
 def plugins_of(words: Sequence[str]) -> list[Plugin]:
     """Return the plugins of `--plugin`.
 
     Raises:
-        UsageError: A value is no plugin, or two plugins have one name.
+        UsageError: A value is not a plugin, or two plugins have one name.
     """
     found = list[Plugin]()
     for word in words:
@@ -57,7 +57,7 @@ def _is_file(word: str) -> bool:
     """Return whether a value of `--mcp` is a configuration file. A file that can be executed is the command of a server.
 
     Raises:
-        UsageError: It is a program that cannot be executed by itself.
+        UsageError: It is a script without the right to be executed.
     """
     if word.endswith((".json", ".jsonc")):
         return (" " not in word and "://" not in word) or os.path.isfile(word)
@@ -72,7 +72,7 @@ def _is_file(word: str) -> bool:
     return True
 
 
-def _named(word: str) -> McpServer | None:
+def _find_in_config(word: str) -> McpServer | None:
     """Return the server with this name in the configuration file of this folder; None if there is no such file or server."""
     if not re.fullmatch(r"[\w.-]+", word) or not os.path.isfile(_HERE):
         return None
@@ -103,14 +103,14 @@ def test_commands(mcp_words: Sequence[str], plugin_words: Sequence[str]) -> dict
     """
     found = {plugin(word).name: shlex.join(("callgate", "plugin", "check", word)) for word in plugin_words}
     for word in mcp_words:
-        file = word if _is_file(word) else _HERE if _named(word) else ""
+        file = word if _is_file(word) else _HERE if _find_in_config(word) else ""
         option = ("--config", file) if file != _HERE else ()
         for one in configured_servers(file) if file else ():
             found[one.server.name] = shlex.join(("callgate", "mcp", "test", one.name, *option))
     return found
 
 
-def _differently_named(server: McpServer, others: Sequence[McpServer]) -> McpServer:
+def _check_unique(server: McpServer, others: Sequence[McpServer]) -> McpServer:
     """Return the server; raise if another one has its name."""
     if server.name in (other.name for other in others):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Say why `callgate log list` finds no call: no such status, field or tool exists in the journal. Only reads."""
+"""Explain why `callgate log list` finds no call: no such status, field or tool exists in the journal. Only reads."""
 
 from __future__ import annotations
 

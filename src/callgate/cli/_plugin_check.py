@@ -25,7 +25,7 @@ def check_plugin(path: str, tool: str, arguments: str, *, as_json: bool) -> int:
     look = asyncio.run(look_at_plugin(one, start=True))
     if not as_json:
         show_look(look)
-    outcome = asyncio.run(_called(one, tool, given)) if tool and not look.failure else None
+    outcome = asyncio.run(_call(one, tool, given)) if tool and not look.failure else None
     if as_json:
         print_json(as_json_look(look) | ({"call": outcome} if outcome is not None else {}))
     elif isinstance(outcome, Answered):
@@ -35,7 +35,7 @@ def check_plugin(path: str, tool: str, arguments: str, *, as_json: bool) -> int:
     return _exits.OK if outcome is None else exit_code(outcome)
 
 
-async def _called(one: Plugin, tool: str, arguments: str | dict[str, object]) -> Outcome:
+async def _call(one: Plugin, tool: str, arguments: str | dict[str, object]) -> Outcome:
     """Make one call through an engine of its own, which keeps no record."""
     async with Engine(servers=[one]) as engine:
         return await engine.call(RawCall(name=tool, arguments=arguments, origin="cli"), Scope(run=engine.run))

@@ -37,7 +37,7 @@ def install_plugins(paths: Sequence[str], *, upgrade: bool, offline: bool, find_
         found += plugins_in(path)
     if not found:
         raise UsageError("Give the folder of a plugin, or the name of an installed package: callgate plugin install ./invoices.")
-    rows = [_installed(one, options) for one in found]
+    rows = [_install(one, options) for one in found]
     if as_json:
         print_json(rows)
     return _exits.OK if all(row["problem"] is None for row in rows) else _exits.FAILED
@@ -54,8 +54,8 @@ def _place_of_packages(word: str) -> str:
     return str(place)
 
 
-def _installed(plugin: Plugin, options: BuildOptions) -> dict[str, object]:
-    """Build the environment of one plugin; return what came of it as JSON data."""
+def _install(plugin: Plugin, options: BuildOptions) -> dict[str, object]:
+    """Build the environment of one plugin; return the result as JSON data."""
     manifest = read_manifest(plugin.path)
     row: dict[str, object] = {
         "plugin": plugin.name,

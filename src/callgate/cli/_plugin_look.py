@@ -41,7 +41,7 @@ __all__ = [
 
 
 class PluginLook(Struct, frozen=True, kw_only=True):
-    """What a plugin shows without a call."""
+    """The tools and problems of a plugin that was started once, without a call."""
 
     plugin: Plugin
     version: str
@@ -108,13 +108,13 @@ async def look_at_plugin(plugin: Plugin, *, start: bool) -> PluginLook:
     except NotSent as error:
         return PluginLook(plugin=plugin, version=manifest.version, state="fails", failure=str(error), environment=environment)
     try:
-        return replace(await _started(plugin, manifest, held), environment=environment)
+        return replace(await _start(plugin, manifest, held), environment=environment)
     finally:
         if held is not None:
             held.release()
 
 
-async def _started(plugin: Plugin, manifest: PluginManifest, held: HeldEnvironment | None) -> PluginLook:
+async def _start(plugin: Plugin, manifest: PluginManifest, held: HeldEnvironment | None) -> PluginLook:
     log = RedactedLog(None)
     events = SessionEvents(on_tools=lambda _: None, on_stuck=lambda: None, on_late=lambda *_: None, log=log)
     session = PluginSession(command_of(plugin, manifest, held), manifest.parallel, events)
@@ -185,7 +185,7 @@ def show_look(look: PluginLook) -> None:
     for name, problem in look.problems.items():
         say(f"{one_line(name, 128)} cannot be used: {problem}", "red")
     if look.noise:
-        say(f"It wrote {look.noise} lines to its standard output that are no messages. Write them to standard error.", "yellow")
+        say(f"It wrote {look.noise} lines to its standard output that are not messages. Write them to standard error.", "yellow")
 
 
 def as_json_look(look: PluginLook) -> dict[str, Any]:

@@ -27,13 +27,13 @@ def uninstall_plugins(paths: Sequence[str], *, as_json: bool) -> int:
     found = [one for one in records() if one.plugin_folder in folders]
     if not found:
         say(f"No environment is installed for {', '.join(map(one_line, paths))}.")
-    return _removed(found, [], as_json=as_json)
+    return _report_removed(found, [], as_json=as_json)
 
 
 def prune_environments(*, as_json: bool) -> int:
     """Remove the environments that no plugin would use now, and the remains of builds; return the exit code."""
     old = [one for one in records() if _is_old(one)]
-    return _removed(old, sweep_all(), as_json=as_json)
+    return _report_removed(old, sweep_all(), as_json=as_json)
 
 
 def _folder(path: str) -> str:
@@ -52,10 +52,10 @@ def _is_old(environment: InstalledEnvironment) -> bool:
         manifest = read_manifest(folder)
         return manifest.environment is None or environment_name(manifest) != environment.name
     except (UsageError, OSError):
-        return False  # somebody is changing it
+        return False  # another process is changing it
 
 
-def _removed(found: Sequence[InstalledEnvironment], remains: Sequence[str], *, as_json: bool) -> int:
+def _report_removed(found: Sequence[InstalledEnvironment], remains: Sequence[str], *, as_json: bool) -> int:
     gone, kept = list[InstalledEnvironment](), list[InstalledEnvironment]()
     for one in found:
         (gone if remove_environment(one) else kept).append(one)

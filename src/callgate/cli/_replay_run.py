@@ -7,12 +7,11 @@ are not in the journal are reported as gaps.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from pathlib import Path
 
 from callgate._blob_store import MemoryBlobs
-from callgate._journal import JournalReader, open_reader
+from callgate._journal import open_reader
 from callgate._tool_loading import load_tools
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._call_arguments import refuse_odd_text
@@ -37,20 +36,20 @@ def replay_run(run: str, options: ReplayOptions) -> int:
     refuse_odd_text(run=run, journal=options.journal)
     _refuse_together(options)
     policies = (Rules.load(options.policy),) if options.policy else None
-    with _reading(options) as reader:
+    with closing(open_reader(options.journal)) as reader:
         blobs = stored_blobs(reader, options.journal)
         run = newest_run(reader) if run == LAST else run
         made = Replay.of(reader, run, blobs)
         kept = RunFile.of(reader, run, blobs) if options.export and not made.differences else None
     if made.differences:
-        return _shown(made, options)
+        return _show_replay(made, options)
     if kept is not None:
-        return _exported(kept, made, options)
+        return _export(kept, made, options)
     if options.model:
-        return _asked(asyncio.run(_ask(made, options)), options)
+        return _show_comparison(asyncio.run(_ask(made, options)), options)
     if options.policy or options.tools:
-        return _judged(asyncio.run(judge_again(made, _tools(options), policies)), options)
-    return _shown(made, options)
+        return _show_judged(asyncio.run(judge_again(made, _tools(options), policies)), options)
+    return _show_replay(made, options)
 
 
 def _refuse_together(options: ReplayOptions) -> None:
@@ -62,15 +61,6 @@ def _refuse_together(options: ReplayOptions) -> None:
         raise UsageError(f"--export {options.export} is not a Python file, so pytest would not find it. Give one like tests/test_run.py.")
     if options.base_url and not options.model:
         raise UsageError("--base-url needs --model. Give both.")
-
-
-@contextmanager
-def _reading(options: ReplayOptions) -> Iterator[JournalReader]:
-    reader = open_reader(options.journal)
-    try:
-        yield reader
-    finally:
-        reader.close()
 
 
 def _tools(options: ReplayOptions) -> list[Tool]:
@@ -85,7 +75,7 @@ async def _ask(made: Replay, options: ReplayOptions) -> ModelComparison:
         await model.close()
 
 
-def _shown(made: Replay, options: ReplayOptions) -> int:
+def _show_replay(made: Replay, options: ReplayOptions) -> int:
     if options.json:
         print_json(made_json(made))
     else:
@@ -95,7 +85,7 @@ def _shown(made: Replay, options: ReplayOptions) -> int:
     return _exits.FAILED if made.differences else _exits.OK
 
 
-def _judged(judged: JudgedRun, options: ReplayOptions) -> int:
+def _show_judged(judged: JudgedRun, options: ReplayOptions) -> int:
     if options.json:
         print_json(judged_json(judged))
     else:
@@ -103,7 +93,7 @@ def _judged(judged: JudgedRun, options: ReplayOptions) -> int:
     return _exits.DIFFERS if judged.differences else _exits.OK
 
 
-def _exported(kept: RunFile, made: Replay, options: ReplayOptions) -> int:
+def _export(kept: RunFile, made: Replay, options: ReplayOptions) -> int:
     """Write the run as a test, and run the test once, so that it is known to pass."""
     from callgate.testing import RecordedRun
 
@@ -111,7 +101,7 @@ def _exported(kept: RunFile, made: Replay, options: ReplayOptions) -> int:
     data = test.with_suffix(".jsonl")
     for path in (test, data):
         if path.exists():
-            raise _there_already(path)
+            raise _exists_error(path)
     specs = options.tools or ("builtin",)
     tools, policies = _tools(options), [Rules.load(options.policy)] if options.policy else [careful()] if was_careful(made) else []
     differences = RecordedRun(kept).again(tools, policies).differences
@@ -128,7 +118,7 @@ def _exported(kept: RunFile, made: Replay, options: ReplayOptions) -> int:
     return _exits.DIFFERS
 
 
-def _there_already(path: Path) -> UsageError:
+def _exists_error(path: Path) -> UsageError:
     return UsageError(f"{path} exists and was not overwritten. Give another file with --export.")
 
 
@@ -137,12 +127,12 @@ def _write(path: Path, text: bytes) -> None:
         with path.open("xb") as file:
             file.write(text)
     except FileExistsError:
-        raise _there_already(path) from None
+        raise _exists_error(path) from None
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}. Give another file with --export.") from error
 
 
-def _asked(asked: ModelComparison, options: ReplayOptions) -> int:
+def _show_comparison(asked: ModelComparison, options: ReplayOptions) -> int:
     if options.json:
         print_json(asked_json(asked))
     else:

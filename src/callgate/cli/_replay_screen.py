@@ -27,9 +27,9 @@ def show_made(made: Replay) -> None:
     for difference in made.differences[:1]:
         say(f"The run cannot be rebuilt from its journal. {difference}", "red")
     if not made.differences:
-        what = f"{_many(len(made.passes), 'pass', 'passes')}, {_many(len(made.messages), 'message')}, " if made.passes else ""
+        what = f"{_plural(len(made.passes), 'pass', 'passes')}, {_plural(len(made.messages), 'message')}, " if made.passes else ""
         ended = f" {made.end.status}" if made.end.turn_status else ""
-        say(f"Run {one_line(made.run)}{ended}: {what}{_many(len(made.calls), 'call')}, made again from the record alone.", "green")
+        say(f"Run {one_line(made.run)}{ended}: {what}{_plural(len(made.calls), 'call')}, made again from the record alone.", "green")
 
 
 def made_json(made: Replay) -> dict[str, object]:
@@ -57,21 +57,23 @@ def show_judged(judged: JudgedRun) -> None:
         mark = Text("≠", style="bold yellow") if one.differs else Text("·" if one.now is not None else "-", style="dim")
         now = one.now
         why = one_line((now.rule or now.code) if now is not None else one.unjudged, 60)
-        table.add_row(mark, one_line(one.call.short), one_line(one.call.tool, 40), _word(one.call.decision), _word(now), why, _noted(one))
+        table.add_row(
+            mark, one_line(one.call.short), one_line(one.call.tool, 40), _word(one.call.decision), _word(now), why, _describe_change(one)
+        )
     output().print(table, soft_wrap=False)
     for one in judged.differences:
         if one.now is not None and one.now.said:
             say(f"{one.call.short} now: {one_line(one.now.said, _WORDS)}", "dim")
     differ, unjudged = len(judged.differences), sum(one.now is None for one in judged.calls)
     if unjudged:
-        say(f"{unjudged} of {_many(len(judged.calls), 'call')} were not judged again; the table shows why.", "dim")
+        say(f"{unjudged} of {_plural(len(judged.calls), 'call')} were not judged again; the table shows why.", "dim")
     if differ:
-        say(f"{differ} of {_many(len(judged.calls), 'call')} would have been decided differently. {judged.follows}", "yellow")
+        say(f"{differ} of {_plural(len(judged.calls), 'call')} would have been decided differently. {judged.follows}", "yellow")
     else:
-        say(f"{_many(len(judged.calls) - unjudged, 'call')} would have been decided as before.", "green")
+        say(f"{_plural(len(judged.calls) - unjudged, 'call')} would have been decided as before.", "green")
 
 
-def _noted(one: ComparedVerdict) -> Text:
+def _describe_change(one: ComparedVerdict) -> Text:
     words = {"rule": "by another rule", "words": "in other words", "arguments": "other arguments"}.get(one.change, "")
     return Text(" · ".join(filter(None, (words, "after the first difference" if one.beyond else ""))), style="dim")
 
@@ -113,7 +115,7 @@ def show_asked(asked: ModelComparison) -> None:
     if asked.ended:
         say(one_line(asked.ended, 600), "red" if asked.failed else "yellow")
     else:
-        say(f"It asks for the same calls in {_many(len(asked.answers), 'pass', 'passes')}. Nothing of it was started.", "green")
+        say(f"It asks for the same calls in {_plural(len(asked.answers), 'pass', 'passes')}. Nothing of it was started.", "green")
 
 
 def asked_json(asked: ModelComparison) -> dict[str, object]:
@@ -121,7 +123,7 @@ def asked_json(asked: ModelComparison) -> dict[str, object]:
     return told | {"differs": asked.differs}
 
 
-def _many(count: int, one: str, several: str = "") -> str:
+def _plural(count: int, one: str, several: str = "") -> str:
     return f"{count} {one if count == 1 else several or one + 's'}"
 
 

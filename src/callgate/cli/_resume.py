@@ -72,14 +72,14 @@ class _Resumed(TerminalRun):
         try:
             await self._engine.runs.open(Scope(run=run.run))
             for approval_id in (*allow, *deny):
-                await self._given(approval_id, allow=approval_id in allow, asked=approval_id in asked)
+                await self._give_answer(approval_id, allow=approval_id in allow, asked=approval_id in asked)
         except CallgateError:
             await self._engine.close()
             await self._close_models()
             raise
         return await self.whole()
 
-    async def _given(self, approval_id: str, *, allow: bool, asked: bool) -> None:
+    async def _give_answer(self, approval_id: str, *, allow: bool, asked: bool) -> None:
         """Record one answer. If the answer is no longer needed, report this and ignore it.
 
         Raises:
@@ -96,12 +96,12 @@ class _Resumed(TerminalRun):
         else:
             await self._engine.answer(approval_id, allow=allow, by=by)
 
-    async def _begun(self, task: str, hear: Callable[[AgentEvent], None]) -> RunResult:
+    async def _begin(self, task: str, hear: Callable[[AgentEvent], None]) -> RunResult:
         await asyncio.to_thread(self._refuse_missing_tools)
         return await self._agent.resume(self._run, on_event=hear)
 
     def _refuse_missing_tools(self) -> None:
-        """Raise `UsageError` if a call that a human allowed, or still can allow, has no tool here: the run would go on without the call."""
+        """Raise `UsageError` if a call that a human allowed, or can still allow, has no tool here: the run would continue without it."""
         for approval_id in self._waiting:
             question = self._engine.approval(approval_id)
             if question is None or question.allowed is False:

@@ -130,7 +130,7 @@ class TerminalRun:
         listening = RunEventStream(self._engine.bus, self._tell)
         try:
             with interruptible(self._interrupt, self._terminate):
-                result = await self._turns(listening)
+                result = await self._run_turns(listening)
         finally:
             listening.close()
             if self._screen is not None:
@@ -141,9 +141,9 @@ class TerminalRun:
             say("Interrupted while the servers started: the run has not begun, and nothing was run.", "yellow")
             return exit_code_of(self._interrupts.signal or signal.SIGINT)
         self._say_where(result, kept=listening.kept)
-        return self._code(result)
+        return self._exit_code(result)
 
-    async def _turns(self, listening: RunEventStream) -> RunResult | None:
+    async def _run_turns(self, listening: RunEventStream) -> RunResult | None:
         """Start the servers, then run the task and what the person says after it; None if a signal came before the task began."""
         try:
             if self._screen is not None:
@@ -151,9 +151,9 @@ class TerminalRun:
             await self._interrupts.unless(self._engine.start())
             if self._interrupts.count:
                 return None
-            self._tell(self._began())
+            self._tell(self._begin_event())
             result = await self._turn(listening, self._task)
-            while self._options.chat and (said := await self._says()):
+            while self._options.chat and (said := await self._read_message()):
                 result = await self._turn(listening, said)
             return result
         finally:
@@ -161,12 +161,12 @@ class TerminalRun:
 
     async def _turn(self, listening: RunEventStream, task: str) -> RunResult:
         self._interrupts.begin_turn()
-        result = await self._until_decided(listening, task)
-        self._tell(self._over(result))
+        result = await self._run_until_decided(listening, task)
+        self._tell(self._end_event(result))
         self._run = f"run-{SystemClock().new_id()}" if self._options.chat else self._run
         return result
 
-    async def _until_decided(self, listening: RunEventStream, task: str) -> RunResult:
+    async def _run_until_decided(self, listening: RunEventStream, task: str) -> RunResult:
         """Run the agent. While it has open questions, ask them and resume it; stop if one stays unanswered."""
 
         def hear(event: AgentEvent) -> None:
@@ -175,12 +175,12 @@ class TerminalRun:
                 self._repeat_interrupt()
             listening.agent(event)
 
-        result = await self._begun(task, hear)
-        while result.pending is not None and await self._answered(result):
+        result = await self._begin(task, hear)
+        while result.pending is not None and await self._ask_questions(result):
             result = await self._agent.resume(result, on_event=hear)
         return result
 
-    async def _says(self) -> str:
+    async def _read_message(self) -> str:
         """Return the person's next message.
 
         Return an empty text after Ctrl-D, Ctrl-C or a signal that ends the command.
@@ -193,11 +193,11 @@ class TerminalRun:
             console().print()  # ends the line of the prompt
         return said or ""
 
-    async def _begun(self, task: str, hear: Callable[[AgentEvent], None]) -> RunResult:
+    async def _begin(self, task: str, hear: Callable[[AgentEvent], None]) -> RunResult:
         scope = Scope(run=self._run, workspace=self._workspace)
         return await self._agent.run(task, conversation=self._conversation, scope=scope, on_event=hear)
 
-    async def _answered(self, result: RunResult) -> bool:
+    async def _ask_questions(self, result: RunResult) -> bool:
         """Ask every question that was not answered elsewhere; return whether to resume the run.
 
         The run is resumed if all questions are answered, or if another process has stopped or killed it. While it asks,
@@ -224,7 +224,7 @@ class TerminalRun:
         arguments = self._person.final_arguments(approval.uid)
         question = approval.question
         self._tell(ApprovalAsked(call=approval.uid, tool=call.name, approval=approval.approval_id, question=question, arguments=arguments))
-        allowed = await self._allowed(approval.approval_id, call.name, question, arguments, end_wanted)
+        allowed = await self._ask_person(approval.approval_id, call.name, question, arguments, end_wanted)
         if allowed is None:
             return self._is_settled(approval.approval_id)
         await self._answer(approval.approval_id, allow=allowed, by="--yes" if self._options.yes else "the person at the terminal")
@@ -253,12 +253,12 @@ class TerminalRun:
         await self._engine.answer(approval_id, allow=allow, by=by)
         self._tell(ApprovalAnswered(approval=approval_id, allowed=allow, by=by))
 
-    async def _allowed(
+    async def _ask_person(
         self, approval_id: str, tool: str, question: str, arguments: dict[str, object], end_wanted: asyncio.Event
     ) -> bool | None:
         """Return the person's answer.
 
-        Return None if nobody can be asked, input ends, or another process answers or ends the run.
+        Return None if no person can be asked, input ends, or another process answers or ends the run.
         """
         if self._options.yes:
             return True
@@ -291,23 +291,23 @@ class TerminalRun:
 
     # Start and end
 
-    def _began(self) -> Told:
+    def _begin_event(self) -> Told:
         return RunBegan(
             run=self._run,
             model=f"{self._model.provider}:{self._model.name}",
             tools=tuple(self._engine.tools.names()),
             workspace=self._workspace,
             record=self._record.name,
-            problems=tuple(map(at_terminal, (*self._unavailable(), *self._engine.tools.withdrawn.values()))),
+            problems=tuple(map(at_terminal, (*self._unavailable_servers(), *self._engine.tools.withdrawn.values()))),
         )
 
-    def _unavailable(self) -> list[str]:
+    def _unavailable_servers(self) -> list[str]:
         """Return why servers cannot be used, each with the command that shows more."""
         whys = self._engine.tools.unavailable.items()
         tests = test_commands(self._options.mcp, self._options.plugin) if whys else {}
         return [f"{why} More: `{tests[name]}`" if name in tests and "`callgate " not in why else why for name, why in whys]
 
-    def _over(self, result: RunResult) -> Told:
+    def _end_event(self, result: RunResult) -> Told:
         spent = result.spent
         refused = sum(one.code in REFUSED_BY_LOOP for one in result.results)
         return RunFinished(
@@ -332,25 +332,25 @@ class TerminalRun:
         if result.status == "waiting":
             flags = "" if self._record.path is None else " with --allow or --deny,"
             say(f"None of the calls in question has run. Answer at a terminal,{flags} or with rules:", "cyan")
-            say(f"  {self._how_to_go_on(result)}")
+            say(f"  {self._resume_command(result)}")
         elif result.status in ("failed", "stopped") and self._record.name and result.recorded:
             say("It can be resumed:", "cyan")
-            say(f"  {self._how_to_go_on(result)}")
+            say(f"  {self._resume_command(result)}")
         if not result.recorded and result.status == "completed":
             say(f"  {printable(at_terminal(result.reason))}", "red")
         if self._record.name:
             say(f"  record  {self._record.name}", "dim")
         say(f"  more    {self._record.show_command(result.run)}", "dim")
         if kept:
-            say(f"  undo    {shlex.join(('callgate', 'undo', self._conversation, *self._where()))}", "dim")
+            say(f"  undo    {shlex.join(('callgate', 'undo', self._conversation, *self._undo_options()))}", "dim")
 
-    def _where(self) -> list[str]:
+    def _undo_options(self) -> list[str]:
         """Return the options that `callgate undo` needs to find the workspace and the journal."""
         words = [] if self._workspace == str(Path.cwd()) else ["--workspace", self._workspace]
         path = self._record.path
         return words + ([] if path is None or str(path) == default_journal() else ["--journal", str(path)])
 
-    def _how_to_go_on(self, result: RunResult) -> str:
+    def _resume_command(self, result: RunResult) -> str:
         """Return the command that resumes the run, without the credentials of the model's URL.
 
         If the run is not recorded, return the command that starts it again.
@@ -375,7 +375,7 @@ class TerminalRun:
         words += [] if self._record.name == default_journal() else ["--record", self._record.name]
         return shlex.join(("callgate", "resume", result.run, *words))
 
-    def _code(self, result: RunResult) -> int:
+    def _exit_code(self, result: RunResult) -> int:
         if self._interrupts.signal:
             return exit_code_of(self._interrupts.signal)
         if self._interrupts.count and result.status in ("stopped", "waiting"):

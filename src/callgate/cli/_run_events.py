@@ -222,7 +222,7 @@ class RunEventStream:
         self.kept = False
         """Whether a call has changed files that can be restored."""
         self.close = bus.subscribe(
-            self._hear,
+            self._handle_event,
             *("call.received", "call.started", "call.progress", "call.attempt_failed", "call.suspended", "call.aborted", "tool.completed"),
             *("files.kept", "files.not_kept"),
         )
@@ -247,17 +247,17 @@ class RunEventStream:
             case Notice(kind=kind, text=text, hidden=False):
                 self._tell(Noticed(kind=kind, text=text))
 
-    def _hear(self, topic: str, item: object) -> None:
+    def _handle_event(self, topic: str, item: object) -> None:
         if isinstance(item, Progress):
             self._tell(CallOutput(call=item.call, stream=item.stream, text=item.text))
         elif isinstance(item, ToolResult):
-            self._tell(self._answered(item))
+            self._tell(self._call_answered(item))
         elif isinstance(item, Event):
-            told = self._event(topic, item, body_of(item))
+            told = self._convert(topic, item, body_of(item))
             if told is not None:
                 self._tell(told)
 
-    def _event(self, topic: str, event: Event, body: dict[str, Any]) -> Told | None:
+    def _convert(self, topic: str, event: Event, body: dict[str, Any]) -> Told | None:
         call = event.call
         match topic:
             case "call.received":
@@ -294,7 +294,7 @@ class RunEventStream:
             reason=reason,
         )
 
-    def _answered(self, result: ToolResult) -> CallAnswered:
+    def _call_answered(self, result: ToolResult) -> CallAnswered:
         self._tools.pop(result.uid, None)
         self._started.pop(result.uid, None)
         early = result.uid in self._early

@@ -62,7 +62,7 @@ class RunScreen:
         self._lively = self._console.is_terminal and not self._console.is_dumb_terminal
         self._live: Live | None = None
         self._waiting = ""
-        """What the model does, while no call runs."""
+        """The model's current activity, while no call runs."""
         self._since = 0.0
         self._calls: dict[str, str] = {}
         self._running: dict[str, float] = {}
@@ -84,7 +84,7 @@ class RunScreen:
         """Show an event."""
         match told:
             case RunBegan():
-                self._still()
+                self._stop_live()
                 self._waiting = ""
                 self._say(f"callgate run · {told.model} · {tool_count(len(told.tools))} · {told.workspace}", "dim")
                 for problem in told.problems:
@@ -128,13 +128,13 @@ class RunScreen:
 
     def close(self) -> None:
         """Remove the drawing below the last line, and end that line."""
-        self._still()
+        self._stop_live()
         self._end_line()
 
     # Text
 
     def _write(self, text: str) -> None:
-        self._still()
+        self._stop_live()
         self._waiting = ""
         if not sys.stdout.isatty():
             write_text(f"\n{text}" if self._separator_due else text)
@@ -152,7 +152,7 @@ class RunScreen:
             self._held = ""
             self._line_open = True
         if self._line_open:
-            self._still()
+            self._stop_live()
             sys.stdout.write("\n")
             sys.stdout.flush()
             self._line_open = False
@@ -246,7 +246,7 @@ class RunScreen:
         if not self._lively or self._line_open:
             return
         if not self._running and not self._waiting:
-            self._still()
+            self._stop_live()
         elif self._live is None:
             rows = _RunningCall(self)
             self._live = Live(
@@ -259,7 +259,7 @@ class RunScreen:
             )
             self._live.start()
 
-    def _still(self) -> None:
+    def _stop_live(self) -> None:
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -267,10 +267,10 @@ class RunScreen:
     def rows(self) -> list[tuple[str, float]]:
         """Return what is running now, and for how many seconds."""
         now = time.monotonic()
-        running = [(f"{self._calls.get(call, call)}{self._so_far(call)}", now - since) for call, since in [*self._running.items()]]
+        running = [(f"{self._calls.get(call, call)}{self._describe_output(call)}", now - since) for call, since in [*self._running.items()]]
         return running or ([(self._waiting, now - self._since)] if self._waiting else [])
 
-    def _so_far(self, call: str) -> str:
+    def _describe_output(self, call: str) -> str:
         """Return the number of output lines and the latest line. Empty as long as all lines are shown."""
         output = self._output.get(call)
         return f"  {output.lines:,} lines: {output.latest.strip()}" if output is not None and output.lines > HEAD_LINES else ""

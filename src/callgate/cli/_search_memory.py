@@ -68,7 +68,7 @@ def search(words: str, options: SearchOptions) -> int:
     if not 1 <= options.limit <= 50:
         raise UsageError(f"--limit is {options.limit}; it must be from 1 to 50.")
     times = asked(LogOptions(journal="", since=options.since, until=options.until))
-    with _opened(options.memory) as memory:
+    with _open(options.memory) as memory:
         query = PassageQuery(
             text=words,
             principal=options.principal,
@@ -105,7 +105,7 @@ def _show(found: FoundPassage) -> None:
 
 def status(place: str, *, as_json: bool) -> int:
     """Print what the memory holds and what is still to be read or embedded."""
-    with _opened(place) as memory:
+    with _open(place) as memory:
         found = memory.status()
     if as_json:
         print_json(found)
@@ -120,7 +120,7 @@ def rebuild(place: str, journal: str, tools: tuple[str, ...], *, files: bool) ->
     """Read a journal into the memory from its first event, and, if requested, the files that its calls wrote."""
     reader = open_reader(journal)
     try:
-        with _opened(place, there=False) as memory:
+        with _open(place, there=False) as memory:
             memory.rebuild(reader.find, ToolRegistry(load_tools(tools, MemoryBlobs(), memory)), files=files)
             found = memory.status()
         say(f"{place} has {found.notes} notes, {found.calls} calls and {found.pieces} pieces of files.", "green")
@@ -131,7 +131,7 @@ def rebuild(place: str, journal: str, tools: tuple[str, ...], *, files: bool) ->
 
 
 @contextmanager
-def _opened(place: str, *, there: bool = True) -> Iterator[Memory]:
+def _open(place: str, *, there: bool = True) -> Iterator[Memory]:
     """Open the memory while the block lasts."""
     memory = open_memory(place, there=there)
     assert memory is not None

@@ -33,9 +33,9 @@ from callgate.gateway.config import GatewayConfig
 __all__ = ["serve_clients"]
 
 _LOOK_S = 1.0
-"""How often it is looked whether the journal still works."""
+"""How often the journal is checked."""
 _FAILED_START_S = 1.0
-"""Seconds in which a start that fails is still told after the client has gone."""
+"""Seconds in which a failed start is still reported after the client has gone."""
 _REMEMBERED_WARNINGS = 1_000
 _NO_RELOAD = (
     "SIGHUP is ignored, because the program was started so, for example with `nohup`: a changed configuration takes effect at the next"
@@ -48,28 +48,28 @@ _COLLECTED = (20_000, 20, 50)
 def serve_clients(options: ServeOptions) -> int:
     """Serve clients until the end; return the exit code."""
     if options.http is not None:
-        with _shown_warnings() as warnings:
+        with _show_warnings() as warnings:
             config = config_of(options)
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-                return runner.run(_over_http(options, config, warnings))
+                return runner.run(_serve_over_http(options, config, warnings))
     _refuse_files()
-    with protocol_streams() as streams, redirect_stdout(sys.stderr), _shown_warnings() as warnings:
+    with protocol_streams() as streams, redirect_stdout(sys.stderr), _show_warnings() as warnings:
         config = config_of(options)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(_over_stdio(options, config, warnings, streams))
+            return runner.run(_serve_over_stdio(options, config, warnings, streams))
 
 
-async def _over_stdio(options: ServeOptions, config: GatewayConfig, warnings: _Warnings, streams: tuple[BinaryIO, BinaryIO]) -> int:
+async def _serve_over_stdio(options: ServeOptions, config: GatewayConfig, warnings: _Warnings, streams: tuple[BinaryIO, BinaryIO]) -> int:
     opened = open_gateway(config)
     if streams[0].isatty():
         say("An MCP client starts this command itself and speaks to it here. To serve clients on the network, add --http.", "yellow")
     serving = serve_stdio(opened.gateway, streams=streams)
     reload = ConfigReload(options, config, opened)
-    starting = _started(config, opened, warnings, "standard input and output")
-    return await _until_ended(opened, _while_servers_start(serving, starting), reload)
+    starting = _start(config, opened, warnings, "standard input and output")
+    return await _serve_until_ended(opened, _serve_during_start(serving, starting), reload)
 
 
-async def _over_http(options: ServeOptions, config: GatewayConfig, warnings: _Warnings) -> int:
+async def _serve_over_http(options: ServeOptions, config: GatewayConfig, warnings: _Warnings) -> int:
     from callgate.cli._serve_http import Access, listening, say_how_to_connect
 
     access = Access(config)
@@ -80,18 +80,18 @@ async def _over_http(options: ServeOptions, config: GatewayConfig, warnings: _Wa
         async with listening(opened.gateway, config, access) as url:
             say(f"Listening on {url} while the servers start.")
             say_how_to_connect(config.name, url, access.token)
-            await _while_servers_start(asyncio.Event().wait(), _started(config, opened, warnings, url))
+            await _serve_during_start(asyncio.Event().wait(), _start(config, opened, warnings, url))
 
-    return await _until_ended(opened, served(), reload)
+    return await _serve_until_ended(opened, served(), reload)
 
 
-async def _started(config: GatewayConfig, opened: OpenedGateway, warnings: _Warnings, where: str) -> None:
+async def _start(config: GatewayConfig, opened: OpenedGateway, warnings: _Warnings, where: str) -> None:
     await opened.gateway.start()
     _collect_less()
     _announce(config, opened, warnings, where)
 
 
-async def _while_servers_start(serving: Coroutine[Any, Any, object], starting: Coroutine[Any, Any, None]) -> None:
+async def _serve_during_start(serving: Coroutine[Any, Any, object], starting: Coroutine[Any, Any, None]) -> None:
     """Serve clients until the end, also while the servers start.
 
     Raises:
@@ -111,7 +111,7 @@ async def _while_servers_start(serving: Coroutine[Any, Any, object], starting: C
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _until_ended(opened: OpenedGateway, serving: Coroutine[Any, Any, None], reload: ConfigReload) -> int:
+async def _serve_until_ended(opened: OpenedGateway, serving: Coroutine[Any, Any, None], reload: ConfigReload) -> int:
     """Await `serving`, or until a signal comes that ends the command or the journal fails; then end the running calls, and return the exit
     code. SIGHUP reloads the configuration.
     """
@@ -127,7 +127,7 @@ async def _until_ended(opened: OpenedGateway, serving: Coroutine[Any, Any, None]
     reloading = asyncio.create_task(reload.run())
     with interruptible(lambda: interrupts.terminate(signal.SIGINT), signalled):
         try:
-            failure = await interrupts.unless(_while_journal_works(opened, serving))
+            failure = await interrupts.unless(_serve_while_journal_works(opened, serving))
         finally:
             reloading.cancel()
             await asyncio.gather(reloading, return_exceptions=True)
@@ -139,7 +139,7 @@ async def _until_ended(opened: OpenedGateway, serving: Coroutine[Any, Any, None]
     return _exits.FAILED
 
 
-async def _while_journal_works(opened: OpenedGateway, serving: Coroutine[Any, Any, None]) -> str:
+async def _serve_while_journal_works(opened: OpenedGateway, serving: Coroutine[Any, Any, None]) -> str:
     """Await `serving`, or until the journal takes nothing more; return why it does not, else an empty text."""
     journal, task = opened.engine.journal, asyncio.create_task(serving)
     try:
@@ -155,7 +155,7 @@ async def _while_journal_works(opened: OpenedGateway, serving: Coroutine[Any, An
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return what makes the faster event loop, if it is installed."""
+    """Return the factory of the faster event loop, if it is installed."""
     try:
         import uvloop
     except ImportError:
@@ -164,7 +164,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _collect_less() -> None:
-    """Let the garbage collector look less often, and not at what was made at the start: it would take a tenth of the time of a call."""
+    """Run the garbage collector less often, and not on objects of the start: it would take a tenth of the time of a call."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_COLLECTED)
@@ -175,12 +175,12 @@ def _refuse_files() -> None:
         mode = os.fstat(number).st_mode
         if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(number)):
             raise UsageError(
-                f"Standard {name} is no pipe, so no client can speak to this gateway. Let a client start it, or serve with --http."
+                f"Standard {name} is not a pipe, so no client can speak to this gateway. Let a client start it, or serve with --http."
             )
 
 
 def _announce(config: GatewayConfig, opened: OpenedGateway, warnings: _Warnings, where: str) -> None:
-    """Say what is served, and what is wrong and no warning has said."""
+    """Print what is served, and the problems that no warning has reported yet."""
     tools = opened.engine.tools
     servers = sum(one.enabled for one in config.servers)
     for problem in (*tools.unavailable.values(), *tools.withdrawn.values()):
@@ -217,7 +217,7 @@ class _Warnings(logging.StreamHandler[TextIO]):
 
 
 @contextmanager
-def _shown_warnings() -> Iterator[_Warnings]:
+def _show_warnings() -> Iterator[_Warnings]:
     """Write the warnings of callgate to standard error while the block runs."""
     handler, log = _Warnings(), logging.getLogger("callgate")
     log.addHandler(handler)

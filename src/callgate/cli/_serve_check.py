@@ -1,6 +1,6 @@
 """`callgate serve check`: read the configuration, start everything once, and show what clients would get.
 
-The servers are started with a journal in memory, and each is looked at by itself too, for its protocol. Nothing is called.
+The servers are started with a journal in memory, and each is also checked on its own, for its protocol. Nothing is called.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["check_gateway"]
 
 
 class _Row(Struct, frozen=True, kw_only=True):
-    """What the check says of one source of tools."""
+    """The result of the check for one source of tools."""
 
     name: str
     state: str
@@ -47,10 +47,10 @@ class _Row(Struct, frozen=True, kw_only=True):
 def check_gateway(options: ServeOptions, *, as_json: bool) -> int:
     """Check what `callgate serve` would serve with these options; return the exit code."""
     config = replace(config_of(options), journal=MEMORY)
-    return asyncio.run(_checked(config, as_json=as_json))
+    return asyncio.run(_check(config, as_json=as_json))
 
 
-async def _checked(config: GatewayConfig, *, as_json: bool) -> int:
+async def _check(config: GatewayConfig, *, as_json: bool) -> int:
     enabled = [one for one in config.servers if one.enabled]
     opened = open_gateway(config)
     try:
@@ -65,7 +65,7 @@ async def _checked(config: GatewayConfig, *, as_json: bool) -> int:
     told = tuple(problem for row in rows for problem in row.problems)
     unavailable = [why for name, why in tools.unavailable.items() if name not in (row.name for row in rows if row.problems)]
     withdrawn = [why for why in tools.withdrawn.values() if not any(problem.endswith(why) for problem in told)]
-    useless = _useless(config, tools.names()) if all(row.state == "ready" for row in rows) else []
+    useless = _unused_patterns(config, tools.names()) if all(row.state == "ready" for row in rows) else []
     general = list(dict.fromkeys(map(at_terminal, (*filter(None, problems), *unavailable, *withdrawn, *useless))))
     if as_json:
         print_json({"name": config.name, "servers": rows, "tools": tools.names(), "problems": general})
@@ -89,7 +89,7 @@ async def _key_problem(jwt: JwtConfig | None) -> str:
     return f"[jwt]: the keys of {one_line(jwt.issuer, 200)} cannot be fetched: {problem}." if jwt is not None and problem else ""
 
 
-def _useless(config: GatewayConfig, names: Sequence[str]) -> list[str]:
+def _unused_patterns(config: GatewayConfig, names: Sequence[str]) -> list[str]:
     """Return what is wrong with patterns that fit no tool."""
     patterns = {f"[principals.{one.principal.name}] tools": one.principal.tools for one in config.principals}
     patterns["[jwt.tool_scopes]"] = tuple(config.jwt.tool_scopes) if config.jwt is not None else ()
@@ -120,13 +120,13 @@ def _row_of_server(one: ConfiguredServer, look: ServerLook | None) -> _Row:
         effects=Counter(effects.get(name, "once") for name in usable),
         problems=(
             *(f"{one_line(name, 128)} cannot be registered: {why}" for name, why in look.unusable.items() if name in chosen),
-            *([_missing(one.name, missing, names)] if missing else []),
+            *([_missing_tool(one.name, missing, names)] if missing else []),
             *look.remarks,
         ),
     )
 
 
-def _missing(server: str, missing: Sequence[str], names: Sequence[str]) -> str:
+def _missing_tool(server: str, missing: Sequence[str], names: Sequence[str]) -> str:
     named, offered = ", ".join(one_line(name, 128) for name in missing), one_line(", ".join(names), 500)
     return f"'{one_line(server)}' has no tool {named}, which its configuration names. It has: {offered or 'none'}. Correct the name."
 
@@ -136,7 +136,7 @@ def _row_of_plugin(look: PluginLook) -> _Row:
     problems = ([look.failure] if look.failure else []) + [f"{name} cannot be used: {why}" for name, why in look.problems.items()]
     missing = [] if look.failure else unknown_names(look.plugin, look.tools)
     if missing:
-        problems.append(_missing(look.plugin.name, missing, [tool.name for tool in look.tools]))
+        problems.append(_missing_tool(look.plugin.name, missing, [tool.name for tool in look.tools]))
     return _Row(
         name=look.plugin.name,
         state="cannot start" if look.failure else "ready",

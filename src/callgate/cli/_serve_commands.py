@@ -17,8 +17,8 @@ serve_app = App(name="serve", help="Serve the tools of MCP servers, plugins and 
 def serve(*, options: ServeOptions | None = None) -> int:
     """Serve the tools of MCP servers, plugins and Python to MCP clients, each call checked and on record.
 
-    Over standard input and output, for a client that starts this command; or over HTTP. Everything that is no protocol goes to standard
-    error. Ends when the client closes its end, and on Ctrl-C or SIGTERM, after the running calls were ended. SIGHUP reloads the
+    Over standard input and output, for a client that starts this command; or over HTTP. Everything that is not a protocol message goes to
+    standard error. Ends when the client closes its end, and on Ctrl-C or SIGTERM, after the running calls were ended. SIGHUP reloads the
     configuration.
 
     ```

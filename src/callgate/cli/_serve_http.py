@@ -36,11 +36,11 @@ class Access:
 
     def __init__(self, config: GatewayConfig) -> None:
         self.token = ""
-        """The token that was made because nobody is configured; empty if somebody is."""
+        """The token that was made because no principal is configured; empty if one is."""
         self.app: HttpApp | None = None
-        """What serves the clients; None while nobody is served."""
+        """The application that serves the clients; None while none is served."""
         key = _public_key(config.jwt)
-        known = _authenticator(config, key)
+        known = _create_authenticator(config, key)
         if known is None:
             self.token = new_token()
             known = StaticTokens({self.token: LOCAL})
@@ -49,8 +49,8 @@ class Access:
 
     def read(self, config: GatewayConfig) -> ConfiguredAccess:
         key = _public_key(config.jwt)
-        own = _authenticator(config, key)
-        known = next((one.known for one in self._counting if one.key == key and _same_access(one.config, config)), own)
+        own = _create_authenticator(config, key)
+        known = next((one.known for one in self._counting if one.key == key and _has_same_access(one.config, config)), own)
         if known is None or (own is None and any(one.config.principals for one in self._counting)):
             raise UsageError("No principal is left, so that nobody could use the gateway. Leave one, or restart the gateway.")
         return ConfiguredAccess(config=config, known=known, key=key)
@@ -67,7 +67,7 @@ class Access:
             await self.app.end_principals(lambda name: not all(keeps_access(name, old, one.config) for one in counting))
 
 
-def _same_access(one: GatewayConfig, other: GatewayConfig) -> bool:
+def _has_same_access(one: GatewayConfig, other: GatewayConfig) -> bool:
     return (one.principals, one.jwt) == (other.principals, other.jwt)
 
 
@@ -76,25 +76,25 @@ def _public_key(config: JwtConfig | None) -> str:
     return read_regular_file(config.key_file).decode("utf-8", "replace") if config is not None and config.key_file else ""
 
 
-def _authenticator(config: GatewayConfig, key: str) -> Authenticator | None:
-    """Return who may use the gateway; None if nobody is configured."""
+def _create_authenticator(config: GatewayConfig, key: str) -> Authenticator | None:
+    """Return the authenticator of the configured principals; None if none is configured."""
     if config.http is not None and config.http.anonymous:
         return Anonymous(LOCAL)
     digests = {digest: one.principal for one in config.principals for digest in one.token_sha256}
-    issued = [_issued_tokens(config.jwt, key, [one.principal for one in config.principals])] if config.jwt is not None else []
+    issued = [_create_jwt_tokens(config.jwt, key, [one.principal for one in config.principals])] if config.jwt is not None else []
     return AnyTokens(StaticTokens({}, digests=digests), *issued) if digests or issued else None
 
 
 def checked_issuer(config: JwtConfig) -> JwtTokens:
-    """Return what checks the tokens of the configured issuer, for nobody in particular.
+    """Return the checker of the configured issuer's tokens, without principals.
 
     Raises:
         UsageError: The key cannot be used.
     """
-    return _issued_tokens(config, _public_key(config))
+    return _create_jwt_tokens(config, _public_key(config))
 
 
-def _issued_tokens(config: JwtConfig, key: str, principals: Sequence[Principal] = ()) -> JwtTokens:
+def _create_jwt_tokens(config: JwtConfig, key: str, principals: Sequence[Principal] = ()) -> JwtTokens:
     from callgate.gateway.jwt_tokens import JwtTokens, KeyRefused
 
     try:
@@ -146,7 +146,7 @@ async def _bound(gateway: Gateway, http: HttpConfig, jwt: JwtConfig | None, acce
         header_params=gateway.header_params,
         on_refused=gateway.observed.refused,
         started=gateway.start,
-        resource=_resource(gateway, http, jwt),
+        resource=_create_resource_server(gateway, http, jwt),
         tool_scopes=ToolScopes(jwt.tool_scopes if jwt is not None else {}, gateway.engine.tools).of,
     )
     gateway.observed.connections = app.connection_counts
@@ -161,8 +161,8 @@ async def _bound(gateway: Gateway, http: HttpConfig, jwt: JwtConfig | None, acce
         yield server
 
 
-def _resource(gateway: Gateway, http: HttpConfig, jwt: JwtConfig | None) -> ResourceServer | None:
-    """Return what clients of OAuth are told; None if nothing is configured."""
+def _create_resource_server(gateway: Gateway, http: HttpConfig, jwt: JwtConfig | None) -> ResourceServer | None:
+    """Return the OAuth metadata for clients; None if none is configured."""
     from callgate.gateway._http.resource_server import ResourceServer
 
     if jwt is None or not jwt.resource:

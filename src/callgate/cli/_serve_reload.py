@@ -44,7 +44,7 @@ class ConfiguredAccess(Struct, frozen=True, kw_only=True):
     config: GatewayConfig
     known: Authenticator
     key: str = ""
-    """The issuer's public key, which its file may get anew; empty if the keys are fetched."""
+    """The issuer's public key, which is read again from its file; empty if the keys are fetched."""
 
 
 class ChangingAccess(Protocol):
@@ -54,7 +54,7 @@ class ChangingAccess(Protocol):
         """Return who may use the gateway with a configuration. Changes nothing.
 
         Raises:
-            UsageError: Nobody could use it, or a key cannot be read.
+            UsageError: No principal could use it, or a key cannot be read.
         """
         ...
 
@@ -78,7 +78,7 @@ class ConfigReload:
 
     Args:
         config: The configuration that the gateway has.
-        access: Replaces who may use the gateway; None over standard input and output, where nobody is asked for a token.
+        access: Replaces who may use the gateway; None over standard input and output, where clients have no token.
     """
 
     def __init__(self, options: ServeOptions, config: GatewayConfig, opened: OpenedGateway, access: ChangingAccess | None = None) -> None:
@@ -91,7 +91,7 @@ class ConfigReload:
         self._requested, self._has_next = asyncio.Event(), asyncio.Event()
 
     def request(self) -> None:
-        """Request a reload. Of several files that are read during a reload, only the last is applied."""
+        """Request a reload. If several files are read during a reload, only the last is applied."""
         self._requested.set()
 
     async def run(self) -> None:
@@ -104,7 +104,7 @@ class ConfigReload:
         while True:
             await self._requested.wait()
             self._requested.clear()
-            with self._reporting_refusals():
+            with self._report_refusals():
                 self._next = self._read()
                 self._has_next.set()
                 await self._restrict_to_common()
@@ -113,7 +113,7 @@ class ConfigReload:
         while True:
             await self._has_next.wait()
             self._has_next.clear()
-            with self._reporting_refusals():
+            with self._report_refusals():
                 await self._opened.gateway.start()
                 new, self._next = self._next, None
                 if new is not None:
@@ -162,12 +162,12 @@ class ConfigReload:
             self._changing_to = None
             await self._restrict_to_common()
         self._opened.gateway.tell_tools_changed()
-        failed = self._failed(change)
-        say(f"The configuration was reloaded. {_described(change)}{failed}", "yellow" if failed else "green")
+        failed = self._describe_failures(change)
+        say(f"The configuration was reloaded. {_describe(change)}{failed}", "yellow" if failed else "green")
         self._opened.gateway.observed.reloaded(succeeded=True)
 
     @contextmanager
-    def _reporting_refusals(self) -> Iterator[None]:
+    def _report_refusals(self) -> Iterator[None]:
         """Report an error of the block as a refused reload, with its reason."""
         observed, in_use = self._opened.gateway.observed, "The configuration was not reloaded, and the one before is in use"
         try:
@@ -181,8 +181,8 @@ class ConfigReload:
             return
         observed.reloaded(succeeded=False)
 
-    def _failed(self, change: ServerChange) -> str:
-        """Return which servers of a change have not started, and why; empty if all have."""
+    def _describe_failures(self, change: ServerChange) -> str:
+        """Describe the servers of a change that have not started, and why; empty if all have."""
         started = {one.name for one in (*change.added, *change.changed)}
         problems = [one.problem for one in self._opened.engine.servers_status() if one.name in started and one.problem]
         if not problems:
@@ -192,7 +192,7 @@ class ConfigReload:
 
 
 def terminal_of_process() -> Callable[[], bool]:
-    """Return a function that tells whether the terminal that this process has now is gone."""
+    """Return a function that returns whether the current terminal of this process is gone."""
     had_one = _has_terminal()
     return lambda: had_one and not _has_terminal()
 
@@ -205,7 +205,7 @@ def _has_terminal() -> bool:
     return True
 
 
-def _described(change: ServerChange) -> str:
+def _describe(change: ServerChange) -> str:
     parts = {
         "added": [one.name for one in change.added],
         "removed": change.removed,

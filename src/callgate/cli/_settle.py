@@ -39,7 +39,7 @@ _THEN_FOR_KEY = {
 
 
 def list_unsettled(options: InboxOptions) -> int:
-    """Print the calls that somebody has to settle; return the exit code."""
+    """Print the calls that have to be settled; return the exit code."""
     refuse_memory(options.journal)
     reader = open_reader(options.journal)
     try:
@@ -51,9 +51,9 @@ def list_unsettled(options: InboxOptions) -> int:
             print_json(_as_json(call))
     elif calls:
         has_ended = ended_writers(options.journal)
-        table = grid("call", "tool", "arguments", "started", "why nobody knows")
+        table = grid("call", "tool", "arguments", "started", "why it is unknown")
         for call in calls:
-            table.add_row(call.uid, call.tool, arguments_text(call), _day(call.at_ns), _why(call, has_ended))
+            table.add_row(call.uid, call.tool, arguments_text(call), _day(call.at_ns), _why_unknown(call, has_ended))
         output().print(table, soft_wrap=False)
         place = journal_option(options.journal)
         say(f"Check each, then `callgate settle CALL --happened{place}` or `callgate settle CALL --not-happened{place}`.")
@@ -62,8 +62,8 @@ def list_unsettled(options: InboxOptions) -> int:
     return _exits.OK
 
 
-def _why(call: CallSummary, has_ended: Callable[[str], bool]) -> str:
-    """Return why nobody knows the outcome, after what has become known since."""
+def _why_unknown(call: CallSummary, has_ended: Callable[[str], bool]) -> str:
+    """Return why the outcome is unknown, with what has become known since."""
     why = one_line(call.error or call.code, 200)
     if call.late:
         return f"The tool {one_line(call.late, 40)} later, at {_day(call.late_ns)}, and its answer was discarded. Before that: {why}"
@@ -90,9 +90,9 @@ def settle_call(call: str, happened: bool | None, options: InboxOptions) -> int:
     if happened is None:
         raise UsageError("Say what you found out: --happened or --not-happened. `callgate log show CALL` shows what the call was to do.")
     by = options.by or login()
-    found = _found(call, options.journal)
+    found = _find_call(call, options.journal)
     try:
-        asyncio.run(_settled(found.uid, happened, by, options))
+        asyncio.run(_settle(found.uid, happened, by, options))
     except RunHeld:
         sent = inbox.settle(options.journal, found.uid, happened=happened, by=by, reason=options.reason)
         return say_fate("settle", found.uid, sent, options)
@@ -105,7 +105,7 @@ def settle_call(call: str, happened: bool | None, options: InboxOptions) -> int:
     return _exits.OK
 
 
-def _found(call: str, journal: str) -> CallSummary:
+def _find_call(call: str, journal: str) -> CallSummary:
     """Return the summary of the call that `call` names."""
     reader = open_reader(journal)
     try:
@@ -118,7 +118,7 @@ def _found(call: str, journal: str) -> CallSummary:
     return summarise(events)[0]
 
 
-async def _settled(uid: str, happened: bool, by: str, options: InboxOptions) -> None:
+async def _settle(uid: str, happened: bool, by: str, options: InboxOptions) -> None:
     record = CommandJournal.open(options.journal)
     async with Engine(journal=record.journal, blobs=record.blobs) as engine:
         await engine.settle(uid, happened=happened, by=by, reason=options.reason)

@@ -126,8 +126,8 @@ def _print_calls(calls: Iterable[CallSummary], *, arguments: bool) -> None:
     table = grid("time", "call", "tool", *(["arguments"] if arguments else []), "status", "ms", "rule", right=("ms",))
     for call in calls:
         why = call.code or call.failure_class or call.command_end
-        why += _about_unknown(call) or _about_question(call)
-        why = ", ".join(filter(None, (why, _about_settled(call))))
+        why += _unknown_text(call) or _question_text(call)
+        why = ", ".join(filter(None, (why, _settlement_text(call))))
         if call.replayed:  # the tool did not run again
             why = ", ".join(filter(None, (why, f"result of {call.earlier_call or 'an earlier call'}")))
         status = Text.assemble(status_text(call.status, call.command_end), f" {one_line(why)}" if why else "")
@@ -137,25 +137,25 @@ def _print_calls(calls: Iterable[CallSummary], *, arguments: bool) -> None:
     output().print(table, soft_wrap=False)
 
 
-def _about_settled(call: CallSummary) -> str:
-    """Return what was found out about the outcome of the call, or of the earlier call because of which it was refused."""
+def _settlement_text(call: CallSummary) -> str:
+    """Return how the outcome of the call was settled, or that of the earlier call because of which it was refused."""
     if not call.settled:
         return ""
     said = call.settled.replace("_", " ")
     return f"{call.earlier_call} is settled: {said}" if call.earlier_call else f"settled: {said}"
 
 
-def _about_question(call: CallSummary) -> str:
-    """Return which question the call waits for, if an earlier call has asked it."""
+def _question_text(call: CallSummary) -> str:
+    """Return the question that the call waits for, if an earlier call asked it."""
     return f"again, the question of {call.question}" if call.status == "asked" and call.question != call.uid else ""
 
 
-def _about_unknown(call: CallSummary) -> str:
+def _unknown_text(call: CallSummary) -> str:
     """Return whether a call with an unknown outcome may have happened itself, or was refused because an earlier one may have."""
     if call.status != "unknown" or call.settled:
         return ""
     if call.earlier_call:
-        return f", not run: nobody knows whether {call.earlier_call} happened"
+        return f", not run: it is unknown whether {call.earlier_call} happened"
     later = f": the tool {call.late} later" if call.late else ""
     return f", may have happened{later}" if is_unsettled(call) else ""
 
@@ -174,7 +174,7 @@ def show(identity: str, options: LogOptions) -> int:
         if query.tool is not None and events:
             of_tool = {event.position for event in reader.find(replace(query, after=events[0].position - 1))}
             events = [event for event in events if event.position in of_tool]
-        for event, depth in _deep(events):
+        for event, depth in _with_depths(events):
             _print_event(event, options, indent=min(depth, 8))
         if not events:
             say(f"None of the events of {identity} match. Leave the options out to show all of them.")
@@ -211,7 +211,7 @@ def events_of(reader: JournalReader, identity: str) -> list[Event]:
     )
 
 
-def _deep(events: Iterable[Event]) -> list[tuple[Event, int]]:
+def _with_depths(events: Iterable[Event]) -> list[tuple[Event, int]]:
     """Return each event with its depth: the length of the longest chain of causes among these events."""
     depths: dict[int, int] = {}
     for event in events:
@@ -223,17 +223,17 @@ def tree(identity: str, options: LogOptions) -> int:
     refuse_odd_text(id=identity)
     query = asked(options)
     with reading(options) as reader:
-        events = [event for event in _followed(reader, identity) if query.holds(event)]
+        events = [event for event in _follow(reader, identity) if query.holds(event)]
         _print_tree(events[: _MOST_EVENTS if query.limit is None else query.limit], len(events), identity, options)
     return _exits.OK
 
 
 def _print_tree(shown: list[Event], found: int, identity: str, options: LogOptions) -> None:
     if options.json:
-        for event, depth in _deep(shown):
+        for event, depth in _with_depths(shown):
             print_json(event_json(event) | {"depth": depth})
     else:
-        for root in _trees(shown):
+        for root in _build_trees(shown):
             output().print(root, soft_wrap=False)
     if not found:
         say(f"None of the events of {identity} match. Leave --kind out to show all of them.")
@@ -241,7 +241,7 @@ def _print_tree(shown: list[Event], found: int, identity: str, options: LogOptio
         say(f"{found - len(shown)} more events followed. --limit shows more of them.", "dim")
 
 
-def _followed(reader: JournalReader, identity: str) -> list[Event]:
+def _follow(reader: JournalReader, identity: str) -> list[Event]:
     """Return the events that `identity` names (a position, a call or a run), and all events that they caused."""
     if identity.isdecimal() and int(identity) < 2**63:
         own = list(reader.find(EventQuery(after=int(identity) - 1, before=int(identity) + 1)))
@@ -253,7 +253,7 @@ def _followed(reader: JournalReader, identity: str) -> list[Event]:
     return sorted({event.position: event for event in (*own, *later)}.values(), key=lambda event: event.position)
 
 
-def _trees(events: Iterable[Event]) -> list[Tree]:
+def _build_trees(events: Iterable[Event]) -> list[Tree]:
     """Return trees of events.
 
     Each event is placed under the latest of its causes that is shown, at most `_DEEPEST` levels deep.

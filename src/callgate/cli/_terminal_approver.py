@@ -66,7 +66,7 @@ class TerminalApprover:
         """
         self._keyboard.forget_typed()
         say(f"A human has to decide: {question}", "cyan")
-        say(f"  {one_line(tool)} {_shown(arguments)}")
+        say(f"  {one_line(tool)} {_as_text(arguments)}")
         while True:
             console().print(Text("Run it? [y/N] "), end="")
             said = await self._keyboard.line()
@@ -77,7 +77,7 @@ class TerminalApprover:
             say("Answer y or n.")
 
 
-def _shown(arguments: dict[str, object]) -> str:
+def _as_text(arguments: dict[str, object]) -> str:
     """Return the arguments as text. Arguments of more than 4,000 characters are cut."""
     text = printable(json.dumps(arguments, ensure_ascii=False, indent=2 if len(arguments) > 1 else None))
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text) - _SHOWN:,} more characters)"

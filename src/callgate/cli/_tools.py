@@ -26,7 +26,7 @@ def list_tools(specs: Sequence[str], *, as_json: bool) -> int:
     table = grid("tool", "effect", "category", "runner", "touches", "")
     for tool in registry:
         about = one_line(tool.description.split("\n", 1)[0].split(". ", 1)[0], 70)
-        table.add_row(Text(one_line(tool.name), style="bold"), tool.effect, tool.category, tool.runner, _touches(tool), about)
+        table.add_row(Text(one_line(tool.name), style="bold"), tool.effect, tool.category, tool.runner, _describe_access(tool), about)
     output().print(table, soft_wrap=False)
     return _exits.OK
 
@@ -49,7 +49,7 @@ def show_tool(name: str, specs: Sequence[str], *, as_json: bool) -> int:
     screen.print()
     screen.print(table)
     screen.print(Text("\nparameters", style="dim"))
-    screen.print(Text(printable(_pretty(tool.schema.source))))
+    screen.print(Text(printable(_as_pretty_json(tool.schema.source))))
     return _exits.OK
 
 
@@ -64,8 +64,8 @@ def _facts(tool: BoundTool) -> dict[str, object]:
         "effect": tool.effect,
         "category": tool.category,
         "runner": tool.runner,
-        "reads": _declared(tool.tool.reads),
-        "writes": _declared(tool.tool.writes),
+        "reads": _describe_keys(tool.tool.reads),
+        "writes": _describe_keys(tool.tool.writes),
         "requires_approval": _approval(tool),
         "timeout_s": tool.timeout_s,
         "cache": tool.cache_scope,
@@ -77,7 +77,7 @@ def _facts(tool: BoundTool) -> dict[str, object]:
     }
 
 
-def _declared(keys: object) -> str | None:
+def _describe_keys(keys: object) -> str | None:
     if keys is None:
         return None
     if callable(keys):
@@ -91,10 +91,10 @@ def _approval(tool: BoundTool) -> str | None:
     return "for every call" if tool.approval.asks is None else "computed from the arguments"
 
 
-def _touches(tool: BoundTool) -> str:
+def _describe_access(tool: BoundTool) -> str:
     words = [word for word, keys in (("reads", tool.tool.reads), ("writes", tool.tool.writes)) if keys is not None]
     return "+".join(words) or "-"
 
 
-def _pretty(schema: object) -> str:
+def _as_pretty_json(schema: object) -> str:
     return msgspec.json.format(msgspec.json.encode(schema), indent=2).decode()

@@ -57,7 +57,7 @@ def take_back(words: str, direction: str, options: UndoOptions) -> int:
         else:
             done = undo_history.redo(words, paths=options.paths, exclude=options.exclude, dry_run=options.dry_run)
     except UndoRefused as refused:
-        return _refused(refused, f"callgate {direction} {words}", options)
+        return _report_refusal(refused, f"callgate {direction} {words}", options)
     except UndoFailed as failed:
         say(str(failed), "red")
         return _exits.FAILED
@@ -92,7 +92,7 @@ def _refuse_unkept(words: str, undo_history: UndoHistory, options: UndoOptions) 
         raise UndoRefused((Conflict(path="*", why="not_kept", text=text),))
 
 
-def _refused(refused: UndoRefused, command: str, options: UndoOptions) -> int:
+def _report_refusal(refused: UndoRefused, command: str, options: UndoOptions) -> int:
     if options.json:
         print_json({"status": "refused", "conflicts": msgspec.to_builtins(refused.conflicts)})
     else:

@@ -1,4 +1,4 @@
-"""Find the calls of a journal whose outcome is unknown, and those that somebody has to settle. Only reads."""
+"""Find the calls of a journal whose outcome is unknown, and those that have to be settled. Only reads."""
 
 from __future__ import annotations
 
@@ -47,21 +47,21 @@ def calls_without_end(reader: JournalReader, query: EventQuery, journal: str) ->
 
 
 def is_unsettled(call: CallSummary) -> bool:
-    """Return whether the call may have taken effect, and nobody has said whether it did."""
+    """Return whether the call may have taken effect, and its outcome is not settled."""
     return call.status == "unknown" and bool(call.starts) and call.effect != "none" and not call.settled
 
 
 def unsettled_calls(reader: JournalReader, journal: str) -> list[CallSummary]:
-    """Return the calls that somebody has to settle, the oldest first."""
+    """Return the calls that have to be settled, the oldest first."""
     ended = {event.call for event in reader.find(EventQuery(kinds=tuple(TERMINAL), field=("status", "unknown")))}
     ended |= {event.call for event in reader.find(EventQuery(kinds=("call.aborted",)))}  # which says it in its details
     calls = [*summaries_of(reader, list(ended)), *calls_without_end(reader, EventQuery(), journal)]
     unknown = [call for call in calls if is_unsettled(call)]
-    in_doubt = _in_doubt(reader, unknown)
+    in_doubt = _ids_in_doubt(reader, unknown)
     return sorted((call for call in unknown if call.uid in in_doubt), key=lambda call: call.position)
 
 
-def _in_doubt(reader: JournalReader, calls: Iterable[CallSummary]) -> set[str]:
+def _ids_in_doubt(reader: JournalReader, calls: Iterable[CallSummary]) -> set[str]:
     """Return the ids of those of these calls that `settle` accepts."""
     found = set()
     for run in {call.run for call in calls}:

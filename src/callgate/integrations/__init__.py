@@ -15,7 +15,7 @@ Calls that a framework makes
 
 What a human decides through a framework
     `open_questions` are the questions that the framework shows. `outdated_answers` decides whether a yes still counts, and `late_denials`
-        what the model reads after a no that came too late.
+        the text for the model after a denial that came too late.
 
 The wrappers
     `langchain` and `langgraph`, with `_langgraph_calls`, `_langgraph_execution`, `_langgraph_order` and `_langgraph_questions`.

@@ -1,4 +1,4 @@
-"""What function middleware of Microsoft Agent Framework does not see: the agent's tools, denials, and arguments that are not JSON.
+"""Handles what function middleware of Microsoft Agent Framework does not see: the agent's tools, denials, and arguments that are not JSON.
 
 When a human denies a call, the framework tells the model so itself, without a reason. So a denied call is handed on as a call, with a mark,
 and `callgate_middleware` takes it to the engine, which records the denial and tells the model who denied it and why; the tool cannot run.
@@ -57,7 +57,7 @@ def around_requests(tools: WrappedTools, engine: Engine, malformed: dict[str, st
 
 
 class _BeginTurn(AgentMiddleware):
-    """Gives each run of an agent an id, which the framework does not give it."""
+    """Assigns an id to each run of an agent, because the framework has none."""
 
     async def process(self, context: AgentContext, call_next: Next) -> None:
         turn.set(uuid4().hex)
@@ -65,16 +65,16 @@ class _BeginTurn(AgentMiddleware):
 
 
 class _AwaitAllAnswers(AgentMiddleware):
-    """Has the framework wait for the answers to all requests of a message, as it does for those of its own `approval_mode`.
+    """Makes the framework wait for the answers to all requests of a message, as it does for those of its own `approval_mode`.
 
-    Otherwise it would go on after the first answer and send the model calls without results, which providers refuse. Until all answers have
-    come, the latest answer to a request counts.
+    Otherwise it would continue after the first answer and send the model calls without results, which providers refuse. Until all
+    answers have arrived, the latest answer to a request counts.
     """
 
     async def process(self, context: AgentContext, call_next: Next) -> None:
         pending = _load_pending(context.session)
         asked = {key: one for key, one in pending.items() if "approval_id" in one.additional_properties}
-        groups = _groups(context.session)
+        groups = _request_groups(context.session)
         if len(asked) > 1 and not any(asked.keys() & set(group["approval_request_ids"]) for group in groups):
             _store_group(context.session, list(asked.values()), ())
         answers = {one.id: one for message in context.messages for one in message.contents if one.type == "function_approval_response"}
@@ -86,20 +86,20 @@ class _AwaitAllAnswers(AgentMiddleware):
         await call_next()
 
 
-def _groups(session: AgentSession | None) -> list[dict[str, Any]]:
+def _request_groups(session: AgentSession | None) -> list[dict[str, Any]]:
     """Return the groups of requests of which the framework awaits all answers, with the answers that have come."""
     return [] if session is None else session.state.get(_STATE, {}).get(_GROUPS, [])
 
 
 class _HandOnDenials(AgentMiddleware):
-    """Hands denied calls on as calls, so that the engine answers them. Of several answers to one request, only the latest is handed on."""
+    """Passes denied calls on as calls, so that the engine answers them. If a request has several answers, only the latest is passed on."""
 
     async def process(self, context: AgentContext, call_next: Next) -> None:
         answers = [content for message in context.messages for content in message.contents if _is_answer(content)]
         latest = {content.id: content for content in answers}
         for message in context.messages:
             message.contents = [
-                _handed_on(content) for content in message.contents if not _is_answer(content) or latest[content.id] is content
+                _as_approval(content) for content in message.contents if not _is_answer(content) or latest[content.id] is content
             ]
         await call_next()
 
@@ -108,7 +108,7 @@ def _is_answer(content: Content) -> bool:
     return content.type == "function_approval_response" and "approval_id" in content.additional_properties
 
 
-def _handed_on(content: Content) -> Content:
+def _as_approval(content: Content) -> Content:
     given = content.additional_properties
     if not _is_answer(content) or content.approved or content.function_call is None:
         return content
@@ -124,7 +124,7 @@ class _RefuseOtherNames(ChatMiddleware):
         self._tools, self._engine = tools, engine
 
     async def process(self, context: ChatContext, call_next: Next) -> None:
-        """Go on with the request.
+        """Refuse unknown entries, then continue with the request.
 
         Raises:
             UsageError: There is such an entry.

@@ -63,7 +63,7 @@ def encode(native: Any) -> object:
 
 
 def output_of(engine: CallsEngine, call: FrameworkCall, result: ToolResult) -> Any:
-    """Return the result for the framework. Images and files are never shortened, and what the engine says beside a result is added."""
+    """Return the result for the framework. Images and files are never shortened, and the engine's notes on a result are added."""
     notes = result.content[1 + result.metadata.truncated :]
     stored = _restore(whole_value(engine, result)) if result.success else None
     if stored is not None:

@@ -16,38 +16,38 @@ __all__ = ["describe"]
 def describe(item: object) -> tuple[ToolDescription, ...] | None:
     """Return a function tool's description; None if `item` is something else."""
     if isinstance(item, BetaFunctionTool):
-        run = in_own_thread(_calling(item))
+        run = in_own_thread(_as_function(item))
     elif isinstance(item, BetaAsyncFunctionTool):
-        run = _awaiting(item)
+        run = _as_async_function(item)
     else:
         return None
     source = f"the tool {item.name} of Anthropic's SDK"
     return (ToolDescription(name=item.name, description=item.description, parameters=item.input_schema, run=run, source=source),)
 
 
-def _calling(tool: BetaFunctionTool[Any]) -> Any:
+def _as_function(tool: BetaFunctionTool[Any]) -> Any:
     def run(context: ToolContext, arguments: dict[str, Any]) -> object:
         try:
-            return _plain(tool.call(arguments))
+            return _as_json(tool.call(arguments))
         except ToolError as error:
-            return _failed(error)
+            return _as_failure(error)
 
     return run
 
 
-def _awaiting(tool: BetaAsyncFunctionTool[Any]) -> Any:
+def _as_async_function(tool: BetaAsyncFunctionTool[Any]) -> Any:
     async def run(context: ToolContext, arguments: dict[str, Any]) -> object:
         try:
-            return _plain(await tool.call(arguments))
+            return _as_json(await tool.call(arguments))
         except ToolError as error:
-            return _failed(error)
+            return _as_failure(error)
 
     return run
 
 
-def _plain(result: object) -> object:
+def _as_json(result: object) -> object:
     return result if isinstance(result, str) else list(result)  # type: ignore[call-overload]
 
 
-def _failed(error: ToolError) -> object:
+def _as_failure(error: ToolError) -> object:
     return {"success": False, "error": str(error)}

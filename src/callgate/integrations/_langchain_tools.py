@@ -106,19 +106,19 @@ def text_of(content: object) -> str:
 def encode(output: Any) -> object:
     """Return the result of a tool as JSON data: a text, or a dict with the content for the model in `content`."""
     if isinstance(output, ToolMessage):
-        return _encoded_message(output)
+        return _encode_message(output)
     if isinstance(output, list) and all(isinstance(one, ToolMessage) or _is_command(one) for one in output):
         several = [encode(one) for one in output]
         return {"content": "\n".join(filter(None, map(_content_text, several))), _KEY: {"outputs": several}}
     if _is_command(output):
-        fields = {"graph": output.graph, "update": _with_messages(output.update), "goto": _goto(output.goto)}
+        fields = {"graph": output.graph, "update": _with_messages(output.update), "goto": _encode_goto(output.goto)}
         if _is_pairs(output.update):
             fields["pairs"] = True
         return {"content": _tool_text(output.update), _KEY: {"command": fields}}
     return output
 
 
-def _encoded_message(message: ToolMessage) -> object:
+def _encode_message(message: ToolMessage) -> object:
     if message.status == "error":
         return {"success": False, "error": text_of(message.content) or "the tool reported an error"}
     fields = {name: _recordable(value) for name in _KEPT if (value := getattr(message, name))}
@@ -149,11 +149,11 @@ def restore(value: Any, result: ToolResult, call: Mapping[str, Any]) -> Any:
         return [restore(one, result, call) if isinstance(one, dict) else _message(one, call) for one in kept["outputs"]]
     content = value["content"]
     is_text = isinstance(content, str) or (result.metadata.truncated and not _has_files(content))
-    return _message(result.text if is_text else _noted(content, result), call, **kept["message"])
+    return _message(result.text if is_text else _add_notes(content, result), call, **kept["message"])
 
 
 def _notes(result: ToolResult) -> list[str]:
-    """Return what the model is told beside the result of the tool."""
+    """Return the engine's notes for the model beside the tool's own content."""
     return [part.text for part in result.content[1:] if isinstance(part, Text) and part.text.startswith("Note: ")]
 
 
@@ -192,7 +192,7 @@ def _is_pairs(update: Any) -> bool:
 
 
 def _answer_with(messages: Sequence[ToolMessage], result: ToolResult, call: Mapping[str, Any]) -> None:
-    """Make the tool message of a restored command the answer to this call, with what the engine says beside the result.
+    """Make the tool message of a restored command the answer to this call, with the engine's notes on the result.
 
     The command may have been returned to an earlier call with the same key, or to the call whose result the cache has. Providers refuse a
     call without a result, and a result without its call.
@@ -203,7 +203,7 @@ def _answer_with(messages: Sequence[ToolMessage], result: ToolResult, call: Mapp
     if own is None:
         own = next((one for one in reversed(messages) if one.name == call["name"]), messages[-1])
         own.tool_call_id, own.id = call["id"], None
-    own.content = _noted(own.content, result)
+    own.content = _add_notes(own.content, result)
 
 
 def _answer_to(call: Mapping[str, Any], messages: Sequence[ToolMessage]) -> ToolMessage | None:
@@ -211,27 +211,27 @@ def _answer_to(call: Mapping[str, Any], messages: Sequence[ToolMessage]) -> Tool
 
 
 def with_notes(output: Any, result: ToolResult, call: Mapping[str, Any]) -> Any:
-    """Return a tool's own command with what the engine says beside the result, such as that a human has changed the arguments.
+    """Return a tool's own command with the engine's notes on the result, such as that a human has changed the arguments.
 
     Any other output is returned as it is.
     """
     own = _answer_to(call, _tool_messages(output.update)) if _is_command(output) else None
     if own is None:
         return output
-    noted = own.model_copy(update={"content": _noted(own.content, result)})
-    return replace(output, update=_replaced(output.update, own, noted))
+    noted = own.model_copy(update={"content": _add_notes(own.content, result)})
+    return replace(output, update=_replace(output.update, own, noted))
 
 
-def _replaced(update: Any, old: ToolMessage, new: ToolMessage) -> Any:
+def _replace(update: Any, old: ToolMessage, new: ToolMessage) -> Any:
     if isinstance(update, dict):
-        return {key: _replaced(value, old, new) for key, value in update.items()}
+        return {key: _replace(value, old, new) for key, value in update.items()}
     if isinstance(update, (list, tuple)):
-        return type(update)(new if one is old else _replaced(one, old, new) for one in update)
+        return type(update)(new if one is old else _replace(one, old, new) for one in update)
     return update
 
 
-def _noted(content: Any, result: ToolResult) -> Any:
-    """Return the content of a message with what the engine says beside the result."""
+def _add_notes(content: Any, result: ToolResult) -> Any:
+    """Return the content of a message with the engine's notes on the result."""
     notes = _notes(result)
     if isinstance(content, str):
         return "\n".join([content, *notes])
@@ -239,7 +239,7 @@ def _noted(content: Any, result: ToolResult) -> Any:
 
 
 def _recordable(value: object) -> object:
-    """Return a value as JSON data; if it has no JSON form, what it was."""
+    """Return a value as JSON data, or a description of it if it has no JSON form."""
     try:
         return to_jsonable(value)[0]
     except ResultNotSerializable:
@@ -265,9 +265,9 @@ def _from_messages(value: Any) -> Any:
     return [_from_messages(item) for item in value] if isinstance(value, list) else value
 
 
-def _goto(goto: Any) -> Any:
+def _encode_goto(goto: Any) -> Any:
     if isinstance(goto, (list, tuple)):
-        return [_goto(one) for one in goto]
+        return [_encode_goto(one) for one in goto]
     return goto if isinstance(goto, str) else {"node": goto.node, "arg": _with_messages(goto.arg)}
 
 

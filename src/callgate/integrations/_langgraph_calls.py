@@ -63,7 +63,7 @@ _NO_MESSAGE_ID = (
 )
 Handler = Callable[[ToolCallRequest], Any]
 _RESUMING = "__pregel_resuming"
-"""The key that is set while a resumed graph makes steps again that had not ended. LangGraph has no public name for it."""
+"""The key that is set while a resumed graph repeats steps that had not ended. LangGraph has no public name for it."""
 _is_invalid_resume: Callable[[BaseException], bool] = getattr(graph_errors, "is_invalid_resume", lambda error: False)
 """Whether a human's answer to an interrupt had another form than it asked for; LangGraph 1.2 has this since one of its later versions."""
 
@@ -152,7 +152,7 @@ class GraphCalls:
     async def _make(self, engine: CallsEngine, request: ToolCallRequest, run: Handler, answers: TaskAnswers, decide: Decide | None) -> Any:
         scope = self.placed(request)
         if request.tool is None:
-            request, scope = self._meant(request, scope)
+            request, scope = self._resolve_tool(request, scope)
         scope = await self._with_recorded_principal(request, scope)
         call, decided = request.tool_call, self._engine.may_ask or bool(answers.taken) or answers.waiting
         if message_of(request, self.messages_key)[1].count(call["id"]) > 1:
@@ -162,7 +162,7 @@ class GraphCalls:
         self._warn_of_missing_id(request)
 
         async def run_tool(arguments: dict[str, Any]) -> Any:
-            refusal = await self._dropped_decision(request, scope, answers, arguments) if decided else None
+            refusal = await self._drop_decision(request, scope, answers, arguments) if decided else None
             if refusal is not None:
                 raise refusal
             try:
@@ -183,7 +183,7 @@ class GraphCalls:
         )
         if decided:
             await self._record_early(engine, request, scope, answers)
-        undecided = await self._undecided(engine, request, answers, scope) if decided else None
+        undecided = await self._check_decision(engine, request, answers, scope) if decided else None
         if undecided is not None:
             if decide is not None:
                 decide(undecided, "")
@@ -210,8 +210,8 @@ class GraphCalls:
     async def _record_early(self, engine: CallsEngine, request: ToolCallRequest, scope: Scope, answers: TaskAnswers) -> None:
         """Record the decision with which the graph was resumed, if the engine may not ask for it again.
 
-        It is a no, whatever the engine was told another way; or no rule, judge or tool of the engine asks any more; or it is an edit, and
-        the engine's own tool runs, which does not wait for `_dropped_decision`.
+        That is so for a denial, whatever answer the engine got elsewhere; if no rule, judge or tool of the engine asks any more; and for
+        an edit of a call of the engine's own tool, which does not wait for `_drop_decision`.
         """
         if not (answers.taken or answers.waiting):
             return
@@ -242,10 +242,10 @@ class GraphCalls:
             ):
                 self._take(request, answers)
 
-    async def _undecided(self, engine: CallsEngine, request: ToolCallRequest, answers: TaskAnswers, scope: Scope) -> Suspended | None:
+    async def _check_decision(self, engine: CallsEngine, request: ToolCallRequest, answers: TaskAnswers, scope: Scope) -> Suspended | None:
         """Return the question about a call if the graph was resumed with a decision about it that cannot be used; else None.
 
-        The call must not run then, although the engine may not ask any more, or was told a yes another way.
+        The call must not run then, although the engine may not ask any more, or has got a yes elsewhere.
         """
         given = answers.taken[0] if answers.taken else answers.next_one()
         if answers.in_order or given is None or not answers.is_asked(request.tool_call["id"]):
@@ -267,13 +267,13 @@ class GraphCalls:
             answers.taken.append(answers.take_all({"description": f"A human has decided about {name}. Resume with any decision."}))
         return answers.taken[0]
 
-    async def _dropped_decision(
+    async def _drop_decision(
         self, request: ToolCallRequest, scope: Scope, answers: TaskAnswers, arguments: Mapping[str, Any]
     ) -> NotDone | None:
         """Take the decision with which the graph was resumed, if the engine did not ask for it, so that the tool cannot read it.
 
-        The engine was told another way, or its rules do not ask any more. Return why the call must not run: the decision rejects it,
-        whatever the engine was told, or is about other arguments; else None.
+        The engine has got its answer elsewhere, or its rules do not ask any more. Return why the call must not run: the decision denies
+        it, whatever that answer was, or is about other arguments; else None.
         """
         call = request.tool_call
         if not (answers.taken or answers.waiting):
@@ -287,10 +287,10 @@ class GraphCalls:
         return None if is_final and decision.allow else refusal_by(decision, arguments)
 
     def _is_final(self, name: str, decided: Mapping[str, object], arguments: Mapping[str, object]) -> bool:
-        """Return whether a call with the arguments of a human would run with these."""
+        """Return whether a call that a human has edited would run with these arguments."""
         return self.tools.final(name, decided) == self.tools.final(name, arguments)
 
-    def _meant(self, request: ToolCallRequest, scope: Scope) -> tuple[ToolCallRequest, Scope]:
+    def _resolve_tool(self, request: ToolCallRequest, scope: Scope) -> tuple[ToolCallRequest, Scope]:
         """Return the request with the tool that its name means, if it is almost the name of one of the agent's tools.
 
         Else the call ends with an error. If the engine has other tools than the agent, its scope blocks those.

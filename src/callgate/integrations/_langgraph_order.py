@@ -58,7 +58,7 @@ def calls_of_input(given: Any, messages_key: str) -> Sequence[Mapping[str, Any]]
 
 
 def malformed_calls_of_input(given: Any, messages_key: str) -> Sequence[Mapping[str, Any]]:
-    """Return the calls of a `ToolNode`'s input whose arguments are not valid JSON; empty if its input is no message."""
+    """Return the calls of a `ToolNode`'s input whose arguments are not valid JSON; empty if its input is not a message."""
     messages = _messages_of_input(given, messages_key)
     if messages and isinstance(messages[-1], Mapping):
         return ()

@@ -46,10 +46,10 @@ _NOT_RESUMABLE = (
 class TaskAnswers:
     """The answers to the interrupts of one task of a graph, in one execution of it.
 
-    LangGraph starts the task anew for each answer and hands all its answers out again, in order, to whatever asks next. An answer counts
-    for the question that it was given to: the newest one, with which the graph is resumed now, for the question that is asked now. Of the
-    older ones, the engine was told before, or they could not be used. Only if the code of a tool has had the later ones, all are handed
-    out from the first on.
+    LangGraph restarts the task for each answer and returns all its answers again, in order, to whatever code interrupts next. An answer
+    counts only for its own question: the newest one, with which the graph is resumed now, for the question that is asked now. The older
+    ones were recorded by the engine before, or could not be used. Only if the code of a tool has taken later ones, all are returned
+    from the first on.
 
     Args:
         messages_key: The key of the messages in the state.
@@ -64,22 +64,22 @@ class TaskAnswers:
         self.asked: frozenset[str] | None = None
         """The recorded ids of the calls that the graph's last interrupt was about; None if they were not read, as without an answer."""
         self._not_started: frozenset[str] = frozenset()
-        """Those, and the ones that a human has decided about and that have not been started."""
+        """Those in `asked`, and the calls that a human has decided about and that have not been started."""
         self.in_task: Collection[str] = ()
         """The ids of all calls of the task; empty if it has one call only."""
         self.taken: list[Any] = []
-        """The answer that was taken because the engine was told another way; empty if none was."""
+        """The answer that was taken because the engine got its own answer elsewhere; empty if none was."""
 
     @property
     def waiting(self) -> bool:
         """Whether the task has answers, and this execution has taken none."""
-        return not self._count and (bool(_older()) or _newest() is not None)
+        return not self._count and (bool(_older_answers()) or _newest_answer() is not None)
 
     async def read_asked(self, journal: Journal, scope: Scope) -> None:
-        """Read what the last interrupt was about, before the engine is told any decision about it."""
+        """Read which calls the last interrupt was about, before a decision about them is recorded."""
         if self.asked is None:
             found = await read_journal(journal, lambda: last_asked(journal, scope))
-            if self.asked is None:  # no other call of the task has read it meanwhile, and told the engine
+            if self.asked is None:  # no other call of the task has read it meanwhile, and recorded a decision
                 asked_once = len(self.in_task) <= 1 or not _has_earlier()
                 self._not_started = frozenset(found)
                 self.asked = frozenset(call_id for call_id, is_told in found.items() if asked_once or not is_told)
@@ -90,7 +90,7 @@ class TaskAnswers:
 
     def is_about(self, call_id: object, given: Any) -> bool:
         """Return whether what the graph was resumed with may be about this call: it was asked about, or is named and was not started."""
-        named = (one["tool_call_id"] for one in _named(_made(given)))
+        named = (one["tool_call_id"] for one in _with_call_ids(_as_decisions(given)))
         return self.is_asked(call_id) or (recorded_call_id(str(call_id)) in self._not_started and call_id in named)
 
     def decision_about(self, request: ToolCallRequest, given: Any, approval_id: str) -> HumanDecision | str | None:
@@ -102,7 +102,7 @@ class TaskAnswers:
         call = request.tool_call
         if not self.is_about(call["id"], given):
             return None
-        made = _decision_about(call["id"], given, self._asked_beside(request))
+        made = _decision_about(call["id"], given, self._calls_in_interrupt(request))
         return None if made is None else decision_of(made, call, approval_id)
 
     def why_undecided(self, request: ToolCallRequest, given: Any) -> str:
@@ -111,9 +111,9 @@ class TaskAnswers:
         name = f"{call['name']} ({call['id']!s:.200})"
         if not self.is_asked(call["id"]):
             return f"Nobody was asked about {name} before, so no decision can be about it."
-        return _why_undecided(name, call["id"], given, self._asked_beside(request))
+        return _why_undecided(name, call["id"], given, self._calls_in_interrupt(request))
 
-    def _asked_beside(self, request: ToolCallRequest) -> list[Any]:
+    def _calls_in_interrupt(self, request: ToolCallRequest) -> list[Any]:
         """Return the ids of the calls of the task that the last interrupt was about, in their order, with that of this call."""
         call_id = request.tool_call["id"]
         in_task = self.in_task or (call_id,)
@@ -123,32 +123,32 @@ class TaskAnswers:
         """Return the answer that counts for the next question, without taking it; None if there is none, or one was taken."""
         if self._count:
             return None
-        older = _older() if self.in_order else []
-        return older[0] if older else _newest()
+        older = _older_answers() if self.in_order else []
+        return older[0] if older else _newest_answer()
 
     def ask(self, value: dict[str, Any]) -> Any:
         """Return the answer that counts for a question, or interrupt the graph. A graph that cannot be resumed is logged."""
         if get_config()["configurable"].get(_CHECKPOINTER) is None:
             log.warning(_NOT_RESUMABLE)
-        newest = None if self.in_order else _newest()
-        answer = self._next(value)
+        newest = None if self.in_order else _newest_answer()
+        answer = self._interrupt_again(value)
         while not self.in_order and (newest is None or answer is not newest):
-            answer = self._next(value)
+            answer = self._interrupt_again(value)
         return answer
 
     def take_all(self, value: dict[str, Any]) -> Any:
         """Take the answers that are about calls, so that no tool reads them, and return the last one."""
-        newest = _newest()
+        newest = _newest_answer()
         if self.in_order or newest is not None:
             return self.ask(value)
-        return [self._next(value) for _ in _older()[self._count :]][-1]
+        return [self._interrupt_again(value) for _ in _older_answers()[self._count :]][-1]
 
-    def _next(self, value: dict[str, Any]) -> Any:
+    def _interrupt_again(self, value: dict[str, Any]) -> Any:
         self._count += 1
         return interrupt(value)
 
 
-def _newest() -> Any:
+def _newest_answer() -> Any:
     """Return the answer with which the graph is resumed now; None if it is not, or if it was taken."""
     configurable = get_config()["configurable"]
     scratchpad = configurable.get(_SCRATCHPAD)
@@ -159,7 +159,7 @@ def _newest() -> Any:
     return last if any(last is one for one in given) else scratchpad.get_null_resume()
 
 
-def _older() -> list[Any]:
+def _older_answers() -> list[Any]:
     """Return the answers that LangGraph keeps for the task; the newest one is among them if it was given by the id of its interrupt."""
     scratchpad = get_config()["configurable"].get(_SCRATCHPAD)
     return [] if scratchpad is None else scratchpad.resume
@@ -167,8 +167,8 @@ def _older() -> list[Any]:
 
 def _has_earlier() -> bool:
     """Return whether LangGraph keeps answers for the task besides the newest one, so that it has asked again since the first."""
-    newest = _newest()
-    return any(one is not newest for one in _older())
+    newest = _newest_answer()
+    return any(one is not newest for one in _older_answers())
 
 
 # One call
@@ -199,28 +199,28 @@ def _decision_about(call_id: Any, given: Any, in_order: Sequence[Any]) -> Any:
     """
     if not isinstance(given, Mapping):
         return given
-    made = _made(given)
-    named = _named(made)
+    made = _as_decisions(given)
+    named = _with_call_ids(made)
     if named:
         own = [one for one in named if one["tool_call_id"] == call_id]
         return own[0] if len(own) == 1 else None
     return made[in_order.index(call_id)] if in_order.count(call_id) == 1 and len(in_order) == len(made) else None
 
 
-def _made(given: Any) -> list[Any]:
-    """Return the decisions with which the graph was resumed. One alone is one, however many calls were asked about."""
+def _as_decisions(given: Any) -> list[Any]:
+    """Return the decisions with which the graph was resumed. A value that is not a list counts as one decision."""
     listed = given.get("decisions") if isinstance(given, Mapping) else None
     return listed if isinstance(listed, list) else [given]
 
 
-def _named(made: Sequence[Any]) -> list[Mapping[str, Any]]:
+def _with_call_ids(made: Sequence[Any]) -> list[Mapping[str, Any]]:
     return [one for one in made if isinstance(one, Mapping) and one.get("tool_call_id") is not None]
 
 
 def _why_undecided(name: str, call_id: Any, given: Any, in_order: Sequence[Any]) -> str:
     """Return why `_decision_about` has found nothing about a call."""
-    made = _made(given)
-    about = [one["tool_call_id"] for one in _named(made)]
+    made = _as_decisions(given)
+    about = [one["tool_call_id"] for one in _with_call_ids(made)]
     if call_id in about:
         return f"More than one decision names {name}, so none of them counts."
     if not about:
@@ -292,7 +292,7 @@ async def ask_about(engine: CallsEngine, calls: Iterable[AskedCall], answers: Ta
         given = answers.taken.pop() if answers.taken else answers.ask({"action_requests": asked, "review_configs": configs})
         if answers.in_order:  # they are about the one call that asks
             answers.asked = frozenset(recorded_call_id(str(one.call["id"])) for one in waiting)
-        decisions = [_decided(one, given, answers) for one in waiting]
+        decisions = [_find_decision(one, given, answers) for one in waiting]
         for one, decision in zip(waiting, decisions, strict=True):
             unusable = decision if isinstance(decision, str) else await _answer(engine, one, decision)
             problems[one.suspended.approval_id] = unusable
@@ -317,8 +317,8 @@ async def _is_open(engine: CallsEngine, approval_id: str) -> bool:
         return False
 
 
-def _decided(asked: AskedCall, given: Any, answers: TaskAnswers) -> HumanDecision | str:
-    """Return the decision about a call: by its `tool_call_id`, or by its place. A text is why there is none that can be used.
+def _find_decision(asked: AskedCall, given: Any, answers: TaskAnswers) -> HumanDecision | str:
+    """Return the decision about a call: by its `tool_call_id`, or by its place. A text says why no decision can be used.
 
     The decisions are about the calls that the last interrupt was about. Some of them may have been answered another way since then, and
     others may wait now.

@@ -32,7 +32,7 @@ class _Values(Struct, frozen=True):
     passed: Mapping[str, Any]
     """The same as the tool gets them."""
     given: Collection[str]
-    """The names of the values that are no defaults."""
+    """The names of the values that are not defaults."""
     aliases: Mapping[str, str]
     """The names of arguments that are named otherwise, by the names of their fields."""
 
@@ -68,12 +68,12 @@ class ModelArguments:
         given = {name: value for name, value in arguments.items() if name not in self._hidden}
         values = self._read(given)
         if values is not None:
-            defaults, regular = self._defaults(values), _regular(given, values)
+            defaults, regular = self._defaults(values), _as_json_form(given, values)
             if not defaults and regular is not None and canonical(regular) == canonical(given):
                 yield given
                 return
             for form in (regular, given):
-                if form is not None and (found := self._filled(form, defaults, values)) is not None:
+                if form is not None and (found := self._fill_defaults(form, defaults, values)) is not None:
                     yield found
         yield given
 
@@ -107,14 +107,14 @@ class ModelArguments:
                     continue
         return made
 
-    def _filled(self, form: Arguments, defaults: Arguments, values: _Values) -> Arguments | None:
+    def _fill_defaults(self, form: Arguments, defaults: Arguments, values: _Values) -> Arguments | None:
         """Return a form with the defaults that have one; None if the framework reads other values from it."""
-        if defaults and self._means(form | defaults, values):
+        if defaults and self._reads_same_values(form | defaults, values):
             return form | defaults
-        kept = {name: value for name, value in defaults.items() if self._means(form | {name: value}, values)}
-        return form | kept if self._means(form | kept, values) else None
+        kept = {name: value for name, value in defaults.items() if self._reads_same_values(form | {name: value}, values)}
+        return form | kept if self._reads_same_values(form | kept, values) else None
 
-    def _means(self, form: Arguments, values: _Values) -> bool:
+    def _reads_same_values(self, form: Arguments, values: _Values) -> bool:
         try:
             again = self._read(form)
             return again is not None and all(self._is_equal(name, values, again) for name in values.by_name)
@@ -136,7 +136,7 @@ def without_fields(model: type[BaseModel], hidden: Collection[str]) -> type[Base
     return create_model(model.__name__, __base__=model, **optional)
 
 
-def _regular(given: Arguments, values: _Values) -> Arguments | None:
+def _as_json_form(given: Arguments, values: _Values) -> Arguments | None:
     """Return the given arguments in their JSON form; None if they have none."""
     form = dict(given)
     for name in values.given:

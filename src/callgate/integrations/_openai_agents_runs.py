@@ -20,7 +20,7 @@ _owner: Agent[Any] = Agent(name="callgate")
 
 
 def run_id_of(context: RunContextWrapper[Any]) -> str:
-    """Return the id of the run that a context belongs to. A run that goes on from a `RunState` keeps its id."""
+    """Return the id of the run that a context belongs to. A run that is resumed from a `RunState` keeps its id."""
     known = context.get_rejection_message(_MARK, _MARK)
     if known:
         return known

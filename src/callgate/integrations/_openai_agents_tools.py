@@ -102,11 +102,11 @@ def function_tool(tool: Any, engine: Engine) -> FunctionTool:
     if isinstance(tool, FunctionTool):
         return tool
     bound = engine.tools.get(tool.name) or engine.tools.register(tool)
-    return FunctionTool(bound.name, bound.description, dict(bound.schema.source), _never_invoked, strict_json_schema=False)
+    return FunctionTool(bound.name, bound.description, dict(bound.schema.source), _refuse_invocation, strict_json_schema=False)
 
 
-async def _never_invoked(context: CallContext[Any], arguments: str) -> Any:
-    """Stand for the code of a tool of callgate, which the engine runs."""
+async def _refuse_invocation(context: CallContext[Any], arguments: str) -> Any:
+    """Raise `NotImplementedError`: the engine runs the code of a callgate tool."""
     raise NotImplementedError
 
 

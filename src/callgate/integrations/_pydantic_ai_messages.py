@@ -1,4 +1,4 @@
-"""What the messages of a Pydantic AI run say about its calls: which response made them, and what a human has said.
+"""Read the messages of a Pydantic AI run: which response made a call, and what a human has answered.
 
 Must not know of engines.
 """
@@ -16,7 +16,7 @@ from callgate.errors import UsageError
 __all__ = ["answered_question", "asks_itself", "denied_calls", "goes_on_with_record", "made_by", "place_of", "recorded_answers"]
 
 _RECORDED = "callgate_recorded"
-"""The mark in the metadata of a call that goes on with the answer that the engine's journal has."""
+"""The mark in the metadata of a call that continues with the answer in the engine's journal."""
 _OWN = "As in recorded_answers(result.output, {'%s': True})."
 
 
@@ -24,19 +24,19 @@ def recorded_answers(
     requests: DeferredToolRequests | Iterable[str | ModelMessage],
     own: Mapping[str, bool | ToolApproved | ToolDenied] | None = None,
 ) -> DeferredToolResults:
-    """Return results with which a run goes on with the answers that the engine's journal has.
+    """Return results with which a run continues with the answers in the engine's journal.
 
-    For answers that come from `callgate approve`, `callgate deny`, `engine.approve` or `engine.deny`. A call that nobody has
-    answered is deferred again.
+    For answers that come from `callgate approve`, `callgate deny`, `engine.approve` or `engine.deny`. A call without an
+    answer is deferred again.
 
     Args:
-        requests: What the run has ended with; or its messages, of whose calls those that have no result are taken; or the ids of the
-            calls that wait for approval, without those that have a result, which Pydantic AI refuses.
-        own: Your answers to calls that their tool asks about itself, by the ids of the calls. No journal answers those.
+        requests: The run's output; or its messages, whose calls without a result are taken; or the ids of the calls that wait for
+            approval. Leave out calls that have a result: Pydantic AI refuses those.
+        own: Your answers to calls whose tool itself asks for approval, by the ids of the calls. The journal has no answers to those.
 
     Raises:
-        UsageError: `requests` is something else, has a call that its tool asks about itself and that has no answer in `own`, or is messages
-            in which no call waits.
+        UsageError: `requests` is something else, has a call whose tool itself asks for approval and that has no answer in `own`, or is
+            messages in which no call waits.
     """
     ids = _ids_of(requests)
     answers = dict(own or {})
@@ -51,7 +51,7 @@ def recorded_answers(
 
 
 def asks_itself(name: str, call_id: str) -> str:
-    """Return what a developer is told about a call that the engine has not asked about."""
+    """Return the error text for a call whose approval the engine did not ask for."""
     return f"{name} asks by its own requires_approval, which no journal answers: give True or ToolDenied for {call_id}."
 
 
@@ -60,7 +60,7 @@ def _ids_of(given: object) -> list[str]:
         return [call.tool_call_id for call in given.approvals]
     listed = list(given) if isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping)) else None
     if listed and all(isinstance(one, (ModelRequest, ModelResponse)) for one in listed):
-        return _waiting(listed)
+        return _unanswered_ids(listed)
     if listed is None or not all(isinstance(one, str) for one in listed):
         raise UsageError(
             f"recorded_answers was given {given!r:.80}, of the type {type(given).__name__}; give result.output, the run's messages, or a"
@@ -69,7 +69,7 @@ def _ids_of(given: object) -> list[str]:
     return listed
 
 
-def _waiting(messages: Sequence[ModelMessage]) -> list[str]:
+def _unanswered_ids(messages: Sequence[ModelMessage]) -> list[str]:
     """Return the ids of the calls of the last response that have no result after it.
 
     Raises:
@@ -87,12 +87,12 @@ def _waiting(messages: Sequence[ModelMessage]) -> list[str]:
 
 
 def goes_on_with_record(ctx: RunContext[Any]) -> bool:
-    """Return whether the call of this context goes on because of `recorded_answers`."""
+    """Return whether the call of this context continues because of `recorded_answers`."""
     return _RECORDED in (ctx.tool_call_metadata or {})
 
 
 def answered_question(ctx: RunContext[Any]) -> str:
-    """Return the id of the question that a yes answers, if the host goes on with the metadata of the requests; else an empty text."""
+    """Return the id of the question that a yes answers, if the host kept the metadata of the requests; else an empty text."""
     return str((ctx.tool_call_metadata or {}).get("approval_id", ""))
 
 
@@ -112,7 +112,7 @@ def place_of(ctx: RunContext[Any]) -> tuple[str, str]:
 
 
 def denied_calls(ctx: RunContext[Any]) -> list[ToolReturnPart]:
-    """Return what the model is told in the latest message about calls that a human has denied. Pydantic AI does not make them."""
+    """Return the results in the latest message of calls that a human has denied. Pydantic AI does not make these calls."""
     latest = ctx.messages[-1] if ctx.messages else None
     parts = latest.parts if isinstance(latest, ModelRequest) else ()
     return [part for part in parts if isinstance(part, ToolReturnPart) and part.outcome == "denied"]

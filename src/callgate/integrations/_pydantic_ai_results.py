@@ -38,7 +38,7 @@ def output_of(engine: CallsEngine, call: FrameworkCall, result: ToolResult) -> A
     shortened = result.metadata.truncated and not _has_files(call.native)
     told = not result.metadata.truncated and len(result.content) > 1
     if call.unchanged(result) and not shortened and (not told or isinstance(call.native, ToolReturn)):
-        return _noted(call.native, result) if told else call.native
+        return _add_notes(call.native, result) if told else call.native
     return _restore(whole_value(engine, result), result)
 
 
@@ -59,17 +59,17 @@ def _restore(value: Any, result: ToolResult) -> Any:
         value: The whole value of the result.
     """
     if isinstance(value, dict) and value.get("kind") == _TOOL_RETURN:
-        return _noted(_tool_return.validate_python(value), result)
+        return _add_notes(_tool_return.validate_python(value), result)
     if value is None and result.text != "null":
         return result.text  # the engine's own, where it does not know what the tool returned
     made = tool_return_content_ta.validate_python(value)
     if isinstance(made, str) or (result.metadata.truncated and not _has_files(made)):
         return result.text
-    return _noted(made, result)
+    return _add_notes(made, result)
 
 
-def _noted(made: Any, result: ToolResult) -> Any:
-    """Return a result with what the engine says beside it, such as that a human has changed the arguments."""
+def _add_notes(made: Any, result: ToolResult) -> Any:
+    """Return a result with the engine's notes on it, such as that a human has changed the arguments."""
     notes = [part.text for part in result.content[1:] if isinstance(part, Text)] if not result.metadata.truncated else []
     if not notes:
         return made
@@ -82,14 +82,14 @@ def _noted(made: Any, result: ToolResult) -> Any:
 def _failure_text(result: ToolResult) -> str:
     """Return what the model reads about a call that did not succeed. Pydantic AI wraps it in JSON, so it is not JSON itself."""
     parts = [part.text for part in result.content if isinstance(part, Text)]
-    told = _object_in(parts[0]) if parts else {}
+    told = _parse_object(parts[0]) if parts else {}
     if told.get("error") is None:
         return result.text or result.error or "the call failed"
     more = {key: value for key, value in told.items() if key not in _ALWAYS_TOLD}
     return "\n".join([str(told["error"]), *([json_text(more)] if more else []), *parts[1:]])
 
 
-def _object_in(text: str) -> dict[str, Any]:
+def _parse_object(text: str) -> dict[str, Any]:
     try:
         value = decode(text.encode())
     except ValueError:

@@ -46,14 +46,14 @@ def describe(item: object) -> tuple[ToolDescription, ...] | None:
         UsageError: It is a toolset that lists its tools only when an agent runs.
     """
     if isinstance(item, Tool):
-        return (_described(item),)
+        return (_describe(item),)
     return tuple(_tools_of(item)) if isinstance(item, AbstractToolset) else None
 
 
 def _tools_of(toolset: AbstractToolset[Any]) -> Iterator[ToolDescription]:
     if isinstance(toolset, FunctionToolset):
         for tool in toolset.tools.values():
-            yield _described(tool, toolset.timeout)
+            yield _describe(tool, toolset.timeout)
     elif isinstance(toolset, CombinedToolset):
         for one in toolset.toolsets:
             yield from _tools_of(one)
@@ -87,7 +87,7 @@ def listed(toolset: AbstractToolset[Any]) -> tuple[ToolDescription, ...]:
         return ()
 
 
-def _described(tool: Tool[Any], timeout_s: float | None = None) -> ToolDescription:
+def _describe(tool: Tool[Any], timeout_s: float | None = None) -> ToolDescription:
     async def run(context: ToolContext, arguments: dict[str, Any]) -> object:
         if tool.takes_ctx:
             raise NotDone(f"{tool.name} needs the run context of a Pydantic AI agent; call it through CallgateToolset")
@@ -140,17 +140,17 @@ def untimed(tool: ToolsetTool[Any]) -> ToolsetTool[Any]:
 
 def _timeout_of(tool: ToolsetTool[Any]) -> float | None:
     """Return the timeout that Pydantic AI would stop the tool after; None if it would not."""
-    own, toolset = tool.tool_def.timeout, _source(tool).toolset
+    own, toolset = tool.tool_def.timeout, _unwrap(tool).toolset
     return own if own is not None or not isinstance(toolset, FunctionToolset) else toolset.timeout
 
 
 def declared(tool: ToolsetTool[Any]) -> Tool[Any] | None:
     """Return the tool as it was declared, before a function of the agent prepares it for a step; None if it is not known."""
-    source = _source(tool)
+    source = _unwrap(tool)
     return source.toolset.tools.get(source.tool_def.name) if isinstance(source.toolset, FunctionToolset) else None
 
 
-def _source(tool: ToolsetTool[Any]) -> ToolsetTool[Any]:
+def _unwrap(tool: ToolsetTool[Any]) -> ToolsetTool[Any]:
     """Return the tool that others wrap, if they do."""
     while (source := getattr(tool, "source_tool", None)) is not None:
         tool = source
@@ -159,7 +159,7 @@ def _source(tool: ToolsetTool[Any]) -> ToolsetTool[Any]:
 
 def is_sync(tool: ToolsetTool[Any]) -> bool:
     """Return whether Pydantic AI runs the tool's code in a thread, so that a cancellation does not stop it."""
-    return getattr(_source(tool), "is_async", True) is False
+    return getattr(_unwrap(tool), "is_async", True) is False
 
 
 def plain(arguments: Mapping[str, Any], tool: ToolsetTool[Any]) -> dict[str, Any]:

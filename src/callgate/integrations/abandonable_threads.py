@@ -1,8 +1,8 @@
 """Threads for the plain functions of a framework's tools, which do not delay the end of the program.
 
 Frameworks run such functions in the default executor of the event loop, whose threads `asyncio.run` and the interpreter join when the
-program ends. A function that goes on after its deadline would keep the program from ending, although its call has ended. So the event loop
-gets an executor that runs the code of calls in daemon threads, and everything else as before. Must not know any framework.
+program ends. A function that still runs after its deadline would keep the program from ending, although its call has ended. So the event
+loop gets an executor that runs the code of calls in daemon threads, and everything else as before. Must not know any framework.
 """
 
 from __future__ import annotations

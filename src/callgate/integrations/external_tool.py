@@ -83,7 +83,7 @@ class ExternalTool(FunctionTool):
                 " runner='process') instead, and keep the framework's tool with the same name and arguments: the engine's then runs."
             )
         options["description"] = options.get("description") or name
-        super().__init__(_not_called, **options)
+        super().__init__(_refuse_call, **options)
 
     def invoke(self, context: ToolContext, arguments: dict[str, Any]) -> object:
         call = started_by(context)
@@ -103,23 +103,23 @@ class ExternalTool(FunctionTool):
 
     def _forms_of(self, given: Mapping[str, object] | str) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
         """Return given arguments as the schema accepts them, and as the engine would record them."""
-        takes, coerce = self.only(self._compiled), self.coerce is not False
+        takes, coerce = self.only(self._compiled_schema), self.coerce is not False
         try:
-            own, _, problems = fitted(self._compiled, takes, strict_object(given, _LIMITS), coerce=coerce, source=given)
+            own, _, problems = fitted(self._compiled_schema, takes, strict_object(given, _LIMITS), coerce=coerce, source=given)
             found = self._own_findings(strict_object(own, _LIMITS))
         except (CallFailed, ValueError):
             return None, None
         return (own, found.cleaned_params or own) if found.valid and not problems else (None, None)
 
     @cached_property
-    def _compiled(self) -> CompiledSchema:
+    def _compiled_schema(self) -> CompiledSchema:
         return self.compiled_schema()
 
     def _own_findings(self, params: dict[str, Any]) -> ValidationResult:
         if self._forms is None or is_validated(self.name):
             return super()._own_findings(params)
         try:
-            form = next((one for one in self._forms(params) if self._compiled.is_valid(one)), params)
+            form = next((one for one in self._forms(params) if self._compiled_schema.is_valid(one)), params)
         except ValueError as error:
             problems = model_problems(error)
             return TypedFindings(valid=False, errors=[one.message for one in problems], problems=problems)
@@ -142,6 +142,6 @@ class ExternalTool(FunctionTool):
         return self._source
 
 
-async def _not_called(**arguments: Any) -> object:
-    """Stand for the code of an external tool, which `invoke` runs."""
+async def _refuse_call(**arguments: Any) -> object:
+    """Raise `NotImplementedError`: the code of an external tool is run by `invoke`."""
     raise NotImplementedError

@@ -50,11 +50,11 @@ __all__ = [
 
 T = TypeVar("T")
 _UNANSWERED = frozenset({-32000, -32001, 408})
-"""The codes with which MCP's SDK says that the connection was closed, or that no answer came in time (408 before version 2)."""
+"""The codes with which MCP's SDK reports that the connection was closed, or that no answer arrived in time (408 before version 2)."""
 _CLOSED_STREAMS = frozenset({"BrokenResourceError", "ClosedResourceError", "EndOfStream"})
 """The names of anyio's exceptions that say the same."""
 A_HUMAN = "a human"
-"""Who has decided, if the framework does not say it."""
+"""The name for a human whom the framework does not name."""
 _raw_call = without_check(RawCall, RawCall(name=""))
 _call_of: ContextVar[FrameworkCall | None] = ContextVar("callgate framework call", default=None)
 
@@ -65,7 +65,7 @@ def human_named(name: str) -> str:
 
 
 def is_told_by_wrapper(by: str) -> bool:
-    """Return whether a wrapper has told the engine the decision of `by`, not an operator."""
+    """Return whether the decision of `by` came through a wrapper, not from an operator."""
     return by in (A_HUMAN, BY_ENGINE) or by.startswith(f"{A_HUMAN} (")
 
 
@@ -83,7 +83,7 @@ class CallsEngine(Protocol):
 
 
 class HumanDecision(Struct, frozen=True, kw_only=True):
-    """What a human has decided about a call, as the framework was told."""
+    """A human's decision about a call, as the framework received it."""
 
     allow: bool
     by: str = A_HUMAN
@@ -93,14 +93,14 @@ class HumanDecision(Struct, frozen=True, kw_only=True):
 
 
 class Framework(Struct, frozen=True, kw_only=True, eq=False):
-    """What holds for all calls of one framework."""
+    """The properties of all calls of one framework."""
 
     name: str
     """The name of the framework, for the journal."""
     encode: Callable[[Any], object]
     """Turns the framework's own result into JSON data, or into other values that the engine can write as JSON."""
     pauses: tuple[type[BaseException], ...] = ()
-    """Exceptions by which a tool's code tells the framework to pause or to go on elsewhere. They are raised again."""
+    """Exceptions by which a tool's code tells the framework to pause or to continue elsewhere. They are raised again."""
     escapes: tuple[type[BaseException], ...] = ()
     """Exceptions that end the framework's run. They are raised again; what the tool has done until then is not known."""
     failures: tuple[type[Exception], ...] = ()
@@ -127,11 +127,11 @@ class FrameworkCall(Struct, kw_only=True, eq=False):
     run: Callable[[dict[str, Any]], Awaitable[Any]]
     """Runs the tool in the framework's own way with the final arguments, and returns the framework's own result."""
     place: tuple[str, ...] = ()
-    """What the framework itself has as the run and the message of the call, whatever the scope says."""
+    """The framework's own run and message of the call, independent of the scope."""
     engine: CallsEngine | None = None
-    """The engine on whose route the call is."""
+    """The engine that runs the call."""
     sent_id: str = ""
-    """The id that the engine has got."""
+    """The id that was sent to the engine."""
     native: Any = None
     """The framework's own result, if the tool ran in this call; else None."""
     encoded: object = None
@@ -199,7 +199,7 @@ def is_validated(tool: str) -> bool:
 def is_on_route(engine: CallsEngine, call: FrameworkCall) -> bool:
     """Return whether this very call is on the engine's route already, because it has two wrappers. Then the inner one only runs the tool.
 
-    An identical call that the tool's code makes has another place.
+    An identical call that the tool's code makes has another `place`.
 
     Raises:
         UsageError: The two have different scopes. It ends the framework's run, whatever the framework makes of it.
@@ -219,7 +219,7 @@ empty at first. May raise the framework's own exception for a pause."""
 
 
 async def run_call(engine: CallsEngine, call: FrameworkCall, decide: Decide | None = None, answers: str = "") -> ToolResult | Suspended:
-    """Take a framework's call along the route. Return its result, or what a human has to decide.
+    """Run a framework's call on the engine. Return its result, or the question that a human has to decide.
 
     A yes of the framework counts only for the question that the human has seen, see `outdated_answers`, and for one question.
     A call that was made before with the same ids gets the stored result. If the tool's code paused the run, the same
@@ -235,7 +235,7 @@ async def run_call(engine: CallsEngine, call: FrameworkCall, decide: Decide | No
     outcome = await _outcome(engine, call)
     problem, question = "", answers or (outcome.approval_id if isinstance(outcome, Suspended) else "")
     while isinstance(outcome, Suspended) and decide is not None and (decision := decide(outcome, problem)) is not None:
-        outdated = await _outdated(engine, call, outcome, question) if decision.allow else ""
+        outdated = await _why_outdated(engine, call, outcome, question) if decision.allow else ""
         if outdated and call.framework.asks_again:
             return replace(outcome, question=f"{outdated} {outcome.question}")
         if outdated and call.framework.decides_again:
@@ -253,13 +253,13 @@ async def run_call(engine: CallsEngine, call: FrameworkCall, decide: Decide | No
         case Suspended():
             return outcome
         case Aborted(reason=reason):
-            return _without_result(call, reason or "its message was ended.")
+            return _no_result(call, reason or "its message was ended.")
         case Restarted():
-            return _without_result(call, "its result went into the context.")
+            return _no_result(call, "its result went into the context.")
 
 
 def no_because(reason: str) -> HumanDecision:
-    """Return the decision about a call whose yes does not count. Nobody has said no, so the model may make the call again."""
+    """Return the decision about a call whose yes does not count. It was not denied, so the model may make the call again."""
     return HumanDecision(allow=False, by=BY_ENGINE, reason=f"{reason} Make the call again, as a new one, to ask a human again")
 
 
@@ -300,11 +300,11 @@ def whole_value(engine: CallsEngine, result: ToolResult) -> Any:
 async def until_ended(work: Awaitable[T]) -> T:
     """Await work that a cancellation cannot stop, such as code in a thread, until it has ended.
 
-    If cancelled, go on waiting, and return the result all the same. So the engine, which gives up waiting after its
+    If cancelled, continue to wait, and still return the result. So the engine, which gives up waiting after its
     grace period, knows that the code still runs, and records its late answer. It passes the cancellation on itself. A
     second cancellation, when the engine or the event loop is closed, ends the wait. The thread does not delay the end of the program.
     """
-    task, cancelled = in_abandonable_threads(_awaiting(work)), False
+    task, cancelled = in_abandonable_threads(_await(work)), False
     not_left_running(task)
     while not task.done():
         try:
@@ -318,11 +318,11 @@ async def until_ended(work: Awaitable[T]) -> T:
     return task.result()
 
 
-async def _awaiting(work: Awaitable[T]) -> T:
+async def _await(work: Awaitable[T]) -> T:
     return await work
 
 
-async def _outdated(engine: CallsEngine, call: FrameworkCall, asked: Suspended, answered: str) -> str:
+async def _why_outdated(engine: CallsEngine, call: FrameworkCall, asked: Suspended, answered: str) -> str:
     """Return why a yes to the question `answered` does not count for the one that the engine asks now; empty if it does."""
     if asked.approval_id != answered:
         return EARLIER_QUESTION
@@ -349,6 +349,6 @@ def _is_unanswered(cause: BaseException | None) -> bool:
     return type(cause).__name__ in _CLOSED_STREAMS or getattr(getattr(cause, "error", None), "code", None) in _UNANSWERED
 
 
-def _without_result(call: FrameworkCall, reason: str) -> ToolResult:
+def _no_result(call: FrameworkCall, reason: str) -> ToolResult:
     text = f"{call.name} gave no result: {reason}"
     return ToolResult(id=call.id, uid="", name=call.name, status="error", error=text, code="not_started", failure_class="not_started")

@@ -41,8 +41,8 @@ class GivenOptions:
     ) -> None:
         self._where = where
         self._functions = functions
-        self._effects: dict[str, Effect] = dict(self._mapping("effects", effects))
-        self._options: dict[str, ToolOptions] = dict(self._mapping("options", options))
+        self._effects: dict[str, Effect] = dict(self._check_mapping("effects", effects))
+        self._options: dict[str, ToolOptions] = dict(self._check_mapping("options", options))
         for name, effect in self._effects.items():
             self._check_effect(f"effects={{'{name}': ...}}", effect)
         for name, given in self._options.items():
@@ -68,7 +68,7 @@ class GivenOptions:
                     f"{self._where}({mapping}=...) has an entry for '{name}', which is none of the tools.{meant} They are {known}."
                 )
 
-    def _mapping(self, label: str, given: object) -> Mapping[str, Any]:
+    def _check_mapping(self, label: str, given: object) -> Mapping[str, Any]:
         if given is not None and not isinstance(given, Mapping):
             raise UsageError(f"{self._where}({label}=...) is {given!r:.80}; it must be a mapping by the names of tools.")
         return given or {}

@@ -98,8 +98,8 @@ def import_tools(
         UsageError: An item is not a tool, or a name is not that of one of the tools.
     """
     if isinstance(items, (str, bytes, Mapping)) or not isinstance(items, Iterable) or _describes(items):
-        raise UsageError(f"import_tools was given {_shown(items)}; it takes a list of tools.{_list_of(items)}")
-    found = [one for item in items for one in _found(item)]
+        raise UsageError(f"import_tools was given {_describe(items)}; it takes a list of tools.{_list_of(items)}")
+    found = [one for item in items for one in _find(item)]
     given = GivenOptions("import_tools", effects, options, [one.name for one in found if one.is_function])
     names = {one.name: one for one in found}
     given.refuse_other_names(names)
@@ -111,7 +111,7 @@ def import_tools(
     return [one.make(given.of(one.name)) for one in found]
 
 
-def _found(item: object) -> Iterator[_Found]:
+def _find(item: object) -> Iterator[_Found]:
     if isinstance(item, Tool) or (isinstance(item, type) and issubclass(item, Tool)):
         made = instance_of(item)
         yield _Found(made.name, lambda _: made, takes_options=False)
@@ -123,7 +123,7 @@ def _found(item: object) -> Iterator[_Found]:
             return
     if not callable(item) or isinstance(item, type):
         raise UsageError(
-            f"import_tools was given {_shown(item)} in its list, which is not a tool.{_list_of(item)} It takes tools of LangChain,"
+            f"import_tools was given {_describe(item)} in its list, which is not a tool.{_list_of(item)} It takes tools of LangChain,"
             " Pydantic AI, the OpenAI Agents SDK, Microsoft Agent Framework and Anthropic's SDK, plain functions, and tools of callgate."
         )
     function = as_function(item)
@@ -136,8 +136,8 @@ def _describes(item: object) -> bool:
     return any(module.describe(item) is not None for module in _modules(type(item)))
 
 
-def _shown(item: object) -> str:
-    """Return what was given instead of a tool or a list of tools, for a message."""
+def _describe(item: object) -> str:
+    """Describe what was given instead of a tool or a list of tools, for a message."""
     name = getattr(item, "name", None) or getattr(item, "__name__", None)
     kind = f"a {type(item).__module__}.{type(item).__qualname__}".replace("builtins.", "")
     if isinstance(name, str):
@@ -146,7 +146,7 @@ def _shown(item: object) -> str:
 
 
 def _list_of(item: object) -> str:
-    """Return how to write the tools that an object stands for as a list; empty if that is not known."""
+    """Return advice how to pass the tools of an object as a list; empty if that is not known."""
     if isinstance(getattr(item, "tools_by_name", None), Mapping):  # LangGraph's ToolNode
         return " Give the tools of the node: import_tools(list(node.tools_by_name.values()))."
     if isinstance(item, (list, tuple, set, frozenset)):

@@ -1,4 +1,4 @@
-"""A framework's calls in the journal: by which id a call is recorded, and for whom. Must not know any framework."""
+"""A framework's calls in the journal: the id and the user with which a call is recorded. Must not know any framework."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def recorded_principal(journal: Journal, call: RawCall, scope: Scope, redactor: 
     """Return the principal with which the same call was recorded; that of `scope` if it was not recorded or had other arguments."""
     now = _as_recorded(call, scope, redactor)
     for earlier in _received_in(journal, scope.run):
-        if _made(earlier) == _made(now):
+        if _call_identity(earlier) == _call_identity(now):
             return scope.principal if _principal(earlier) == _principal(now) else _principal(earlier)
     return scope.principal
 
@@ -101,28 +101,28 @@ def recorded_scope(journal: Journal, call: RawCall, scope: Scope, redactor: Reda
     new = now.scope or {}
     for earlier in _received_in(journal, scope.run):
         old = earlier.scope or {}
-        if _made(earlier) == _made(now) and old.get("tick") == new.get("tick"):
+        if _call_identity(earlier) == _call_identity(now) and old.get("tick") == new.get("tick"):
             return replace(scope, **{name: str(old.get(name, "")) for name in _FOR_WHOM if old.get(name) != new.get(name)})
     return scope
 
 
 def was_made_for(call: Received, scope: Scope, redactor: Redactor | None) -> bool:
     """Return whether a recorded call was made for the same principal, actor, workspace and conversation as those of `scope`."""
-    return _for_whom(call) == _for_whom(_as_recorded(RawCall(name=""), scope, redactor))
+    return _caller_identity(call) == _caller_identity(_as_recorded(RawCall(name=""), scope, redactor))
 
 
 def made_for_same(journal: Journal, uid: str, other: str) -> bool:
     """Return whether two recorded calls were made for the same principal, actor, workspace and conversation."""
     one, two = received_call(journal, uid), received_call(journal, other)
-    return one is not None and two is not None and _for_whom(one) == _for_whom(two)
+    return one is not None and two is not None and _caller_identity(one) == _caller_identity(two)
 
 
-def _for_whom(call: Received) -> tuple[str, ...]:
+def _caller_identity(call: Received) -> tuple[str, ...]:
     return tuple(str((call.scope or {}).get(name, "")) for name in _FOR_WHOM)
 
 
-def _made(call: Received) -> tuple[object, ...]:
-    """Return what a call was made with. A framework may hand its arguments over as the model's text and as values."""
+def _call_identity(call: Received) -> tuple[object, ...]:
+    """Return the values that identify a call. A framework may pass its arguments as the model's text or as values."""
     try:
         arguments = decode(call.arguments)
     except ValueError:

@@ -31,7 +31,7 @@ _NOBODY = Scope()
 
 
 class CallgateMiddleware(AgentMiddleware[Any, Any, Any]):
-    """Takes the tool calls of `create_agent` along the engine's route.
+    """Runs the tool calls of `create_agent` on the engine.
 
     A call that fails becomes a `ToolMessage` with the status `error` that says what to do next. A call that a human has
     to decide about interrupts the graph with a `tool_approval`, as LangChain's own human-in-the-loop middleware does;
@@ -52,13 +52,13 @@ class CallgateMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
         answers = TaskAnswers()
-        return self._calls.make_sync(request, handler, answers, self._interrupting(request, answers))
+        return self._calls.make_sync(request, handler, answers, self._ask_by_interrupt(request, answers))
 
     async def awrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]) -> Any:
         answers = TaskAnswers()
-        return await self._calls.make(request, handler, answers, self._interrupting(request, answers))
+        return await self._calls.make(request, handler, answers, self._ask_by_interrupt(request, answers))
 
-    def _interrupting(self, request: ToolCallRequest, answers: TaskAnswers) -> Decide:
+    def _ask_by_interrupt(self, request: ToolCallRequest, answers: TaskAnswers) -> Decide:
         """Return what asks a human about a call: an interrupt of the graph.
 
         A decision that cannot be used interrupts again. An exception would leave it in the checkpoint, where each later resume would find

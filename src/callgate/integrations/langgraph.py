@@ -84,7 +84,7 @@ class CallgateToolNode(ToolNode):
             calls = calls_of_input(input, self._messages_key)
             execution.answers.in_task = [call["id"] for call in calls]
             while True:
-                execution.order = MessageOrder(calls, self._only_reads)
+                execution.order = MessageOrder(calls, self._is_read_only)
                 output = super().invoke(input, config, **kwargs)
                 if not execution.must_ask:
                     return output
@@ -101,7 +101,7 @@ class CallgateToolNode(ToolNode):
                 await in_thread(execution.raise_interrupt_of_a_tool)
                 await ask_about(self._engine, execution.taken_questions(), execution.answers)
 
-    def _only_reads(self, name: str) -> bool:
+    def _is_read_only(self, name: str) -> bool:
         tool = self._engine.tools.get(name)
         return tool is not None and tool.effect == "none"
 

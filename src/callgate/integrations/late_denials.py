@@ -1,4 +1,4 @@
-"""What the model has to know about a call that a human denies through a framework after it was started.
+"""Find calls that were started before a human denied them through a framework, so that the model learns of it.
 
 The framework tells the model the human's reason, which alone would say that nothing has happened. Must not know any framework.
 """
@@ -22,11 +22,11 @@ TOO_LATE = "The denial came too late"
 
 
 async def started_before_denial(journal: Journal, call_id: str, scope: Scope, redactor: Redactor | None, *, of_tick: bool = False) -> str:
-    """Return what the model has to know about a call with an effect that was started before a human has denied it; empty if it was not.
+    """Return a text for the model about a call with an effect that was started before a human denied it; empty if it was not started.
 
     Args:
         call_id: The framework's id of the call.
-        scope: The scope of the call. What was started for somebody else is not told.
+        scope: The scope of the call. Calls that were started for another user are left out.
         of_tick: Whether a call of another tick of the run is another call.
     """
 
@@ -35,14 +35,14 @@ async def started_before_denial(journal: Journal, call_id: str, scope: Scope, re
         made = ((event, call) for event, call in with_received(journal, started) if call.id == recorded_call_id(call_id))
         same = (one for one in made if is_in_message(one[1], scope) and (not of_tick or is_in_tick(one[1], scope, redactor)))
         uids = dict.fromkeys(event.call for event, call in same if was_made_for(call, scope, redactor))
-        told = (_too_late(call) for uid in uids for call in summarise(journal.read(call=uid)))
+        told = (_describe_started(call) for uid in uids for call in summarise(journal.read(call=uid)))
         return next(filter(None, told), "")
 
     return await read_journal(journal, find)
 
 
-def _too_late(call: CallSummary) -> str:
-    """Return that a call was started, and what became of it; empty if nothing happened or it has no effect."""
+def _describe_started(call: CallSummary) -> str:
+    """Return a text with the start of a call and its outcome; empty if nothing happened or it has no effect."""
     if call.effect == "none" or call.code in NOTHING_HAPPENED or call.settled == "not_happened":
         return ""
     started = f"{TOO_LATE}: {call.tool} was started before, as {call.uid}"

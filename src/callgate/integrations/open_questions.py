@@ -52,13 +52,13 @@ __all__ = [
 _MOST = 1_000
 
 DenialOf = Callable[[str, str], str | None]
-"""Returns the reason with which a human has denied the call with this tool name and id, which may be empty; None if nobody has.
+"""Returns the reason with which a human denied the call with this tool name and id, which may be empty; None if it was not denied.
 
 The id is the recorded one if another process has asked."""
 
 
 async def only_asked(arguments: dict[str, Any]) -> Any:
-    """Stand for a tool's code in a call that is made only to ask a human, who may have answered in the meantime.
+    """Raise `NotDone`: the code of a call that is made only to ask a human, who may have answered in the meantime.
 
     Raises:
         NotDone: Always; so the call can be made again.
@@ -66,15 +66,15 @@ async def only_asked(arguments: dict[str, Any]) -> Any:
     raise NotDone("the call was made to ask about it, and is made again")
 
 
-def _denied(reason: str) -> NotDone:
+def _denied_error(reason: str) -> NotDone:
     return NotDone(f"a human has denied it{': ' if reason else ''}{reason}")
 
 
 def refusing(reason: str) -> Callable[[dict[str, Any]], Awaitable[Any]]:
-    """Return what stands for a tool's code in a call that a human has denied, if the engine does not ask about it any more."""
+    """Return code that replaces a tool's in a call that a human has denied, if the engine does not ask about it any more."""
 
     async def refuse(arguments: dict[str, Any]) -> Any:
-        raise _denied(reason)
+        raise _denied_error(reason)
 
     return refuse
 
@@ -99,7 +99,7 @@ async def record_edit(engine: Engine, call: FrameworkCall, edit: HumanDecision, 
 
 
 async def withdraw_yes(engine: CallsEngine, answered: Approval, decision: HumanDecision, arguments: Mapping[str, object] | str) -> bool:
-    """Withdraw a yes to a call of the engine's own tool if a human's decision is not about what would run. Return whether it was.
+    """Withdraw a yes to a call of the engine's own tool if the human decided about other arguments than would run. Return whether it was.
 
     Nothing else can refuse the decision: the engine's own code runs for the call.
 
@@ -120,7 +120,7 @@ def refusal_by(decision: HumanDecision, arguments: Mapping[str, object] | str) -
         arguments: Those with which it would run.
     """
     if not decision.allow:
-        return _denied(decision.reason)
+        return _denied_error(decision.reason)
     if decision.arguments is None or dict(decision.arguments) == arguments:
         return None
     return NotDone(
@@ -167,7 +167,7 @@ def last_asked(journal: Journal, scope: Scope) -> dict[str, bool]:
     Each of them was suspended when it was last made, if that is not in a request or a process that has ended before the call was started.
 
     Returns:
-        For each call, whether the engine was told a decision about it through the framework. An operator's answer does not count, because
+        For each call, whether a decision about it was recorded through the framework. An operator's answer does not count, because
         the framework's interrupt is still open then.
     """
     latest: dict[str, Event] = {}
@@ -206,11 +206,11 @@ async def _deny(engine: Engine, approval_id: str, reason: str) -> None:
     try:
         await engine.deny(approval_id, by=A_HUMAN, reason=reason, told=True)
     except CallgateError:
-        return  # answered or expired, or the journal has failed; the framework has told the model already
+        return  # answered or expired, or the journal has failed; the model knows already from the framework
 
 
 def _is_told(journal: Journal, approval_id: str, after: int) -> bool:
-    """Return whether the engine was told a decision about a call through a framework, not by an operator, after this position."""
+    """Return whether a decision about a call was recorded through a framework, not by an operator, after this position."""
     answers = journal.find(EventQuery(call=approval_id, kinds=("approval.answered",), after=after))
     return any(is_told_by_wrapper(decode_reason(event.body).reason) for event in answers)
 
@@ -262,7 +262,7 @@ class OpenQuestions:
         """
         if scope.run not in self._read_runs:
             self._read_runs.add(scope.run)
-            for place, asked in await read_journal(self._engine.journal, lambda: list(self._recorded(scope))):
+            for place, asked in await read_journal(self._engine.journal, lambda: list(self._read_deniable_calls(scope))):
                 self._add(place, asked)
         of_place, denied = self._asked.get((scope.run, scope.tick), {}), []
         for asked in [one for one in of_place.values() if one.approval_id or one.name == name]:
@@ -274,7 +274,7 @@ class OpenQuestions:
                 await _deny(self._engine, asked.approval_id, reason)
         return denied
 
-    def _recorded(self, scope: Scope) -> Iterator[tuple[tuple[str, str], DeniableCall]]:
+    def _read_deniable_calls(self, scope: Scope) -> Iterator[tuple[tuple[str, str], DeniableCall]]:
         journal, redactor = self._engine.journal, self._engine.redactor
         found = journal.find(EventQuery(run=scope.run, kinds=("call.suspended", "call.started"), newest_first=True, limit=_MOST))
         for event, call in with_received(journal, reversed(list(found))):

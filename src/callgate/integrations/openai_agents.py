@@ -85,10 +85,10 @@ def callgate_tools(
     wrapped.refuse_other_names(one.name for one in described)
     wrapped.add(described)
     questions = OpenQuestions(engine)
-    return [_routed(tool, engine, scope, questions) if is_routed(tool) else tool for tool in listed]
+    return [_wrap(tool, engine, scope, questions) if is_routed(tool) else tool for tool in listed]
 
 
-def _routed(tool: Any, engine: Engine, scope: ScopeOf, questions: OpenQuestions) -> FunctionTool:
+def _wrap(tool: Any, engine: Engine, scope: ScopeOf, questions: OpenQuestions) -> FunctionTool:
     """Return the tool with its calls on the engine's route, which they may take already.
 
     Raises:
@@ -124,12 +124,12 @@ class _Route:
         return made
 
     def _scope(self, context: RunContextWrapper[Any]) -> Scope:
-        """Return the scope of a run's calls. Runs without a name are told apart by the id that the wrapper gives them."""
+        """Return the scope of a run's calls. Runs without a name are distinguished by the id that the wrapper gives them."""
         scope, run = scope_of(self.scope, context), run_id_of(context)
         return in_turn(replace(scope, run=scope.run or run), run)
 
     async def _call(self, context: RunContextWrapper[Any], call_id: str, arguments: Any, name: str = "") -> FrameworkCall:
-        """Return a call. If it was made before, it stays that of its user, also in a state that goes on with another run context."""
+        """Return a call. One that was made before stays that of its user, also if its state is resumed with another run context."""
         scope, run, engine, name = self._scope(context), run_id_of(context), self.engine, name or self._name
         scope = made = replace(scope, message_id=scope.message_id or call_id)
         if callable(self.scope) and scope.tick == run:

@@ -35,14 +35,14 @@ EARLIER_QUESTION = (
 
 
 async def why_outdated(journal: Journal, name: str, call_id: str, scope: Scope, asked: Suspended) -> str:
-    """Return why a yes to the call is no answer to the question that the engine asks now; empty if it is.
+    """Return why a yes to the call is not an answer to the question that the engine asks now; empty if it is.
 
     Args:
         asked: The outcome of the call, which was made again with the yes.
     """
 
     def find() -> str:
-        return _why(journal, name, call_id, scope, asked)
+        return _why_outdated(journal, name, call_id, scope, asked)
 
     return await read_journal(journal, find)
 
@@ -53,13 +53,13 @@ def questions_about(journal: Journal, name: str, call_id: str, run: str) -> Iter
     return ((event, call) for event, call in with_received(journal, journal.find(query)) if call.id == recorded_call_id(call_id))
 
 
-def _why(journal: Journal, name: str, call_id: str, scope: Scope, asked: Suspended) -> str:
+def _why_outdated(journal: Journal, name: str, call_id: str, scope: Scope, asked: Suspended) -> str:
     found = [(event, call) for event, call in questions_about(journal, name, call_id, scope.run) if event.call != asked.uid]
     questions, earlier = [event for event, _ in found], [event for event, call in found if is_in_message(call, scope)]
     if asked.uid == asked.approval_id:  # unless it is outdated, the framework has asked a question of its own
-        return EARLIER_QUESTION if _is_outdated(journal, _used(journal, scope.run, name), asked, questions, earlier) else ""
+        return EARLIER_QUESTION if _is_outdated(journal, _used_questions(journal, scope.run, name), asked, questions, earlier) else ""
     same = [event for event in earlier if approval_id_of(event) == asked.approval_id]
-    refused = _refused(journal, scope.run, {asked.approval_id, *(event.call for event in same)})
+    refused = _latest_refusal(journal, scope.run, {asked.approval_id, *(event.call for event in same)})
     if refused is None or any(event.position > refused.position for event in same):
         return ""
     body = decode(refused.body)
@@ -70,7 +70,7 @@ def _is_outdated(journal: Journal, used: Mapping[str, str], asked: Suspended, qu
     """Return whether a yes was to one of the questions before the engine's new one.
 
     Args:
-        used: See `_used`.
+        used: See `_used_questions`.
         earlier: Those of the questions that were about the call in the same message.
     """
     (now,) = journal.find(EventQuery(call=asked.uid, kinds=("call.suspended",), limit=1))
@@ -84,17 +84,17 @@ def _is_outdated(journal: Journal, used: Mapping[str, str], asked: Suspended, qu
 
 
 def _has_other_arguments(journal: Journal, now: Event, questions: Sequence[Event]) -> bool:
-    """Return whether there are questions that nobody has denied, but no open one about a call with the tool and the arguments of this one.
+    """Return whether there are questions that were not denied, but no open one about a call with the tool and the arguments of this one.
 
-    The host may have made the message of the call anew, which then has another id.
+    The host may have rebuilt the message of the call, which then has another id.
     """
-    denied = _denied(journal, questions)
+    denied = _denied_questions(journal, questions)
     others = [event for event in questions if approval_id_of(event) not in denied]
     same = [event for event in others if _bound_to(event) == _bound_to(now) and question_of(event).expires_at > now.at_ns]
     return bool(others) and not same
 
 
-def _denied(journal: Journal, questions: Sequence[Event]) -> set[str]:
+def _denied_questions(journal: Journal, questions: Sequence[Event]) -> set[str]:
     """Return the ids of those questions whose latest answer is a no."""
     answers = events_of(journal, map(approval_id_of, questions), "approval.answered")
     latest = {event.call: decode_reason(event.body).status for event in answers}
@@ -105,7 +105,7 @@ def _bound_to(question: Event) -> str:
     return older_binding(str((decode_reason(question.body).details or {}).get("binding", "")))
 
 
-def _used(journal: Journal, run: str, name: str) -> dict[str, str]:
+def _used_questions(journal: Journal, run: str, name: str) -> dict[str, str]:
     """Return the ids of the questions whose yes has let a call of the tool start, each with the id of that call."""
     started = journal.find(EventQuery(run=run, tool=name, kinds=("call.started",), newest_first=True, limit=_MOST))
     return {verdict.approval: event.call for event in started if (verdict := verdict_of(event)) is not None}
@@ -114,7 +114,7 @@ def _used(journal: Journal, run: str, name: str) -> dict[str, str]:
 def _has_let_run(journal: Journal, question: Event, used: Mapping[str, str], now: Event) -> bool:
     """Return whether the yes to a question about the same tool and arguments has let a call run that has not paused the framework's run.
 
-    The host may have made the message of the call anew, so that the engine asks about it once more.
+    The host may have rebuilt the message of the call, so that the engine asks about it once more.
     """
     uid = used.get(approval_id_of(question))
     if uid is None or _bound_to(question) != _bound_to(now):
@@ -123,7 +123,7 @@ def _has_let_run(journal: Journal, question: Event, used: Mapping[str, str], now
     return not any(decode(event.body)["exception"] == PausedByTool.__name__ for event in raised)
 
 
-def _refused(journal: Journal, run: str, questions: set[str]) -> Event | None:
+def _latest_refusal(journal: Journal, run: str, questions: set[str]) -> Event | None:
     """Return the latest answer of another process to a question that could not be used, unless a later answer has replaced it.
 
     Args:

@@ -66,7 +66,7 @@ ScopeOf = Scope | Callable[[RunContext[Any]], Scope]
 
 @dataclass(init=False)
 class CallgateToolset(WrapperToolset[Any]):
-    """Takes the calls of a toolset's tools along the engine's route.
+    """Runs the calls of a toolset's tools on the engine.
 
     A call that fails becomes a failed tool return (`ToolFailed`) that says what to do next and does not use up the
     tool's retries; only arguments that the engine refuses do (`ModelRetry`). A call that a human has to decide about
@@ -140,7 +140,7 @@ class CallgateToolset(WrapperToolset[Any]):
         if recorded and not await was_asked(self.engine, call):
             raise ApprovalRequired(metadata={"question": asks_itself(name, call_id)})
         if ctx.tool_call_approved:
-            call.arguments = await self._asked(call, ctx, tool)
+            call.arguments = await self._approved_arguments(call, ctx, tool)
             if call.arguments != given:
                 await record_edit(self.engine, call, edit, answered_question(ctx), is_external=self._tools.is_external(name))
         result = await run_call(self.engine, call, decide if ctx.tool_call_approved and not recorded else None, answered_question(ctx))
@@ -148,7 +148,7 @@ class CallgateToolset(WrapperToolset[Any]):
             return output_of(self.engine, call, result)
         raise ApprovalRequired(metadata={"question": result.question, "approval_id": result.approval_id})
 
-    async def _asked(self, call: FrameworkCall, ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Mapping[str, object] | str:
+    async def _approved_arguments(self, call: FrameworkCall, ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Mapping[str, object] | str:
         """Return the arguments that the engine has asked about, if a human has approved the call with others; else its own."""
         made = made_by(ctx)[1]
         if made is None:
@@ -157,9 +157,9 @@ class CallgateToolset(WrapperToolset[Any]):
         return asked if asked != call.arguments and await was_asked(self.engine, call, asked) else call.arguments
 
     async def _record_denials(self, ctx: RunContext[Any]) -> None:
-        """Answer the engine's questions about the calls that a human has denied: Pydantic AI tells the model, and does not make them.
+        """Answer the engine's questions about the calls that a human has denied: Pydantic AI reports them to the model without a call.
 
-        If such a call was started before, the model is told that, too.
+        If such a call was started before, the model is told so, too.
         """
         for denied in denied_calls(ctx):
             its = dataclasses.replace(ctx, tool_name=denied.tool_name, tool_call_id=denied.tool_call_id)
@@ -174,7 +174,7 @@ class _AgentToolset(CallgateToolset):
 
 
 class CallgateCapability(AbstractCapability[Any]):
-    """Takes the calls of all tools of an agent along the engine's route, as `CallgateToolset` does for one toolset.
+    """Runs the calls of all tools of an agent on the engine, as `CallgateToolset` does for one toolset.
 
     Args:
         engine: The engine. It may be made without tools.

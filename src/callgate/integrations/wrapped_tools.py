@@ -50,7 +50,7 @@ class WrappedTools:
         effects: Mapping[str, Effect] | None = None,
         options: Mapping[str, ToolOptions] | None = None,
     ) -> None:
-        self._engine = _checked(wrapper, engine)
+        self._engine = _check_engine(wrapper, engine)
         self._given = GivenOptions(wrapper, effects, options)
         self._has_chosen_tools = len(engine.tools) > 0
         """Whether the host has given the engine tools, so that one that is missing may have been forgotten."""
@@ -116,7 +116,7 @@ class WrappedTools:
             )
 
 
-def _checked(wrapper: str, given: object) -> Engine:
+def _check_engine(wrapper: str, given: object) -> Engine:
     if not isinstance(given, Engine):
         what = f"the class {given.__name__}" if isinstance(given, type) else f"a {type(given).__name__}"
         raise UsageError(f"{wrapper} was given {what} as its engine. Give callgate.Engine(import_tools(tools, effects={{...}})).")

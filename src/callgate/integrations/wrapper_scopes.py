@@ -11,7 +11,7 @@ __all__ = ["check_scope", "in_turn", "placed_scope", "scope_of", "two_scopes"]
 
 
 def two_scopes(name: str, one: Scope, other: Scope) -> UsageError:
-    """Return the error for a tool with two wrappers of one engine whose calls run for somebody else in each."""
+    """Return the error for a tool with two wrappers of one engine that have different scopes."""
     differing = [part for part in Scope.__struct_fields__ if getattr(one, part) != getattr(other, part)]
     shown = ", ".join(f"{part}={getattr(one, part)!r:.80} and {getattr(other, part)!r:.80}" for part in differing)
     return UsageError(

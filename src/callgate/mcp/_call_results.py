@@ -42,17 +42,17 @@ def executed(server: str, result: Message) -> Execution:
     """Return the execution of a call that the server has answered with a result.
 
     Raises:
-        ProtocolError: It is no result of a tool.
+        ProtocolError: It is not a result of a tool.
     """
     content, is_error = result.get("content", []), result.get("isError", False)
     if not is_content(content):
-        raise ProtocolError(f"The MCP server '{server}' sent a result whose content is no list of parts.")
+        raise ProtocolError(f"The MCP server '{server}' sent a result whose content is not a list of parts.")
     if not isinstance(is_error, bool):
         raise ProtocolError(f"The MCP server '{server}' sent a result whose isError is {is_error!r:.40}; it must be true or false.")
     changes: list[str] = []
     parts = tuple([content_part(item, changes) for item in content])
     if is_error:
-        return _declared(result, parts, tuple(changes))
+        return _declared_failure(result, parts, tuple(changes))
     value, shown = _value(result, parts)
     fields = _other_fields(result, parts)
     return Execution(status="returned", value=value, content=shown, read=True, changes=tuple(changes), server_fields=fields)
@@ -71,7 +71,7 @@ def refused(server: str, error: RpcError) -> Execution:
     return Execution(status="returned", failure=said, details=details, read=True, server_fields=fields)
 
 
-def _declared(result: Message, parts: Sequence[Part], changes: tuple[str, ...]) -> Execution:
+def _declared_failure(result: Message, parts: Sequence[Part], changes: tuple[str, ...]) -> Execution:
     """Return the execution of a call whose tool says that it has failed."""
     text = "\n".join(part.text for part in parts if isinstance(part, Text)).strip()
     value = result.get("structuredContent")

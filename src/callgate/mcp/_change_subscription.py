@@ -1,6 +1,6 @@
 """The subscription to changes of a server, in the stateless era: a request that lasts, and is sent again when it has ended.
 
-A server tells nobody of the changes between two subscriptions, so everything counts as changed when it confirms the next one.
+A server does not report changes between two subscriptions, so everything counts as changed when it confirms the next one.
 
 Source: MCP 2026-07-28, Subscriptions.
 """
@@ -51,7 +51,7 @@ class ChangeSubscription:
         self._missed = False
         self._owner: asyncio.Task[None] | None = None
         self._answer: asyncio.Future[None] | None = None
-        """Done when the server has confirmed or refused the current subscription; somebody waits for it."""
+        """Done when the server has confirmed or refused the current subscription; None if no task waits for that."""
 
     def open(self) -> None:
         """Subscribe to what is wanted now, in place of what was before."""
@@ -76,15 +76,15 @@ class ChangeSubscription:
             self._owner = None
 
     def confirm(self) -> None:
-        """Note that the server has confirmed the subscription."""
+        """Record that the server has confirmed the subscription."""
         self._confirmed = True
-        self._answered(None)
+        self._settle_answer(None)
         if self._missed:
             self._on_missed()
         self._missed = True
 
     async def _keep_open(self) -> None:
-        """Subscribe again and again, until the server says that it has no subscriptions."""
+        """Subscribe repeatedly until the server says that it has no subscriptions."""
         failures = 0
         while True:
             self._confirmed = False
@@ -92,7 +92,7 @@ class ChangeSubscription:
                 await self._send(_METHOD, {"notifications": self._wanted()})
             except RpcError as error:
                 self._log.debug("%s refused the subscription to its changes: %s", self._label, error)
-                self._answered(error)
+                self._settle_answer(error)
                 if error.code in (METHOD_NOT_FOUND, INVALID_PARAMS):
                     return
             except McpError as error:
@@ -100,7 +100,7 @@ class ChangeSubscription:
             failures = 1 if self._confirmed else failures + 1
             await asyncio.sleep(backoff_s(failures, base_s=_FIRST_WAIT_S, max_s=_LONGEST_WAIT_S))
 
-    def _answered(self, error: RpcError | None) -> None:
+    def _settle_answer(self, error: RpcError | None) -> None:
         waiting, self._answer = self._answer, None
         if waiting is None or waiting.done():
             return

@@ -46,7 +46,7 @@ class ClientEra:
         return era if refused else "handshake"
 
     def refused(self, starts: int, *, lasting: bool) -> None:
-        """Note that no session with a handshake can be started.
+        """Record that no session with a handshake can be started.
 
         Args:
             lasting: Whether the server has shown that it takes no handshake, or cannot be used after one.

@@ -1,6 +1,6 @@
 """The sessions of one server that belong to single clients.
 
-A server of the handshake era is told once, at the beginning of a session, what its client can do, and may keep state in the session.
+In the handshake era, a client declares its capabilities once, when a session begins, and the server may keep state in the session.
 Clients that differ therefore have sessions of their own: made for their first call, closed when they are not used for a while, and bounded
 in number, together and for each key of clients. A server that asks something during calls without saying for which gets a session for each
 call at a time, except that calls of one client that can be asked for the sake of any of them share one. Knows nothing of the session that
@@ -123,20 +123,20 @@ class ClientSessions:
         Raises:
             NotSent: Too many sessions are in use, by all clients or by those with this key.
         """
-        with self._in_use(self._of(client, era, may_refuse=may_refuse), client) as supervised:
+        with self._use(self._find_or_start(client, era, may_refuse=may_refuse), client) as supervised:
             yield supervised
 
     @contextmanager
     def all_used(self, client: CallingClient, era: Era) -> Iterator[list[SupervisedSession]]:
         """Keep the sessions that the client may use open during the block; none is made."""
         with ExitStack() as used:
-            own = _shared_key(client, _offered(client, era))
+            own = _shared_key(client, _offered_capabilities(client, era))
             found = [one for key, one in self._sessions.items() if key[:2] == own]
-            yield [used.enter_context(self._in_use(one, client)) for one in found]
+            yield [used.enter_context(self._use(one, client)) for one in found]
 
     def watch(self, supervised: SupervisedSession) -> bool:
         """Keep a session open for a subscription until `unwatch`, if fewer than half of all that may be open are kept so."""
-        one = self._found(supervised)
+        one = self._find(supervised)
         kept = sum(1 for other in self._sessions.values() if other.watches and other is not one)
         if one is None or kept >= self._parts.server.max_sessions // 2:
             return False
@@ -144,16 +144,16 @@ class ClientSessions:
         return True
 
     def unwatch(self, supervised: SupervisedSession) -> None:
-        one = self._found(supervised)
+        one = self._find(supervised)
         if one is not None:
             one.watches -= 1
             one.idle_since = self._parts.clock.monotonic()
 
-    def _found(self, supervised: SupervisedSession) -> _ClientSession | None:
+    def _find(self, supervised: SupervisedSession) -> _ClientSession | None:
         return next((one for one in self._sessions.values() if one.supervised is supervised), None)
 
     @contextmanager
-    def _in_use(self, one: _ClientSession, client: CallingClient) -> Iterator[SupervisedSession]:
+    def _use(self, one: _ClientSession, client: CallingClient) -> Iterator[SupervisedSession]:
         one.users.append(client)
         try:
             with one.requests.asked_of(client):
@@ -180,8 +180,8 @@ class ClientSessions:
         """Return what each session lists: the key of its client, and the definitions by name."""
         return [(one.key[0], one.tools.definitions) for one in self._sessions.values()]
 
-    def _of(self, client: CallingClient, era: Era, *, may_refuse: bool) -> _ClientSession:
-        offered = _offered(client, era)
+    def _find_or_start(self, client: CallingClient, era: Era, *, may_refuse: bool) -> _ClientSession:
+        offered = _offered_capabilities(client, era)
         for number in count():
             key = (*_shared_key(client, offered), number)
             found = self._sessions.get(key)
@@ -189,7 +189,7 @@ class ClientSessions:
                 break
         if found is None or not found.busy:
             self._check_share(client)
-        one = found or self._made(key, offered, era, may_refuse=may_refuse)
+        one = found or self._start(key, offered, era, may_refuse=may_refuse)
         self._sessions.pop(key, None)
         self._sessions[key] = one
         return one
@@ -197,10 +197,10 @@ class ClientSessions:
     def _check_share(self, client: CallingClient) -> None:
         """Raise if the clients with this key use so many sessions that few are left for others.
 
-        One more is theirs while they use no more than are free. So nobody takes all, and none is kept back for clients that do not come.
+        They may take one more while they use at most as many as are free: no key takes all, and none is reserved for absent clients.
 
         Raises:
-            NotSent: They have their share.
+            NotSent: They already use their share.
         """
         server = self._parts.server
         in_use = [key[0] for key, one in self._sessions.items() if one.busy]
@@ -215,7 +215,7 @@ class ClientSessions:
     def _note_asking(self) -> None:
         self._asks = True
 
-    def _made(self, key: _Key, offered: Mapping[str, Any], era: Era, *, may_refuse: bool) -> _ClientSession:
+    def _start(self, key: _Key, offered: Mapping[str, Any], era: Era, *, may_refuse: bool) -> _ClientSession:
         server = self._parts.server
         if len(self._sessions) >= server.max_sessions:
             self._make_room()
@@ -239,17 +239,17 @@ class ClientSessions:
         self._retire(idle)
 
     def _retire(self, key: _Key) -> None:
-        """Close a session in a task of its own; nobody can use it any more."""
-        closing = asyncio.get_running_loop().create_task(self._closed(self._sessions.pop(key)), context=Context())
+        """Remove a session and close it in a background task."""
+        closing = asyncio.get_running_loop().create_task(self._close(self._sessions.pop(key)), context=Context())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
-    async def _closed(self, one: _ClientSession) -> None:
+    async def _close(self, one: _ClientSession) -> None:
         await one.supervised.close()
         await self._on_tools()
 
     async def _close_idle(self) -> None:
-        """Close sessions that nobody has used for a while, until there are none."""
+        """Close sessions that have been idle for `session_idle_s`, until none is left."""
         clock, idle_s = self._parts.clock, self._parts.server.session_idle_s
         while self._sessions:
             now = clock.monotonic()
@@ -259,8 +259,8 @@ class ClientSessions:
             await clock.sleep(max(0.001, min(due.values()) - now))
 
 
-def _offered(client: CallingClient, era: Era) -> Mapping[str, Any]:
-    """Return the capabilities that a server is told of when a session with it begins."""
+def _offered_capabilities(client: CallingClient, era: Era) -> Mapping[str, Any]:
+    """Return the capabilities that are declared to the server when a session begins."""
     return {**client.capabilities} if era == "handshake" else {}
 
 

@@ -29,13 +29,13 @@ LOOK_FIRST = "It may have done what was asked: look at the server before you ask
 
 
 class ConnectionEvents(Struct, frozen=True, kw_only=True, eq=False):
-    """What a connection reports beside the answers to its requests. All functions return at once and do not raise."""
+    """The callbacks of a connection, beside the answers to its requests. All functions return at once and do not raise."""
 
     on_message: Callable[[Message], None]
     """Called with notifications and requests of the server that belong to no request of ours."""
     on_noise: Callable[[str], None]
-    """Called once for each thing that was ignored, with a short text of what it was: a line that is no message, an answer that no request
-    waits for."""
+    """Called once for each thing that was ignored, with a short text of what it was: a line that is not a message, an answer that no
+    request waits for."""
     on_late: Callable[[int, Message], None]
     """Called with the id of a request that was cancelled or timed out, and the answer that came after that."""
     log: RedactedLog
@@ -81,7 +81,7 @@ class ServerConnection(Protocol):
         ...
 
     async def notify(self, message: Message) -> None:
-        """Send a notification, or the answer to a request of the server, in bounded time. A lost connection is no error."""
+        """Send a notification, or the answer to a request of the server, in bounded time. A lost connection is not an error."""
         ...
 
     async def close(self) -> None:

@@ -38,7 +38,7 @@ class PooledResponse(Protocol):
         """Return the next bytes of the body; empty at its end.
 
         Raises:
-            httpx2.HTTPError: The connection has ended before the end of the body, or what came is not HTTP.
+            httpx2.HTTPError: The connection ended before the end of the body, or the bytes received are not HTTP.
         """
         ...
 
@@ -56,7 +56,7 @@ class PooledConnection(Protocol):
         Raises:
             httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError: No connection could be made.
             httpx2.UnsupportedProtocol, httpx2.LocalProtocolError: The request cannot be sent as it is.
-            httpx2.HTTPError: The connection has ended, or what came is not HTTP.
+            httpx2.HTTPError: The connection ended, or the bytes received are not HTTP.
         """
         ...
 
@@ -78,7 +78,7 @@ class ConnectionPool:
         self._closed = False
 
     async def take(self) -> PooledConnection:
-        """Return a connection that nobody uses, to be given back.
+        """Return an idle connection, or a new one. The caller gives it back.
 
         Raises:
             UsageError: An environment variable for proxies or certificates cannot be used.

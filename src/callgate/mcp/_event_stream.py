@@ -39,7 +39,7 @@ class EventStream:
         self.last_event_id = ""
         """The id of the last complete event, from which the server can continue this stream; empty if it gave none."""
         self.retry_ms: int | None = None
-        """How long the server wants a client to wait before it continues the stream."""
+        """How long the server asks clients to wait before they continue the stream."""
         self._max_bytes = max_bytes
         self.restart()
 

@@ -51,7 +51,7 @@ class Http1Connection:
         socket = self._socket
         if socket is None or not socket.reusable():
             self._drop()
-            socket = await self._connected(url)
+            socket = await self._connect(url)
             if self._closed:  # meanwhile
                 socket.close()
                 raise import_httpx2().ConnectError("the connection was closed")
@@ -67,7 +67,7 @@ class Http1Connection:
         if socket is not None:
             socket.close()
 
-    async def _connected(self, url: httpx2.URL) -> _Socket:
+    async def _connect(self, url: httpx2.URL) -> _Socket:
         httpx2 = import_httpx2()
         tls = url.scheme == "https"
         host = url.raw_host.decode("ascii")
@@ -211,21 +211,21 @@ class _Socket(asyncio.Protocol):
             await asyncio.sleep(pause_s)
         try:
             while (part := messages.next_part()) is ...:
-                await self._more()
+                await self._wait_for_bytes()
         except UnreadableResponse as error:
             broken = str(error)
         else:
             self._part_bytes += len(part) if isinstance(part, bytes) else 0
             return part
-        raise self._broken(broken) from self._failure
+        raise self._connection_error(broken) from self._failure
 
-    def _broken(self, text: str) -> Exception:
+    def _connection_error(self, text: str) -> Exception:
         if self._failure is not None:
             return import_httpx2().ReadError(str(self._failure))  # type: ignore[no-any-return]
         ended = "ConnectionClosed" in text or "unexpectedly closed" in text
         return import_httpx2().RemoteProtocolError("the server disconnected without a response" if ended else text)  # type: ignore[no-any-return]
 
-    async def _more(self) -> None:
+    async def _wait_for_bytes(self) -> None:
         """Wait for bytes, or for the end of the connection."""
         self._unread = self._parts = self._part_bytes = 0
         if self._paused:

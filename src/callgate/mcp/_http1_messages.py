@@ -33,7 +33,7 @@ _CHUNK_LINE_PARTS: Final = (
     re.compile(rb"|[0-9a-fA-F]{1,8}\r?|0{1,8}\r\n\r?"),
     re.compile(rb"\r?|\r\n(?:|[0-9a-fA-F]{1,8}\r?|0{1,8}\r\n\r?)"),
 )
-"""What is there of them, or of the end of the body, before all has come."""
+"""Incomplete bytes of these lines, or of the end of the body."""
 _CHUNKED_HEAD: Final = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 _ONE_CHUNK: Final = b"1\r\n-"
 
@@ -54,7 +54,7 @@ class UnsendableRequest(Exception):
 
 
 class UnreadableResponse(Exception):
-    """What came is not HTTP, or the connection has ended before the end of the response."""
+    """The bytes received are not HTTP, or the connection ended before the end of the response."""
 
 
 class ClientMessages:
@@ -82,7 +82,7 @@ class ClientMessages:
             UnsendableRequest: A header cannot be sent.
         """
         first_line = b"%b %b HTTP/1.1" % (self._method.encode(), self._target)
-        headers = self._sent_headers()
+        headers = self._headers_to_send()
         lines = "".join([f"{name}: {value}\r\n" for name, value in headers])
         if not lines.isascii() or not _FRAMING.isdisjoint(self._headers) or _REQUEST_LINE.fullmatch(first_line) is None:
             return self._begin_h11()
@@ -90,7 +90,7 @@ class ClientMessages:
         return head + self._body if is_simple(head, len(headers)) else self._begin_h11()
 
     def receive(self, data: bytes) -> None:
-        """Take bytes of the server; none for the end of the connection."""
+        """Receive bytes of the server; no bytes mean the end of the connection."""
         self._ended = self._ended or not data
         if self._http is None:
             self._received += data
@@ -126,13 +126,13 @@ class ClientMessages:
             return False
         return self._http.trailing_data == (b"", False)
 
-    def _sent_headers(self) -> list[tuple[str, str]]:
+    def _headers_to_send(self) -> list[tuple[str, str]]:
         headers = list(self._headers.items())
         if self._body or self._method == "POST":
             headers.append(("content-length", str(len(self._body))))
         return headers
 
-    # Of a simple response
+    # Simple responses
 
     def _next_head(self) -> _Part:
         if not self._received and not self._ended:
@@ -168,22 +168,22 @@ class ClientMessages:
             return ...
         return self._next_of_h11(self._hand_over())
 
-    # Of any other one
+    # Other responses, read by h11
 
     def _begin_h11(self) -> bytes:
-        """Let h11 write the request and read the response."""
+        """Return the request as h11 writes it; h11 then reads the response."""
         import h11
 
         http: Any = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
         try:
-            head = http.send(h11.Request(method=self._method, target=self._target, headers=self._sent_headers()))
+            head = http.send(h11.Request(method=self._method, target=self._target, headers=self._headers_to_send()))
         except (h11.LocalProtocolError, UnicodeEncodeError) as error:
             raise UnsendableRequest(str(error)) from error
         self._http = http
         return b"".join((head, http.send(h11.Data(data=self._body)) if self._body else b"", http.send(h11.EndOfMessage())))
 
     def _hand_over(self) -> h11.Connection:
-        """Let h11 read the rest of the response."""
+        """Return an h11 connection that reads the rest of the response."""
         self._begin_h11()
         http = self._http
         assert http is not None
@@ -208,11 +208,11 @@ class ClientMessages:
         if event is h11.NEED_DATA:
             return ...
         if isinstance(event, (h11.Response, h11.InformationalResponse)):
-            return ResponseHead(event.status_code, _joined(event.headers))
+            return ResponseHead(event.status_code, _join_headers(event.headers))
         return bytes(event.data) if isinstance(event, h11.Data) else None
 
 
-def _joined(pairs: Any) -> dict[str, str]:
+def _join_headers(pairs: Any) -> dict[str, str]:
     headers: dict[str, str] = {}
     for raw_name, raw_value in pairs:
         name, value = raw_name.decode("ascii"), raw_value.decode("latin-1")

@@ -66,12 +66,12 @@ class PendingAnswer:
         if response.content_type == EVENT_STREAM:
             return await self._read_stream(response)
         if response.content_type != _JSON:
-            raise self._not_an_answer(response)
+            raise self._wrong_content_type(response)
         try:
             message = read_message(await response.read(MAX_MESSAGE_BYTES))
         except UnreadableMessage as error:
-            raise self._unreadable(error) from error
-        return self._checked(message)
+            raise self._unreadable_error(error) from error
+        return self._check(message)
 
     def ended(self) -> ConnectionLost:
         """Return the error for a stream that ended before the answer."""
@@ -97,24 +97,24 @@ class PendingAnswer:
             message = read_message(event)
         except UnreadableMessage as error:
             if self._request_id in error.answers:
-                raise self._unreadable(error) from error
-            self._events.on_noise(f"an event that is no message: {error}")
+                raise self._unreadable_error(error) from error
+            self._events.on_noise(f"an event that is not a message: {error}")
             return None
         if "method" not in message:
-            return self._checked(message)
+            return self._check(message)
         self._on_message(message)
         return None
 
-    def _checked(self, message: Message) -> Message:
+    def _check(self, message: Message) -> Message:
         """Return the message if it answers the request."""
         fault = response_fault(message)
         if not fault and answer_id(message) != self._request_id:
-            fault = f"it has the id {message.get('id')!r:.50} of another request{self._said(message)}"
+            fault = f"it has the id {message.get('id')!r:.50} of another request{self._quote_error(message)}"
         if fault:
             raise ProtocolError(f"{self._exchange.label} sent an answer that is not valid: {fault}. {LOOK_FIRST}")
         return message
 
-    def _said(self, message: Message) -> str:
+    def _quote_error(self, message: Message) -> str:
         """Return the text of an error as an addition to a sentence; empty if there is none."""
         text = self._exchange.redacted(str(message["error"].get("message", ""))) if "error" in message else ""
         return f" and says {text!r}" if text else ""
@@ -128,15 +128,15 @@ class PendingAnswer:
         """
         reason = ""
         if response.content_type == _JSON:
-            message = await self._message_in(response)
+            message = await self._decode_response(response)
             error = message.get("error", {})
             if "result" in message and answer_id(message) == self._request_id:
-                raise self._not_an_answer(response)
+                raise self._wrong_content_type(response)
             if "error" in message and (answer_id(message) == self._request_id or error.get("code") in _RESERVED_ERRORS):
                 return {**message, "id": self._request_id}
             reason = error.get("message", "")
         if not 400 <= response.status < 500 or response.status in _TOO_LATE:
-            raise self._not_an_answer(response)
+            raise self._wrong_content_type(response)
         raise self.refused(response, reason)
 
     def refused(self, response: StreamedResponse, reason: str) -> RequestRefused:
@@ -149,7 +149,7 @@ class PendingAnswer:
         said = f" and says {self._exchange.redacted(reason)!r}" if reason else ""
         return RequestRefused(f"{shown}{said}. {self._next_step(response)}", status=response.status, reason=reason)
 
-    async def _message_in(self, response: StreamedResponse) -> Message:
+    async def _decode_response(self, response: StreamedResponse) -> Message:
         """Return the JSON-RPC response in the body of an HTTP response; empty if there is none."""
         try:
             message = read_message(await response.read(MAX_MESSAGE_BYTES))
@@ -174,7 +174,7 @@ class PendingAnswer:
             return "A proxy wants credentials: give them in its address, as in HTTP_PROXY=http://user:password@host:port."
         return "It did nothing. Look for the cause in the log of the server."
 
-    def _not_an_answer(self, response: StreamedResponse) -> ProtocolError:
+    def _wrong_content_type(self, response: StreamedResponse) -> ProtocolError:
         kind = response.content_type[:100] or "no content type"
         return ProtocolError(
             f"{self._exchange.label} answered {status_text(response.status)} with {kind} at {self._exchange.shown_url}, which is "
@@ -182,5 +182,5 @@ class PendingAnswer:
             details={"http_status": response.status},
         )
 
-    def _unreadable(self, error: UnreadableMessage) -> ProtocolError:
+    def _unreadable_error(self, error: UnreadableMessage) -> ProtocolError:
         return ProtocolError(f"{self._exchange.label} sent an answer that cannot be read: {error}. {LOOK_FIRST}", code=error.code)

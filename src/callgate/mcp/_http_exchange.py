@@ -88,19 +88,19 @@ class HttpExchange:
         try:
             httpx2 = import_httpx2()
         except UsageError as error:
-            raise self._unusable("it needs httpx2, which is not installed. Run: pip install 'callgate[models]'.") from error
+            raise self._cannot_be_asked("it needs httpx2, which is not installed. Run: pip install 'callgate[models]'.") from error
         try:
             self._address = address = httpx2.URL(self._url)  # parsed once, because that is slow
             self._proxied = needs_proxy(address)
             self._connections = ConnectionPool(partial(ProxiedConnection if self._proxied else Http1Connection, _CONNECT_S))
         except (httpx2.InvalidURL, UsageError) as error:
-            raise self._unusable(self._redactor.redact(str(error))) from None
+            raise self._cannot_be_asked(self._redactor.redact(str(error))) from None
 
     async def send(self, method: str, headers: Mapping[str, str], body: bytes = b"") -> StreamedResponse:
         """Send a request, authorized if the server wants that, and return its response, which the caller releases.
 
         Raises:
-            NotSent: The server certainly did not get the request, or has refused it for want of authorization.
+            NotSent: The server certainly did not get the request, or has refused it because it was not authorized.
             ConnectionLost: The connection ended before the response began.
             ProtocolError: The bytes of the response are not HTTP.
         """
@@ -124,7 +124,7 @@ class HttpExchange:
                 await self._check_encoding(response)
                 return response
             await response.release()
-            url = self._redirected(url, method, response)
+            url = self._redirect_target(url, method, response)
         raise NotSent(f"{self.label} redirects again and again at {self.shown_url}. Check the address.", retryable=False)
 
     async def close(self) -> None:
@@ -149,7 +149,7 @@ class HttpExchange:
         try:
             connection = await connections.take()
         except UsageError as error:
-            raise self._unusable(self._redactor.redact(str(error))) from None
+            raise self._cannot_be_asked(self._redactor.redact(str(error))) from None
         released = partial(connections.give_back, connection)
         try:
             return StreamedResponse(await self._send_on(connection, url, method, {**self._headers, **headers}, body), self, released)
@@ -164,13 +164,13 @@ class HttpExchange:
         try:
             return await connection.send(method, self._address if url is self._url else httpx2.URL(url), headers, body)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError) as error:
-            raise self._unreachable(error) from error
+            raise self._connection_error(error) from error
         except (httpx2.UnsupportedProtocol, httpx2.InvalidURL, httpx2.LocalProtocolError) as error:
-            raise self._unusable(f"{self._cause(error)}. Correct the address or the headers.") from None
+            raise self._cannot_be_asked(f"{self._cause(error)}. Correct the address or the headers.") from None
         except _failures() as error:
             raise self.broken(error) from error
 
-    def _unusable(self, why: str) -> NotSent:
+    def _cannot_be_asked(self, why: str) -> NotSent:
         return NotSent(f"{self.label} cannot be asked: {why}", code="cannot_start", retryable=False)
 
     async def _check_encoding(self, response: StreamedResponse) -> None:
@@ -182,14 +182,14 @@ class HttpExchange:
                 f"{self.label} answered in the encoding {encoding[:50]!r}, which was not asked for. Turn it off at the server."
             )
 
-    def _redirected(self, url: str, method: str, response: StreamedResponse) -> str:
+    def _redirect_target(self, url: str, method: str, response: StreamedResponse) -> str:
         """Return the address to which a response redirects.
 
         Raises:
             NotSent: It is on another origin, or would lose the request's body.
             ProtocolError: The server may have acted on the request.
         """
-        target, same_origin = _target(url, response.header("location"))
+        target, same_origin = _resolve_redirect(url, response.header("location"))
         shown = f"{self.label} answered {status_text(response.status)} and redirects to {redact_url(target)[:_CAUSE_CHARS]}."
         if response.status in (307, 308) or (method == "GET" and response.status in (301, 302)):
             if same_origin:
@@ -200,7 +200,7 @@ class HttpExchange:
             raise NotSent(f"{shown} If that is right, give it as the url.", retryable=False)
         raise ProtocolError(f"{shown} It must answer itself. Check the address.", details={"http_status": response.status})
 
-    def _unreachable(self, error: Exception) -> NotSent:
+    def _connection_error(self, error: Exception) -> NotSent:
         cause = self._cause(error)
         if any(isinstance(one, ssl.SSLCertVerificationError) for one in cause_chain(error)):
             return NotSent(f"{self.label} at {self.shown_url} has no trusted certificate ({cause}). Check the address.", retryable=False)
@@ -330,7 +330,7 @@ def _with_token(headers: Mapping[str, str], token: str) -> Mapping[str, str]:
     return {**headers, "authorization": f"Bearer {token}"} if token else headers
 
 
-def _target(url: str, location: str) -> tuple[str, bool]:
+def _resolve_redirect(url: str, location: str) -> tuple[str, bool]:
     """Return the address that a redirect names, and whether it is on the same origin."""
     try:
         target = urljoin(url, location)

@@ -109,7 +109,7 @@ class ArgumentHeaders:
         if not annotations:
             return {}
         arguments = params.get("arguments")
-        values = {token: _text(_value_at(arguments, path)) for path, token in annotations.items()}
+        values = {token: _as_header_text(_value_at(arguments, path)) for path, token in annotations.items()}
         return {_PREFIX + token.lower(): header_value(text) for token, text in values.items() if text is not None}
 
 
@@ -124,19 +124,19 @@ def _annotations(schema: object) -> dict[_Path, str]:
         _InvalidAnnotation: An annotation is not allowed.
     """
     found: dict[_Path, str] = {}
-    for path, one in _schemas(schema):
+    for path, one in _walk_schemas(schema):
         if _ANNOTATION not in one:
             continue
         if not path:
             raise _InvalidAnnotation(f"its input schema has '{_ANNOTATION}' at a place other than a property")
-        token = _checked_token(".".join(path)[:200], one)
+        token = _check_token(".".join(path)[:200], one)
         if token.lower() in (other.lower() for other in found.values()):
             raise _InvalidAnnotation(f"two of its arguments have the '{_ANNOTATION}' {token[:128]!r}")
         found[path] = token
     return found
 
 
-def _checked_token(argument: str, schema: Mapping[str, Any]) -> str:
+def _check_token(argument: str, schema: Mapping[str, Any]) -> str:
     token, kind = schema[_ANNOTATION], schema.get("type")
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
         raise _InvalidAnnotation(f"the '{_ANNOTATION}' of its argument '{argument}' is not the name of a header")
@@ -145,7 +145,7 @@ def _checked_token(argument: str, schema: Mapping[str, Any]) -> str:
     return token
 
 
-def _schemas(root: object) -> Iterator[tuple[_Path | None, dict[str, Any]]]:
+def _walk_schemas(root: object) -> Iterator[tuple[_Path | None, dict[str, Any]]]:
     """Yield every schema within `root`, with the names of the properties that lead to it; None where something else leads to it."""
     waiting: list[tuple[_Path | None, object]] = [((), root)]
     while waiting:
@@ -174,7 +174,7 @@ def _value_at(arguments: object, path: _Path) -> object:
     return arguments
 
 
-def _text(value: object) -> str | None:
+def _as_header_text(value: object) -> str | None:
     """Return an argument as the text of a header, or None if it has none."""
     if isinstance(value, bool):
         return "true" if value else "false"

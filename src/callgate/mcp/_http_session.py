@@ -44,7 +44,7 @@ _BROKEN_WAITS_S = (0.1, 0.5)
 _SESSION_ID = re.compile(r"[!-~]{1,1024}")
 
 _ERRORS_OF_REQUESTS = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS, -32002})
-"""Errors with which some servers answer a request of a session that goes on, with the status 404. -32002: there is no such resource."""
+"""Errors that some servers send with the status 404 although the session continues. -32002: there is no such resource."""
 
 
 class HttpSession:
@@ -159,7 +159,7 @@ class HttpSession:
                 self._lose(reason)
                 raise NotSent(f"{reason} Ask again when it has been started again.")
             await self.notify(self._initialized)
-        self._events.on_message(notification(_TOOLS_CHANGED))  # nobody has told this session of changes since the other one
+        self._events.on_message(notification(_TOOLS_CHANGED))  # changes since the previous session were not reported to this one
 
     async def _post(self, message: Message) -> None:
         response = await self._exchange.send("POST", self._headers(POST_HEADERS), encoded(message))
@@ -270,7 +270,7 @@ class HttpSession:
         try:
             message = read_message(event)
         except UnreadableMessage as error:
-            self._events.on_noise(f"an event that is no message: {error}")
+            self._events.on_noise(f"an event that is not a message: {error}")
             return
         if "method" in message:
             self._events.on_message(message)

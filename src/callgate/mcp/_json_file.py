@@ -67,7 +67,7 @@ def parse_json(text: str, path: Path, use: str) -> JsonObject:
         UsageError: The text is not JSON, or not an object; the message names line and column.
     """
     try:
-        value = json.loads(_plain(text), object_pairs_hook=_object, parse_constant=_no_constant)
+        value = json.loads(_remove_comments(text), object_pairs_hook=_to_object, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         raise UsageError(
             f"{displayed(path)} cannot be used as {use}: line {error.lineno}, column {error.colno}: {error.msg}. Correct the JSON there."
@@ -109,29 +109,29 @@ def rewrite_json(path: Path, use: str, change: Callable[[str | None], dict[str, 
         UsageError: The file cannot be read or written.
     """
     path = resolved(path, use)
-    with refused_paths(path, use), _locked(path.parent) as folder:
+    with refused_paths(path, use), _lock(path.parent) as folder:
         before = read_json_text(path, use)
-        content = _encoded(change(before), before or "")
+        content = _encode(change(before), before or "")
         if len(content) > LARGEST_BYTES:
             raise UsageError(f"{displayed(path)} would have more than {LARGEST_BYTES // 1_048_576} MiB. Remove what is not needed first.")
-        mode: SetMetadata = _private if private else _as_usual
+        mode: SetMetadata = _make_private if private else _as_usual
         with suppress(FileNotFoundError):
             mode = metadata_from(folder, path.name)
         put(folder, path.name, [content], set_metadata=mode)
 
 
-def _encoded(value: dict[str, Any], before: str) -> bytes:
+def _encode(value: dict[str, Any], before: str) -> bytes:
     """Return the value as JSON with the indentation that the file had. A lone surrogate, which UTF-8 does not have, is escaped."""
     found = _INDENT.search(before)
     text = json.dumps(value, indent=found[1] if found else 2, ensure_ascii=False) + "\n"
-    return _SURROGATE.sub(_escaped, text).encode()
+    return _SURROGATE.sub(_escape_match, text).encode()
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escape_match(found: re.Match[str]) -> str:
     return f"\\u{ord(found[0]):04x}"
 
 
-def _private(fd: int) -> None:
+def _make_private(fd: int) -> None:
     os.fchmod(fd, 0o600)
 
 
@@ -140,7 +140,7 @@ def _as_usual(fd: int) -> None:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[int]:
+def _lock(folder: Path) -> Iterator[int]:
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with suppress(OSError):  # a file system without locks
@@ -150,13 +150,13 @@ def _locked(folder: Path) -> Iterator[int]:
         os.close(fd)
 
 
-def _plain(text: str) -> str:
+def _remove_comments(text: str) -> str:
     """Return the text without comments and trailing commas; every other character keeps its place."""
     bare = _COMMENT.sub(lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]), text)
     return _TRAILING_COMMA.sub(lambda found: found[1] or " ", bare)
 
 
-def _object(pairs: list[tuple[str, Any]]) -> JsonObject:
+def _to_object(pairs: list[tuple[str, Any]]) -> JsonObject:
     made = JsonObject(pairs)
     if len(made) < len(pairs):
         names = [name for name, _ in pairs]
@@ -164,5 +164,5 @@ def _object(pairs: list[tuple[str, Any]]) -> JsonObject:
     return made
 
 
-def _no_constant(name: str) -> None:
+def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON value")

@@ -38,7 +38,7 @@ class ListFreshness:
         """None: until the server says that it has changed."""
 
     def note(self, ttl_s: float | None, *, told_of_changes: bool) -> None:
-        """Note that the list was asked for, with or without success.
+        """Record that the list was requested, with or without success.
 
         Args:
             told_of_changes: Whether the server tells when the list changes, or is of an era in which lists do not age.
@@ -58,7 +58,7 @@ class ListFreshness:
 
     @property
     def due_s(self) -> float | None:
-        """Seconds until the list is asked for again even if nobody uses it; None: that is not done."""
+        """Seconds until the list is requested again even if it is not used; None if it never is."""
         return None if self._holds_s is None else max(self._holds_s, _DEFAULT_S) - self._age_s
 
     @property

@@ -47,7 +47,7 @@ _ANSWER_KEYS = frozenset({b'"result"', b'"error"'})
 
 
 class UnreadableMessage(Exception):
-    """Bytes of a server that are no message.
+    """Bytes of a server that are not a message.
 
     Args:
         why: A short text.
@@ -97,7 +97,7 @@ def read_message(data: bytes | bytearray, *, mends: bool = True) -> Message:
         mends: See `read_json`.
 
     Raises:
-        UnreadableMessage: It is no JSON object, or is nested too deeply.
+        UnreadableMessage: It is not a JSON object, or is nested too deeply.
     """
     try:
         value = read_json(data, mends=mends)
@@ -107,7 +107,7 @@ def read_message(data: bytes | bytearray, *, mends: bool = True) -> Message:
         ids = (answer_id(item) for item in value if isinstance(item, dict) and "method" not in item)
         raise UnreadableMessage(_BATCH, answers=tuple(found for found in ids if found is not None))
     if not isinstance(value, dict):
-        raise NoMessage("it is no JSON object")
+        raise NoMessage("it is not a JSON object")
     return value
 
 
@@ -124,7 +124,7 @@ def response_fault(message: Mapping[str, Any]) -> str:
     if ("result" in message) == ("error" in message):
         return "it has both a result and an error" if "result" in message else "it has neither a result nor an error"
     if "result" in message:
-        return "" if isinstance(message["result"], dict) else "its result is no object"
+        return "" if isinstance(message["result"], dict) else "its result is not an object"
     error = message["error"]
     if not isinstance(error, dict) or type(error.get("code")) is not int or not isinstance(error.get("message"), str):
         return "its error has no code and message"

@@ -41,12 +41,12 @@ class EraRefused(ProtocolError):
 
 
 class Agreement(Struct, frozen=True, kw_only=True):
-    """What a session has agreed on with its server."""
+    """The era and revision that a session and its server agreed on."""
 
     era: Era
     revision: str
     said: Mapping[str, Any]
-    """The result in which the server says what it can do."""
+    """The result in which the server declares its capabilities."""
 
 
 class Negotiation(Struct, frozen=True, kw_only=True, eq=False):
@@ -70,14 +70,14 @@ class Negotiation(Struct, frozen=True, kw_only=True, eq=False):
             known: The era of the server if it was found out before; then it is not asked again.
 
         Raises:
-            McpError: The server refuses both, or the one that its configuration wants.
+            McpError: The server refuses both eras, or the one that its configuration requires.
         """
         wanted = self.server.era
         loop = asyncio.get_running_loop()
         asked = [] if "handshake" in (known, wanted) else [loop.create_task(self._discover())]
         try:
             if wanted == "stateless":
-                return await self._only_stateless(asked[0])
+                return await self._require_stateless(asked[0])
             if asked:
                 await asyncio.wait(asked, timeout=_NETWORK_PROBE_S if self.server.url else _PROBE_S)
                 if asked[0].done() and (agreement := asked[0].result()):
@@ -89,7 +89,7 @@ class Negotiation(Struct, frozen=True, kw_only=True, eq=False):
                 one.cancel()
             await asyncio.gather(*asked, return_exceptions=True)
 
-    async def _only_stateless(self, asked: asyncio.Task[Agreement | None]) -> Agreement:
+    async def _require_stateless(self, asked: asyncio.Task[Agreement | None]) -> Agreement:
         agreement = await asked
         if agreement is None:
             raise ProtocolError(
@@ -103,10 +103,10 @@ class Negotiation(Struct, frozen=True, kw_only=True, eq=False):
             result = await self.send("server/discover", {})
         except RpcError as error:
             supported = supported_by_error(error.data) if error.code == UNSUPPORTED_REVISION else ()
-            return _stateless(supported, {})
+            return _stateless_agreement(supported, {})
         except ProtocolError:
             return None
-        return _stateless(discovered(result) or (), result)
+        return _stateless_agreement(discovered(result) or (), result)
 
     async def _initialize(self) -> Agreement:
         params = {"protocolVersion": LATEST_HANDSHAKE, "capabilities": self.begin_handshake(), "clientInfo": CLIENT_INFO}
@@ -127,7 +127,7 @@ class Negotiation(Struct, frozen=True, kw_only=True, eq=False):
         return Agreement(era="handshake", revision=revision, said=result)
 
 
-def _stateless(supported: Sequence[str], said: Mapping[str, Any]) -> Agreement | None:
+def _stateless_agreement(supported: Sequence[str], said: Mapping[str, Any]) -> Agreement | None:
     """Return the agreement on the latest revision of the stateless era among those that a server supports."""
     found = [one for one in STATELESS_REVISIONS if one in supported]
     return Agreement(era="stateless", revision=found[-1], said=said) if found else None

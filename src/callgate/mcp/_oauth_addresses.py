@@ -82,7 +82,7 @@ class AllowedAddresses:
         if _origin(url) in self._named:
             return []
         _, name, address = scheme_and_host(url)
-        found = [str(address)] if address is not None else await _resolved(name)
+        found = [str(address)] if address is not None else await _resolve(name)
         for one in found:
             self._check_network(url, _network_of_address(ipaddress.ip_address(one)))
         return found[:_MOST_ADDRESSES]
@@ -97,21 +97,21 @@ def checked_address(value: object, name: str) -> str:
     """Return an address that can be asked without others reading what is sent: `https`, or `http` on this machine.
 
     Raises:
-        Untrusted: It is no such address, or can be read in more than one way.
+        Untrusted: It is not such an address, or can be read in more than one way.
     """
     if not isinstance(value, str) or len(value) > _MOST_CHARS or "#" in value or not value.isprintable() or not value.isascii():
-        raise Untrusted(f"the {name} {str(value)[:200]!a} is no plain https address")
+        raise Untrusted(f"the {name} {str(value)[:200]!a} is not a plain https address")
     try:
         usable = is_private_connection(value) and urlsplit(value).port != 0
     except ValueError:
         usable = False
     if not usable:
-        raise Untrusted(f"the {name} {value[:200]!a} is no plain https address")
+        raise Untrusted(f"the {name} {value[:200]!a} is not a plain https address")
     return value
 
 
 def is_private_connection(url: str) -> bool:
-    """Whether nobody on the way can read what is sent to an address: it has TLS, or is on this machine.
+    """Return whether what is sent to an address cannot be read on the way: it has TLS, or is on this machine.
 
     Raises:
         NotPlain: The address can be read in more than one way.
@@ -145,7 +145,7 @@ def _network_of_address(address: Address) -> _Network:
     return _Network.PUBLIC if is_public(address) else _Network.PRIVATE
 
 
-async def _resolved(name: str) -> list[str]:
+async def _resolve(name: str) -> list[str]:
     try:
         found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:

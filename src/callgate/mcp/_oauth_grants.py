@@ -59,7 +59,7 @@ class AccessToken(Struct, frozen=True, kw_only=True):
 
 
 class Grant(Struct, frozen=True, kw_only=True):
-    """What a token is asked for: by whom, of which authorization server, and for which MCP server."""
+    """A request for a token: the client, the authorization server and the MCP server it is for."""
 
     server: AuthorizationServer
     client: OAuthClient
@@ -96,14 +96,14 @@ async def register(http: OAuthHttp, server: AuthorizationServer, name: str, redi
     found = await http.post_json(server.registration_endpoint, body)
     secret, used = found.get("client_secret", ""), found.get("token_endpoint_auth_method", method)
     if not _is_credential(found.get("client_id")) or (secret != "" and not _is_credential(secret)) or used not in _AUTH_METHODS:
-        raise Untrusted(f"the authorization server {server.issuer!r} answered the registration with what is no client")
+        raise Untrusted(f"the authorization server {server.issuer!r} answered the registration without a valid client")
     return OAuthClient(client_id=found["client_id"], secret=secret, auth_method=used)
 
 
 async def ask_user(
     http: OAuthHttp, grant: Grant, redirect_uri: str, scopes: Sequence[str], open_page: Callable[[str], Awaitable[str]]
 ) -> AccessToken:
-    """Have the user authorize this client, and return the token.
+    """Ask the user to authorize this client, and return the token.
 
     Raises:
         Untrusted: The user has refused, or the answer is not that of the authorization server.
@@ -124,7 +124,7 @@ async def ask_user(
     endpoint = grant.server.authorization_endpoint
     address = f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
     http.allowed.check(endpoint)
-    code = _code(await _opened(open_page, address), grant.server, state)
+    code = _code_of(await _open_login(open_page, address), grant.server, state)
     return await request_token(
         http, grant, {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri, "code_verifier": verifier}
     )
@@ -146,14 +146,14 @@ async def request_token(http: OAuthHttp, grant: Grant, form: Mapping[str, str]) 
     found = await http.post_form(grant.server.token_endpoint, sent, headers)
     access, refresh, lasts = found.get("access_token"), found.get("refresh_token", form.get("refresh_token", "")), found.get("expires_in")
     if not isinstance(access, str) or not _TOKEN.fullmatch(access) or str(found.get("token_type")).lower() != "bearer":
-        raise Untrusted(f"the authorization server {grant.server.issuer!r} answered with what is no bearer token")
+        raise Untrusted(f"the authorization server {grant.server.issuer!r} answered without a valid bearer token")
     if not isinstance(refresh, str) or not _TOKEN.fullmatch(refresh):
         refresh = ""
     seconds = min(max(lasts, 0), _LONGEST_S) - _EXPIRES_EARLY_S if refresh and isinstance(lasts, (int, float)) else float("inf")
     return AccessToken(access=access, refresh=refresh, expires=time.monotonic() + seconds)
 
 
-async def _opened(open_page: Callable[[str], Awaitable[str]], address: str) -> dict[str, str]:
+async def _open_login(open_page: Callable[[str], Awaitable[str]], address: str) -> dict[str, str]:
     """Return the parameters with which the user comes back.
 
     Raises:
@@ -176,7 +176,7 @@ def _is_credential(value: object) -> bool:
     return isinstance(value, str) and _CREDENTIAL.fullmatch(value) is not None
 
 
-def _code(found: Mapping[str, str], server: AuthorizationServer, state: str) -> str:
+def _code_of(found: Mapping[str, str], server: AuthorizationServer, state: str) -> str:
     """Return the code among the parameters with which the user was sent back."""
     if not secrets.compare_digest(found.get("state", "").encode("utf-8", "replace"), state.encode()):
         raise Untrusted("the answer belongs to another authorization request (its state differs)")

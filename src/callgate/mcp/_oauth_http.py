@@ -78,19 +78,19 @@ class OAuthHttp:
         kind = {"content-type": "application/x-www-form-urlencoded"}
         status, found = await self._send("POST", url, {**kind, **headers}, urlencode(form).encode())
         secret = SecretRedactor.from_headers(headers, [form[name] for name in _SECRET_FIELDS if name in form])
-        return _accepted(url, status, found, secret)
+        return _check_answer(url, status, found, secret)
 
     async def post_json(self, url: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the JSON object with which another is answered; see `post_form`."""
         status, found = await self._send("POST", url, {"content-type": "application/json"}, json.dumps(body).encode())
-        return _accepted(url, status, found, SecretRedactor())
+        return _check_answer(url, status, found, SecretRedactor())
 
     async def _send(self, method: str, url: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> tuple[int, dict[str, Any]]:
         """Return the status and the JSON object of a response; the object is empty if there is none."""
         httpx2 = import_httpx2()
         try:
             async with asyncio.timeout(_TIMEOUT_S):
-                status, answer = await self._exchanged(method, url, headers or {}, body)
+                status, answer = await self._exchange(method, url, headers or {}, body)
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, RuntimeError) as error:  # OSError: TimeoutError as well
             raise Unreachable(f"{redact_url(url)} cannot be asked ({type(error).__name__})") from error
         try:
@@ -99,7 +99,7 @@ class OAuthHttp:
             found = None
         return status, found if isinstance(found, dict) else {}
 
-    async def _exchanged(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
+    async def _exchange(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
         httpx2 = import_httpx2()
         address = httpx2.URL(url)
         transport = self._client._transport_for_url(address)
@@ -145,7 +145,7 @@ def _check_available(url: str, status: int) -> None:
         raise Unreachable(f"{redact_url(url)} answered {status}. Ask again later")
 
 
-def _accepted(url: str, status: int, found: dict[str, Any], secret: SecretRedactor) -> dict[str, Any]:
+def _check_answer(url: str, status: int, found: dict[str, Any], secret: SecretRedactor) -> dict[str, Any]:
     if status in (200, 201) and found:
         return found
     _check_available(url, 503 if found.get("error") in _PASSING_ERRORS else status)

@@ -40,7 +40,7 @@ _OWN_PARAMETERS = frozenset(
 
 
 class Challenge(Struct, frozen=True, kw_only=True):
-    """What a server says when it refuses a request for want of authorization."""
+    """The fields with which a server refuses a request that is not authorized."""
 
     metadata_url: str = ""
     scopes: tuple[str, ...] = ()
@@ -95,19 +95,19 @@ def protected_resource(found: Mapping[str, Any], url: str) -> ProtectedResource:
     Raises:
         Untrusted: They are those of another server, or name no authorization server.
     """
-    resource, issuers = found.get("resource"), _texts(found.get("authorization_servers"))
+    resource, issuers = found.get("resource"), _as_texts(found.get("authorization_servers"))
     if not isinstance(resource, str) or not _covers(resource, url):
         raise Untrusted(f"its metadata are those of {str(resource)[:200]!a}, which is another server")
     if not issuers:
         raise Untrusted("its metadata name no authorization server")
-    return ProtectedResource(resource=resource, issuers=issuers, scopes=_texts(found.get("scopes_supported")))
+    return ProtectedResource(resource=resource, issuers=issuers, scopes=_as_texts(found.get("scopes_supported")))
 
 
 def authorization_server_addresses(issuer: str) -> list[str]:
     """Return the places where the metadata of an authorization server may be.
 
     Raises:
-        Untrusted: The issuer is no address that may be asked.
+        Untrusted: The issuer is not an address that may be asked.
     """
     parts = urlsplit(checked_address(issuer, "issuer"))
     origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
@@ -123,7 +123,7 @@ def authorization_server(found: Mapping[str, Any], issuer: str) -> Authorization
     """
     if found.get("issuer") != issuer:
         raise Untrusted(f"the metadata of {issuer!a} are those of the authorization server {str(found.get('issuer'))[:200]!a}")
-    if "S256" not in _texts(found.get("code_challenge_methods_supported")):
+    if "S256" not in _as_texts(found.get("code_challenge_methods_supported")):
         raise Untrusted(f"the authorization server {issuer!r} does not support PKCE with S256, which MCP requires")
     registration = found.get("registration_endpoint")
     return AuthorizationServer(
@@ -131,8 +131,8 @@ def authorization_server(found: Mapping[str, Any], issuer: str) -> Authorization
         authorization_endpoint=_authorization_endpoint(found.get("authorization_endpoint")),
         token_endpoint=checked_address(found.get("token_endpoint"), "token_endpoint"),
         registration_endpoint="" if registration is None else checked_address(registration, "registration_endpoint"),
-        token_auth_methods=_texts(found.get("token_endpoint_auth_methods_supported")) or ("client_secret_basic",),
-        scopes=_texts(found.get("scopes_supported")),
+        token_auth_methods=_as_texts(found.get("token_endpoint_auth_methods_supported")) or ("client_secret_basic",),
+        scopes=_as_texts(found.get("scopes_supported")),
         takes_metadata_urls=found.get("client_id_metadata_document_supported") is True,
         names_itself=found.get("authorization_response_iss_parameter_supported") is True,
     )
@@ -142,7 +142,7 @@ def _authorization_endpoint(value: object) -> str:
     """Return the address that the user is sent to. It must not contain parameters of the request, which could replace those of this client.
 
     Raises:
-        Untrusted: It does, or is no address that may be opened.
+        Untrusted: It does, or is not an address that may be opened.
     """
     address = checked_address(value, "authorization_endpoint")
     if _OWN_PARAMETERS & parse_qs(urlsplit(address).query, keep_blank_values=True).keys():
@@ -161,5 +161,5 @@ def _covers(resource: str, url: str) -> bool:
     return same and not named.fragment and (asked.path.rstrip("/") + "/").startswith(path + "/")
 
 
-def _texts(value: object) -> tuple[str, ...]:
+def _as_texts(value: object) -> tuple[str, ...]:
     return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()

@@ -28,7 +28,7 @@ class ListedItems(Struct, frozen=True):
 
     items: list[Message]
     gap: str = ""
-    """What is wrong with the list so that items may be missing, as the rest of a sentence about the server; empty if nothing is."""
+    """Why items of the list may be missing, as the rest of a sentence about the server; empty if the list is complete."""
 
 
 async def all_items(send: Send, method: str, key: str, server: str, log: RedactedLog) -> ListedItems:
@@ -39,7 +39,7 @@ async def all_items(send: Send, method: str, key: str, server: str, log: Redacte
         server: The server, for errors and logs.
 
     Raises:
-        McpError: The server does not answer, does not list the following pages, or its answer is no list.
+        McpError: The server does not answer, does not list the following pages, or its answer is not a list.
         RpcError: The server answered the first request with an error.
     """
     found: list[Message] = []
@@ -55,7 +55,7 @@ async def all_items(send: Send, method: str, key: str, server: str, log: Redacte
             raise ProtocolError(f"{server} did not list all of its {key}: {error.message[:300]} ({error.code}).") from error
         items = result.get(key)
         if not isinstance(items, list):
-            raise ProtocolError(f"{server} sent a list of {key} that is no list.")
+            raise ProtocolError(f"{server} sent {key} that are not a list.")
         found += [one for one in items if isinstance(one, dict)]
         following = result.get("nextCursor")
         if following is None:

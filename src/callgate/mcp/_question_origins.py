@@ -1,4 +1,4 @@
-"""Which running requests a question of a server may belong to, if it came on a stream that is shared by all.
+"""Find the running requests that a question of a server may belong to, if it arrived on a stream that all requests share.
 
 Servers of the handshake era name no request when they ask something. If several run, a question is kept until all others have their
 answers. It is refused if that cannot happen: because each of them waits for the answer to a question, or because the caller of one no

@@ -89,10 +89,10 @@ class RequestRounds:
                 return await task_response(response["result"], self._task_links(caller))
             if kind != "input_required" or not self.stateless:
                 return response
-            given = {**params, **await self._input(response["result"], caller)}
+            given = {**params, **await self._answer_input(response["result"], caller)}
         raise ProtocolError(f"{self._named} asked for input more than {_MOST_ROUNDS} times during one request.")
 
-    async def _input(self, result: Message, caller: Caller) -> dict[str, Any]:
+    async def _answer_input(self, result: Message, caller: Caller) -> dict[str, Any]:
         """Return what continues a call, after which the server has asked for input."""
         asked, state = result.get("inputRequests"), result.get("requestState")
         if not (asked is None or isinstance(asked, dict)) or not (state is None or isinstance(state, str)) or not (asked or state):
@@ -100,11 +100,11 @@ class RequestRounds:
         requests: Message = asked or {}
         if not all(isinstance(request, dict) for request in requests.values()):
             raise ProtocolError(f"{self._named} asked for input in a form that cannot be read.")
-        answers = await self._answers(requests, caller)
+        answers = await self._answer_all(requests, caller)
         more: dict[str, Any] = {"inputResponses": answers} if answers else {}
         return more if state is None else more | {"requestState": state}
 
-    async def _answers(self, requests: Mapping[str, Message], caller: Caller) -> dict[str, Any]:
+    async def _answer_all(self, requests: Mapping[str, Message], caller: Caller) -> dict[str, Any]:
         """Return the answers to requests for input, by their names."""
         answering = [asyncio.ensure_future(self._answer(name, request, caller)) for name, request in requests.items()]
         try:
@@ -116,7 +116,7 @@ class RequestRounds:
     async def _answer(self, name: str, request: Message, caller: Caller) -> Mapping[str, Any]:
         """Return the answer to one of the requests for input.
 
-        Nobody who was asked and gave no answer has agreed, so a server that asked the user is told `cancel`.
+        No answer is not consent, so a server whose question to the user is not answered gets `cancel`.
 
         Raises:
             InputRefused: It is not answered.
@@ -137,7 +137,7 @@ class RequestRounds:
         return TaskLinks(
             server=self._named,
             exchange=lambda method, params: self._exchange(method, params, about_task),
-            answers=partial(self._answers, caller=caller),
+            answers=partial(self._answer_all, caller=caller),
             on_status=caller.told,
             in_background=self._end_later,
         )

@@ -1,4 +1,4 @@
-"""Whose changes of resources one server tells: which resource, for which client, and in which session of the server."""
+"""The subscriptions to changes of one server's resources: which resource, for which client, and in which session of the server."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Watch(Struct, frozen=True, kw_only=True, eq=False):
 
     uri: str
     client: CallingClient | None
-    """Who is told; None: the host."""
+    """The client that is notified; None: the host."""
     session: SupervisedSession
     """Where the server is asked to tell the changes."""
     of_client: bool
     """Whether the session belongs to single clients."""
 
     def hears(self, key: str | None) -> bool:
-        """Return whether a change is for this client that was told in a session of clients with this key; None: in the first session."""
+        """Return whether a change reported in the session of clients with this key (None: the first session) is for this client."""
         if key is None:
             return not self.of_client
         return self.client is not None and self.client.key == key

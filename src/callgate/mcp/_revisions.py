@@ -59,14 +59,14 @@ def request_meta(revision: str, capabilities: Mapping[str, Any]) -> dict[str, An
 
 
 def discovered(result: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the revisions that a result of `server/discover` names; None if it is no such result."""
-    return _texts(result.get("supportedVersions")) if isinstance(result.get("capabilities"), dict) else None
+    """Return the revisions that a result of `server/discover` names; None if it is not such a result."""
+    return _as_texts(result.get("supportedVersions")) if isinstance(result.get("capabilities"), dict) else None
 
 
 def supported_by_error(data: object) -> tuple[str, ...]:
     """Return the revisions that the error about an unsupported revision names."""
-    return (_texts(data.get("supported")) or ()) if isinstance(data, dict) else ()
+    return (_as_texts(data.get("supported")) or ()) if isinstance(data, dict) else ()
 
 
-def _texts(value: object) -> tuple[str, ...] | None:
+def _as_texts(value: object) -> tuple[str, ...] | None:
     return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else None

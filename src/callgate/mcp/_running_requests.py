@@ -1,4 +1,4 @@
-"""The requests of one session that wait for an answer, and to which of them belongs what the server sends meanwhile.
+"""The requests of one session that wait for an answer, and the one that a message of the server belongs to.
 
 A message on the stream of a request belongs to that request. Standard input and output have one stream for all, on which a message names no
 request unless it reports progress. A log message then counts as sent for the call that was started last; `_question_origins.py` finds the
@@ -26,7 +26,7 @@ class Caller(Struct, frozen=True, kw_only=True, eq=False):
     """The origin of a request, and what receives its progress. The default is the engine itself, for example for lists."""
 
     uid: str = ""
-    """The uid of the call; empty if the request is no call of a tool."""
+    """The uid of the call; empty if the request is not a call of a tool."""
     on_progress: OnProgress | None = None
     """Called with the progress that the server reports, as text."""
     asking_human: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -35,7 +35,7 @@ class Caller(Struct, frozen=True, kw_only=True, eq=False):
     """The client on whose behalf the request is made."""
 
     def told(self, text: str, number: int) -> None:
-        """Take a text of the server about the progress of the call."""
+        """Receive a progress text from the server."""
         if self.on_progress is not None:
             self.on_progress(text)
         if self.client is not None:
@@ -52,7 +52,7 @@ class RunningRequest(Struct, eq=False):
     number: int
     caller: Caller
     state: Literal["running", "abandoned", "answered"] = "running"
-    """`abandoned`: nobody waits for the answer any more, and it has not come, so that the server may still work on the request."""
+    """`abandoned`: no caller waits for the answer any more, and none has arrived, so the server may still work on the request."""
 
 
 class RunningRequests:
@@ -64,7 +64,7 @@ class RunningRequests:
         self._uids: dict[int, str] = {}
         """The uids of the latest calls, by the id of the request."""
         self._change: asyncio.Future[None] | None = None
-        """Set at the next end of a request; None if nobody waits for it."""
+        """Set when the next request ends; None if no task waits for that."""
 
     def begin(self, number: int, caller: Caller) -> RunningRequest:
         running = self._running[number] = RunningRequest(number, caller)
@@ -81,13 +81,13 @@ class RunningRequests:
             self._abandoned[running.number] = running
             if len(self._abandoned) > _KEPT_IDS:
                 del self._abandoned[next(iter(self._abandoned))]
-        self._changed()
+        self._notify_change()
 
     def answered_late(self, number: int) -> None:
-        """Note that the answer to a request has come that nobody waits for any more."""
+        """Record the late answer to a request that no caller waits for any more."""
         if (abandoned := self._abandoned.pop(number, None)) is not None:
             abandoned.state = "answered"
-            self._changed()
+            self._notify_change()
 
     async def change(self) -> None:
         """Wait until the next request ends or is answered late."""
@@ -95,13 +95,13 @@ class RunningRequests:
             self._change = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._change)
 
-    def _changed(self) -> None:
+    def _notify_change(self) -> None:
         change, self._change = self._change, None
         if change is not None:
             change.set_result(None)
 
     def uid_of(self, number: int) -> str:
-        """Return the uid of a call by the id of its request, also after its end; empty if it is no call or long ago."""
+        """Return the uid of a call by the id of its request, also after its end; empty if it is not a call or ended long ago."""
         return self._uids.get(number, "")
 
     def latest(self) -> RunningRequest | None:

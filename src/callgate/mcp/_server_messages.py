@@ -1,4 +1,4 @@
-"""What a server sends of its own in one session: progress, logs, notices of changes, and requests.
+"""Handle what a server sends unasked in one session: progress, logs, notices of changes, and requests.
 
 Requests are answered in tasks, and belong to a running call, see `_question_origins.py`. A question to a client ends with the call that it
 belongs to. Knows no connection, and sends no request.
@@ -50,7 +50,7 @@ class _Question(Struct, kw_only=True, eq=False):
 
 
 class ServerMessages:
-    """Takes the messages of the server of one session.
+    """Handles the messages of the server of one session.
 
     Args:
         running: The running requests of the session.
@@ -90,14 +90,14 @@ class ServerMessages:
         self._replies: set[asyncio.Task[None]] = set()
 
     def take(self, message: Message, of: RunningRequest | None) -> None:
-        """Take a notification or a request.
+        """Handle a notification or a request.
 
         Args:
             of: The request on whose stream it came; None if the stream is that of no request.
         """
-        method, params = message.get("method"), _object(message.get("params"))
+        method, params = message.get("method"), _as_object(message.get("params"))
         if "id" in message:
-            self._asked(message["id"], method, message.get("params", {}), of)
+            self._handle_request(message["id"], method, message.get("params", {}), of)
         elif method == "notifications/progress":
             self._running.progressed(params)
         elif method in NOTICES:
@@ -105,9 +105,9 @@ class ServerMessages:
         elif method == "notifications/subscriptions/acknowledged":
             self._on_confirmed()
         elif method == "notifications/message":
-            self._logged(params, of or self._running.latest())
+            self._log_notification(params, of or self._running.latest())
         elif method == "notifications/cancelled":
-            question = self._questions.get(_hashable(params.get("requestId")))
+            question = self._questions.get(_as_hashable(params.get("requestId")))
             if question is not None:
                 question.task.cancel()
 
@@ -138,12 +138,12 @@ class ServerMessages:
         for task in (*(question.task for question in self._questions.values()), *self._replies):
             task.cancel()
 
-    def _logged(self, params: Mapping[str, Any], running: RunningRequest | None) -> None:
+    def _log_notification(self, params: Mapping[str, Any], running: RunningRequest | None) -> None:
         self._log.debug("%s logs: %s", self._label, str(params.get("data"))[:2_000])
         if running is not None and running.caller.client is not None:
             running.caller.client.logged(params)
 
-    def _asked(self, number: object, method: object, params: object, of: RunningRequest | None) -> None:
+    def _handle_request(self, number: object, method: object, params: object, of: RunningRequest | None) -> None:
         if type(number) not in (int, str):
             self.noted("a request without a valid id")
             return
@@ -183,9 +183,9 @@ class ServerMessages:
         task.add_done_callback(self._replies.discard)
 
 
-def _object(value: object) -> Mapping[str, Any]:
+def _as_object(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _hashable(value: object) -> object:
+def _as_hashable(value: object) -> object:
     return value if isinstance(value, (int, str)) else None

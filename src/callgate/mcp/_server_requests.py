@@ -1,4 +1,4 @@
-"""What a server may ask of its client: questions to the user, requests to a language model, and the folders to work in.
+"""Answer what a server may ask of its client: questions to the user, requests to a language model, and the folders to work in.
 
 Only what the host can answer is offered to the server as a capability, and everything else is refused. The same handlers serve both eras:
 in the older one the server sends requests, in the newer one it asks within the result of a call. A session that belongs to one client asks
@@ -31,12 +31,12 @@ _MOST_AT_ONCE = 64
 
 
 class InputRefused(ProtocolError):
-    """The server has asked for input within the result of a request, and gets none. The request is not continued."""
+    """A server asked for input within the result of a request, and got none. The request is not continued."""
 
     code = "input_refused"
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"{why.removesuffix('.')}. It was not told to go on, but may have done something before it asked.")
+        super().__init__(f"{why.removesuffix('.')}. It was not told to continue, but may have done something before it asked.")
 
 
 class AnswersServer(Protocol):
@@ -53,7 +53,7 @@ class AnswersServer(Protocol):
         ...
 
     def asked_during_calls(self) -> None:
-        """Note that the server asks something during calls without saying for which."""
+        """Record that the server asks questions during calls without naming the call."""
         ...
 
     async def answer(self, method: object, params: object, client: CallingClient | None) -> Mapping[str, Any]:
@@ -96,7 +96,7 @@ class ClientRequests:
 
     @contextmanager
     def asked_of(self, client: CallingClient) -> Iterator[None]:
-        """During the block, ask this client what belongs to no call, such as for the folders to work in when the session begins."""
+        """Ask this client, during the block, what belongs to no call, such as the folders to work in when the session begins."""
         waiting = _WaitingClient(client, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
         try:
@@ -145,7 +145,7 @@ async def client_answer(
         name: The server's name of the question; empty if it has none.
 
     Raises:
-        RpcError: The client refuses, the question is invalid, or the answer is no JSON object.
+        RpcError: The client refuses, the question is invalid, or the answer is not a JSON object.
     """
     if not isinstance(method, str) or not isinstance(params, Mapping):
         raise RpcError(INVALID_PARAMS, "The request has no method or no params.")
@@ -167,7 +167,7 @@ async def client_answer(
 def answer_fault(method: str, result: Mapping[str, Any]) -> str:
     """Return what is wrong with the answer to a question of a server, beside unknown fields; empty if nothing is.
 
-    Wrong is what could be taken for consent, and what no server could read.
+    An answer is wrong if it could be taken for consent, or if no server could read it.
     """
     check = _FAULTS.get(method)
     return "" if check is None else check(result)
@@ -242,7 +242,7 @@ class ServerRequests:
         if method == "ping":
             return {}
         if method == "roots/list" and (self._server.roots or self._server.client_tools):
-            return {"roots": [_root(one) for one in self._server.roots]}
+            return {"roots": [_to_root(one) for one in self._server.roots]}
         handler = self._handlers.get(method) if isinstance(method, str) else None
         if handler is None:
             raise RpcError(METHOD_NOT_FOUND, f"This client does not answer {str(method)[:100]}.")
@@ -272,7 +272,7 @@ class ServerRequests:
         return result
 
 
-def _root(given: str | os.PathLike[str]) -> dict[str, str]:
+def _to_root(given: str | os.PathLike[str]) -> dict[str, str]:
     text = os.fspath(given)
     if text.startswith("file:"):
         return {"uri": text}

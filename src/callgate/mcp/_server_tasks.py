@@ -40,7 +40,7 @@ class TaskLinks(Struct, frozen=True, kw_only=True, eq=False):
     on_status: Callable[[str, int], None]
     """Called with what the server says about the task, and how often it has said something."""
     in_background: Callable[[Coroutine[Any, Any, None]], None]
-    """Lets something end after the call."""
+    """Runs a coroutine that may outlast the call."""
 
 
 async def task_response(created: Message, links: TaskLinks) -> Message:
@@ -48,11 +48,11 @@ async def task_response(created: Message, links: TaskLinks) -> Message:
     task is cancelled.
 
     Args:
-        created: The result by which the server has told of the task.
+        created: The result with which the server announced the task.
 
     Raises:
         ConnectionLost: The server cannot be asked any longer.
-        InputRefused: The task has asked for input that nobody gives.
+        InputRefused: The task asked for input and gets none.
         ProtocolError: The server has cancelled or forgotten the task, or what it says of it cannot be read.
     """
     task_id = created.get("taskId")
@@ -74,13 +74,13 @@ class _Task:
         self._said: list[str] = [""]
 
     async def response(self, told: Message) -> Message:
-        while (response := await self._ended(told)) is None:
+        while (response := await self._response_of(told)) is None:
             await asyncio.sleep(_pause_s(told))
-            told = await self._asked(told)
+            told = await self._poll(told)
         return response
 
-    async def _ended(self, told: Message) -> Message | None:
-        """Return the response if the task has ended; None after what it wants has been given."""
+    async def _response_of(self, told: Message) -> Message | None:
+        """Return the response if the task has ended, else None; answer its questions first."""
         status, said = told.get("status"), told.get("statusMessage")
         if isinstance(said, str) and said and said != self._said[-1]:
             self._said.append(said)
@@ -105,13 +105,13 @@ class _Task:
         new = {name: one for name, one in asked.items() if name not in self._answered}
         if new:
             answers = await self._links.answers(new)
-            await self._sent("tasks/update", {"taskId": self._id, "inputResponses": answers})
+            await self._send("tasks/update", {"taskId": self._id, "inputResponses": answers})
             self._answered |= new.keys()
 
-    async def _asked(self, told: Message) -> Message:
-        return await self._sent("tasks/get", {"taskId": self._id}, _pause_s(told))
+    async def _poll(self, told: Message) -> Message:
+        return await self._send("tasks/get", {"taskId": self._id}, _pause_s(told))
 
-    async def _sent(self, method: str, params: Mapping[str, Any], pause_s: float = _POLL_S) -> Message:
+    async def _send(self, method: str, params: Mapping[str, Any], pause_s: float = _POLL_S) -> Message:
         """Send a request about the task until it is answered; it changes nothing if it arrives twice."""
         for _ in range(_MOST_LOST):
             try:
@@ -133,7 +133,7 @@ class _Task:
 
 
 def _pause_s(told: Message) -> float:
-    """Return how long to wait before the next request, as the server wants it within bounds."""
+    """Return how long to wait before the next request: the server's interval, within bounds."""
     wanted = told.get("pollIntervalMs")
     if not isinstance(wanted, (int, float)) or isinstance(wanted, bool):
         return _POLL_S

@@ -79,11 +79,11 @@ class Session:
         self._on_notice = on_notice
         self._on_late = on_late
         self.instructions = ""
-        """What the server says about its use, for models."""
+        """The server's instructions for models."""
         self._ids = count(1)
         self._running = RunningRequests()
         self._rounds = RequestRounds(server.name, self._exchange, requests, log)
-        self._subscription = ChangeSubscription(self._send, self._wanted_notices, self._missed_notices, log, self._named)
+        self._subscription = ChangeSubscription(self._send, self._wanted_notices, self._notify_missed_changes, log, self._label)
         self._messages = ServerMessages(
             self._running,
             requests,
@@ -92,7 +92,7 @@ class Session:
             on_notice=on_notice,
             on_confirmed=self._subscription.confirm,
             log=log,
-            label=self._named,
+            label=self._label,
         )
         self.revision = LATEST_STATELESS
         self.era: Era = "stateless"
@@ -106,7 +106,7 @@ class Session:
         self._looks_for_era = False
         """Whether the first request is `server/discover`, because the era of the server is neither known nor set."""
         self.connection = connect(
-            server, ConnectionEvents(on_message=self._received, on_noise=self._messages.noted, on_late=self._came_late, log=log)
+            server, ConnectionEvents(on_message=self._receive, on_noise=self._messages.noted, on_late=self._handle_late_answer, log=log)
         )
 
     @property
@@ -144,15 +144,15 @@ class Session:
         self._looks_for_era = known is None and self._server.era is None
         await self.connection.open()
         negotiation = Negotiation(
-            server=self._server, name=self._named, connection=self.connection, send=self._send, begin_handshake=self._begin_handshake
+            server=self._server, name=self._label, connection=self.connection, send=self._send, begin_handshake=self._begin_handshake
         )
         agreement = await negotiation.agree(known)
-        self.era, self.revision, self.capabilities = agreement.era, agreement.revision, _object(agreement.said.get("capabilities"))
-        self.instructions = _text(agreement.said.get("instructions"))
+        self.era, self.revision, self.capabilities = agreement.era, agreement.revision, _as_object(agreement.said.get("capabilities"))
+        self.instructions = _as_text(agreement.said.get("instructions"))
         self.connection.use(self.revision)
         if self.era == "stateless":
             self._rounds.stateless = True
-            self._rounds.has_tasks = isinstance(_object(self.capabilities.get("extensions")).get(TASKS), dict)
+            self._rounds.has_tasks = isinstance(_as_object(self.capabilities.get("extensions")).get(TASKS), dict)
             self._subscription.open()
         else:
             await self._subscribe_again()
@@ -172,7 +172,7 @@ class Session:
         """Return the definitions of all tools, as the server sent them.
 
         Raises:
-            McpError: The server does not answer, or its answer is no list.
+            McpError: The server does not answer, or its answer is not a list.
         """
         pages: list[Message] = []
 
@@ -181,17 +181,17 @@ class Session:
             return pages[-1]
 
         try:
-            found = await all_items(page, "tools/list", "tools", self._named, self._log)
+            found = await all_items(page, "tools/list", "tools", self._label, self._log)
             self.tools_ttl_s, self.tools_gap = shortest_ttl_s(pages), found.gap
             return found.items
         except RpcError as error:
             if error.code == messages.METHOD_NOT_FOUND:
                 return []
-            raise ProtocolError(f"{self._named} did not list its tools: {error.message[:300]} ({error.code}).") from error
+            raise ProtocolError(f"{self._label} did not list its tools: {error.message[:300]} ({error.code}).") from error
 
     async def list_all(self, method: str, key: str, caller: Caller = _NOBODY) -> list[Message]:
         """Return the items of all pages of a list; see `all_items`."""
-        return (await all_items(partial(self.ask, caller=caller), method, key, self._named, self._log)).items
+        return (await all_items(partial(self.ask, caller=caller), method, key, self._label, self._log)).items
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> Message:
         """Call a tool and return the result as the server sent it; see `ask`. The caller's client gets the whole response."""
@@ -209,7 +209,7 @@ class Session:
         return await self._rounds.result(method, params, caller, on_response)
 
     async def subscribe(self, uri: str, *, ends: bool = False) -> None:
-        """Ask to be told of changes of a resource, or no longer to be told. `subscribed` has been changed before.
+        """Subscribe to changes of a resource, or unsubscribe. The caller has updated `subscribed` before.
 
         Raises:
             McpError: The server does not answer.
@@ -227,7 +227,7 @@ class Session:
             try:
                 await self._send("resources/subscribe", {"uri": uri})
             except RpcError as error:
-                self._log.warning("%s refused the subscription to %s: %s", self._named, uri, error)
+                self._log.warning("%s refused the subscription to %s: %s", self._label, uri, error)
 
     async def settle(self) -> None:
         """Wait until the server has the answers to what it has asked outside of requests, such as the folders to work in."""
@@ -281,7 +281,7 @@ class Session:
         running = self._running.begin(number, caller)
         abandoned = False
         try:
-            response = await self.connection.request(messages.request(number, method, sent), partial(self._received, of=running))
+            response = await self.connection.request(messages.request(number, method, sent), partial(self._receive, of=running))
         except (asyncio.CancelledError, ConnectionLost):
             abandoned = True
             raise
@@ -305,13 +305,13 @@ class Session:
             meta["progressToken"] = number
         return meta
 
-    # What the server sends of its own
+    # Messages that the server sends unasked
 
-    def _received(self, message: Message, of: RunningRequest | None = None) -> None:
+    def _receive(self, message: Message, of: RunningRequest | None = None) -> None:
         self.heard += 1
         self._messages.take(message, of)
 
-    def _came_late(self, number: int, message: Message) -> None:
+    def _handle_late_answer(self, number: int, message: Message) -> None:
         self._running.answered_late(number)
         uid = self._running.uid_of(number)
         if uid:
@@ -324,22 +324,22 @@ class Session:
             wanted["resourceSubscriptions"] = list(self._subscribed)
         return wanted
 
-    def _missed_notices(self) -> None:
+    def _notify_missed_changes(self) -> None:
         for kind in _LISTS:
             if self._announces(kind, "listChanged"):
                 self._on_notice(f"notifications/{kind}/list_changed", {})
 
     def _announces(self, kind: str, what: str) -> bool:
-        return _object(self.capabilities.get(kind)).get(what) is True
+        return _as_object(self.capabilities.get(kind)).get(what) is True
 
     @property
-    def _named(self) -> str:
+    def _label(self) -> str:
         return f"The MCP server '{self._server.name}'"
 
 
-def _text(value: object) -> str:
+def _as_text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _object(value: object) -> Mapping[str, Any]:
+def _as_object(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}

@@ -44,10 +44,10 @@ class SessionChoice:
     ) -> tuple[SupervisedSession, Session]:
         """Return the running session for a request of a client. It is kept open until the end of `used`.
 
-        The server has what it has asked this client for, which it may need for the request.
+        The server has got its answers from this client, such as its roots, which it may need for the request.
 
         Args:
-            definition: The tool that is called; None if the request is no call.
+            definition: The tool that is called; None if the request is not a call.
 
         Raises:
             NotSent: The server cannot be started, or its sessions are all in use.
@@ -58,7 +58,7 @@ class SessionChoice:
         return supervised, session
 
     async def of_changes(self, client: CallingClient | None, used: ExitStack) -> SupervisedSession:
-        """Return the running session that tells a client of changes: its own one, if that can be kept open, and otherwise the first.
+        """Return the running session that reports changes to a client: its own one, if that can be kept open, and otherwise the first.
 
         Raises:
             NotSent: The server cannot be started.
@@ -89,17 +89,17 @@ class SessionChoice:
     ) -> tuple[SupervisedSession, Session]:
         first = self.first
         if client is None or self._server.isolation == "shared":
-            return first, await self._running(first, used, definition)
+            return first, await self._wait_until_running(first, used, definition)
         if first.era is None or first.life.state == "quarantined":
             await first.life.until_ready()
         found = first.era or "stateless"
         era = self._client_era.of(client, found, first.life.starts)
-        if era != found and (chosen := await self._in_other_era(era, client, used, definition)) is not None:
+        if era != found and (chosen := await self._session_in_other_era(era, client, used, definition)) is not None:
             return chosen
         supervised = used.enter_context(self.clients.used(client, found)) if self._has_own(client, found) else first
-        return supervised, await self._running(supervised, used, definition)
+        return supervised, await self._wait_until_running(supervised, used, definition)
 
-    async def _in_other_era(
+    async def _session_in_other_era(
         self, era: Era, client: CallingClient, used: ExitStack, definition: Definition | None
     ) -> tuple[SupervisedSession, Session] | None:
         """Return a client's session in an era that the server may refuse; None if it does, or describes the tool differently there.
@@ -110,7 +110,7 @@ class SessionChoice:
         with ExitStack() as tried:
             supervised = tried.enter_context(self.clients.used(client, era, may_refuse=True))
             try:
-                session = await self._running(supervised, tried, definition)
+                session = await self._wait_until_running(supervised, tried, definition)
             except NotSent:
                 if not supervised.refuses:
                     raise
@@ -120,7 +120,7 @@ class SessionChoice:
             used.enter_context(tried.pop_all())
             return supervised, session
 
-    async def _running(self, supervised: SupervisedSession, used: ExitStack, definition: Definition | None) -> Session:
+    async def _wait_until_running(self, supervised: SupervisedSession, used: ExitStack, definition: Definition | None) -> Session:
         """Return the session as soon as it runs; for a call, with one of the server's places until the end of `used`."""
         while True:
             session = await supervised.life.until_ready()

@@ -47,7 +47,7 @@ class StdioConnection:
         """Lines are the same in all revisions."""
 
     async def request(self, message: Message, on_message: Callable[[Message], None]) -> Message:
-        await self._drained(message)
+        await self._wait_until_drained(message)
         number: int = message["id"]
         waiting: asyncio.Future[Message] = self._loop.create_future()
         self._waiting[number] = waiting
@@ -67,7 +67,7 @@ class StdioConnection:
             if len(self._ended) > _ENDED_IDS:
                 del self._ended[next(iter(self._ended))]
 
-    async def _drained(self, message: Message) -> None:
+    async def _wait_until_drained(self, message: Message) -> None:
         """Wait until the server reads.
 
         Raises:
@@ -86,45 +86,45 @@ class StdioConnection:
     async def close(self) -> None:
         await self._process.close()
 
-    # Of the process
+    # Callbacks of the process
 
     def line(self, data: bytes | bytearray) -> None:
         try:
             message = read_message(data)
         except UnreadableMessage as error:
-            self._unreadable(data, error)
+            self._handle_unreadable(data, error)
             return
         if "method" in message:
             self._events.on_message(message)
         else:
-            self._answered(message)
+            self._handle_answer(message)
 
     def ended(self, error: McpError) -> None:
         for waiting in self._waiting.values():
             self._fail(waiting, error)
 
-    def _unreadable(self, data: bytes | bytearray, error: UnreadableMessage) -> None:
+    def _handle_unreadable(self, data: bytes | bytearray, error: UnreadableMessage) -> None:
         waiting = [self._waiting[number] for number in error.answers if number in self._waiting]
         for one in waiting:
-            self._fail(one, ProtocolError(self._said(f"an answer that cannot be used: {error}"), code=error.code))
+            self._fail(one, ProtocolError(self._what_was_sent(f"an answer that cannot be used: {error}"), code=error.code))
         if not waiting:
             shown = bytes(data[:_NOISE_CHARS]).decode("utf-8", "backslashreplace")
-            self._events.on_noise(f"a line that is no message ({error}): {shown}")
+            self._events.on_noise(f"a line that is not a message ({error}): {shown}")
 
-    def _answered(self, message: Message) -> None:
+    def _handle_answer(self, message: Message) -> None:
         number = answer_id(message)
         waiting = self._waiting.get(number) if number is not None else None
         if number is None or waiting is None or waiting.done():
-            self._answered_late(number, message)
+            self._handle_late_answer(number, message)
             return
         fault = response_fault(message)
         if fault:
-            self._fail(waiting, ProtocolError(self._said(f"an answer that cannot be used: {fault}")))
+            self._fail(waiting, ProtocolError(self._what_was_sent(f"an answer that cannot be used: {fault}")))
         else:
             waiting.set_result(message)
 
-    def _answered_late(self, number: int | None, message: Message) -> None:
-        """Take an answer that no request waits for. To one request that was cancelled, it may come once."""
+    def _handle_late_answer(self, number: int | None, message: Message) -> None:
+        """Handle an answer that no request waits for. A cancelled request may still get one."""
         if number is None or not self._ended.get(number):
             self._events.on_noise(f"a message that no request waits for, with the id {message.get('id')!r:.40}")
         if number in self._ended:
@@ -138,5 +138,5 @@ class StdioConnection:
             with suppress(asyncio.InvalidStateError):
                 waiting.set_exception(error)
 
-    def _said(self, what: str) -> str:
+    def _what_was_sent(self, what: str) -> str:
         return f"The MCP server '{self._server.name}' sent {what}."

@@ -58,7 +58,7 @@ _LIST_EVERY_S = 1.0
 _LOOK_AGAIN_S = 10.0
 """The least time between two lists that are asked for because a tool is described differently than in another session."""
 _LIST_WAIT_S = 2.0
-"""How long somebody who wants the tools waits for a list that is not current."""
+"""How long a caller that needs the tools waits for a current list."""
 _TOOLS_CHANGED = "notifications/tools/list_changed"
 
 
@@ -78,7 +78,7 @@ class _Backoff:
         self._on_network = bool(server.url)
         self._retries_without_call = retries_without_call
         self.useless = False
-        """Whether another start fails in the same way, unless somebody changes the configuration or this machine. False for a server that
+        """Whether another start fails in the same way, unless the configuration or this machine is changed. False for a server that
         has run before: its program may be missing only while it is replaced."""
 
     def wait_s(self, failures: int, clock: Clock) -> float | None:
@@ -116,12 +116,12 @@ class SessionTools(Protocol):
         ...
 
     def unavailable(self, why: str) -> None:
-        """Note why the session does not run."""
+        """Record why the session does not run."""
         ...
 
 
 class SessionParts(Struct, frozen=True, kw_only=True, eq=False):
-    """What all sessions of one server have in common."""
+    """The parts that all sessions of one server share."""
 
     server: McpServer
     connect: Connect
@@ -130,7 +130,7 @@ class SessionParts(Struct, frozen=True, kw_only=True, eq=False):
     on_notice: OnNotice
     """Called with notices of changes, except of tools."""
     on_late: Callable[[str, Message], None]
-    """Called with the uid of a call that has ended, and the answer that came after that."""
+    """Called with the uid of a call that has ended, and the answer that arrived after that."""
     on_refused: Callable[[bool], None]
     """Called when `SupervisedSession.refuses` is set, with whether the server has refused the era; False: its starts have failed."""
 
@@ -161,7 +161,7 @@ class SupervisedSession:
         self.life = ServerLife[Session](f"The MCP server '{parts.server.name}'", self._backoff)
         self.tools = tools
         self.subscribed: dict[str, int] = {}
-        """How often changes of a resource are wanted, by its URI."""
+        """The number of subscriptions to a resource, by its URI."""
         self.era = era
         """The era of the server; None until it is found out."""
         self.refuses = False
@@ -176,17 +176,17 @@ class SupervisedSession:
         self._session: Session | None = None
         self._changed = False
         self._listed_at = -_LOOK_AGAIN_S
-        """When changed tools were listed last."""
+        """The time of the last list of changed tools."""
         self._freshness = ListFreshness(parts.clock)
         self._listed = asyncio.Event()
         """Cleared while the tools are to be listed again."""
         self._doubted = False
-        """Whether a request was left without an answer, so that the server is asked for a sign of life."""
+        """Whether a request was left without an answer, so that it is checked whether the server still answers."""
         self._running = 0
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """What the server says that it can do; empty while it does not run."""
+        """The capabilities that the server declares; empty while it does not run."""
         return self._session.capabilities if self._session is not None else {}
 
     def begin(self) -> None:
@@ -215,7 +215,7 @@ class SupervisedSession:
             raise
         except RpcError as error:
             if error.code in (INVALID_PARAMS, METHOD_NOT_FOUND) and self._freshness.may_be_wrong:  # perhaps it has lost the tool
-                self._want_list()
+                self._request_list()
             raise
         finally:
             self._running -= 1
@@ -242,7 +242,7 @@ class SupervisedSession:
         If it is not, the tools are listed again, at most every 10 s.
         """
         if not self._describes(definition) and self._parts.clock.monotonic() - self._listed_at >= _LOOK_AGAIN_S:
-            self._want_list()
+            self._request_list()
             await self.until_listed()
         return self._describes(definition)
 
@@ -254,19 +254,19 @@ class SupervisedSession:
         return True
 
     def list_if_stale(self) -> bool:
-        """Have the tools listed again if their list no longer holds, and return whether that is so. Does not wait for it."""
+        """Request a new list of tools if the current one is stale, and return whether it is. Does not wait for the list."""
         stale = self.life.ready is not None and self._freshness.is_stale
         if stale:
-            self._want_list()
+            self._request_list()
         return stale
 
     async def until_listed(self) -> None:
-        """Wait until the tools that are to be listed again were listed, for a moment: a slow server must not delay those that look on."""
+        """Wait, at most `_LIST_WAIT_S`, until a requested list of tools has arrived: a slow server must not delay callers."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_LIST_WAIT_S):
                 await self._listed.wait()
 
-    def _want_list(self) -> None:
+    def _request_list(self) -> None:
         self._changed = True
         self._listed.clear()
         self.life.wake.set()
@@ -285,7 +285,7 @@ class SupervisedSession:
             self._requests,
             parts.log,
             subscribed=self.subscribed,
-            on_notice=self._noticed,
+            on_notice=self._handle_notice,
             on_late=parts.on_late,
         )
         self._session = session
@@ -306,18 +306,18 @@ class SupervisedSession:
             return session.connection.lost.result()
         self.life.started(session)
         while not session.connection.lost.done():
-            await self._woken()
+            await self._wait_for_wake()
             if self._changed:
                 await self._list_again(session)
             if self._doubted:
                 self._doubted = False
-                if not await self._hears(session):
+                if not await self._is_responsive(session):
                     self.life.stop_sending()
                     return "it answers nothing any more, so it was ended"
         self.life.settle()
         return session.connection.lost.result()
 
-    async def _woken(self) -> None:
+    async def _wait_for_wake(self) -> None:
         """Wait until there is something to look at, or until the list of tools is due."""
         due_s = self._freshness.due_s
         due = None if due_s is None else asyncio.ensure_future(self._parts.clock.sleep(max(0.0, due_s)))
@@ -348,8 +348,8 @@ class SupervisedSession:
         except (McpError, TimeoutError, UsageError) as error:
             parts.log.warning("MCP server %s: its changed tools could not be listed: %s", parts.server.name, error)
 
-    async def _hears(self, session: Session) -> bool:
-        """Return whether a server that left a call without an answer still answers anything.
+    async def _is_responsive(self, session: Session) -> bool:
+        """Return whether a server that left a call without an answer still responds.
 
         While it is silent, new calls wait. It is given up when no earlier call waits for it any more, so that none loses its answer, or
         when it has been silent for too long.
@@ -394,8 +394,8 @@ class SupervisedSession:
         if session is not None:
             await session.close()
 
-    def _noticed(self, method: str, params: Mapping[str, Any]) -> None:
+    def _handle_notice(self, method: str, params: Mapping[str, Any]) -> None:
         if method == _TOOLS_CHANGED:
-            self._want_list()
+            self._request_list()
         else:
             self._parts.on_notice(method, params)

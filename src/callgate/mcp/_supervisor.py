@@ -83,12 +83,12 @@ class SupervisedServer:
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """What the server says that it can do; empty while it does not run."""
+        """The capabilities that the server declares; empty while it does not run."""
         return {} if self._parts is None else self._parts.first.capabilities
 
     @property
     def instructions(self) -> str:
-        """What the server says about its use, for models, if that is accepted; empty before the first start."""
+        """The server's instructions for models, if they are accepted; empty before the first start."""
         return "" if self._parts is None else self._parts.tools.instructions
 
     def status(self, tools: int) -> ServerStatus:
@@ -107,7 +107,7 @@ class SupervisedServer:
             raise NotSent(f"The MCP server '{self.name}' was not started.")
         return self._parts
 
-    # Of the engine
+    # Called by the engine
 
     async def start(self, catalogue: ToolCatalogue) -> None:
         self._parts = running = self._make_parts(catalogue)
@@ -128,11 +128,11 @@ class SupervisedServer:
             connect=self._connect,
             clock=catalogue.clock,
             log=catalogue.log,
-            on_notice=partial(self._noticed, None),
+            on_notice=partial(self._handle_notice, None),
             on_late=lambda uid, message: catalogue.late(uid, self._late_execution(message)),
             on_refused=lambda lasting: client_era.refused(first.life.starts, lasting=lasting),
         )
-        clients = ClientSessions(parts, self._list_clients, self._noticed)
+        clients = ClientSessions(parts, self._list_clients, self._handle_notice)
         tools = ToolList(server, self, catalogue, clients.tools if server.client_tools else tuple)
         first = SupervisedSession(parts, ServerRequests(server, catalogue.log), tools, retries_without_call=True)
         return _Running(catalogue=catalogue, sessions=SessionChoice(server, first, client_era, clients), tools=tools)
@@ -159,7 +159,7 @@ class SupervisedServer:
             if self._server.auth is not None:
                 await self._server.auth.close()
 
-    # Of its tools
+    # Tools
 
     async def call_tool(self, definition: Definition, arguments: Mapping[str, Any], caller: Caller) -> Message:
         running = self._running
@@ -183,7 +183,7 @@ class SupervisedServer:
         if self._parts is not None and not self._closing and self._parts.first.list_if_stale():
             await self._parts.first.until_listed()
 
-    # Of its sessions
+    # Sessions
 
     async def on_session(self, work: Callable[[Session, Caller], Awaitable[T]]) -> T:
         """Run requests on behalf of the calling client, if there is one, as soon as a session for it is ready.
@@ -208,12 +208,12 @@ class SupervisedServer:
         with self._parts.sessions.handshakes_of(client) as sessions:
             await asyncio.gather(*(session.roots_changed() for session in sessions))
 
-    # Of its resources
+    # Resources
 
     async def subscribe(self, uri: str, *, lasting: bool = False) -> None:
-        """Ask the server to tell the calling client, or the host if there is none, of changes of a resource.
+        """Subscribe the calling client, or the host if there is none, to changes of a resource.
 
-        It is asked in the session in which the client's requests run, once for all that want to be told there.
+        The subscription is made in the session in which the client's requests run, once for all subscribers of that session.
 
         Args:
             lasting: If the server cannot be asked now, it is asked when it starts again.
@@ -270,8 +270,8 @@ class SupervisedServer:
 
         return stop
 
-    def _noticed(self, key: str | None, method: str, params: Mapping[str, Any]) -> None:
-        """Take a notice.
+    def _handle_notice(self, key: str | None, method: str, params: Mapping[str, Any]) -> None:
+        """Handle a notification of the server.
 
         Args:
             key: That of the clients of the session; None: the first session.
@@ -291,4 +291,4 @@ class SupervisedServer:
                 return refused(self.name, RpcError(int(error.get("code", 0)), str(error.get("message", ""))))
             return executed(self.name, message["result"])
         except (McpError, KeyError, TypeError, ValueError, AttributeError):
-            return Execution(status="raised", error="its answer was no result")
+            return Execution(status="raised", error="its answer was not a result")

@@ -1,7 +1,7 @@
 """Compare the tools that a server offers with those that an operator accepted, as pure functions.
 
-A tool is known by its whole definition: a changed description or schema can make a model do something else with it.
-Everything here comes from a stranger, so whatever is shown has its invisible and control characters escaped. Knows
+A tool is identified by its whole definition: a changed description or schema can make a model do something else with it.
+Everything here is untrusted, so whatever is shown has its invisible and control characters escaped. Knows
 nothing of files, connections or engines.
 """
 
@@ -62,7 +62,7 @@ class FieldChange(NamedStruct, frozen=True, kw_only=True):
 
     def lines(self) -> tuple[str, ...]:
         """Return the change as lines for a person: the path, then what is gone (`-`) and what is new (`+`)."""
-        before, after = (_texts(self.values.get(side, _MISSING)) for side in ("before", "after"))
+        before, after = (_as_lines(self.values.get(side, _MISSING)) for side in ("before", "after"))
         changed = list(_changed_lines(before, after))
         return printable(self.path), *(f"  {_around_change(line, changed)}" for line in changed)
 
@@ -75,7 +75,7 @@ class ToolChange(NamedStruct, frozen=True, kw_only=True):
     was: str = ""
     """The accepted name of a renamed tool."""
     fields: tuple[FieldChange, ...] = ()
-    """What differs, of a changed tool; the whole definition, of a new one."""
+    """The changed fields of a changed tool; the whole definition of a new one."""
     definition: Definition | None = None
     """The definition that the server offers now; None for a removed tool."""
 
@@ -102,7 +102,7 @@ class ToolComparison(NamedStruct, frozen=True, kw_only=True):
     changes: tuple[ToolChange, ...] = ()
     """All others, in the order of the server's list; removed ones last."""
     instructions: FieldChange | None = None
-    """What differs in the server's instructions for models. Clients do not get them until they are accepted."""
+    """The change of the server's instructions for models. Clients do not get them until they are accepted."""
 
     @property
     def quarantined(self) -> Mapping[str, str]:
@@ -122,7 +122,7 @@ def compare_tools(server: str, accepted: Mapping[str, AcceptedTool], definitions
 
     A name that is offered more than once is as accepted only if all its definitions are.
     """
-    offered = _by_name(definitions)
+    offered = _group_by_name(definitions)
     gone = {_nameless_hash(tool.definition): name for name, tool in accepted.items() if name not in offered}
     effects, changes = dict[str, Effect](), list[ToolChange]()
     for name, found in offered.items():
@@ -145,7 +145,7 @@ def compare_instructions(accepted: str, offered: str) -> FieldChange | None:
     return FieldChange(path="instructions", values=sides)
 
 
-def _by_name(definitions: Iterable[Definition]) -> dict[str, list[Definition]]:
+def _group_by_name(definitions: Iterable[Definition]) -> dict[str, list[Definition]]:
     found = dict[str, list[Definition]]()
     for definition in definitions:
         if isinstance(name := definition.get("name"), str):
@@ -159,20 +159,20 @@ def _nameless_hash(definition: Definition) -> str:
 
 def _change(name: str, known: AcceptedTool | None, offered: Definition, was: str) -> ToolChange:
     if known is not None:
-        return ToolChange(kind="changed", tool=name, fields=tuple(_fields(known.definition, offered)), definition=offered)
+        return ToolChange(kind="changed", tool=name, fields=tuple(_compare_fields(known.definition, offered)), definition=offered)
     if was:
         return ToolChange(kind="renamed", tool=name, was=was, definition=offered)
-    return ToolChange(kind="new", tool=name, fields=tuple(_fields({"name": name}, offered)), definition=offered)
+    return ToolChange(kind="new", tool=name, fields=tuple(_compare_fields({"name": name}, offered)), definition=offered)
 
 
-def _fields(before: object, after: object, path: str = "") -> Iterator[FieldChange]:
+def _compare_fields(before: object, after: object, path: str = "") -> Iterator[FieldChange]:
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in dict.fromkeys((*before, *after)):
-            yield from _fields(before.get(key, _MISSING), after.get(key, _MISSING), _joined(path, str(key)))
+            yield from _compare_fields(before.get(key, _MISSING), after.get(key, _MISSING), _join_path(path, str(key)))
     elif _are_lists(before, after):
         for index, (old, new) in enumerate(zip(before, after, strict=True)):  # type: ignore[call-overload]
-            yield from _fields(old, new, f"{path}[{index}]")
-    elif _encoded(before) != _encoded(after):
+            yield from _compare_fields(old, new, f"{path}[{index}]")
+    elif _encode(before) != _encode(after):
         sides = (("before", before), ("after", after))
         yield FieldChange(path=path, values={side: value for side, value in sides if value is not _MISSING})
 
@@ -184,16 +184,16 @@ def _are_lists(before: object, after: object) -> bool:
     return any(isinstance(item, (dict, list)) for item in (*before, *after))
 
 
-def _joined(path: str, key: str) -> str:
+def _join_path(path: str, key: str) -> str:
     key = key if key and _PLAIN_KEY.issuperset(key) else json.dumps(key, ensure_ascii=False)
     return f"{path}.{key}" if path else key
 
 
-def _encoded(value: object) -> str:
+def _encode(value: object) -> str:
     return "" if value is _MISSING else json.dumps(value, sort_keys=True)
 
 
-def _texts(value: object) -> list[str]:
+def _as_lines(value: object) -> list[str]:
     """Return a value as lines of printable JSON, one for each line of a text."""
     if value is _MISSING:
         return []
@@ -208,17 +208,17 @@ def _changed_lines(before: Sequence[str], after: Sequence[str]) -> Iterator[str]
 
 
 def _around_change(line: str, lines: Sequence[str]) -> str:
-    """Return a line; of a very long one only the part around what differs from the other lines."""
+    """Return a line, cut to the part around the difference from the other lines if it is very long."""
     if len(line) <= _LONGEST_LINE:
         return line
     others = [other[2:] for other in lines if other[0] != line[0]]
-    same = max((_same(line[2:], other) for other in others), default=0)
+    same = max((_common_prefix_length(line[2:], other) for other in others), default=0)
     begin = max(0, same - _LONGEST_LINE // 4)
     shown = line[2:][begin : begin + _LONGEST_LINE]
     left, right = begin, len(line) - 2 - begin - len(shown)
     return f"{line[:2]}{f'({left:,} characters) …' if left else ''}{shown}{f'… ({right:,} more characters)' if right else ''}"
 
 
-def _same(one: str, other: str) -> int:
+def _common_prefix_length(one: str, other: str) -> int:
     """Return how many characters two texts have in common at their beginnings."""
     return next((index for index, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))

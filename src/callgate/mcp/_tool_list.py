@@ -1,7 +1,7 @@
 """The tools of one server as the engine sees them: listed, chosen, checked against what the operator has accepted, and offered.
 
-A name that the server no longer lists, or that is not accepted, stays known with the reason why it cannot be called, so that a model that
-calls it is told. Tools that the server shows only in the sessions of clients come last, and are listed for these clients. Knows no
+A name that the server no longer lists, or that is not accepted, is kept with the reason why it cannot be called, so that a model that
+calls it gets that reason. Tools that the server shows only in the sessions of clients come last, and are listed for these clients. Knows no
 connection.
 """
 
@@ -75,7 +75,7 @@ class ToolList:
         """The tools that only sessions of clients have, by the name on the server."""
         self._offering = asyncio.Lock()
         self.instructions = ""
-        """What the server says about its use, if that is accepted."""
+        """The server's instructions for models, if they are accepted."""
         given = server.accepted
         self._accepted: ChecksDefinitions = AcceptedTools(given) if given is None or isinstance(given, (str, os.PathLike)) else given
 
@@ -88,22 +88,22 @@ class ToolList:
         listed = await session.list_tools()
         async with self._offering:
             self._first = listed
-            await self._offer(self._found_in_clients())
+            await self._offer(self._client_only_tools())
         self.instructions = await in_thread(partial(self._accepted_instructions, session.instructions))
 
     async def refresh_clients(self) -> None:
-        """Offer what sessions of clients list now.
+        """Offer the tools that the sessions of clients list now.
 
         Raises:
             NotSent: It cannot be found out what is accepted.
             UsageError: A tool cannot be offered under its name.
         """
         async with self._offering:
-            found = self._found_in_clients()
+            found = self._client_only_tools()
             if self._listed and found != self._only_clients:
                 await self._offer(found)
 
-    def _found_in_clients(self) -> Mapping[str, _ClientTool]:
+    def _client_only_tools(self) -> Mapping[str, _ClientTool]:
         """Return the tools that only sessions of clients have. Of two that are described differently, the first counts."""
         known = {definition.get("name") for definition in self._first}
         found: dict[str, _ClientTool] = {}
@@ -116,10 +116,10 @@ class ToolList:
 
     async def _offer(self, only_clients: Mapping[str, _ClientTool]) -> None:
         self._only_clients = only_clients
-        definitions = self._chosen([*self._first, *(dict(tool.definition) for tool in only_clients.values())])
-        refusals, effects = await self._checked(definitions)
+        definitions = self._choose([*self._first, *(dict(tool.definition) for tool in only_clients.values())])
+        refusals, effects = await self._check(definitions)
         now = {definition["name"]: definition for definition in definitions if definition["name"] not in refusals}
-        offered = {name: self._tool(name, definition, effects) for name, definition in now.items()}
+        offered = {name: self._build_tool(name, definition, effects) for name, definition in now.items()}
         fresh = [tool for name, tool in offered.items() if self._offered.get(name) is not tool]
         if self._listed and not fresh and list(offered) == list(self._offered) and dict(refusals) == self._refusals:
             return
@@ -127,7 +127,7 @@ class ToolList:
         self._note_missing(offered, refusals)
         self._offered, self._refusals, self._listed = offered, dict(refusals), True
         self._refused = self._gone | self._refusals
-        self._catalogue.withdraw(self._server.name, {self._shown(name): why for name, why in self._refused.items()})
+        self._catalogue.withdraw(self._server.name, {self._offered_name(name): why for name, why in self._refused.items()})
         self._catalogue.offer(self._server.name, list(offered.values()))
 
     def check(self, definition: Definition) -> None:
@@ -142,7 +142,7 @@ class ToolList:
             why = self._refused.get(name) or f"The MCP server '{self._server.name}' now describes this tool differently."
             raise NotSent(why, code="tool_unavailable")
 
-    async def _checked(self, definitions: Sequence[Message]) -> tuple[Mapping[str, str], Mapping[str, Effect]]:
+    async def _check(self, definitions: Sequence[Message]) -> tuple[Mapping[str, str], Mapping[str, Effect]]:
         """Return why tools are refused, and the accepted effects. If that cannot be found out, all tools are refused.
 
         Raises:
@@ -154,7 +154,7 @@ class ToolList:
             why = f"The MCP server '{self._server.name}' cannot be used, because its accepted tools cannot be read: {error}"
             self._refusals = {definition["name"]: why for definition in definitions}
             self._offered, self._refused = {}, self._refusals
-            self._catalogue.withdraw(self._server.name, {self._shown(name): why for name in self._refused})
+            self._catalogue.withdraw(self._server.name, {self._offered_name(name): why for name in self._refused})
             self._catalogue.offer(self._server.name, [])
             raise NotSent(why, code="cannot_start") from error
 
@@ -176,13 +176,13 @@ class ToolList:
         return ""
 
     def unavailable(self, why: str) -> None:
-        """Say why no tools are known, if the server has never listed any."""
+        """Withdraw the configured tools with this reason, if the server has never listed any."""
         if not self._listed:
             names = self._server.tools or ("",)
-            self._catalogue.withdraw(self._server.name, {self._shown(name): f"{why}." for name in names})
+            self._catalogue.withdraw(self._server.name, {self._offered_name(name): f"{why}." for name in names})
 
-    def _chosen(self, definitions: Sequence[Message]) -> list[Message]:
-        """Return the definitions that the configuration asks for; of two with one name, the first."""
+    def _choose(self, definitions: Sequence[Message]) -> list[Message]:
+        """Return the definitions that the configuration asks for; the first one if two have the same name."""
         found: dict[str, Message] = {}
         for definition in definitions:
             name = definition.get("name")
@@ -203,7 +203,7 @@ class ToolList:
                 )
         return [definition for name, definition in found.items() if chosen is None or name in chosen]
 
-    def _tool(self, name: str, definition: Message, effects: Mapping[str, Effect]) -> McpTool:
+    def _build_tool(self, name: str, definition: Message, effects: Mapping[str, Effect]) -> McpTool:
         known, of_client = self._offered.get(name), self._only_clients.get(name)
         effect, keys = self._server.effects.get(name) or effects.get(name), None if of_client is None else of_client.keys
         if known is not None and known.definition == definition and known.effect == (effect or "once") and known.keys == keys:
@@ -219,7 +219,7 @@ class ToolList:
         while len(self._gone) > _KEPT_NAMES:
             del self._gone[next(iter(self._gone))]
 
-    def _shown(self, name: str) -> str:
+    def _offered_name(self, name: str) -> str:
         return prefixed_name(self._server.name, name) if self._server.prefix and name else name
 
 

@@ -28,7 +28,7 @@ class Variables:
     """The variables of one file.
 
     Args:
-        workspace: The folder that `${workspaceFolder}` stands for.
+        workspace: The value of `${workspaceFolder}`.
         environment: The environment variables. Default: those of this process.
     """
 
@@ -42,7 +42,7 @@ class Variables:
             "/": os.sep,
         }
         self.problems: list[str] = []
-        """What could not be replaced, each as a sentence."""
+        """The variables that could not be replaced, each as a sentence."""
 
     def replaced(self, text: str, where: str) -> str:
         """Return the text with its variables replaced. One that has no value stays, and is added to `problems`.

@@ -1,7 +1,7 @@
 """The tools of MCP servers that an operator accepted, in a file or in memory: their definitions and effects, and the instructions of their
 servers for models.
 
-A server can change its tools at any time, also after somebody has looked at them. A tool whose definition is not the
+A server can change its tools at any time, even after they were reviewed. A tool whose definition is not the
 accepted one is kept in quarantine until it is accepted, and so are instructions. Without a file, the first definition that is seen of a
 tool counts as accepted for the life of this object. Knows nothing of connections or engines.
 """
@@ -35,20 +35,20 @@ Tools: TypeAlias = dict[str, AcceptedTool]
 
 
 class _AcceptedServer(Struct):
-    """What is accepted of one server."""
+    """The accepted tools and instructions of one server."""
 
     tools: Tools
     instructions: str = ""
 
 
 class AcceptedTools:
-    """What an operator accepted of the tools of MCP servers.
+    """The tools of MCP servers that an operator accepted.
 
     Args:
         path: The JSON file, made by the first `accept`. Default: nothing is kept beyond this object.
 
     Raises:
-        UsageError: `path` is no path.
+        UsageError: `path` is not a path.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
@@ -63,7 +63,7 @@ class AcceptedTools:
         Raises:
             UsageError: The file cannot be used; the message names the place in it.
         """
-        return self._of(server).tools
+        return self._server(server).tools
 
     def instructions(self, server: str) -> str:
         """Return the accepted instructions of a server for models; empty if there are none.
@@ -71,7 +71,7 @@ class AcceptedTools:
         Raises:
             UsageError: The file cannot be used; the message names the place in it.
         """
-        return self._of(server).instructions
+        return self._server(server).instructions
 
     def servers(self) -> tuple[str, ...]:
         """Return the servers that have accepted tools."""
@@ -89,7 +89,7 @@ class AcceptedTools:
         offered = list(definitions)
         if self.path is None:
             self._accept_unseen(server, offered)
-        known = self._of(server)
+        known = self._server(server)
         compared = structs.replace(
             compare_tools(server, known.tools, offered), instructions=compare_instructions(known.instructions, instructions)
         )
@@ -143,7 +143,7 @@ class AcceptedTools:
         Raises:
             UsageError: An effect is unknown, two definitions have one name, or the file cannot be used.
         """
-        given, chosen = _named(server, definitions), effects or {}
+        given, chosen = _by_name(server, definitions), effects or {}
         for name, effect in chosen.items():
             check("accept", f"effects[{name!r}]", effect, Effect)
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -184,23 +184,23 @@ class AcceptedTools:
             return
 
         def changed(text: str | None) -> dict[str, Any]:
-            everything = {} if text is None else _parsed(text, cast(Path, self.path))
+            everything = {} if text is None else _parse(text, cast(Path, self.path))
             known = everything.setdefault(server, _AcceptedServer({}))
             change(known)
             if not (known.tools or known.instructions):
                 del everything[server]
-            return _written(everything)
+            return _to_json(everything)
 
         rewrite_json(self.path, _USE, changed)
 
-    def _of(self, server: str) -> _AcceptedServer:
+    def _server(self, server: str) -> _AcceptedServer:
         return self._read().get(server) or _AcceptedServer({})
 
     def _read(self) -> dict[str, _AcceptedServer]:
         if self.path is None:
             return self._seen
         text = read_json_text(self.path, _USE)
-        return {} if text is None else _parsed(text, self.path)
+        return {} if text is None else _parse(text, self.path)
 
 
 _CHANGED: Final = (
@@ -209,7 +209,7 @@ _CHANGED: Final = (
 )
 
 
-def _named(server: str, definitions: Iterable[Definition]) -> dict[str, Definition]:
+def _by_name(server: str, definitions: Iterable[Definition]) -> dict[str, Definition]:
     named: dict[str, Definition] = {}
     for definition in definitions:
         name = definition.get("name")
@@ -224,11 +224,11 @@ def _named(server: str, definitions: Iterable[Definition]) -> dict[str, Definiti
     return named
 
 
-def _written(everything: Mapping[str, _AcceptedServer]) -> dict[str, Any]:
-    return {"version": _VERSION, "servers": {server: _entry(known) for server, known in everything.items()}}
+def _to_json(everything: Mapping[str, _AcceptedServer]) -> dict[str, Any]:
+    return {"version": _VERSION, "servers": {server: _server_to_json(known) for server, known in everything.items()}}
 
 
-def _entry(known: _AcceptedServer) -> dict[str, Any]:
+def _server_to_json(known: _AcceptedServer) -> dict[str, Any]:
     tools = {
         name: {"effect": one.effect, "hash": one.hash, "accepted_at": one.accepted_at, "definition": one.definition}
         for name, one in known.tools.items()
@@ -236,7 +236,7 @@ def _entry(known: _AcceptedServer) -> dict[str, Any]:
     return {"tools": tools} | ({"instructions": known.instructions} if known.instructions else {})
 
 
-def _parsed(text: str, path: Path) -> dict[str, _AcceptedServer]:
+def _parse(text: str, path: Path) -> dict[str, _AcceptedServer]:
     root = parse_json(text, path, _USE)
     version = root.get("version")
     if version != _VERSION:
@@ -261,31 +261,31 @@ class _FileReader:
     def members(self, value: object, where: str, key: str = "") -> Any:
         """Return an object, or the value of its `key`."""
         if not isinstance(value, JsonObject):
-            raise self._wrong(where, "is not an object")
+            raise self._invalid_file(where, "is not an object")
         if value.repeated:
-            raise self._wrong(where, f"has '{one_line(value.repeated[0])}' more than once")
+            raise self._invalid_file(where, f"has '{one_line(value.repeated[0])}' more than once")
         if key and key not in value:
-            raise self._wrong(where, f"has no '{key}'")
+            raise self._invalid_file(where, f"has no '{key}'")
         return value[key] if key else value
 
     def server(self, value: object, where: str) -> _AcceptedServer:
         tools = self.members(self.members(value, where, "tools"), where)
         instructions = self.members(value, where).get("instructions", "")
         if not isinstance(instructions, str):
-            raise self._wrong(f"{where}.instructions", "is no text")
+            raise self._invalid_file(f"{where}.instructions", "is not text")
         return _AcceptedServer({name: self.tool(one, f"{where}.{name}") for name, one in tools.items()}, instructions)
 
     def tool(self, value: object, where: str) -> AcceptedTool:
         entry = self.members(value, where)
         definition, effect = self.members(self.members(entry, where, "definition"), f"{where}.definition"), entry.get("effect")
         if effect not in _EFFECTS:
-            raise self._wrong(f"{where}.effect", f"is {one_line(repr(effect), 40)}; it must be one of {', '.join(_EFFECTS)}")
+            raise self._invalid_file(f"{where}.effect", f"is {one_line(repr(effect), 40)}; it must be one of {', '.join(_EFFECTS)}")
         if entry.get("hash") != definition_hash(definition):
-            raise self._wrong(f"{where}.hash", "is not the hash of the definition beside it, so one of the two was changed")
+            raise self._invalid_file(f"{where}.hash", "is not the hash of the definition beside it, so one of the two was changed")
         accepted_at = entry.get("accepted_at", "")
         return AcceptedTool(definition=definition, hash=entry["hash"], effect=effect, accepted_at=str(accepted_at))
 
-    def _wrong(self, where: str, what: str) -> UsageError:
+    def _invalid_file(self, where: str, what: str) -> UsageError:
         return UsageError(
             f"{displayed(self._path)}: {one_line(where)} {what}. Correct it, or delete that entry and accept the tool again with"
             " `callgate mcp accept`."

@@ -24,7 +24,7 @@ class CallingClient(Protocol):
 
     @property
     def key(self) -> str:
-        """Clients with the same key may share sessions with servers that keep state; empty: shared with everybody."""
+        """Clients with the same key may share sessions with servers that keep state; empty: shared by all clients."""
         ...
 
     @property
@@ -60,19 +60,19 @@ class CallingClient(Protocol):
         ...
 
     def progressed(self, params: Mapping[str, Any]) -> None:
-        """Take the `params` of a progress notification of this call, without its token."""
+        """Receive the `params` of a progress notification of this call, without its token."""
         ...
 
     def logged(self, params: Mapping[str, Any]) -> None:
-        """Take the `params` of a log notification that belongs to this call."""
+        """Receive the `params` of a log notification that belongs to this call."""
         ...
 
     def resource_updated(self, params: Mapping[str, Any]) -> None:
-        """Take the `params` of a notification that a resource has changed to which this client has subscribed."""
+        """Receive the `params` of a notification that a resource has changed to which this client has subscribed."""
         ...
 
     def answered(self, response: Mapping[str, Any]) -> None:
-        """Take the server's response to this call, as it was sent: a message with `result` or `error`."""
+        """Receive the server's response to this call, as it was sent: a message with `result` or `error`."""
         ...
 
 

@@ -45,7 +45,7 @@ _USE: Final = "a configuration of MCP servers"
 _SECTIONS: Final = (("mcpServers",), ("servers",), ("context_servers",), ("mcp", "servers"), ("mcp.servers",), ("mcp",))
 _MOST_SERVERS: Final = 1_000
 _UNKNOWN = "http://unknown.invalid/"
-"""Stands for an address that is not known."""
+"""The placeholder for an address that is not known."""
 _LOCAL = ("unix:", "pipe:")
 _URL_KEYS: Final = ("httpUrl", "serverUrl", "url")
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,63}")
@@ -72,7 +72,7 @@ class ConfiguredServer(NamedStruct, frozen=True, kw_only=True):
     variables: tuple[str, ...] = ()
     """The names of the environment variables or headers that the server is given."""
     notes: tuple[str, ...] = ()
-    """What callgate does not use of the entry."""
+    """The parts of the entry that callgate does not use, as sentences."""
 
 
 def read_mcp_servers(
@@ -145,13 +145,13 @@ def add_server(path: str | os.PathLike[str], name: str, entry: Mapping[str, Any]
         UsageError: The name is taken, the file has comments, which would be lost, or it cannot be written.
     """
     file = expanded(path)
-    rewrite_json(file, _USE, lambda text: _added(file, text, name, entry), private=bool(entry.get("env") or entry.get("headers")))
+    rewrite_json(file, _USE, lambda text: _add_entry(file, text, name, entry), private=bool(entry.get("env") or entry.get("headers")))
 
 
 def check_addition(path: str | os.PathLike[str], name: str, entry: Mapping[str, Any]) -> None:
     """Raise what `add_server` would raise, as far as that can be known without writing."""
     file = expanded(path)
-    _added(file, read_json_text(file, _USE), name, entry)
+    _add_entry(file, read_json_text(file, _USE), name, entry)
 
 
 def remove_server(path: str | os.PathLike[str], name: str) -> None:
@@ -163,18 +163,18 @@ def remove_server(path: str | os.PathLike[str], name: str) -> None:
     file = expanded(path)
 
     def removed(text: str | None) -> dict[str, Any]:
-        root = _writable(file, text, "Remove the entry by hand.")
+        root = _parse_for_writing(file, text, "Remove the entry by hand.")
         section = _section(root, file)
         if name not in section:
-            raise UsageError(f"{displayed(file)} has no MCP server '{one_line(name)}'. It has: {_listed(section)}.")
+            raise UsageError(f"{displayed(file)} has no MCP server '{one_line(name)}'. It has: {_join_names(section)}.")
         del section[name]
         return root
 
     rewrite_json(file, _USE, removed)
 
 
-def _added(file: Path, text: str | None, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
-    root = _writable(file, text, f"Add this by hand: {json.dumps({name: dict(entry)})}")
+def _add_entry(file: Path, text: str | None, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    root = _parse_for_writing(file, text, f"Add this by hand: {json.dumps({name: dict(entry)})}")
     section = _section(root, file) if _has_section(root) else root.setdefault("mcpServers", JsonObject())
     taken = name if name in section else next((one for one, usable in _usable_names(section).items() if usable == name), "")
     if taken:
@@ -186,7 +186,7 @@ def _added(file: Path, text: str | None, name: str, entry: Mapping[str, Any]) ->
     return root
 
 
-def _writable(file: Path, text: str | None, by_hand: str) -> JsonObject:
+def _parse_for_writing(file: Path, text: str | None, by_hand: str) -> JsonObject:
     """Return the object of a file's text, if the file can be rewritten without losing anything."""
     if text is None or not text.strip():
         return JsonObject()
@@ -201,11 +201,11 @@ def _writable(file: Path, text: str | None, by_hand: str) -> JsonObject:
     return root
 
 
-def _listed(names: Mapping[str, object]) -> str:
+def _join_names(names: Mapping[str, object]) -> str:
     return ", ".join(one_line(name, 80) for name in names) or "none"
 
 
-def _found(root: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
+def _value_at(root: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
     value: Any = root
     for key in keys:
         value = value.get(key) if isinstance(value, Mapping) else None
@@ -213,13 +213,13 @@ def _found(root: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
 
 
 def _has_section(root: Mapping[str, Any]) -> bool:
-    return any(_found(root, keys) is not None for keys in _SECTIONS)
+    return any(_value_at(root, keys) is not None for keys in _SECTIONS)
 
 
 def _section(root: JsonObject, path: Path) -> JsonObject:
     """Return the object that has the servers by name."""
     for keys in _SECTIONS:
-        found = _found(root, keys)
+        found = _value_at(root, keys)
         if found is None:
             continue
         where = f"{displayed(path)}: {'.'.join(keys)}"
@@ -230,7 +230,7 @@ def _section(root: JsonObject, path: Path) -> JsonObject:
         if found.repeated:
             raise UsageError(f"{where} has '{one_line(found.repeated[0])}' more than once. Rename one of the two, or delete it.")
         return found
-    there = f"It has {_listed(root)}." if root else "It is empty."
+    there = f"It has {_join_names(root)}." if root else "It is empty."
     raise UsageError(
         f"{displayed(path)} has no MCP servers: there is no 'mcpServers', 'servers' or 'context_servers' in it. {there} Write {_EXAMPLE}"
     )
@@ -258,11 +258,11 @@ class _EntryReader:
         url_key = next((key for key in _URL_KEYS if key in self._entry), "")
         kind = re.sub(r"[-_]", "", self._text("type") or self._text("transport")).lower()
         if url_key and "command" in self._entry:
-            raise self._wrong("command", f"and {url_key} are both given", "Keep one of the two.")
+            raise self._invalid_value("command", f"and {url_key} are both given", "Keep one of the two.")
         if not url_key and "command" not in self._entry and self._text("source") != "extension":
-            raise self._wrong("command", "is missing, and so is url", "Give a program to start, or the address of a server.")
+            raise self._invalid_value("command", "is missing, and so is url", "Give a program to start, or the address of a server.")
         options = self._target(url_key, kind, enabled=enabled)
-        options |= {"tools": self._chosen_tools(), "accepted": accepted, "problem": self._problem()}
+        options |= {"tools": self._enabled_tools(), "accepted": accepted, "problem": self._problem()}
         options |= {key: self._choice(key, *words) for key, words in _CHOICES.items()}
         try:
             server = McpServer(name=own_name, **options)
@@ -281,7 +281,7 @@ class _EntryReader:
         """Return what starts the server. What is wrong with one that is not used keeps only itself from starting."""
         try:
             if not url_key and "command" not in self._entry:
-                raise self._wrong("source", "is extension, which only Zed can start", "Give its command, or its url.")
+                raise self._invalid_value("source", "is extension, which only Zed can start", "Give its command, or its url.")
             return self._network(url_key, kind) if url_key else self._process(kind)
         except UsageError as error:
             if enabled and self._text("source") != "extension":
@@ -300,12 +300,12 @@ class _EntryReader:
     def _words(self) -> tuple[str, ...]:
         command = self._texts_of_command()
         if not command or not command[0].strip():
-            raise self._wrong("command", "is empty", "Give the program to start.")
+            raise self._invalid_value("command", "is empty", "Give the program to start.")
         return command
 
     def _process(self, kind: str) -> dict[str, Any]:
         if kind and kind not in _STDIO:
-            raise self._wrong("type", f"is {one_line(kind, 40)}, which needs a url", "Give the url, or leave out type.")
+            raise self._invalid_value("type", f"is {one_line(kind, 40)}, which needs a url", "Give the url, or leave out type.")
         words = tuple(self._variables.replaced(word, "args" if index else "command") for index, word in enumerate(self._words()))
         cwd = self._variables.replaced(self._text("cwd"), "cwd")
         env = self._env_file() | self._pairs("environment") | self._pairs("env")
@@ -313,7 +313,7 @@ class _EntryReader:
 
     def _network(self, key: str, kind: str) -> dict[str, Any]:
         if kind in _STDIO:
-            raise self._wrong("type", f"is {kind}, which needs a command", "Give the command, or leave out type.")
+            raise self._invalid_value("type", f"is {kind}, which needs a command", "Give the command, or leave out type.")
         if kind and kind not in _HTTP:
             known = "sse is a transport that callgate does not have; many of its servers offer 'http' at an address of its own"
             self._variables.problems.append(f"type: {known if kind == 'sse' else one_line(kind, 40)}. Use 'http' with the address for it.")
@@ -321,7 +321,7 @@ class _EntryReader:
         if url.startswith(_LOCAL):
             self._variables.problems.append(f"{key} is the address of a local socket, which callgate cannot use. Give an http address.")
         if not self._variables.problems and not _is_address(url):
-            raise self._wrong(key, "is not the address of a server", "Write an address such as https://host/mcp.")
+            raise self._invalid_value(key, "is not the address of a server", "Write an address such as https://host/mcp.")
         return {"url": url if _is_address(url) else _UNKNOWN, "headers": self._pairs("headers")}
 
     def _env_file(self) -> dict[str, str]:
@@ -339,18 +339,18 @@ class _EntryReader:
         """Return the texts of an object by name. Numbers and truth values count as text, as in other clients."""
         given = self._entry.get(key) or {}
         if not isinstance(given, dict):
-            raise self._wrong(key, "is not an object", 'Write names with texts: {"NAME": "value"}.')
+            raise self._invalid_value(key, "is not an object", 'Write names with texts: {"NAME": "value"}.')
         found = {}
         for name, value in given.items():
             if isinstance(value, (int, float)):
                 value = json.dumps(value)
             if value is not None and not isinstance(value, str):
-                raise self._wrong(f"{key}.{one_line(name, 80)}", "is not text", "Its value is not shown. Write it in quotes.")
+                raise self._invalid_value(f"{key}.{one_line(name, 80)}", "is not text", "Its value is not shown. Write it in quotes.")
             if value is not None:
                 found[name] = self._variables.replaced(value, f"{key}.{one_line(name, 80)}")
         return found
 
-    def _chosen_tools(self) -> tuple[str, ...] | None:
+    def _enabled_tools(self) -> tuple[str, ...] | None:
         """Return the names of the only tools to use, None for all. If both keys are given, both restrict."""
         chosen: tuple[str, ...] | None = None
         for key in ("includeTools", "tools"):
@@ -362,29 +362,29 @@ class _EntryReader:
     def _choice(self, key: str, *words: str) -> str | None:
         given = self._text(key)
         if given not in ("", *words):
-            raise self._wrong(key, f"is {one_line(given, 40)}", f"Write {' or '.join(words)}, or leave it out.")
+            raise self._invalid_value(key, f"is {one_line(given, 40)}", f"Write {' or '.join(words)}, or leave it out.")
         return given or None
 
     def _text(self, key: str) -> str:
         value = self._entry.get(key)
         if value is not None and not isinstance(value, str):
-            raise self._wrong(key, "is not text", "Write it in quotes.")
+            raise self._invalid_value(key, "is not text", "Write it in quotes.")
         return value or ""
 
     def _texts(self, key: str) -> tuple[str, ...]:
         value = self._entry.get(key)
         value = [] if value is None else value
         if not isinstance(value, list):
-            raise self._wrong(key, "is not a list", 'Write a list of texts: ["--verbose", "file.txt"].')
+            raise self._invalid_value(key, "is not a list", 'Write a list of texts: ["--verbose", "file.txt"].')
         for index, word in enumerate(value):
             if not isinstance(word, str):
-                raise self._wrong(f"{key}[{index}]", "is not text", "Write it in quotes.")
+                raise self._invalid_value(f"{key}[{index}]", "is not text", "Write it in quotes.")
         return tuple(value)
 
     def _flag(self, key: str, default: bool) -> bool:
         value = self._entry.get(key)
         if value is not None and not isinstance(value, bool):
-            raise self._wrong(key, "is neither true nor false", "Write true or false.")
+            raise self._invalid_value(key, "is neither true nor false", "Write true or false.")
         return default if value is None else value
 
     def _notes(self, own_name: str) -> Iterator[str]:
@@ -400,7 +400,7 @@ class _EntryReader:
             elif key not in _KNOWN:
                 yield f"'{one_line(key, 80)}' is not used."
 
-    def _wrong(self, key: str, fact: str, then: str) -> UsageError:
+    def _invalid_value(self, key: str, fact: str, then: str) -> UsageError:
         return UsageError(f"{self._where}: {key} {fact}. {then}")
 
 

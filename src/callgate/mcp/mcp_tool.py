@@ -78,11 +78,11 @@ class McpTool(Tool):
         self.definition = definition
         """The definition as the server sent it, with its unknown fields."""
         self._caller = caller
-        self.remote_name = _text(definition.get("name"))
+        self.remote_name = _as_text(definition.get("name"))
         """The name on the server."""
         self.name = prefixed_name(server.name, self.remote_name) if server.prefix else self.remote_name
         self.description = _description(definition, server.name)
-        self.parameters = _schema(definition.get("inputSchema"))
+        self.parameters = _as_schema(definition.get("inputSchema"))
         output = definition.get("outputSchema")
         self.output_schema = with_readable_integers(output) if isinstance(output, dict) else None
         self.timeout_s = server.timeout_s
@@ -109,13 +109,13 @@ class McpTool(Tool):
 
 def _description(definition: Mapping[str, Any], server: str) -> str:
     """Return the description of a tool; one is made if the server gives none, because a model needs one."""
-    said = _text(definition.get("description")).strip() or _text(definition.get("title")).strip()
-    return said or f"The tool {_text(definition.get('name'))} of the MCP server {server}."
+    said = _as_text(definition.get("description")).strip() or _as_text(definition.get("title")).strip()
+    return said or f"The tool {_as_text(definition.get('name'))} of the MCP server {server}."
 
 
-def _schema(given: object) -> dict[str, Any]:
+def _as_schema(given: object) -> dict[str, Any]:
     return with_readable_integers(given) if isinstance(given, dict) else {"type": "object"}
 
 
-def _text(value: object) -> str:
+def _as_text(value: object) -> str:
     return value if isinstance(value, str) else ""

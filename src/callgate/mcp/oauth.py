@@ -1,6 +1,6 @@
 """`OAuth`: access tokens for MCP servers on the network, from the user's authorization.
 
-Nothing happens until a server refuses a request for want of authorization. Then the user is asked once, in a browser that the host opens,
+Nothing happens until a server refuses a request that is not authorized. Then the user is asked once, in a browser that the host opens,
 and the request is sent again with the token. Tokens are kept in memory, renewed before they expire or when they are refused, and
 sent to the server that they were issued for and to no other.
 """
@@ -122,7 +122,7 @@ class OAuth:
 
     @property
     def waits_for(self) -> str:
-        """What the user has to do now, as the end of a sentence; empty if nothing."""
+        """The user's next step, as the end of a sentence; empty if there is none."""
         return "it waits for the user's authorization, for which a page was opened" if self._page_is_open else ""
 
     async def wait_for_user(self) -> None:
@@ -153,12 +153,14 @@ class OAuth:
         if self._has_expired():
             if self._renewal is None or self._renewal.done():
                 self._renewal = asyncio.get_running_loop().create_task(self._renew_expired(), context=Context())
-                self._renewal.add_done_callback(lambda renewal: renewal.cancelled() or renewal.exception())  # perhaps nobody waits
-            await _ended(self._renewal, label, "its token has expired and cannot be renewed: ")
+                self._renewal.add_done_callback(
+                    lambda renewal: renewal.cancelled() or renewal.exception()
+                )  # retrieved here in case no task awaits it
+            await _wait_for_login(self._renewal, label, "its token has expired and cannot be renewed: ")
         return self._token.access if self._token is not None else ""
 
     def refused(self, status: int, header: str, used: str) -> Challenge | None:
-        """Return what to authorize after a response; None if the response stands.
+        """Return what to authorize after a response; None if the response is final.
 
         A token that was refused although it is new, and scopes that were granted already, do not get better by asking the user again.
 
@@ -188,7 +190,7 @@ class OAuth:
             return
         if self._login is None or self._login.done():
             self._login = asyncio.get_running_loop().create_task(self._get_token(challenge, used), context=Context())
-        await _ended(self._login, label, "its authorization has failed, because ")
+        await _wait_for_login(self._login, label, "its authorization has failed, because ")
 
     async def _get_token(self, challenge: Challenge, used: str) -> None:
         async with self._lock:
@@ -196,22 +198,22 @@ class OAuth:
                 return
             if self._given_up:
                 raise Untrusted(f"{self._given_up}. The user is not asked again; make a new OAuth for that")
-            async with self._http() as http:
+            async with self._open_http() as http:
                 resource = protected_resource(await http.first_document(protected_resource_addresses(self._url, challenge)), self._url)
-                issuer = self._chosen_issuer(resource)
+                issuer = self._choose_issuer(resource)
                 if self._may_be_renewed(challenge, issuer) and await self._renew():
                     return
-                self._keep(await self._new_token(http, challenge, resource, issuer), "granted")
+                self._keep(await self._request_token(http, challenge, resource, issuer), "granted")
 
     def _may_be_renewed(self, challenge: Challenge, issuer: str) -> bool:
-        """Whether a new token of the same grant could be what the server wants."""
+        """Whether a new token of the same grant could satisfy the server."""
         same = self._grant is not None and self._grant.server.issuer == issuer and set(challenge.scopes) <= set(self._scopes)
         return same and self._untried == ""
 
     def _has_expired(self) -> bool:
         return self._token is not None and self._token.expires <= time.monotonic()
 
-    def _http(self) -> OAuthHttp:
+    def _open_http(self) -> OAuthHttp:
         return OAuthHttp(AllowedAddresses(self._url, self._issuer))
 
     def _keep(self, token: AccessToken | None, untried: Literal["", "renewed", "granted"]) -> None:
@@ -219,17 +221,17 @@ class OAuth:
         if token is not None:
             self._secrets.extend((token.access, token.refresh))
 
-    async def _new_token(self, http: OAuthHttp, challenge: Challenge, resource: ProtectedResource, issuer: str) -> AccessToken:
+    async def _request_token(self, http: OAuthHttp, challenge: Challenge, resource: ProtectedResource, issuer: str) -> AccessToken:
         """Ask the user for a token.
 
         Raises:
-            Untrusted: There is none. If the user was asked, nobody asks again.
+            Untrusted: No token was granted. If the user was asked, they are not asked again.
         """
         server = authorization_server(await http.first_document(authorization_server_addresses(issuer)), issuer)
         scopes = _scopes(challenge, resource, server)
         if self._grant is not None and self._grant.server.issuer == issuer:
             scopes = tuple(dict.fromkeys((*self._scopes, *scopes)))
-        client = await self._client(http, server, scopes)
+        client = await self._client_for(http, server, scopes)
         if self._token is not None and not set(scopes) <= set(self._scopes):
             self._count_scope_request()
         self._grant = Grant(server=server, client=client, resource=resource.resource)
@@ -248,12 +250,12 @@ class OAuth:
         if self._scope_requests > _MOST_SCOPE_REQUESTS:
             raise Untrusted(f"it has asked for more scopes {_MOST_SCOPE_REQUESTS} times, and may not do so again")
 
-    def _chosen_issuer(self, resource: ProtectedResource) -> str:
+    def _choose_issuer(self, resource: ProtectedResource) -> str:
         if self._issuer and self._issuer not in resource.issuers:
             raise Untrusted(f"it wants tokens of {', '.join(resource.issuers)[:300]}, and the client is registered at {self._issuer}")
         return self._issuer or resource.issuers[0]
 
-    async def _client(self, http: OAuthHttp, server: AuthorizationServer, scopes: tuple[str, ...]) -> OAuthClient:
+    async def _client_for(self, http: OAuthHttp, server: AuthorizationServer, scopes: tuple[str, ...]) -> OAuthClient:
         if self._client_id:
             return registered_client(server, self._client_id, self._client_secret)
         if self._client_metadata_url and server.takes_metadata_urls:
@@ -277,7 +279,7 @@ class OAuth:
         if self._token is not None and self._grant is not None and self._token.refresh:
             form = {"grant_type": "refresh_token", "refresh_token": self._token.refresh}
             try:
-                async with self._http() as http:
+                async with self._open_http() as http:
                     token = await request_token(http, self._grant, form)
             except AuthorizationRefused:
                 self._clients.pop(self._grant.server.issuer, None)  # it may be the client that is not known any more
@@ -299,8 +301,8 @@ def _scopes(challenge: Challenge, resource: ProtectedResource, server: Authoriza
     return (*wanted, _OFFLINE) if wanted and _OFFLINE in server.scopes and _OFFLINE not in wanted else wanted
 
 
-async def _ended(task: asyncio.Task[None], label: str, why: str) -> None:
-    """Wait for a task that goes on if this request is cancelled.
+async def _wait_for_login(task: asyncio.Task[None], label: str, why: str) -> None:
+    """Wait for a task that continues if this request is cancelled.
 
     Raises:
         NotSent: It has failed, or was cancelled because the connection is closed.

@@ -114,7 +114,7 @@ class McpServer(NamedStruct, frozen=True, kw_only=True, eq=False):
     headers: Mapping[str, str] = {}
     """Headers of every request to `url`, such as `Authorization`."""
     auth: OAuth | None = None
-    """Gets access tokens from the user's authorization when the server at `url` wants them; None: only `headers` authorize."""
+    """Gets access tokens from the user's authorization when the server at `url` requires them; None: only `headers` authorize."""
     tools: tuple[str, ...] | None = None
     """The names of the tools to register, as the server calls them; None: all."""
     effects: Mapping[str, Effect] = {}
@@ -138,11 +138,11 @@ class McpServer(NamedStruct, frozen=True, kw_only=True, eq=False):
     """Whether `async with Engine` raises if the server cannot be started. If False, its tools answer with the reason."""
     elicitation: Answers | None = None
     """Answers a server's question to the user, given `message`, `requestedSchema` and so on, by `{"action": "accept", "content": {...}}`,
-    or with the action `decline` or `cancel`. None: the server is told that nobody can be asked."""
+    or with the action `decline` or `cancel`. None: the server gets the answer that no user can be asked."""
     sampling: Answers | None = None
     """Runs a language model for the server, given the `params` of `sampling/createMessage`. None: the server is told that there is none."""
     roots: tuple[str | os.PathLike[str], ...] = ()
-    """The folders, as paths or `file:` URIs, that the server is told to work in. They do not confine it."""
+    """The folders to work in, as paths or `file:` URIs, declared to the server. They do not confine it."""
     isolation: Isolation | None = None
     """Which clients of a gateway share a session with this server. None: those that may share one and have the same capabilities, if the
     server has sessions; a server of the stateless era is shared by all. `principal`: only those that may share one, in both eras. `shared`:
@@ -240,7 +240,7 @@ def _name_of_command(command: tuple[str, ...]) -> str:
     words = [PurePath(command[0]).name, *(word for word in command[1:] if not word.startswith("-"))]
     while len(words) > 1 and (words[0] in _LAUNCHERS or words[0] in _LAUNCHER_WORDS or re.fullmatch(r"python3\.\d+", words[0])):
         words.pop(0)
-    return _short(_program_name(PurePath(words[0])))
+    return _shorten(_program_name(PurePath(words[0])))
 
 
 def _program_name(path: PurePath) -> str:
@@ -260,10 +260,10 @@ def _name_of_host(url: str) -> str:
     if re.fullmatch(r"[0-9.]+|\[.*|.*:.*", host):
         return "server"
     labels = [label for label in host.split(".")[:-1] if label not in ("www", "mcp", "api")]
-    return _short(labels[-1] if labels else host)
+    return _shorten(labels[-1] if labels else host)
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     bare = _AFFIXES.sub("", text) or text
     return re.sub(r"[^A-Za-z0-9_.\-]", "-", bare).strip("-.")[:64] or "server"
 
@@ -290,26 +290,26 @@ def _check_server(server: McpServer) -> None:
     for option, kind in _KINDS.items():
         check("McpServer", option, getattr(server, option), kind)
     if not _NAME.fullmatch(server.name):
-        raise _wrong(server, "name", "at most 64 letters, digits, '_', '-' and '.', the first of them a letter, digit or '_'")
+        raise _invalid_option(server, "name", "at most 64 letters, digits, '_', '-' and '.', the first of them a letter, digit or '_'")
     if bool(server.command) == bool(server.url):
         raise UsageError(f"McpServer(name={server.name!r}) needs a command or a url, and not both. Write mcp('uvx mcp-server-git').")
     for option in ("command", "roots"):
         given: object = getattr(server, option)
         kinds = (str, os.PathLike) if option == "roots" else str
         if not isinstance(given, (tuple, list)) or not all(isinstance(word, kinds) for word in given):
-            raise _wrong(server, option, "a tuple of texts")
+            raise _invalid_option(server, option, "a tuple of texts")
     chosen: object = server.tools
     if chosen is not None and not (isinstance(chosen, (tuple, list)) and all(isinstance(one, str) for one in chosen)):
-        raise _wrong(server, "tools", "a tuple of names")
+        raise _invalid_option(server, "tools", "a tuple of names")
     for option in ("env", "headers"):
         _check_texts(server, option)
     _check_address(server)
     _check_tool_settings(server)
     for option in ("elicitation", "sampling"):
         if getattr(server, option) is not None and not callable(getattr(server, option)):
-            raise _wrong(server, option, "an async function")
+            raise _invalid_option(server, option, "an async function")
     if not isinstance(server.accepted, (str, os.PathLike, ChecksDefinitions, type(None))):
-        raise _wrong(server, "accepted", "a path or AcceptedTools")
+        raise _invalid_option(server, "accepted", "a path or AcceptedTools")
 
 
 def _check_texts(server: McpServer, option: str) -> None:
@@ -333,14 +333,14 @@ def _check_address(server: McpServer) -> None:
     except ValueError:
         usable = False
     if not usable:
-        raise _wrong(server, "url", "an address such as https://host/mcp")
+        raise _invalid_option(server, "url", "an address such as https://host/mcp")
     check_headers(server.name, server.headers)
     _check_auth(server)
 
 
 def _check_auth(server: McpServer) -> None:
     if not isinstance(server.auth, OAuth | None):
-        raise _wrong(server, "auth", "OAuth(...)")
+        raise _invalid_option(server, "auth", "OAuth(...)")
     if server.auth is not None and any(name.lower() == "authorization" for name in server.headers):
         raise UsageError(f"McpServer(name={server.name!r}) has auth and the header Authorization. Remove one of them.")
     if server.auth is None:
@@ -356,16 +356,16 @@ def _check_auth(server: McpServer) -> None:
 
 def _check_tool_settings(server: McpServer) -> None:
     if not isinstance(server.effects, Mapping) or any(effect not in get_args(Effect) for effect in server.effects.values()):
-        raise _wrong(server, "effects", "a dict from names of tools to 'none', 'idempotent' or 'once'")
+        raise _invalid_option(server, "effects", "a dict from names of tools to 'none', 'idempotent' or 'once'")
     if not isinstance(server.options, Mapping) or not all(isinstance(one, Mapping) for one in server.options.values()):
-        raise _wrong(server, "options", "a dict from names of tools to dicts of options")
+        raise _invalid_option(server, "options", "a dict from names of tools to dicts of options")
     for tool, options in server.options.items():
         if "effect" in options:
             raise UsageError(f"McpServer(options={{{tool!r}: ...}}) sets an effect. Write effects={{{tool!r}: {options['effect']!r}}}.")
         refuse_unknown(f"McpServer(options={{{tool!r}: ...}})", options, TOOL_OPTIONS)
 
 
-def _wrong(server: McpServer, option: str, wanted: str) -> UsageError:
+def _invalid_option(server: McpServer, option: str, wanted: str) -> UsageError:
     given = getattr(server, option)
     value = repr(shown_word(given)) if option == "url" else shown(given)
     return UsageError(f"McpServer({option}={value}) of {server.name!r}: it must be {wanted}.")

@@ -80,7 +80,7 @@ class ServerContent:
     async def refresh_tools(self) -> None:
         """List the tools of a running server again if their list no longer holds, for as long as the server has said (`ttlMs`).
 
-        Returns when the engine has the new list, or after two seconds. Does nothing if the server tells by itself when its tools change.
+        Returns when the engine has the new list, or after two seconds. Does nothing if the server announces changes of its tools.
         """
         await self._server.refresh_tools()
 
@@ -115,7 +115,7 @@ class ServerContent:
         _check_text("get_prompt", "name", name)
         params: dict[str, Any] = {"name": name}
         if arguments is not None:
-            params["arguments"] = _checked_texts("get_prompt", "arguments", arguments)
+            params["arguments"] = _check_texts("get_prompt", "arguments", arguments)
         return await self._get("prompts/get", params, "prompts", ("messages", list), timeout_s)
 
     @by_name
@@ -132,17 +132,17 @@ class ServerContent:
         """
         params: dict[str, Any] = {"ref": ref, "argument": {"name": argument, "value": value}}
         if known is not None:
-            params["context"] = {"arguments": _checked_texts("complete", "known", known)}
+            params["context"] = {"arguments": _check_texts("complete", "known", known)}
         return await self._get("completion/complete", params, "completions", ("completion", dict), timeout_s)
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """What the server says that it can do; empty while it does not run."""
+        """The capabilities that the server declares; empty while it does not run."""
         return self._server.capabilities
 
     @property
     def instructions(self) -> str:
-        """What the server says about its use, for models. Empty before the first start, and if it is not accepted."""
+        """The server's instructions for models. Empty before the first start, and if they are not accepted."""
         return self._server.instructions
 
     @by_name
@@ -152,7 +152,9 @@ class ServerContent:
         Args:
             method: For example `resources/list`; the capability that it needs is checked.
         """
-        return await self._answered(method, _CAPABILITY_OF[method], lambda session, caller: session.ask(method, params, caller), timeout_s)
+        return await self._run_requests(
+            method, _CAPABILITY_OF[method], lambda session, caller: session.ask(method, params, caller), timeout_s
+        )
 
     def on_change(self, listener: Callable[[str, Mapping[str, Any]], None]) -> Callable[[], None]:
         """Call `listener` with each notice of the server that something has changed, from now on. Return a function that ends that.
@@ -172,13 +174,13 @@ class ServerContent:
                 `unsubscribe` then.
         """
         _check_text("subscribe", "uri", uri)
-        await self._within("resources/subscribe", lambda: self._server.subscribe(uri, lasting=lasting), timeout_s)
+        await self._run_within_deadline("resources/subscribe", lambda: self._server.subscribe(uri, lasting=lasting), timeout_s)
 
     @by_name
     async def unsubscribe(self, uri: str, *, timeout_s: float | None = None) -> None:
         """End one `subscribe` of a resource."""
         _check_text("unsubscribe", "uri", uri)
-        await self._within("resources/unsubscribe", lambda: self._server.unsubscribe(uri), timeout_s)
+        await self._run_within_deadline("resources/unsubscribe", lambda: self._server.unsubscribe(uri), timeout_s)
 
     async def roots_changed(self) -> None:
         """Tell the server that the folders of the calling client have changed, and let it ask for them. Do nothing if the client has no
@@ -187,26 +189,28 @@ class ServerContent:
         Raises:
             McpError: The connection is lost, or the server or the client does not answer in time.
         """
-        await self._within("notifications/roots/list_changed", self._server.roots_changed, None)
+        await self._run_within_deadline("notifications/roots/list_changed", self._server.roots_changed, None)
 
     async def _list(self, method: str, key: str, capability: str, timeout_s: float | None) -> list[Message]:
-        return await self._answered(method, capability, lambda session, caller: session.list_all(method, key, caller), timeout_s)
+        return await self._run_requests(method, capability, lambda session, caller: session.list_all(method, key, caller), timeout_s)
 
     async def _get(
         self, method: str, params: Mapping[str, Any], capability: str, wanted: tuple[str, type], timeout_s: float | None
     ) -> Message:
-        result = await self._answered(method, capability, lambda session, caller: session.ask(method, params, caller), timeout_s)
+        result = await self._run_requests(method, capability, lambda session, caller: session.ask(method, params, caller), timeout_s)
         key, kind = wanted
         if not isinstance(result.get(key), kind):
             raise ProtocolError(f"The MCP server '{self.name}' answered {method} without valid {key}.")
         return result
 
-    async def _answered(self, method: str, capability: str, work: Callable[[Session, Caller], Awaitable[T]], timeout_s: float | None) -> T:
+    async def _run_requests(
+        self, method: str, capability: str, work: Callable[[Session, Caller], Awaitable[T]], timeout_s: float | None
+    ) -> T:
         """Run requests on the server's session, within a deadline."""
-        run = partial(self._server.on_session, lambda session, caller: self._allowed(session, caller, capability, work))
-        return await self._within(method, run, timeout_s)
+        run = partial(self._server.on_session, lambda session, caller: self._check_capability(session, caller, capability, work))
+        return await self._run_within_deadline(method, run, timeout_s)
 
-    async def _within(self, method: str, run: Callable[[], Awaitable[T]], timeout_s: float | None) -> T:
+    async def _run_within_deadline(self, method: str, run: Callable[[], Awaitable[T]], timeout_s: float | None) -> T:
         """Run requests within a deadline, once the engine's servers are started; turn a refusal into `RequestRejected`."""
         check("ServerContent", "timeout_s", timeout_s, Seconds | None)
         limit_s = self._timeout_s if timeout_s is None else timeout_s
@@ -225,7 +229,9 @@ class ServerContent:
             text = f"The MCP server '{self.name}' did not answer {method} within {limit_s:g} s. Try again, or give a longer timeout_s."
             raise McpError(text, code="timeout") from error
 
-    def _allowed(self, session: Session, caller: Caller, capability: str, work: Callable[[Session, Caller], Awaitable[T]]) -> Awaitable[T]:
+    def _check_capability(
+        self, session: Session, caller: Caller, capability: str, work: Callable[[Session, Caller], Awaitable[T]]
+    ) -> Awaitable[T]:
         if isinstance(session.capabilities.get(capability), dict):
             return work(session, caller)
         has = ", ".join(session.capabilities) or "nothing"
@@ -236,12 +242,12 @@ def content_of(server: object, start: Callable[[], Awaitable[None]], timeout_s: 
     """Return the content of a tool server of an engine.
 
     Raises:
-        UsageError: It is no MCP server.
+        UsageError: It is not an MCP server.
     """
     from callgate.mcp._supervisor import SupervisedServer
 
     if not isinstance(server, SupervisedServer):
-        raise UsageError(f"{shown(getattr(server, 'name', server))} is no MCP server, so it has no resources and prompts.")
+        raise UsageError(f"{shown(getattr(server, 'name', server))} is not an MCP server, so it has no resources and prompts.")
     return ServerContent(server, start, server.timeout_s or timeout_s)
 
 
@@ -250,7 +256,7 @@ def _check_text(function: str, name: str, value: object) -> None:
         raise UsageError(f"{function}({name}={shown(value)}): it must be a text that is not empty.")
 
 
-def _checked_texts(function: str, name: str, given: object) -> Mapping[str, str]:
+def _check_texts(function: str, name: str, given: object) -> Mapping[str, str]:
     if not isinstance(given, Mapping) or not all(isinstance(key, str) and isinstance(value, str) for key, value in given.items()):
         raise UsageError(f"{function}({name}={shown(given)}): it must be a dict of texts, because MCP has no other values there.")
     return given

@@ -42,7 +42,7 @@ class BackgroundJobs:
         wake: Callable[[], None],
     ) -> None:
         self.index = WorkspaceIndex(
-            database, ledger, self._index_wanted, most_workspaces=limits.indexed_workspaces, secret=files.has_secret_name
+            database, ledger, self._index_outdated, most_workspaces=limits.indexed_workspaces, secret=files.has_secret_name
         )
         self.failure = ""
         self._ledger = ledger
@@ -83,7 +83,7 @@ class BackgroundJobs:
             self._ledger.settle(mark)
         return True
 
-    def _index_wanted(self, root: str, paths: list[str] | None) -> None:
+    def _index_outdated(self, root: str, paths: list[str] | None) -> None:
         with self._wanting:
             if root not in self._wanted and len(self._wanted) >= self._limits.waiting:
                 return

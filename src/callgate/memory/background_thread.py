@@ -60,7 +60,7 @@ class BackgroundThread:
         try:
             thread.start()
         except (RuntimeError, MemoryError) as error:
-            self._failed(error)
+            self._record_failure(error)
         else:
             self._thread = thread
 
@@ -93,20 +93,20 @@ class BackgroundThread:
                 if self._stopping:
                     return
                 asked = self._woken
-            self._tried()
+            self._try()
             with self._guard:
                 self._done = asked
                 self._guard.notify_all()
 
-    def _tried(self) -> None:
+    def _try(self) -> None:
         try:
             while not self._stopping and not self._chore():
                 pass
             self.failure = ""
         except Exception as error:
-            self._failed(error)
+            self._record_failure(error)
 
-    def _failed(self, error: Exception) -> None:
+    def _record_failure(self, error: Exception) -> None:
         why = f"{type(error).__name__}: {error}"
         if not self.failure and not self._stopping:
             log.error("Memory: %s; it is tried again after the next call: %s", self._failing, one_line(why, LOGGED_CHARS))

@@ -143,8 +143,8 @@ class Database:
         self.path = os.fspath(expanded(path))
         self._guard = threading.RLock()
         self._reading = threading.Lock()
-        self._writer = _opened(self.path, extension)
-        self._reader = self._writer if self.path == ":memory:" else _opened(self.path, extension)
+        self._writer = _open(self.path, extension)
+        self._reader = self._writer if self.path == ":memory:" else _open(self.path, extension)
         self._closed = False
 
     @contextmanager
@@ -154,7 +154,7 @@ class Database:
         Raises:
             MemoryFailed: The file is damaged, or the system refuses it.
         """
-        with self._guard, self._telling():
+        with self._guard, self._convert_errors():
             self._check()
             with self._writer as connection:
                 connection.execute("UPDATE cursors SET position = position WHERE 0")  # acquires the lock before anything is read
@@ -167,7 +167,7 @@ class Database:
         Raises:
             MemoryFailed: The file is damaged, or the system refuses it.
         """
-        with self._guard if self._reader is self._writer else self._reading, self._telling():
+        with self._guard if self._reader is self._writer else self._reading, self._convert_errors():
             self._check()
             with self._reader as connection:
                 yield connection
@@ -179,13 +179,13 @@ class Database:
         """
         import apsw
 
-        with self._guard, self._telling():
+        with self._guard, self._convert_errors():
             self._check()
             with suppress(apsw.BusyError):
                 self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     @contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _convert_errors(self) -> Iterator[None]:
         """Convert errors of SQLite and of damaged rows into `MemoryFailed`."""
         import apsw
 
@@ -224,7 +224,7 @@ class Database:
                 self._writer.close()
 
 
-def _opened(path: str, extension: str) -> apsw.Connection:
+def _open(path: str, extension: str) -> apsw.Connection:
     import apsw
 
     version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))

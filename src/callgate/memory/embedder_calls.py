@@ -43,7 +43,7 @@ class EmbedderCalls:
         self._waiting: set[_EmbedderCall] = set()
         self._running: _EmbedderCall | None = None
         self._thread: threading.Thread | None = None
-        self._cancel: Callable[[], object] = _nothing
+        self._cancel: Callable[[], object] = _do_nothing
         self._closed = False
 
     def vectors(self, texts: Sequence[str], timeout_s: float) -> list[bytes]:
@@ -59,7 +59,7 @@ class EmbedderCalls:
             self._waiting.discard(job)
             if not job.done.is_set():
                 job.given_up = True
-                raise self._late(timeout_s)
+                raise self._late_error(timeout_s)
         if job.error is not None:
             raise job.error
         return job.vectors
@@ -75,14 +75,14 @@ class EmbedderCalls:
             self._cancel()
 
     @property
-    def _said(self) -> str:
+    def _label(self) -> str:
         return f"The embedder {self._embedder.name!r}"
 
-    def _late(self, limit_s: float) -> EmbedderFailed:
-        return EmbedderFailed(f"{self._said} gave no answer within {limit_s:g} s. Check whether it is up and how busy it is.", late=True)
+    def _late_error(self, limit_s: float) -> EmbedderFailed:
+        return EmbedderFailed(f"{self._label} gave no answer within {limit_s:g} s. Check whether it is up and how busy it is.", late=True)
 
     def _closed_error(self) -> EmbedderFailed:
-        return EmbedderFailed(f"{self._said} is no longer asked: its memory is closed.", late=True)
+        return EmbedderFailed(f"{self._label} is no longer asked: its memory is closed.", late=True)
 
     def _put(self, job: _EmbedderCall) -> None:
         with self._guard:
@@ -91,19 +91,19 @@ class EmbedderCalls:
             if self._running is not None and self._running.given_up:
                 since_s = time.monotonic() - self._running.began
                 raise EmbedderFailed(
-                    f"{self._said} has been busy with one call for {since_s:.0f} s. It is asked again when that is over.", late=True
+                    f"{self._label} has been busy with one call for {since_s:.0f} s. It is asked again when that is over.", late=True
                 )
             if self._thread is None:
-                self._thread = self._started()
+                self._thread = self._start()
             self._waiting.add(job)
             self._jobs.put(job)
 
-    def _started(self) -> threading.Thread:
+    def _start(self) -> threading.Thread:
         thread = threading.Thread(target=self._work, name="callgate-embedder", daemon=True)
         try:
             thread.start()
         except (RuntimeError, MemoryError) as error:
-            raise EmbedderFailed(f"{self._said} was not asked: {error}. End other threads, or raise the limit of them.") from error
+            raise EmbedderFailed(f"{self._label} was not asked: {error}. End other threads, or raise the limit of them.") from error
         return thread
 
     # The thread
@@ -123,38 +123,38 @@ class EmbedderCalls:
 
     def _answer(self, job: _EmbedderCall, runner: asyncio.Runner) -> None:
         try:
-            job.vectors = self._asked(job, runner)
+            job.vectors = self._embed(job, runner)
         except EmbedderFailed as error:
             job.error = error
         except BaseException as error:  # an exception of the embedder must not end this thread
-            job.error = EmbedderFailed(f"{self._said} failed: {type(error).__name__}: {error}")
+            job.error = EmbedderFailed(f"{self._label} failed: {type(error).__name__}: {error}")
 
-    def _asked(self, job: _EmbedderCall, runner: asyncio.Runner) -> list[bytes]:
+    def _embed(self, job: _EmbedderCall, runner: asyncio.Runner) -> list[bytes]:
         given = self._embedder(list(job.texts))
         if inspect.isawaitable(given):
-            given = runner.run(self._awaited(given, job.timeout_s))
+            given = runner.run(self._await(given, job.timeout_s))
         found = [packed(vector, self._embedder) for vector in islice(given, len(job.texts) + 1)]
         if len(found) != len(job.texts):
             many = "more" if len(found) > len(job.texts) else str(len(found))
-            raise EmbedderFailed(f"{self._said} gave {many} vectors for {len(job.texts)} texts. It has to give one for each.")
+            raise EmbedderFailed(f"{self._label} gave {many} vectors for {len(job.texts)} texts. It has to give one for each.")
         return found
 
-    async def _awaited(self, given: Awaitable[Iterable[Iterable[float]]], timeout_s: float) -> Iterable[Iterable[float]]:
+    async def _await(self, given: Awaitable[Iterable[Iterable[float]]], timeout_s: float) -> Iterable[Iterable[float]]:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
         with self._guard:
-            self._cancel = _nothing if self._closed else lambda: loop.call_soon_threadsafe(task.cancel)
+            self._cancel = _do_nothing if self._closed else lambda: loop.call_soon_threadsafe(task.cancel)
         try:
             async with asyncio.timeout(timeout_s) as limit:
                 return await given
         except TimeoutError:
             if limit.expired():
-                raise self._late(timeout_s) from None
+                raise self._late_error(timeout_s) from None
             raise
         finally:
             with self._guard:
-                self._cancel = _nothing
+                self._cancel = _do_nothing
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Do nothing: the call of a plain function cannot be cancelled."""

@@ -63,9 +63,9 @@ def ended_calls(events: Iterable[Event]) -> list[RememberedCall]:
     """Return the calls that end in these events, in the order in which they were received."""
     kept = list(events)
     lines = {episode.uid: episode.line for episode in episodes(kept)}
-    scopes = {event.call: _mapping(body_of(event).get("scope")) for event in kept if event.kind == "call.received"}
+    scopes = {event.call: _as_mapping(body_of(event).get("scope")) for event in kept if event.kind == "call.received"}
     bodies = ((event, body_of(event)) for event in kept if event.kind in ("call.verdict", "call.started"))
-    arguments = {event.call: _mapping(body.get("arguments")) for event, body in bodies if verdict_in(event.kind, body)}
+    arguments = {event.call: _as_mapping(body.get("arguments")) for event, body in bodies if verdict_in(event.kind, body)}
     return [
         RememberedCall(summary=call, line=lines.get(call.uid, ""), scope=scopes.get(call.uid, {}), arguments=arguments.get(call.uid, {}))
         for call in summarise(kept)
@@ -127,10 +127,12 @@ def marks_of(call: RememberedCall, tools: ToolRegistry | None) -> list[ChangedFi
         actor=call.word("actor"),
         conversation=call.word("conversation"),
     )
-    return [ChangedFile(workspace=workspace, path=path, since_ns=call.summary.at_ns, cause=cause) for path in _written(call, tools, cause)]
+    return [
+        ChangedFile(workspace=workspace, path=path, since_ns=call.summary.at_ns, cause=cause) for path in _written_paths(call, tools, cause)
+    ]
 
 
-def _written(call: RememberedCall, tools: ToolRegistry | None, cause: ChangeCause) -> tuple[str, ...]:
+def _written_paths(call: RememberedCall, tools: ToolRegistry | None, cause: ChangeCause) -> tuple[str, ...]:
     scope = Scope(
         run=cause.run,
         conversation=cause.conversation,
@@ -145,5 +147,5 @@ def _written(call: RememberedCall, tools: ToolRegistry | None, cause: ChangeCaus
     return tuple(sorted(key.removeprefix(_SCHEME) for key in touched.writes if key.startswith(_SCHEME)))
 
 
-def _mapping(value: object) -> Mapping[str, object]:
+def _as_mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}

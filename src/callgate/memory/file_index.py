@@ -98,7 +98,7 @@ class WorkspaceIndex:
             asked = grams(pattern)
             marked = self._ledger.marked(workspace.root)
             with self._database.reading() as connection:
-                known = _known(connection, workspace.root)
+                known = _indexed_files(connection, workspace.root)
                 matching = _matching(connection, asked) if asked and known else None
             return _IndexPass(known, matching, marked, lambda paths: self._wanted(workspace.root, paths), self._database.identities)
         except Exception as error:
@@ -125,8 +125,8 @@ class WorkspaceIndex:
         """Index these files and folders again, or the whole workspace if `paths` is None. Ends early if `stopped` returns True."""
         with Workspace(root, sync=False) as workspace:
             with self._database.reading() as connection:
-                known = _known(connection, root)
-            stale, gone = _outdated(workspace, known, ("",) if paths is None else tuple(paths))
+                known = _indexed_files(connection, root)
+            stale, gone = _find_outdated(workspace, known, ("",) if paths is None else tuple(paths))
             hidden = {path for path in stale if self._secret(path)}
             self._forget(root, [*gone, *(hidden & known.keys())])
             stale = [path for path in stale if path not in hidden]
@@ -155,7 +155,7 @@ class WorkspaceIndex:
 
 
 class _IndexPass:
-    """What the index knows about a workspace's files, as read at the start of one search."""
+    """The indexed files of a workspace, as read at the start of one search."""
 
     def __init__(
         self,
@@ -194,7 +194,7 @@ class _IndexPass:
             self._outdated(self._stale if self._known and len(self._stale) <= _AT_ONCE else None)
 
 
-def _outdated(workspace: Workspace, known: dict[str, IndexedFile], paths: Iterable[str]) -> tuple[list[str], list[str]]:
+def _find_outdated(workspace: Workspace, known: dict[str, IndexedFile], paths: Iterable[str]) -> tuple[list[str], list[str]]:
     """Return the files to index, and the indexed files that are gone. A file in `paths` is indexed again even if its stamp is unchanged."""
     stale, here, below = list[str](), set[str](), list[str]()
     for path in paths:
@@ -214,7 +214,7 @@ def _outdated(workspace: Workspace, known: dict[str, IndexedFile], paths: Iterab
     return list(dict.fromkeys(stale)), gone
 
 
-def _known(connection: apsw.Connection, root: str) -> dict[str, IndexedFile]:
+def _indexed_files(connection: apsw.Connection, root: str) -> dict[str, IndexedFile]:
     sql = "SELECT path, indexed.number, stamp, kind FROM indexed JOIN trees ON trees.number = tree WHERE root = ?"
     return {path: IndexedFile(number, stamp, kind) for path, number, stamp, kind in connection.execute(sql, (root,))}
 

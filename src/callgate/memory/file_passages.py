@@ -67,16 +67,16 @@ class FilePassages:
     def _take_in_below(self, workspace: Workspace, mark: ChangedFile, *, there: bool) -> None:
         """Update the passages of all files in a folder. If the path no longer exists, delete its passages."""
         held = self._store.files(mark.workspace)
-        for path in self._changed(workspace, mark, held) if there else ():
+        for path in self._changed_files(workspace, mark, held) if there else ():
             self._keep(workspace, path, mark)
-        gone = [path for path in held if _within(path, mark.path) and workspace.kind(path) != "file"]
+        gone = [path for path in held if _is_within(path, mark.path) and workspace.kind(path) != "file"]
         if gone:
             self._store.keep({file_origin(mark.workspace, path): () for path in gone})
 
     def _keep(self, workspace: Workspace, path: str, mark: ChangedFile) -> None:
         self._store.keep({file_origin(mark.workspace, path): self._passages(workspace, path, mark)})
 
-    def _changed(self, workspace: Workspace, mark: ChangedFile, held: dict[str, str]) -> Iterator[str]:
+    def _changed_files(self, workspace: Workspace, mark: ChangedFile, held: dict[str, str]) -> Iterator[str]:
         """Yield the files in a folder that the call may have written, up to a limit."""
         found = 0
         moved = set(held.values())
@@ -94,7 +94,7 @@ class FilePassages:
             yield entry.path
 
     def _passages(self, workspace: Workspace, path: str, mark: ChangedFile) -> list[Passage]:
-        text, stamp = self._readable(workspace, path)
+        text, stamp = self._read(workspace, path)
         if not text:
             return []
         cause = mark.cause
@@ -120,7 +120,7 @@ class FilePassages:
             for chunk in chunks(without_secrets(self.redactor, text))
         ]
 
-    def _readable(self, workspace: Workspace, path: str) -> tuple[str, str]:
+    def _read(self, workspace: Workspace, path: str) -> tuple[str, str]:
         """Return the file's text and its stamp; both are empty for a file that is not stored."""
         if workspace.protected(path) or workspace.ignored(path) or self.has_secret_name(path):
             return "", ""
@@ -175,5 +175,5 @@ def _is_new(entry: DirectoryEntry, mark: ChangedFile) -> bool:
     return changed_ns >= mark.since_ns - (_TICK_NS if changed_ns % 1_000_000_000 else _COARSE_TICK_NS)
 
 
-def _within(path: str, folder: str) -> bool:
+def _is_within(path: str, folder: str) -> bool:
     return not folder or path == folder or path.startswith(f"{folder}/")

@@ -80,7 +80,7 @@ class EmbeddingsEndpoint:
             EmbedderFailed: The server did not answer, or its answer has no valid vectors.
         """
         asked = {"model": self.name, "input": list(texts), "encoding_format": "float"}
-        answer = self._posted(msgspec.json.encode(asked | ({"dimensions": self.dimension} if self._shorten else {})))
+        answer = self._post(msgspec.json.encode(asked | ({"dimensions": self.dimension} if self._shorten else {})))
         try:
             found = {item.index: item.embedding for item in _decode(answer).data}
         except msgspec.DecodeError as error:
@@ -100,8 +100,8 @@ class EmbeddingsEndpoint:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def _posted(self, body: bytes) -> bytes:
-        httpx = _httpx()
+    def _post(self, body: bytes) -> bytes:
+        httpx = _import_httpx()
         if self._client is None:
             self._client = create_client(lambda: httpx.Client(timeout=self._timeout_s, follow_redirects=False, verify=tls_context()))
         headers = {"content-type": "application/json", **self._headers}
@@ -134,7 +134,7 @@ def _read(response: httpx2.Response) -> bytes:
     return b"".join(pieces)
 
 
-def _httpx() -> Any:
+def _import_httpx() -> Any:
     try:
         import httpx2
     except ImportError as error:

@@ -37,20 +37,20 @@ class MemoryPassages:
         asked = [phrase for word in asked_words(query.text) if (phrase := tokens(word))]
         found = [
             FoundPassage(passage=passage, snippet=_snippet(passage.text, query.text), score=score)
-            for passage in self._all()
+            for passage in self._all_passages()
             if query.admits(passage) and (score := _score(passage, asked)) > 0
         ]
         found.sort(key=lambda one: (-one.score, -one.passage.at_ns))
         return found[: max(0, query.limit)]
 
     def files(self, workspace: str) -> dict[str, str]:
-        return {one.path: one.stamp for one in self._all() if one.kind == "file" and one.workspace == workspace}
+        return {one.path: one.stamp for one in self._all_passages() if one.kind == "file" and one.workspace == workspace}
 
     def count(self, kind: PassageKind, principal: str | None = None) -> int:
-        return sum(one.kind == kind and principal in (None, one.principal) for one in self._all())
+        return sum(one.kind == kind and principal in (None, one.principal) for one in self._all_passages())
 
     def trim(self, kind: PassageKind, principal: str, most: int) -> int:
-        mine = sorted((one for one in self._all() if one.kind == kind and one.principal == principal), key=lambda one: -one.at_ns)
+        mine = sorted((one for one in self._all_passages() if one.kind == kind and one.principal == principal), key=lambda one: -one.at_ns)
         surplus = mine[most:]
         for passage in surplus:
             self.keep({passage.origin: [one for one in self.of(passage.origin) if one is not passage]})
@@ -59,7 +59,7 @@ class MemoryPassages:
     def close(self) -> None:
         """Do nothing; the passages stay until the process ends."""
 
-    def _all(self) -> list[Passage]:
+    def _all_passages(self) -> list[Passage]:
         with self._guard:
             return [passage for passages in self._kept.values() for passage in passages]
 

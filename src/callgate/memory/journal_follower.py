@@ -86,7 +86,7 @@ class JournalFollower:
             durable: Returns the position up to which events are durable. If not given, all events are durable.
         """
         with self._guard:
-            while most > 0 and self._identified():
+            while most > 0 and self._identify():
                 found = list(self._find(EventQuery(after=self._position, limit=min(_PAGE, most))))
                 upto = durable() if durable is not None else None
                 page = [event for event in found if upto is None or event.position <= upto]
@@ -99,10 +99,10 @@ class JournalFollower:
     def from_the_first(self) -> None:
         """Set the position to the start of the journal, so that all events are read again."""
         with self._guard:
-            if self._identified():
+            if self._identify():
                 self._position = 0
 
-    def _identified(self) -> bool:
+    def _identify(self) -> bool:
         """Identify the journal by its first event, which never changes. Return whether the journal has an event."""
         if not self._name:
             first = next(iter(self._find(EventQuery(limit=1))), None)
@@ -119,7 +119,7 @@ class JournalFollower:
         for call in calls:
             changes |= changes_of(call, self._name)
         if self._files:
-            self._ledger.mark([placed for call in calls for mark in marks_of(call, self._tools) for placed in self._placed(mark)])
+            self._ledger.mark([placed for call in calls for mark in marks_of(call, self._tools) for placed in self._resolve_mark(mark)])
         if changes:
             self._keep_changes(changes)
         for principal in {call.word("principal") for call in calls}:
@@ -129,7 +129,7 @@ class JournalFollower:
         if self._lasting:
             self._ledger.move(self._name, self._position)
 
-    def _placed(self, mark: ChangedFile) -> Iterator[ChangedFile]:
+    def _resolve_mark(self, mark: ChangedFile) -> Iterator[ChangedFile]:
         """Yield the mark with its real path; nothing if the path is outside the workspace or the workspace does not exist."""
         with suppress(CallgateError), Workspace(mark.workspace, sync=False) as workspace:
             path = workspace.normalise(mark.path) if mark.path else ""

@@ -115,9 +115,9 @@ class Memory:
         table = TablePassages(self._database)
         self._store: PassageStore = store or table
         self._files = FilePassages(self._store, limits)
-        self._meaning = self._meant(table, embedder, anew=re_embed) if embedder is not None else None
+        self._meaning = self._search_by_meaning(table, embedder, anew=re_embed) if embedder is not None else None
         self._notes = Notes(self._store, limits, self._files)
-        self._background = BackgroundThread(self._chore, failing="what calls came to could not be taken in")
+        self._background = BackgroundThread(self._run_chores, failing="what calls came to could not be taken in")
         self._chores = BackgroundJobs(
             self._database,
             self._ledger,
@@ -142,7 +142,7 @@ class Memory:
         """Return the tools `remember`, `recall` and `forget`."""
         return MemoryTools(self).tools()
 
-    def _meant(self, table: TablePassages, embedder: Embedder, *, anew: bool) -> SemanticSearch:
+    def _search_by_meaning(self, table: TablePassages, embedder: Embedder, *, anew: bool) -> SemanticSearch:
         def hide(text: str) -> str:
             return without_secrets(self._files.redactor, text)
 
@@ -182,7 +182,7 @@ class Memory:
         done = self._background.settled(timeout_s)
         return done and (self._meaning is None or self._meaning.settled(max(0.0, deadline - time.monotonic())))
 
-    def _chore(self) -> bool:
+    def _run_chores(self) -> bool:
         """Do one round of background work; return whether no work remains."""
         all_done = self._read_on() and self._chores.look_at_files()
         if self._meaning is not None:

@@ -74,7 +74,7 @@ class MemoryTools:
         for one in found:
             if one.passage.path and not context.may_visit(one.passage.path):
                 continue
-            item = _shown(one)
+            item = _as_result(one)
             size += len(str(item).encode("utf-8", "replace"))
             if size > PAGE_BYTES:
                 break
@@ -100,7 +100,7 @@ def _key(_: Mapping[str, object], scope: Scope) -> tuple[str, ...]:
     return (f"memory:{scope.principal}",)
 
 
-def _shown(found: FoundPassage) -> Result:
+def _as_result(found: FoundPassage) -> Result:
     """Return a passage for a model: its text, origin and time."""
     passage = found.passage
     item: Result = {"from": passage.kind, "when": _time(passage.at_ns), "run": passage.run, "call": passage.call}

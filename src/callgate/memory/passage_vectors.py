@@ -135,7 +135,7 @@ class Vectors:
             self._check(connection)
             rows = list(connection.execute(sql, (vector, *values, within, query.limit)))
         found = [(int(row[-2]), passage_of(row), float(row[-1])) for row in rows]
-        return {number: FoundPassage(passage=one, snippet=_beginning(one.text), score=1 - distance) for number, one, distance in found}
+        return {number: FoundPassage(passage=one, snippet=_snippet(one.text), score=1 - distance) for number, one, distance in found}
 
     def _check(self, connection: apsw.Connection) -> None:
         kept = _kept_of(connection)
@@ -164,5 +164,5 @@ def _kept_of(connection: apsw.Connection) -> tuple[str, int] | None:
     return (str(row[0]), int(row[1])) if row else None
 
 
-def _beginning(text: str) -> str:
+def _snippet(text: str) -> str:
     return text if len(text) <= _SNIPPET_CHARS else text[:_SNIPPET_CHARS] + "…"

@@ -128,42 +128,42 @@ class SemanticSearch:
             self._after = start
             while not self._background.stopping and (batch := self._vectors.pending(self._after, size, self._limits.attempts)):
                 self._after = batch[-1].number
-                self._vectors.keep(self._embedded(batch))
+                self._vectors.keep(self._embed(batch))
         self._after, self._one_at_a_time = 0, False
         return True
 
-    def _embedded(self, batch: Sequence[PendingVector]) -> Made:
+    def _embed(self, batch: Sequence[PendingVector]) -> Made:
         """Return the batch with its vectors. The vector of a text that cannot be embedded is empty.
 
         Raises:
             EmbedderFailed: The embedder cannot embed any text.
         """
-        made, failure = self._tried(batch)
+        made, failure = self._try_batch(batch)
         if not any(vector for _, vector in made):
             self._probe()
         if failure is not None:
             log.warning("Memory: a text could not be embedded, and is found by words: %s", one_line(str(failure), LOGGED_CHARS))
         return made
 
-    def _tried(self, batch: Sequence[PendingVector]) -> tuple[Made, EmbedderFailed | None]:
+    def _try_batch(self, batch: Sequence[PendingVector]) -> tuple[Made, EmbedderFailed | None]:
         try:
-            return self._asked(batch), None
+            return self._request_vectors(batch), None
         except EmbedderFailed as failure:
             if failure.late and len(batch) > 1:
                 self._one_at_a_time = True
                 raise
-            return self._one_by_one(batch) if len(batch) > 1 else [(batch[0], b"")], failure
+            return self._embed_one_by_one(batch) if len(batch) > 1 else [(batch[0], b"")], failure
 
     def _probe(self) -> None:
-        ((_, vector),) = self._asked([PendingVector(0, _PROBE, "[]")])
+        ((_, vector),) = self._request_vectors([PendingVector(0, _PROBE, "[]")])
         if not vector:
-            raise EmbedderFailed("The embedder gives vectors that have no direction: all zeros, or not finite. See what it computes.")
+            raise EmbedderFailed("The embedder returned a vector that is all zeros or not finite. Check what it computes.")
 
-    def _one_by_one(self, batch: Sequence[PendingVector]) -> Made:
+    def _embed_one_by_one(self, batch: Sequence[PendingVector]) -> Made:
         made: Made = []
         for one in batch:
             try:
-                made += self._asked([one])
+                made += self._request_vectors([one])
             except EmbedderFailed as failure:
                 if failure.late:
                     self._one_at_a_time = True
@@ -171,6 +171,6 @@ class SemanticSearch:
                 made.append((one, b""))
         return made
 
-    def _asked(self, batch: Sequence[PendingVector]) -> Made:
+    def _request_vectors(self, batch: Sequence[PendingVector]) -> Made:
         vectors = self._calling.vectors([self._hide(one.text) for one in batch], self._limits.embed_s)
         return list(zip(batch, vectors, strict=True))

@@ -12,7 +12,7 @@ import unicodedata
 __all__ = ["MARK", "MOST_WORDS", "TOKENIZER", "asked_words", "match_expression", "plain", "spaced", "tokens"]
 
 MARK = "\ue000"
-"""The separator around each character that is a word by itself. It is removed from input."""
+"""The separator around each character that is a word of its own. It is removed from input."""
 MOST_WORDS = 32
 _MOST_CHARS = 64
 _PREFIX_CHARS = 3
@@ -46,10 +46,10 @@ def match_expression(text: str) -> str:
 
     Return an empty text if there are no words.
     """
-    return " OR ".join(f'"{_quoted(word)}"{"*" if _may_begin(word) else ""}' for word in asked_words(text))
+    return " OR ".join(f'"{_quote(word)}"{"*" if _may_begin(word) else ""}' for word in asked_words(text))
 
 
-def _quoted(word: str) -> str:
+def _quote(word: str) -> str:
     return spaced(word).replace('"', '""')
 
 
@@ -60,7 +60,7 @@ def _may_begin(word: str) -> bool:
 
 def tokens(text: str) -> list[str]:
     """Return the words of a text in lower case and without accents, for comparison."""
-    return [_folded(one) for piece in spaced(text).split(MARK) for one in _pieces(piece)]
+    return [_fold(one) for piece in spaced(text).split(MARK) for one in _pieces(piece)]
 
 
 def _pieces(text: str) -> list[str]:
@@ -68,5 +68,5 @@ def _pieces(text: str) -> list[str]:
     return _WORD.findall(text) + signs
 
 
-def _folded(word: str) -> str:
+def _fold(word: str) -> str:
     return "".join(char for char in unicodedata.normalize("NFKD", word.lower()) if unicodedata.category(char) != "Mn")

@@ -101,7 +101,7 @@ class RequestDeadlines:
         self._phase: Deadline = "headers"
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[object] | None = None
-        """The waiting task; None while nobody waits."""
+        """The waiting task; None while no task waits."""
         self._cancels_before: int | None = None
         """The number of the task's cancellation requests before this object cancelled it. None: this object has not
         cancelled it.
@@ -144,16 +144,16 @@ class RequestDeadlines:
             result = await work()
         except BaseException:
             if self._end_wait():
-                raise self._interruption() from None
+                raise self._interrupted_error() from None
             raise
         if self._end_wait():
-            raise self._interruption()
+            raise self._interrupted_error()
         return result
 
     def _start_wait(self, phase: Deadline, limit_s: float | None) -> None:
         now = self._loop.time()
         if self._is_aborted or now >= self._total_at:
-            raise self._interruption()
+            raise self._interrupted_error()
         self._phase = phase
         self._grace_left = True
         self._deadline_at = deadline_at = min(self._total_at, math.inf if limit_s is None else now + limit_s)
@@ -193,7 +193,7 @@ class RequestDeadlines:
         cancels_before, self._cancels_before = self._cancels_before, None
         return task is not None and cancels_before is not None and task.uncancel() <= cancels_before
 
-    def _interruption(self) -> RequestInterrupted:
+    def _interrupted_error(self) -> RequestInterrupted:
         if self._is_aborted:
             return RequestInterrupted(None)
         deadline: Deadline = "total" if self._deadline_at == self._total_at or self._loop.time() >= self._total_at else self._phase

@@ -69,7 +69,7 @@ def is_html(first: bytes) -> bool:
 def unexpected_body_message(
     provider: str, base_url: str, api: str, status: int, content_type: str, first: bytes, redactor: SecretRedactor = NO_SECRETS
 ) -> str:
-    """Return the message for a successful response that is no answer of the API; empty if it may be one.
+    """Return the message for a successful response that is not an answer of the API; empty if it may be one.
 
     Args:
         provider: The provider's name.

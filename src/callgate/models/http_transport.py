@@ -44,7 +44,7 @@ class OutgoingRequest(Struct, frozen=True, kw_only=True):
     redactor: SecretRedactor
     """Removes the request's secrets from errors."""
     sign: Callable[[OutgoingRequest], Mapping[str, str]] | None = None
-    """Returns headers that are made anew for each attempt, because a signature is valid for a few minutes only."""
+    """Returns headers that are computed for each attempt, because a signature is valid for a few minutes only."""
 
     def __repr__(self) -> str:
         return f"<{self.method} {self.origin}, {len(self.body)} bytes>"
@@ -155,7 +155,7 @@ class Transport:
         except BaseException as error:
             await body.close()
             if isinstance(error, import_httpx2().TransportError):
-                raise self._unreachable(request, error) from error
+                raise self._unreachable_error(request, error) from error
             raise
         return body
 
@@ -178,7 +178,7 @@ class Transport:
         except import_httpx2().ConnectTimeout as error:
             raise self.timeout_error("connect", self.timeouts.connect_s, request) from error
         except (import_httpx2().HTTPError, RuntimeError) as error:  # RuntimeError: no thread could be started for the name lookup
-            raise self._unreachable(request, error) from error
+            raise self._unreachable_error(request, error) from error
 
     def _get_client(self) -> httpx2.AsyncClient:
         if self._client is None:
@@ -188,7 +188,7 @@ class Transport:
             check_before_reuse(self._client)
         return self._client
 
-    def _unreachable(self, request: OutgoingRequest, error: Exception) -> ModelUnreachable:
+    def _unreachable_error(self, request: OutgoingRequest, error: Exception) -> ModelUnreachable:
         said = request.redactor.redact_and_truncate(describe_cause(error), _CAUSE_CHARS)
         if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in cause_chain(error)):
             text = f"{self._provider} at {request.origin} has no trusted certificate ({said}). Check the address and the proxy."

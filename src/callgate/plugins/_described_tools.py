@@ -12,7 +12,7 @@ from callgate.plugins.plugin_config import Plugin
 __all__ = ["missing_tools", "tools_of", "unknown_names"]
 
 _ALWAYS = ("name", "description", "input_schema", "output_schema", "timeout_s")
-"""What a process may say of its tools although its word is not trusted. It may also ask for approval, which is only stricter."""
+"""The fields that an untrusted process may set for its tools. It may also ask for approval, which is only stricter."""
 
 
 def tools_of(config: Plugin, manifest: PluginManifest, described: Sequence[ToolSettings]) -> tuple[ToolSettings, ...]:
@@ -24,7 +24,7 @@ def tools_of(config: Plugin, manifest: PluginManifest, described: Sequence[ToolS
     if manifest.describes_all:
         found = list(manifest.tools.values())
     else:
-        found = [_joined(manifest, tool) for tool in described]
+        found = [_apply_manifest(manifest, tool) for tool in described]
         names = {tool.name for tool in found}
         found += [tool for tool in manifest.tools.values() if tool.name not in names and tool.input_schema is not None]
     return tuple(_set(config, tool) for tool in found)
@@ -46,8 +46,8 @@ def unknown_names(config: Plugin, tools: Sequence[ToolSettings]) -> list[str]:
     return [name for name in dict.fromkeys((*config.effects, *config.options)) if name not in known]
 
 
-def _joined(manifest: PluginManifest, tool: ToolSettings) -> ToolSettings:
-    """Return a described tool, as far as it is trusted, with what the manifest says of it."""
+def _apply_manifest(manifest: PluginManifest, tool: ToolSettings) -> ToolSettings:
+    """Return the trusted fields of a described tool, overridden by those of the manifest."""
     if not manifest.trust_effects:
         approval = True if tool.requires_approval else None
         tool = ToolSettings(**{field: getattr(tool, field) for field in _ALWAYS}, requires_approval=approval)

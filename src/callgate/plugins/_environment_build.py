@@ -1,8 +1,8 @@
 """Builds the virtual environment of a plugin: venv makes it, pip installs into it.
 
 It is built in its final folder, because an environment cannot be moved, and its record is written last. One process builds an environment
-at a time; others wait, and use what it has built. Only the command line builds: an engine never does, because an installation runs code of
-strangers and uses the network.
+at a time; others wait, and use what it has built. Only the command line builds: an engine never does, because an installation runs
+untrusted code and uses the network.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ async def install_environment(manifest: PluginManifest, options: BuildOptions, t
         if found is not None and is_usable(found) and not options.upgrade:
             return Installation(environment=found, built=False)
         await in_thread(partial(sweep, name))
-        environment = await _built(name, manifest, manifest.environment, options, tell)
+        environment = await _build(name, manifest, manifest.environment, options, tell)
         await in_thread(partial(put_record, environment))
         await in_thread(partial(sweep, name))
         return Installation(environment=environment, built=True)
@@ -144,10 +144,10 @@ async def _lock_of(name: str, tell: Callable[[str], None]) -> AsyncIterator[None
         os.close(fd)
 
 
-async def _built(
+async def _build(
     name: str, manifest: PluginManifest, wanted: EnvironmentRequirements, options: BuildOptions, tell: Callable[[str], None]
 ) -> InstalledEnvironment:
-    python = await in_thread(partial(_interpreter_for, wanted))
+    python = await in_thread(partial(_find_interpreter, wanted))
     tell(f"Building the environment of {manifest.name} with Python {python.version}: {wanted.shown}.")
     place = make_folder() / f"{name}-{secrets.token_hex(4)}"
     try:
@@ -193,7 +193,7 @@ class _Build:
         if self._wheel.linked is not None:
             link_code(self._place, self._wheel.linked)
         await self._step("the check that the environment works", (own, "-I", "-c", _TRIAL), _STEP_S)
-        return await self._frozen()
+        return await self._freeze()
 
     async def _install(self) -> None:
         """Install the requirements together with callgate; those of a file come first, since it may have hashes for all that it names."""
@@ -201,11 +201,11 @@ class _Build:
         if self._wanted.requirements_file:
             await self._pip_step((*_INSTALL, *self._options.words, "--requirement", self._wanted.requirements_file))
             chosen = self._wheel.path.parent / "chosen.txt"
-            chosen.write_text("\n".join(line for line in await self._frozen() if not line.startswith("-e ")), encoding="utf-8")
+            chosen.write_text("\n".join(line for line in await self._freeze() if not line.startswith("-e ")), encoding="utf-8")
             more = ("--constraint", str(chosen))
         await self._pip_step((*_INSTALL, *self._options.words, *more, str(self._wheel.path)))
 
-    async def _frozen(self) -> tuple[str, ...]:
+    async def _freeze(self) -> tuple[str, ...]:
         end = await self._step("pip freeze", (*self._pip, "freeze", "--exclude", "callgate"), _STEP_S, quiet=True)
         return tuple(line for line in end.lines if _FROZEN.match(line))
 
@@ -219,7 +219,7 @@ class _Build:
         return end
 
 
-def _interpreter_for(wanted: EnvironmentRequirements) -> _Interpreter:
+def _find_interpreter(wanted: EnvironmentRequirements) -> _Interpreter:
     """Return the engine's Python if it fits, or else the newest in PATH that does.
 
     Raises:

@@ -66,12 +66,12 @@ class InstalledEnvironment(Struct, frozen=True, kw_only=True):
     plugin: str
     plugin_folder: str
     requires: str
-    """What it was built for, for a person."""
+    """The plugin's requirements that it was built for, to be shown."""
     python: str
     """The version of its Python."""
     callgate: str
     packages: tuple[str, ...]
-    """What is installed, as `pip freeze` says."""
+    """The installed packages, as `pip freeze` lists them."""
 
     @property
     def path(self) -> Path:
@@ -128,7 +128,7 @@ def installed(name: str) -> InstalledEnvironment | None:
     """Return the environment with this name, if it is complete.
 
     Raises:
-        UsageError: The folder of the environments cannot be read, or may have been written by somebody else.
+        UsageError: The folder of the environments cannot be read, or may have been written by another user.
     """
     root = environments_folder()
     return _read(root / f"{name}.json") if _may_be_read(root) else None
@@ -165,25 +165,27 @@ def held_environment(label: str, manifest: PluginManifest) -> HeldEnvironment | 
         found = installed_environment(manifest)
         lock = _share(found.path) if found is not None else -1
     except (OSError, UsageError) as error:
-        raise _missing(f"The environment of {label} cannot be used: {str(error).removesuffix('.')}.") from error
+        raise _missing_error(f"The environment of {label} cannot be used: {str(error).removesuffix('.')}.") from error
     if found is None or lock < 0:
-        raise _missing(f"{_upper(label)} needs an environment ({manifest.environment.shown:.300}) that is not installed. {command}.")
+        raise _missing_error(
+            f"{_capitalise(label)} needs an environment ({manifest.environment.shown:.300}) that is not installed. {command}."
+        )
     if not is_usable(found):
         os.close(lock)
-        raise _missing(f"{_upper(label)} has an environment whose Python {found.python} is gone. {command}.")
+        raise _missing_error(f"{_capitalise(label)} has an environment whose Python {found.python} is gone. {command}.")
     return HeldEnvironment(environment=found, lock=lock)
 
 
-def _missing(text: str) -> NotSent:
+def _missing_error(text: str) -> NotSent:
     return NotSent(text, code="environment_missing", retryable=False)
 
 
-def _upper(label: str) -> str:
+def _capitalise(label: str) -> str:
     return label[0].upper() + label[1:]
 
 
 def put_record(environment: InstalledEnvironment) -> None:
-    """Let an environment be used, instead of the one that had its name before."""
+    """Write the record of an environment, which replaces an earlier one with the same name."""
     written = environment.path / "record.tmp"
     with written.open("wb") as file:
         file.write(msgspec.json.encode(environment))
@@ -196,7 +198,7 @@ def records() -> list[InstalledEnvironment]:
     """Return all environments that are complete.
 
     Raises:
-        UsageError: Their folder cannot be read, or may have been written by somebody else.
+        UsageError: Their folder cannot be read, or may have been written by another user.
     """
     root = environments_folder()
     paths = sorted(root.glob("*.json")) if _may_be_read(root) else []
@@ -205,7 +207,7 @@ def records() -> list[InstalledEnvironment]:
 
 def remove_environment(environment: InstalledEnvironment) -> bool:
     """Remove an environment and its record; return whether it is gone. One that a process uses or that is being built stays."""
-    with _locked(environment.name) as locked:
+    with _lock(environment.name) as locked:
         if not locked or installed(environment.name) != environment:
             return False
         use = _claim(environment.path)
@@ -222,19 +224,19 @@ def sweep(name: str) -> None:
     current = installed(name)
     for place in _folders():
         if _name_of(place) == name and (current is None or place.name != current.folder):
-            _removed(place)
+            _remove_unused(place)
 
 
 def sweep_all() -> list[str]:
     """Remove what no record names, no process uses and no build works at; return the names of these folders."""
     gone: list[str] = []
     for place in _folders():
-        with _locked(_name_of(place)) as locked:
+        with _lock(_name_of(place)) as locked:
             current = installed(_name_of(place))
-            if locked and (current is None or current.folder != place.name) and _removed(place):
+            if locked and (current is None or current.folder != place.name) and _remove_unused(place):
                 gone.append(place.name)
     for lock in environments_folder().glob("*.lock"):
-        with _locked(lock.stem) as locked:
+        with _lock(lock.stem) as locked:
             if locked:
                 forget_lock(lock.stem)
     return gone
@@ -249,7 +251,7 @@ def _name_of(place: Path) -> str:
     return place.name.rpartition("-")[0]
 
 
-def _removed(place: Path) -> bool:
+def _remove_unused(place: Path) -> bool:
     use = _claim(place)
     if use is None:
         return False
@@ -264,8 +266,8 @@ def _remove(place: Path, use: int) -> None:
 
 
 @contextmanager
-def _locked(name: str) -> Iterator[bool]:
-    """Hold the lock of a name, if nobody else does; give whether it is held."""
+def _lock(name: str) -> Iterator[bool]:
+    """Try to take the lock of a name during the block; yield whether it was taken."""
     fd = try_lock(name)
     try:
         yield fd >= 0
@@ -275,7 +277,7 @@ def _locked(name: str) -> Iterator[bool]:
 
 
 def try_lock(name: str) -> int:
-    """Return a descriptor that holds the lock under which an environment is built or removed; -1 if somebody else holds it."""
+    """Return a descriptor that holds the lock under which an environment is built or removed; -1 if another process holds it."""
     path = environments_folder() / f"{name}.lock"
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -302,7 +304,7 @@ def _share(place: Path) -> int:
 
 
 def _claim(place: Path) -> int | None:
-    """Return a descriptor that keeps others from using an environment, -1 if it has no file for that; None if a process uses it."""
+    """Return a descriptor that locks an environment against use; -1 if it has no lock file, None if a process uses it."""
     return _lock_of_use(place, os.O_RDWR, fcntl.LOCK_EX)
 
 
@@ -342,7 +344,7 @@ def _may_be_read(root: Path) -> bool:
     """Return whether there is a folder of environments.
 
     Raises:
-        UsageError: It cannot be read, or somebody else could have put an environment there.
+        UsageError: It cannot be read, or another user could have put an environment there.
     """
     try:
         _refuse_strange(root)
@@ -354,7 +356,7 @@ def _may_be_read(root: Path) -> bool:
 
 
 def _refuse_strange(root: Path) -> None:
-    """Raise if somebody else could have put an environment there."""
+    """Raise if another user could have put an environment there."""
     about = root.stat()
     if about.st_uid not in (os.geteuid(), 0) or about.st_mode & _WRITABLE_BY_OTHERS:
         raise UsageError(
@@ -367,7 +369,7 @@ def make_folder() -> Path:
     """Make the folder of all environments, for this user only, and return it.
 
     Raises:
-        UsageError: It cannot be made, or somebody else can write to it.
+        UsageError: It cannot be made, or another user can write to it.
     """
     root = environments_folder()
     try:

@@ -1,6 +1,6 @@
 """Runs the programs that build an environment: bounded, without the operator's secrets, and ended with everything that they start.
 
-A package that is built from source runs code of strangers. It gets the variables that pip, compilers and proxies need, and no others, and
+A package that is built from source runs untrusted code. It gets the variables that pip, compilers and proxies need, and no others, and
 none of its processes outlives this one.
 """
 

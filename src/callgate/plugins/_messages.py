@@ -1,6 +1,6 @@
 """The messages of the plugin protocol: one JSON object in each line, whose `kind` says what it is. Pure.
 
-A plugin's messages are untrusted. A kind that is not known is no error, so that newer plugins work with older engines.
+A plugin's messages are untrusted. A kind that is not known is not an error, so that newer plugins work with older engines.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST_TOOLS = 1_000
 
 
 class UnreadableFrame(Exception):
-    """A line that is no message.
+    """A line that is not a message.
 
     Args:
         why: A short text.
@@ -53,7 +53,7 @@ def read_frame(data: bytes | bytearray) -> Message:
     except UnreadableJson as error:
         raise UnreadableFrame(str(error), error.code, answered_ids(data, _ANSWER_KEYS)) from None
     if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
-        raise UnreadableFrame("it is no JSON object with a kind")
+        raise UnreadableFrame("it is not a JSON object with a kind")
     return value
 
 
@@ -90,7 +90,7 @@ def execution_of(plugin: str, answer: Message) -> Execution:
     """Return the execution of a call that the plugin has answered.
 
     Raises:
-        ProtocolError: The answer has no form that the protocol gives it.
+        ProtocolError: The answer does not have a form that the protocol defines.
     """
     if answer["kind"] == "error":
         return _failure(plugin, answer)
@@ -101,13 +101,13 @@ def execution_of(plugin: str, answer: Message) -> Execution:
         return Execution(status="returned", value=answer["value"], read=True)
     content = answer["content"]
     if not is_content(content):
-        raise ProtocolError(f"The plugin '{plugin}' sent a result whose content is no list of parts.")
+        raise ProtocolError(f"The plugin '{plugin}' sent a result whose content is not a list of parts.")
     parts = tuple(content_part(item, changes) for item in content)
-    value, parts = (answer["value"], parts) if "value" in answer else _value(parts)
+    value, parts = (answer["value"], parts) if "value" in answer else _decode_value(parts)
     return Execution(status="returned", value=value, content=parts, read=True, changes=tuple(changes))
 
 
-def _value(parts: tuple[Part, ...]) -> tuple[object, tuple[Part, ...]]:
+def _decode_value(parts: tuple[Part, ...]) -> tuple[object, tuple[Part, ...]]:
     if len(parts) == 1 and isinstance(parts[0], Text):
         return parts[0].text, ()
     return [part_data(part) for part in parts], parts

@@ -25,7 +25,7 @@ _KIND = "Wheel-Version: 1.0\nGenerator: callgate\nRoot-Is-Purelib: true\nTag: py
 class OwnWheel(Struct, frozen=True, kw_only=True):
     path: Path
     linked: Path | None
-    """The folder of the package, if the wheel has no code."""
+    """The folder of the package; only for a wheel without code."""
 
 
 def write_own_wheel(folder: Path) -> OwnWheel:
@@ -60,7 +60,7 @@ def _row(name: str, data: bytes) -> str:
 
 
 def link_code(environment: Path, code: Path) -> None:
-    """Let an environment use the code of a checkout, and nothing that lies beside it."""
+    """Link the package of a checkout into an environment, without the other files of the checkout."""
     (packages,) = environment.glob("lib/*/site-packages")
     (packages / "callgate").symlink_to(code, target_is_directory=True)
 

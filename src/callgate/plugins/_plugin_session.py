@@ -38,14 +38,14 @@ Report = Callable[[str, str], None]
 
 
 class SessionEvents(Struct, frozen=True, kw_only=True, eq=False):
-    """What a session reports beside the answers to calls."""
+    """The callbacks of a session, beside the answers to calls."""
 
     on_tools: Callable[[tuple[ToolSettings, ...]], None]
     """Called when the plugin describes its tools again of its own accord."""
     on_stuck: Callable[[], None]
     """Called when a cancelled call has not ended in time."""
     on_late: Callable[[str, Message], None]
-    """Called with the uid of a call that has ended, and the answer that came after that."""
+    """Called with the uid of a call that has ended, and the answer that arrived after that."""
     log: RedactedLog
 
 
@@ -168,31 +168,31 @@ class PluginSession:
         self._process.notify(encoded({"kind": "shutdown", "grace_s": _GRACE_S}))
         await self._process.close(_GRACE_S)
 
-    # Of the process
+    # Callbacks of the process
 
     def line(self, data: bytes | bytearray) -> None:
         try:
             message = read_frame(data)
         except UnreadableFrame as error:
-            self._unreadable(data, error)
+            self._handle_unreadable(data, error)
             return
         self.heard += 1
         number = message_id(message)
         match message:
             case {"kind": "result" | "error"} if number is not None:
-                self._answered(number, message)
+                self._handle_answer(number, message)
             case {"kind": "progress", "text": str(text)} if number is not None:
-                self._progressed(number, text, message.get("stream"))
+                self._report_progress(number, text, message.get("stream"))
             case {"kind": "ready"}:
                 _resolve(self._ready, message)
             case {"kind": "tools"}:
-                self._told_tools(message)
+                self._handle_tools(message)
             case {"kind": "pong"}:
                 _resolve(self._pong, None)
             case {"kind": "log", "text": str(text)}:
                 self._events.log.debug("plugin %s logs: %s", self._name, text[:_LOGGED_CHARS])
             case _:
-                self._noted(f"a message of the unknown kind {message['kind'][:40]!r}, or without what belongs to its kind")
+                self._note(f"a message of the unknown kind {message['kind'][:40]!r}, or without what belongs to its kind")
 
     def ended(self, error: ToolServerError) -> None:
         before = NotSent(f"The plugin '{self._name}' has ended before it was ready.", code="cannot_start")
@@ -202,7 +202,7 @@ class PluginSession:
             if start is not None:
                 _fail(start, before)
 
-    def _answered(self, number: int, message: Message) -> None:
+    def _handle_answer(self, number: int, message: Message) -> None:
         waiting = self._waiting.get(number)
         if waiting is not None and not waiting.done():
             waiting.set_result(message)
@@ -211,31 +211,31 @@ class PluginSession:
         if uid is not None:
             self._events.on_late(uid, message)
         else:
-            self._noted(f"an answer that no call waits for, with the id {number}")
+            self._note(f"an answer that no call waits for, with the id {number}")
 
-    def _progressed(self, number: int, text: str, stream: object) -> None:
+    def _report_progress(self, number: int, text: str, stream: object) -> None:
         report = self._reports.get(number)
         if report is not None:
             report(text, stream if isinstance(stream, str) and stream else "progress")
 
-    def _told_tools(self, message: Message) -> None:
+    def _handle_tools(self, message: Message) -> None:
         if self._described is not None and not self._described.done():
             self._described.set_result(message)
             return
         try:
             self._events.on_tools(described_tools(self._name, message.get("tools")))
         except ProtocolError as error:
-            self._noted(f"tools that cannot be used ({error})")
+            self._note(f"tools that cannot be used ({error})")
 
-    def _unreadable(self, data: bytes | bytearray, error: UnreadableFrame) -> None:
+    def _handle_unreadable(self, data: bytes | bytearray, error: UnreadableFrame) -> None:
         waiting = [self._waiting[number] for number in error.answers if number in self._waiting]
         for one in waiting:
             _fail(one, ProtocolError(f"The plugin '{self._name}' sent an answer that cannot be used: {error}.", code=error.code))
         if not waiting:
             shown = bytes(data[:_SHOWN_CHARS]).decode("utf-8", "backslashreplace")
-            self._noted(f"a line that is no message ({error}): {shown}")
+            self._note(f"a line that is not a message ({error}): {shown}")
 
-    def _noted(self, what: str) -> None:
+    def _note(self, what: str) -> None:
         self.noise += 1
         if self.noise <= _LOGGED_NOISE:
             self._events.log.warning("The plugin '%s' wrote %s; it is ignored", self._name, what)
@@ -249,4 +249,4 @@ def _resolve(waiting: asyncio.Future[Any] | None, value: object) -> None:
 def _fail(waiting: asyncio.Future[Any], error: Exception) -> None:
     with suppress(asyncio.InvalidStateError):
         waiting.set_exception(error)
-        waiting.exception()  # perhaps nobody waits
+        waiting.exception()  # perhaps never awaited

@@ -1,6 +1,6 @@
 """One plugin of an engine, kept running.
 
-The process starts with the first call, unless the plugin has to be asked for its tools. It is started anew when its source files change,
+The process starts with the first call, unless the plugin has to be asked for its tools. It is restarted when its source files change,
 when it does not end a call that was cancelled, and when it answers no ping. One whose environment is not installed is not tried again until
 it is, or until its files change. `_server_processes/server_life.py` has the states and the restarts.
 """
@@ -42,7 +42,7 @@ _WAITS_S = (1.0, 5.0, 15.0, 60.0)
 _LOOK_S = 1.0
 """How often the source files of a running plugin are looked at."""
 _PING_S = 30.0
-"""A plugin from which nothing was heard for this long is asked whether it is alive, if no call runs."""
+"""A plugin that has sent nothing for this long gets a `ping`, if no call runs."""
 _PONG_S = 5.0
 _LONGEST_WAIT_S = 120.0
 """How long a plugin that does not end a cancelled call is kept for its other calls."""
@@ -112,14 +112,14 @@ class SupervisedPlugin:
     def status(self, tools: int) -> ServerStatus:
         return self._life.status(self.name, tools)
 
-    # Of the engine
+    # Called by the engine
 
     async def start(self, catalogue: ToolCatalogue) -> None:
         self._catalogue = catalogue
         try:
             manifest, mark = await in_thread(self._read)
         except UsageError as error:
-            self._unavailable(str(error))
+            self._withdraw_tools(str(error))
         else:
             self._manifest, self._fingerprint = manifest, mark
             known = () if manifest.describes_all else await in_thread(partial(cached_tools, manifest.folder, mark))
@@ -141,7 +141,7 @@ class SupervisedPlugin:
             end=self._end_session,
             problem_of=self._problem_of,
             last_words=self._last_words,
-            on_problem=self._unavailable,
+            on_problem=self._withdraw_tools,
         )
         self._life.begin(work, self._catalogue.clock, self._catalogue.log)
 
@@ -157,7 +157,7 @@ class SupervisedPlugin:
             with suppress(asyncio.CancelledError):
                 await self._watching
 
-    # Of its tools
+    # Tools
 
     async def call_tool(
         self, tool: ToolSettings, uid: str, arguments: Mapping[str, Any], context: Mapping[str, object], report: Report
@@ -199,10 +199,10 @@ class SupervisedPlugin:
         if current is None or current.settings != tool:
             raise NotSent(f"The plugin '{self.name}' now describes this tool differently. Look at the tools again.", retryable=False)
 
-    # Of its life
+    # Lifecycle
 
     async def _serve(self) -> str:
-        """Run the plugin until it ends by itself; return why. It is started anew at once if it is only replaced."""
+        """Run the plugin until it ends on its own; return why. A plugin that is only replaced is restarted at once."""
         while True:
             session = await self._start_session()
             why = await self._follow(session)
@@ -218,7 +218,9 @@ class SupervisedPlugin:
         self._manifest, self._fingerprint = manifest, mark
         self._stuck, self._described = False, None
         self._held = held = await in_thread(partial(held_environment, f"the plugin '{self.name}'", manifest))
-        events = SessionEvents(on_tools=self._told_tools, on_stuck=self._is_stuck, on_late=self._came_late, log=self._catalogue.log)
+        events = SessionEvents(
+            on_tools=self._handle_tools, on_stuck=self._is_stuck, on_late=self._handle_late_answer, log=self._catalogue.log
+        )
         session = PluginSession(command_of(self._config, manifest, held), self._config.parallel or manifest.parallel, events)
         self._session = session
         session.lost.add_done_callback(lambda _: self._life.stop_sending())
@@ -234,14 +236,14 @@ class SupervisedPlugin:
     async def _follow(self, session: PluginSession) -> str:
         """Follow a session to its end; return why it has ended, or an empty text if it is to be replaced."""
         while not session.lost.done():
-            await _waited(self._life.wake.wait(), _LOOK_S)
+            await _wait(self._life.wake.wait(), _LOOK_S)
             self._life.wake.clear()
             if self._described is not None and self._manifest is not None:
                 self._offer(self._manifest, self._described)
                 self._described = None
             if self._stuck or await self._has_changed():
                 self._life.stop_sending()
-                await _waited(session.until_idle(), _LONGEST_WAIT_S if self._stuck else None)
+                await _wait(session.until_idle(), _LONGEST_WAIT_S if self._stuck else None)
                 return ""
             if not await self._is_alive(session):
                 return f"it answered no ping within {_PONG_S:g} s"
@@ -260,7 +262,7 @@ class SupervisedPlugin:
         except TimeoutError:
             return not session.is_idle  # a call has begun meanwhile, whose deadline decides
         except ToolServerError:
-            return True  # it is lost, which is seen by itself
+            return True  # it is lost, which `_follow` notices
         return True
 
     async def _has_changed(self) -> bool:
@@ -316,7 +318,7 @@ class SupervisedPlugin:
             if held is not None:
                 held.release()
 
-    # Of the catalogue
+    # Catalogue of tools
 
     def _offer(self, manifest: PluginManifest, described: Sequence[ToolSettings]) -> None:
         settings = tools_of(self._config, manifest, described)
@@ -328,7 +330,7 @@ class SupervisedPlugin:
         if list(known) != list(self._tools):
             self._warn_of_unknown_names(settings)
         if list(known.values()) != list(self._tools.values()) or gone or not settings:
-            self._catalogue.withdraw(self.name, {self._shown(name): why for name, why in gone.items()})
+            self._catalogue.withdraw(self.name, {self._offered_name(name): why for name, why in gone.items()})
             self._catalogue.offer(self.name, list(self._tools.values()))
 
     def _warn_of_unknown_names(self, settings: Sequence[ToolSettings]) -> None:
@@ -339,18 +341,18 @@ class SupervisedPlugin:
     def _tool(self, known: PluginTool | None, settings: ToolSettings) -> PluginTool:
         return known if known is not None and known.settings == settings else PluginTool(self._config, settings, self)
 
-    def _unavailable(self, why: str) -> None:
-        """Say why no tools are known, if none have ever been."""
+    def _withdraw_tools(self, why: str) -> None:
+        """Withdraw the declared tools with this reason, if the plugin has never described any."""
         if not self._tools:
             names = ("", *(self._manifest.tools if self._manifest is not None else ()))
-            self._catalogue.withdraw(self.name, {self._shown(name): f"{why.removesuffix('.')}." for name in names})
+            self._catalogue.withdraw(self.name, {self._offered_name(name): f"{why.removesuffix('.')}." for name in names})
 
-    def _shown(self, name: str) -> str:
+    def _offered_name(self, name: str) -> str:
         return prefixed_name(self.name, name) if self._config.prefix and name else name
 
-    # Of the session
+    # Callbacks of the session
 
-    def _told_tools(self, tools: tuple[ToolSettings, ...]) -> None:
+    def _handle_tools(self, tools: tuple[ToolSettings, ...]) -> None:
         self._described = tools
         self._life.wake.set()
 
@@ -358,15 +360,15 @@ class SupervisedPlugin:
         self._stuck = True
         self._life.wake.set()
 
-    def _came_late(self, uid: str, message: Message) -> None:
+    def _handle_late_answer(self, uid: str, message: Message) -> None:
         try:
             execution = execution_of(self.name, message)
         except ToolServerError:
-            execution = Execution(status="raised", error="its answer was no result")
+            execution = Execution(status="raised", error="its answer was not a result")
         self._catalogue.late(uid, execution)
 
 
-async def _waited(waiting: Awaitable[object], longest_s: float | None) -> None:
+async def _wait(waiting: Awaitable[object], longest_s: float | None) -> None:
     """Wait for something, at most this long. Not with `asyncio.wait_for`, which up to Python 3.11 can lose a cancellation."""
     with suppress(TimeoutError):
         async with asyncio.timeout(longest_s):

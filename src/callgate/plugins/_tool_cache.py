@@ -1,6 +1,6 @@
 """The tools that plugins have described, in files of the user's cache folder, so that an engine starts without starting plugins.
 
-An entry is used only while the plugin's source files are as they were. A cache that cannot be read or written is no error.
+An entry is used only while the plugin's source files are as they were. A cache that cannot be read or written is not an error.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ _PROJECTS = ("pyproject.toml", "setup.py")
 
 
 class EnvironmentRequirements(Struct, frozen=True, kw_only=True):
-    """What the environment of a plugin must have."""
+    """The Python version and packages that the environment of a plugin must have."""
 
     requires: tuple[str, ...] = ()
     """Requirements such as `httpx>=0.28`, and folders of packages in the plugin's folder, such as `.`."""
@@ -44,7 +44,7 @@ class EnvironmentRequirements(Struct, frozen=True, kw_only=True):
 
     @property
     def pip_words(self) -> tuple[str, ...]:
-        """The requirements as arguments of pip. Folders are installed as editable, so that their code is what the plugin's folder has."""
+        """The requirements as arguments of pip. Folders are installed as editable, so that changes in the plugin's folder take effect."""
         return tuple(word for one in self.requires for word in (("--editable", one) if one.startswith(".") else (one,)))
 
     @property
@@ -94,7 +94,7 @@ def _check_entry(folder: Path, entry: str) -> None:
         wanted = Requirement(entry)
     except InvalidRequirement as error:
         why, entry = str(error).split("\n", 1)[0], shown_word(entry)[:120]
-        raise UsageError(f'plugin.requires has {entry!r}, which is no requirement such as "httpx>=0.28": {why}.') from error
+        raise UsageError(f'plugin.requires has {entry!r}, which is not a requirement such as "httpx>=0.28": {why}.') from error
     if canonicalize_name(wanted.name) == "callgate" and (wanted.url or not wanted.specifier.contains(__version__, prereleases=True)):
         raise UsageError(
             f"plugin.requires has {shown_word(entry)[:120]!r}, but every environment has callgate {__version__}, as the engine. "

@@ -54,7 +54,7 @@ _EXAMPLES = {
     "protocol": "protocol = 1",
     "command": 'command = ["{python}", "main.py"]',
 }
-"""What each plugin needs."""
+"""An example of each key that a plugin needs."""
 _MORE_EXAMPLES = {"env": 'env = ["MAIL_TOKEN"]', "parallel": "parallel = 4", "requires": 'requires = ["httpx>=0.28"]'}
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 
@@ -62,7 +62,7 @@ _CHOICES = {"effect": get_args(Effect), "category": get_args(Category), "cache_s
 
 
 class ToolSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool as data: the options of `@tool` that are no code. None: the default of `@tool`."""
+    """A tool as data: the options of `@tool` that are not code. None: the default of `@tool`."""
 
     name: str
     description: str | None = None
@@ -129,7 +129,7 @@ class PluginManifest(Struct, frozen=True, kw_only=True):
     tools: Mapping[str, ToolSettings]
     schema_files: tuple[Path, ...] = ()
     environment: EnvironmentRequirements | None = None
-    """What its virtual environment must have; None: it has none, and runs with what the engine has installed."""
+    """The requirements of its virtual environment; None: it has none, and runs with the packages of the engine."""
 
     @property
     def describes_all(self) -> bool:
@@ -153,11 +153,11 @@ def read_manifest(folder: Path) -> PluginManifest:
     except RecursionError:
         raise UsageError(f"{path} cannot be read: its values are nested too deeply.") from None
     except (OSError, ValueError) as error:  # not UTF-8, or no TOML
-        raise UsageError(f"{path} cannot be read: {_why(error)}. Correct it.") from error
+        raise UsageError(f"{path} cannot be read: {_read_error(error)}. Correct it.") from error
     try:
         given = msgspec.convert(data, _ManifestFile, strict=True)
     except msgspec.ValidationError as error:
-        raise UsageError(f"{path}: {_told(error)}.") from error
+        raise UsageError(f"{path}: {_describe_error(error)}.") from error
     table = given.plugin
     _check(path, table)
     environment = _environment(path, table)
@@ -182,18 +182,18 @@ def read_manifest(folder: Path) -> PluginManifest:
     )
 
 
-def _told(error: msgspec.ValidationError) -> str:
+def _describe_error(error: msgspec.ValidationError) -> str:
     """Return the error of msgspec in the words of TOML, with the key as it is written in the file first."""
     text, _, place = str(error).replace("`", "'").partition(" - at ")
     for of_msgspec, of_toml in _WORDS:
         text = text.replace(of_msgspec, of_toml)
     key = place.strip("'").removeprefix("$").removeprefix(".")
-    told = f"{text[0].lower()}{text[1:]}{_allowed(key, text)}"
+    told = f"{text[0].lower()}{text[1:]}{_expected_values(key, text)}"
     return f"{key}: {told}" if key else told
 
 
-def _allowed(key: str, text: str) -> str:
-    """Return what may be written there, if that is a choice of keys or of words."""
+def _expected_values(key: str, text: str) -> str:
+    """Return the allowed keys, words or an example for a key, as the end of an error; empty if there are none."""
     if "this is not known" in text:
         table = {"": _ManifestFile, "plugin": _PluginTable}.get(key, _ToolTable)
         return f". The keys of this table are: {', '.join(table.__struct_fields__)}"
@@ -250,7 +250,7 @@ def _schema_of(folder: Path, name: str, key: str) -> dict[str, Any]:
     except RecursionError:
         raise UsageError(f"{told} is nested too deeply.") from None
     except (OSError, ValueError) as error:  # not a path, not UTF-8, or no JSON
-        raise UsageError(f"{told} cannot be read: {_why(error)}.") from error
+        raise UsageError(f"{told} cannot be read: {_read_error(error)}.") from error
     if not isinstance(schema, dict):
         raise UsageError(f"{told} has no JSON object.")
     return schema
@@ -265,13 +265,13 @@ def _text_of(path: Path) -> str:
     """
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise ValueError("it is no file")
+            raise ValueError("it is not a file")
         data = file.read(_MAX_BYTES + 1)
     if len(data) > _MAX_BYTES:
         raise ValueError(f"it has more than {_MAX_BYTES} bytes")
     return data.decode("utf-8")
 
 
-def _why(error: OSError | ValueError) -> str:
+def _read_error(error: OSError | ValueError) -> str:
     """Return why a file cannot be read, without its path, which the text already has."""
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)

@@ -104,7 +104,7 @@ def plugin(target: str | os.PathLike[str], *, name: str = "", **options: Unpack[
 
     Args:
         target: The folder with the manifest, or the name of an installed package that contains it, or of the entry point of one. A text
-            without a separator that is no folder is looked for as a package, then as an entry point.
+            without a separator that is not a folder is looked for as a package, then as an entry point.
         name: The plugin's name. If empty, that of the manifest.
         options: See `Plugin`.
 
@@ -142,7 +142,7 @@ def _folder(target: str) -> Path:
     path = Path(target).expanduser()
     if path.is_dir() or os.sep in target or target.startswith("."):
         return path.absolute()
-    found = _package(target) or next((_package(entry.value) for entry in _entry_points(target)), None)
+    found = _find_package(target) or next((_find_package(entry.value) for entry in _entry_points(target)), None)
     if found is None:
         names = ", ".join(sorted(entry.name for entry in _entry_points()))
         known = f" Entry points of installed plugins are: {names}." if names else ""
@@ -150,7 +150,7 @@ def _folder(target: str) -> Path:
     return found
 
 
-def _package(name: str) -> Path | None:
+def _find_package(name: str) -> Path | None:
     """Return the folder of an installed package, which is not imported."""
     try:
         spec = importlib.util.find_spec(name)

@@ -70,7 +70,7 @@ class PluginTool(Tool):
 
     async def _call(self, context: ToolContext, arguments: dict[str, Any]) -> Execution:
         try:
-            answer = await self._carrier.call_tool(self.settings, context.uid, arguments, _told(context), context.report)
+            answer = await self._carrier.call_tool(self.settings, context.uid, arguments, _context_for_plugin(context), context.report)
             return execution_of(self.plugin, answer)
         except ToolServerError as error:
             return failed(error)
@@ -82,7 +82,7 @@ class PluginTool(Tool):
         return 'Where nothing happened, the plugin answers by an error with "not_done": true; in Python, raise callgate.NotDone.'
 
 
-def _told(context: ToolContext) -> dict[str, object]:
+def _context_for_plugin(context: ToolContext) -> dict[str, object]:
     """Return the `context` of a call's message to the plugin."""
     return {
         "conversation": context.conversation,

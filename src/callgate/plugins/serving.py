@@ -1,7 +1,7 @@
 """`serve`: the other end of the plugin protocol, for plugins in Python.
 
-A plugin's program is `serve([tools])` with functions under `@tool`. Standard input and output belong to the protocol from then on: what the
-tools print goes to standard error, and they read an empty input.
+A plugin's program is `serve([tools])` with functions under `@tool`. After that, only the protocol uses standard input and output: what
+the tools print goes to standard error, and they read an empty input.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _DESCRIBED = tuple(name for name in ToolSettings.__struct_fields__ if name not i
 
 
 def serve(tools: Iterable[Tool], *, name: str = "", version: str = "") -> None:
-    """Serve these tools to the engine that has started this process. Returns when the engine ends it.
+    """Serve these tools to the engine that has started this process. Returns when the engine stops the plugin.
 
     Async functions run on one event loop, others in a thread each. `ctx.progress` is shown live. A cancelled call cancels an async
     function, and fires `ctx.signal`.
@@ -51,7 +51,7 @@ def serve(tools: Iterable[Tool], *, name: str = "", version: str = "") -> None:
         version: The plugin's version.
 
     Raises:
-        UsageError: One of them is no function under `@tool`, or cannot be registered.
+        UsageError: One of them is not a function under `@tool`, or cannot be registered.
     """
     given = list(tools)
     for one in given:
@@ -82,7 +82,7 @@ class _Server:
             try:
                 message = read_json(line)
             except UnreadableJson as error:
-                self._send({"kind": "log", "level": "error", "text": f"the engine sent a line that is no message: {error}"})
+                self._send({"kind": "log", "level": "error", "text": f"the engine sent a line that is not a message: {error}"})
                 continue
             if isinstance(message, dict) and not self._take(message):
                 break
@@ -96,9 +96,9 @@ class _Server:
         """Handle one message; return whether there may be more."""
         match message:
             case {"kind": "hello"}:
-                self._send({"kind": "ready", "protocol": PROTOCOL, **self._about, "tools": self._described()})
+                self._send({"kind": "ready", "protocol": PROTOCOL, **self._about, "tools": self._describe_tools()})
             case {"kind": "describe"}:
-                self._send({"kind": "tools", "tools": self._described()})
+                self._send({"kind": "tools", "tools": self._describe_tools()})
             case {"kind": "call", "id": int(number)}:
                 signal = AbortSignal()
                 task = self._loop.create_task(self._call(number, message, signal), context=Context())
@@ -117,7 +117,7 @@ class _Server:
     async def _call(self, number: int, message: dict[str, Any], signal: AbortSignal) -> None:
         try:
             context = self._context(number, message, signal)
-            execution = await self._execution(self._tools[context.tool], context, message["arguments"])
+            execution = await self._run(self._tools[context.tool], context, message["arguments"])
         except asyncio.CancelledError:
             self._send({"kind": "error", "id": number, "message": "it was cancelled", "code": "cancelled"})
             return
@@ -126,7 +126,7 @@ class _Server:
             return
         self._send({"id": number, **_answer(execution)})
 
-    async def _execution(self, tool: Tool, context: ToolContext, arguments: dict[str, Any]) -> Execution:
+    async def _run(self, tool: Tool, context: ToolContext, arguments: dict[str, Any]) -> Execution:
         found = await in_thread(partial(tool.own_validation, arguments)) if tool.has_validator() else ValidationResult(valid=True)
         if not found.valid:
             return Execution(status="raised", error="; ".join(found.errors), error_type="invalid_parameters", evidence="not_sent")
@@ -139,7 +139,7 @@ class _Server:
             except BaseException as error:
                 return failed(error, tool.not_done)
             return await in_thread(partial(read, Execution(status="returned", value=value), MAX_LINE_BYTES, context.workspace))
-        return await in_thread(partial(_executed, tool, context, arguments))
+        return await in_thread(partial(_run_in_this_thread, tool, context, arguments))
 
     def _context(self, number: int, message: dict[str, Any], signal: AbortSignal) -> ToolContext:
         told: Mapping[str, Any] = message["context"]
@@ -156,8 +156,8 @@ class _Server:
             deadline=time.monotonic() + told["deadline_s"],
         )
 
-    def _described(self) -> list[dict[str, object]]:
-        return [_described(tool) for tool in self._tools.values()]
+    def _describe_tools(self) -> list[dict[str, object]]:
+        return [_describe_tool(tool) for tool in self._tools.values()]
 
     def _progress(self, number: int, text: str, stream: str) -> None:
         self._send({"kind": "progress", "id": number, "text": without_surrogates(text), "stream": stream})
@@ -170,7 +170,7 @@ class _Server:
                 rest = rest[self._writing.write(rest) or 0 :]
 
 
-def _executed(tool: Tool, context: ToolContext, arguments: dict[str, Any]) -> Execution:
+def _run_in_this_thread(tool: Tool, context: ToolContext, arguments: dict[str, Any]) -> Execution:
     """Run a plain function in this thread."""
     try:
         value = tool.invoke(context, arguments)
@@ -197,7 +197,7 @@ def _answer(execution: Execution) -> dict[str, object]:
     }
 
 
-def _described(tool: Tool) -> dict[str, object]:
+def _describe_tool(tool: Tool) -> dict[str, object]:
     """Return a tool as the protocol describes it. Options that are code are left out."""
     found: dict[str, object] = {"input_schema": tool.parameters, "output_schema": tool.result_schema(), "key": tool.effect_key}
     found |= {name: getattr(tool, name) for name in _DESCRIBED}

@@ -114,7 +114,7 @@ class Facts:
             elif fact.of_visited is not None and self._project is not None:
                 known[name] = self._of_visited(fact.of_visited, self._project)
             else:
-                known[name] = self._computed(fact)
+                known[name] = self._compute(fact)
         return known[name]
 
     def at(self, path: str, size_bytes: int) -> Facts:
@@ -132,26 +132,26 @@ class Facts:
         return facts
 
     def _argument(self, name: str) -> object:
-        value = _at(self._call.arguments, name)
+        value = _value_at(self._call.arguments, name)
         size = _size_of(value, name)
         if size > _AT_ONCE and not self._may_wait:
             raise HasToWait
         return value
 
-    def _computed(self, fact: Fact) -> object:
+    def _compute(self, fact: Fact) -> object:
         """Return the fact if all its given arguments agree, else `UNKNOWN`."""
         if fact.of_call is not None:
             return fact.of_call(self._call)
         given = {name: self._call.arguments[name] for name in fact.arguments if name in self._call.arguments}
         if not given:
             return MISSING
-        sizes = [_bounded(name, value) for name, value in given.items()]
+        sizes = [_check_size(name, value) for name, value in given.items()]
         if not self._may_wait and (fact.reads_files or sum(sizes) > _AT_ONCE):
             raise HasToWait
-        first, *others = [self._of(fact, value) for value in given.values() if value is not None] or [UNKNOWN]
+        first, *others = [self._of_value(fact, value) for value in given.values() if value is not None] or [UNKNOWN]
         return first if all(other == first for other in others) else UNKNOWN
 
-    def _of(self, fact: Fact, value: object) -> object:
+    def _of_value(self, fact: Fact, value: object) -> object:
         assert fact.of_argument is not None
         try:
             return fact.of_argument(self._call, value)
@@ -165,7 +165,7 @@ class Facts:
             return UNKNOWN
 
 
-def _bounded(name: str, value: object) -> int:
+def _check_size(name: str, value: object) -> int:
     """Return the size of a path, URL or command."""
     if name in _COMMAND_ARGUMENTS:
         words = value if isinstance(value, list) else [value]
@@ -194,17 +194,17 @@ def _size_of(value: object, name: str) -> int:
     return size
 
 
-def _at(arguments: Mapping[str, object], name: str) -> object:
+def _value_at(arguments: Mapping[str, object], name: str) -> object:
     """Return the value at a dotted path, or of a key that contains the dots; `UNKNOWN` if both exist and differ."""
     if "." not in name:
         return arguments.get(name, MISSING)
-    nested, literal = _deep(arguments, name), arguments.get(name, MISSING)
+    nested, literal = _descend(arguments, name), arguments.get(name, MISSING)
     if nested is MISSING or literal is MISSING:
         return literal if nested is MISSING else nested
     return nested if nested is not UNKNOWN and canonical(nested) == canonical(literal) else UNKNOWN
 
 
-def _deep(value: object, name: str) -> object:
+def _descend(value: object, name: str) -> object:
     for key in name.split("."):
         if isinstance(value, Mapping):
             value = value.get(key, MISSING)
@@ -217,7 +217,7 @@ def _deep(value: object, name: str) -> object:
     return value
 
 
-def _resolved(call: ValidatedCall, path: object) -> tuple[str, str]:
+def _resolve(call: ValidatedCall, path: object) -> tuple[str, str]:
     """Return the real path of an argument and the real root of the call's workspace."""
     if not isinstance(path, str) or not call.scope.workspace:
         raise ValueError("no path, or no workspace to measure it by")
@@ -226,26 +226,26 @@ def _resolved(call: ValidatedCall, path: object) -> tuple[str, str]:
 
 
 def _path(call: ValidatedCall, value: object) -> str:
-    return os.path.relpath(*_resolved(call, value))
+    return os.path.relpath(*_resolve(call, value))
 
 
-def _inside(call: ValidatedCall, value: object) -> bool:
-    path, root = _resolved(call, value)
+def _is_inside(call: ValidatedCall, value: object) -> bool:
+    path, root = _resolve(call, value)
     return path == root or path.startswith(root.rstrip("/") + "/")
 
 
 def _bytes(call: ValidatedCall, value: object) -> int:
-    path, _ = _resolved(call, value)
+    path, _ = _resolve(call, value)
     return os.path.getsize(path) if os.path.isfile(path) else 0
 
 
-def _ignored(call: ValidatedCall, value: object) -> object:
+def _is_ignored(call: ValidatedCall, value: object) -> object:
     if not isinstance(value, str) or not call.scope.workspace:
         raise ValueError("no path, or no workspace to measure it by")
-    return _known_or_not(ProjectIgnores(call.scope.workspace).ignores(value))
+    return _or_unknown(ProjectIgnores(call.scope.workspace).ignores(value))
 
 
-def _known_or_not(found: bool | None) -> object:
+def _or_unknown(found: bool | None) -> object:
     return UNKNOWN if found is None else found
 
 
@@ -266,7 +266,7 @@ def _scheme(call: ValidatedCall, value: object) -> str:
     return scheme.lower()
 
 
-def _private(call: ValidatedCall, value: object) -> bool:
+def _is_private(call: ValidatedCall, value: object) -> bool:
     """Return whether the host is a literal address that is not public, or a local name. Names are not resolved."""
     _, name, address = scheme_and_host(_text(value))
     return is_local_name(name) if address is None else not is_public(address)
@@ -297,7 +297,7 @@ def _command(call: ValidatedCall, value: object) -> str:
     return " ".join(word if _PLAIN.fullmatch(word) else "'" + word.replace("'", "'\"'\"'") + "'" for word in words)
 
 
-def _own_files(call: ValidatedCall, value: object) -> bool:
+def _touches_own_files(call: ValidatedCall, value: object) -> bool:
     """Return whether a path is in callgate's own folder, or a word of a command contains its name."""
     texts = value if isinstance(value, list) else [value]
     if any(OWN_FOLDER in _text(text).casefold() for text in texts):
@@ -336,18 +336,18 @@ FACTS: Final[dict[str, Fact]] = {
     "conversation": Fact(of_call=lambda call: call.scope.conversation, meaning="the conversation's id", shown=False),
     "workspace": Fact(of_call=lambda call: call.scope.workspace, meaning="the workspace's root folder", shown=False),
     "path": _about_path(_path, "the real path, relative to the workspace; begins with .. outside"),
-    "path.inside": _about_path(_inside, "whether the real path is in the workspace", bool, shown=True),
+    "path.inside": _about_path(_is_inside, "whether the real path is in the workspace", bool, shown=True),
     "path.bytes": _about_path(_bytes, "the size of the file at the path; 0 where there is none", int),
     "path.ignored": Fact(
-        of_argument=_ignored,
-        of_visited=lambda project, path: _known_or_not(project.ignores_file(path)),
+        of_argument=_is_ignored,
+        of_visited=lambda project, path: _or_unknown(project.ignores_file(path)),
         meaning="whether the project ignores the path: .gitignore files, .git/info/exclude, node_modules and the like",
         arguments=_PATH_ARGUMENTS,
         kind=bool,
         reads_files=True,
     ),
     "own_files": Fact(
-        of_argument=_own_files,
+        of_argument=_touches_own_files,
         meaning="whether a path leads into callgate's own folder, or a command names it",
         arguments=(*_PATH_ARGUMENTS, *_COMMAND_ARGUMENTS),
         kind=bool,
@@ -356,7 +356,7 @@ FACTS: Final[dict[str, Fact]] = {
     "content.bytes": Fact(of_call=_size, meaning="the size of the argument `content` in UTF-8", kind=int),
     "url.host": _about_url(_host, "the host of the URL, lower-case"),
     "url.scheme": _about_url(_scheme, "the scheme of the URL, lower-case"),
-    "url.private": _about_url(_private, "whether the URL's host is a local name or no public address", bool),
+    "url.private": _about_url(_is_private, "whether the URL's host is a local name or no public address", bool),
     "command": _about_command(_command, "the command's words, one space between them, where it is one simple command of literal words"),
     "command.program": _about_command(_program, "its first word"),
 }

@@ -44,7 +44,7 @@ class PossibleValue(Struct, frozen=True, kw_only=True):
 
     def _can_be(self, operand: object) -> bool:
         if self.values is not None:
-            return any(_same(value, operand) for value in self.values)
+            return any(_is_same(value, operand) for value in self.values)
         match operand:
             case bool():
                 return self.kind in ("", "boolean")
@@ -55,7 +55,7 @@ class PossibleValue(Struct, frozen=True, kw_only=True):
         return self.kind in ("", "number", "integer")
 
     def items(self) -> list[PossibleValue]:
-        return list(_possible(self.schema.get("items", {}), self.root))
+        return list(_possible_values(self.schema.get("items", {}), self.root))
 
     def member(self, name: str) -> list[PossibleValue]:
         """Return the possible values under this name in an object or list; empty if there are none."""
@@ -92,15 +92,15 @@ def of_parameter(schema: Mapping[str, Any], name: str, root: Mapping[str, Any]) 
     properties = schema.get("properties")
     named: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
     if name in named:
-        return list(_possible(named[name], root))
+        return list(_possible_values(named[name], root))
     others = schema.get("additionalProperties", schema.get("unevaluatedProperties", not named))
     if schema.get("patternProperties") or any(word in schema for word in ("$ref", "allOf", "anyOf", "oneOf", "if")):
         return [ANYTHING]
-    return list(_possible(others, root)) if others is not False else []
+    return list(_possible_values(others, root)) if others is not False else []
 
 
-def _possible(schema: object, root: Mapping[str, Any], refs: int = 0) -> Iterator[PossibleValue]:
-    """Return all sets of values that a schema allows."""
+def _possible_values(schema: object, root: Mapping[str, Any], refs: int = 0) -> Iterator[PossibleValue]:
+    """Yield all sets of values that a schema allows."""
     if not isinstance(schema, Mapping):
         yield ANYTHING
         return
@@ -115,13 +115,13 @@ def _possible(schema: object, root: Mapping[str, Any], refs: int = 0) -> Iterato
     choices = schema.get("anyOf") or schema.get("oneOf")
     if isinstance(choices, list):
         for choice in choices:
-            yield from _possible(choice, root, refs)
+            yield from _possible_values(choice, root, refs)
         return
     target = _target(schema.get("$ref"), root) if refs < _MOST_REFS else None
     if target is None:
         yield ANYTHING
         return
-    yield from _possible(target, root, refs + 1)
+    yield from _possible_values(target, root, refs + 1)
 
 
 def _target(reference: object, root: Mapping[str, Any]) -> object | None:
@@ -137,7 +137,7 @@ def _target(reference: object, root: Mapping[str, Any]) -> object | None:
     return found
 
 
-def _same(one: object, other: object) -> bool:
+def _is_same(one: object, other: object) -> bool:
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     return one == other

@@ -21,10 +21,10 @@ _MAX_NAMED = 20
 
 def problems(rules: Iterable[Rule], tools: Sequence[BoundTool]) -> list[str]:
     """Return the errors of `rules` for these tools, one or two sentences each."""
-    return [f"{rule.where}: rule '{rule.id}' {problem}" for rule in rules for problem in _of_rule(rule, tools)]
+    return [f"{rule.where}: rule '{rule.id}' {problem}" for rule in rules for problem in _check_rule(rule, tools)]
 
 
-def _of_rule(rule: Rule, tools: Sequence[BoundTool]) -> Iterator[str]:
+def _check_rule(rule: Rule, tools: Sequence[BoundTool]) -> Iterator[str]:
     about = [tool for tool in tools if rule.about(tool)]
     if not rule.optional:
         for pattern in rule.tools:
@@ -32,18 +32,18 @@ def _of_rule(rule: Rule, tools: Sequence[BoundTool]) -> Iterator[str]:
                 yield _no_tool(pattern, tools)
     for condition in rule.conditions:
         if condition.fact == "tool" and not rule.optional:
-            yield from _of_tool_fact(condition, tools)
+            yield from _check_tool_fact(condition, tools)
         elif about:
-            yield from _of_condition(condition, rule, about)
+            yield from _check_condition(condition, rule, about)
 
 
 def _no_tool(name: str, tools: Sequence[BoundTool]) -> str:
     known = [known for tool in tools for known in (tool.name, *tool.tool.aliases)]
     what = f"is about '{name}', and no tool that is registered has such a name"
-    return f"{what}{_meant(name, known)} Correct it, or write optional = true where the tool may be absent."
+    return f"{what}{_suggest_name(name, known)} Correct it, or write optional = true where the tool may be absent."
 
 
-def _of_tool_fact(condition: Condition, tools: Sequence[BoundTool]) -> Iterator[str]:
+def _check_tool_fact(condition: Condition, tools: Sequence[BoundTool]) -> Iterator[str]:
     here = [tool.name for tool in tools]
     for comparison in condition.comparisons:
         for operand in comparison.operand if isinstance(comparison.operand, list) else [comparison.operand]:
@@ -51,11 +51,11 @@ def _of_tool_fact(condition: Condition, tools: Sequence[BoundTool]) -> Iterator[
                 yield _no_tool(str(operand), tools)
 
 
-def _of_condition(condition: Condition, rule: Rule, about: list[BoundTool]) -> Iterator[str]:
+def _check_condition(condition: Condition, rule: Rule, about: list[BoundTool]) -> Iterator[str]:
     """Yield the errors of a condition: for each tool that is named in full, and for a pattern only if all matching tools have the error."""
     if not condition.fact.startswith(ARGUMENTS) and not FACTS[condition.fact].arguments:
         return
-    found = {tool.name: _of_tool(condition, tool) for tool in about}
+    found = {tool.name: _check_for_tool(condition, tool) for tool in about}
     in_full = [tool.name for tool in about if tool.name in rule.tools or any(alias in rule.tools for alias in tool.tool.aliases)]
     wrong = [(name, found[name]) for name in in_full if found[name]]
     if not wrong and all(found.values()) and condition.fact.startswith(ARGUMENTS):
@@ -68,7 +68,7 @@ def _for_all(condition: Condition, found: dict[str, str]) -> str:
     return min(values) if values else f"asks for {condition.fact}, which none of the tools it is about takes. Correct the name."
 
 
-def _of_tool(condition: Condition, tool: BoundTool) -> str:
+def _check_for_tool(condition: Condition, tool: BoundTool) -> str:
     """Return the error of a condition for one tool; empty if there is none."""
     fact = FACTS.get(condition.fact)
     if fact is not None:
@@ -103,7 +103,7 @@ def _parameter(tool: BoundTool, name: str) -> list[PossibleValue]:
 def _no_parameter(name: str, tool: BoundTool) -> str:
     known = sorted(tool.schema.properties)
     takes = f" It takes {', '.join(known[:_MAX_NAMED])}." if known else ""
-    meant = _meant(name, known)
+    meant = _suggest_name(name, known)
     return f"asks for arguments.{name}, which {tool.name} does not take{meant} Correct the name.{takes}"
 
 
@@ -118,7 +118,7 @@ def _member_hint(possible: list[PossibleValue], fact: str) -> str:
     return f", or name a member, as {fact}.NAME" if any(one.kind == "object" for one in possible) else ""
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
+def _suggest_name(name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, [str(one) for one in known], n=1)
     return f"; did you mean '{near[0]}'?" if near else "."
 
@@ -132,9 +132,9 @@ def fact_problem(condition: Condition) -> str:
     for comparison in condition.comparisons:
         for operand in comparison.operand if isinstance(comparison.operand, list) else [comparison.operand]:
             if not any(one.meets(comparison.over(operand)) for one in possible):
-                meant = _meant(operand, fact.values) if isinstance(operand, str) and fact.values else "."
+                meant = _suggest_name(operand, fact.values) if isinstance(operand, str) and fact.values else "."
                 return f"{_compares(condition.fact, comparison.word, operand)} it is {told(possible)}{meant}"
-            why = _never(condition.fact, comparison.word, operand, lower=fact.lower) if isinstance(operand, str) else ""
+            why = _why_never(condition.fact, comparison.word, operand, lower=fact.lower) if isinstance(operand, str) else ""
             if why:
                 return f"{_compares(condition.fact, comparison.word, operand)} {why}."
     return ""
@@ -144,7 +144,7 @@ def _compares(fact: str, word: str, operand: object) -> str:
     return f"compares {fact} with {clip(operand)} ('{word}'), which cannot hold:"
 
 
-def _never(fact: str, word: str, operand: str, *, lower: bool) -> str:
+def _why_never(fact: str, word: str, operand: str, *, lower: bool) -> str:
     """Return why no value of a text fact can match; empty if one can."""
     if lower and operand != operand.lower():
         return "it is lower-case. Write it so"

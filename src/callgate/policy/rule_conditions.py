@@ -149,7 +149,7 @@ def _comparison(word: str, operand: Any, where: str) -> Comparison:
     return Comparison(word, operand, test_of(operand))
 
 
-def _same(actual: object, expected: object) -> bool | None:
+def _is_equal(actual: object, expected: object) -> bool | None:
     """Return whether two values are equal as JSON: 1 equals 1.0, but not true. None for a list or an object."""
     if isinstance(actual, (list, Mapping)):
         return None
@@ -159,12 +159,12 @@ def _same(actual: object, expected: object) -> bool | None:
 
 
 def _is(expected: object) -> Test:
-    return lambda actual: _same(actual, expected)
+    return lambda actual: _is_equal(actual, expected)
 
 
 def _among(expected: list[object]) -> Test:
     def held(actual: object) -> bool | None:
-        found = [_same(actual, item) for item in expected]
+        found = [_is_equal(actual, item) for item in expected]
         return None if None in found else True in found
 
     return held

@@ -28,21 +28,21 @@ class VisitedPaths:
         self._facts = Facts(call)
 
     @cached_property
-    def _asked(self) -> frozenset[str]:
+    def _approved_questions(self) -> frozenset[str]:
         """Return the rules whose questions about the call itself a human has approved."""
-        asked = _asked(self._rules, self._default, self._facts)
+        asked = _rules_that_ask(self._rules, self._default, self._facts)
         return frozenset() if asked is None else asked
 
     def allows(self, path: str, size_bytes: int) -> bool:
         """Return whether the call may visit the file with this real path, relative to the workspace."""
         try:
-            asked = _asked(self._rules, self._default, self._facts.at(path, size_bytes))
-            return asked is not None and asked <= self._asked
+            asked = _rules_that_ask(self._rules, self._default, self._facts.at(path, size_bytes))
+            return asked is not None and asked <= self._approved_questions
         except TooLarge:
             return False
 
 
-def _asked(rules: Sequence[Rule], default: Word, facts: Facts) -> frozenset[str] | None:
+def _rules_that_ask(rules: Sequence[Rule], default: Word, facts: Facts) -> frozenset[str] | None:
     """Return the rules that would ask a human or a judge; None for a deny."""
     asked: set[str] = set()
     for rule in rules:

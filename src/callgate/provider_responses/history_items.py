@@ -20,7 +20,7 @@ __all__ = ["HistoryItems", "history_items"]
 
 _Item = dict[str, object]
 _QUESTION = UserMessage("?")
-"""Stands for the conversation before the message, so that no encoder adds a beginning; its item is dropped."""
+"""A placeholder for the conversation before the message, so that no encoder adds a beginning; its item is dropped."""
 _RESULT_ROLES = frozenset({"tool", "user"})
 _RESULT_TYPES = frozenset({"function_call_output", "custom_tool_call_output", "function_result"})
 
@@ -43,7 +43,7 @@ def history_items(response: ProviderResponse, results: Sequence[ToolResult | Non
             message.
     """
     names = response.names or WireNames()
-    message, answers = _answered(response, results, names)
+    message, answers = _pair_results(response, results, names)
     if not message.parts:
         return HistoryItems(messages=[], results=[])
     wire, api = codec(response.provider.api), response.provider
@@ -56,7 +56,7 @@ def history_items(response: ProviderResponse, results: Sequence[ToolResult | Non
     return HistoryItems(messages=items, results=items[first:])
 
 
-def _answered(
+def _pair_results(
     response: ProviderResponse, results: Sequence[ToolResult | None], names: WireNames
 ) -> tuple[AssistantMessage, list[ToolMessage]]:
     """Return the message and the results. If a call has no result, the message has only those calls that have one."""

@@ -120,7 +120,7 @@ def _check(value: Mapping[str, object], fields: tuple[_Field, ...], path: str, g
         kind = _kind(found)
         if kind not in field.kinds:
             wanted = " or ".join(_WORDS[one] for one in field.kinds)
-            raise _spoilt(given, where, "missing" if field.name not in value else _WORDS.get(kind, kind), wanted)
+            raise _invalid_shape(given, where, "missing" if field.name not in value else _WORDS.get(kind, kind), wanted)
         if isinstance(found, list):
             for place, item in enumerate(found):
                 if not (field.has_texts and isinstance(item, str)):
@@ -132,9 +132,9 @@ def _check(value: Mapping[str, object], fields: tuple[_Field, ...], path: str, g
 def _check_object(value: object, field: _Field, where: str, given: str) -> None:
     if not isinstance(value, dict):
         kind = _kind(value)
-        raise _spoilt(given, where, _WORDS.get(kind, kind), "an object")
+        raise _invalid_shape(given, where, _WORDS.get(kind, kind), "an object")
     if field.some_of and value.keys().isdisjoint(field.some_of):
-        raise _spoilt(given, where, "an object without any of its fields", f"an object with {' or '.join(field.some_of[:3])}")
+        raise _invalid_shape(given, where, "an object without any of its fields", f"an object with {' or '.join(field.some_of[:3])}")
     _check(value, field.fields, f"{where}.", given)
     if _TYPE in field.fields:
         _check(value, _BY_TYPE.get(value["type"], ()), f"{where}.", given)
@@ -146,7 +146,7 @@ def _kind(value: object) -> str:
     return {dict: "object", list: "list", str: "text", bool: "true or false"}.get(type(value), "a number")
 
 
-def _spoilt(given: str, where: str, found: str, wanted: str) -> UsageError:
+def _invalid_shape(given: str, where: str, found: str, wanted: str) -> UsageError:
     return UsageError(
         f"{given} whose {where} is {found}; it must be {wanted}. The server or a proxy has spoilt it: nothing of it runs. Request it again,"
         " and hand it on as the provider sent it."

@@ -38,9 +38,9 @@ def plain_value(value: object) -> object:
     if type(value) is dict and _is_json(value):
         return value
     if is_model_object(value):
-        return _dumped(value)
+        return _dump(value)
     try:
-        return _plain(value)
+        return _as_plain(value)
     except RecursionError:
         return value
 
@@ -55,24 +55,24 @@ def _is_json(value: dict[object, object]) -> bool:
     return True
 
 
-def _dumped(value: object) -> object:
+def _dump(value: object) -> object:
     dump = value.model_dump  # type: ignore[attr-defined]
     try:
         return dump(mode="json", by_alias=True, exclude_unset=True, warnings=False)
     except Exception:  # a field that JSON cannot hold, such as the parsed value of an answer
-        return _plain(dump(by_alias=True, exclude_unset=True, warnings=False))
+        return _as_plain(dump(by_alias=True, exclude_unset=True, warnings=False))
 
 
-def _plain(value: object) -> object:
+def _as_plain(value: object) -> object:
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items() if not _is_unknown_member(item)}
+        return {str(key): _as_plain(item) for key, item in value.items() if not _is_unknown_member(item)}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value if not _is_unknown_member(item)]
+        return [_as_plain(item) for item in value if not _is_unknown_member(item)]
     if isinstance(value, (bytes, bytearray)):
         return base64.b64encode(value).decode()
     if isinstance(value, Enum):
         return value.value
-    return _dumped(value) if is_model_object(value) else value
+    return _dump(value) if is_model_object(value) else value
 
 
 def _is_unknown_member(value: object) -> bool:

@@ -47,10 +47,10 @@ def provider_api(provider: str) -> ProviderApi:
     if found is not None:
         return ProviderApi(api=found.api, quirks=found.quirks)
     known = [*_USUAL, *(name for name in PROVIDERS if name not in _USUAL), *known_apis()]
-    raise UsageError(f"No provider is called '{provider[:80]}'.{_meant(provider, known)} Known are: {', '.join(known)}.")
+    raise UsageError(f"No provider is called '{provider[:80]}'.{_suggest_name(provider, known)} Known are: {', '.join(known)}.")
 
 
-def _meant(provider: str, known: Sequence[str]) -> str:
+def _suggest_name(provider: str, known: Sequence[str]) -> str:
     """Return the question whether the most similar name is meant; empty if none is similar. Of equally similar names, the first counts."""
     names = {_comparable(name): name for name in reversed(known)}
     near = difflib.get_close_matches(_comparable(provider[:80]), names, n=1, cutoff=0.6)

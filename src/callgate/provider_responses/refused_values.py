@@ -51,7 +51,7 @@ def refuse_non_response(value: object, reader: str) -> None:
         return
     if is_model_object(value):
         return
-    raise UsageError(f"{reader} was given {described(value)}{_instead(value)}")
+    raise UsageError(f"{reader} was given {described(value)}{_advice(value)}")
 
 
 def refuse_non_stream(value: object) -> None:
@@ -86,7 +86,7 @@ def unknown_response(given: object, value: Mapping[str, object], reader: str) ->
             f"{reader} was given an error of the provider ({code}: {text:.200}), not a response. Handle errors before, and give it the"
             " response of a request that succeeded."
         )
-    if framework := _of_framework(given):
+    if framework := _framework_of(given):
         return UsageError(f"{reader} was given {described(given)}{framework}")
     what = f"{reader} was given {described(given)}, which is not a whole response of a known provider."
     if not _PIECES.isdisjoint(value):
@@ -156,7 +156,7 @@ def described(value: object) -> str:
     return f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}"
 
 
-def _of_framework(value: object) -> str:
+def _framework_of(value: object) -> str:
     framework = _FRAMEWORKS.get(type(value).__module__.partition(".")[0])
     if framework is None:
         return ""
@@ -166,12 +166,12 @@ def _of_framework(value: object) -> str:
     )
 
 
-def _instead(value: object) -> str:
+def _advice(value: object) -> str:
     if inspect.isawaitable(value):
         return ". Await the request first."
     if isinstance(value, type):
         return f". {_RESPONSES}"
-    if framework := _of_framework(value):
+    if framework := _framework_of(value):
         return framework
     if isinstance(value, (str, bytes)):
         return ", not a response. If it is the JSON of one, give json.loads(...) of it."

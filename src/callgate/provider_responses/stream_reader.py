@@ -88,10 +88,10 @@ class StreamReader:
         self._chunks_with_usage = 0
 
     def feed(self, chunk: object) -> list[ModelEvent]:
-        """Take the next chunk, an SDK's object or a dict; return the events that it completes.
+        """Decode the next chunk, an SDK's object or a dict; return the events that it completes.
 
         Raises:
-            UsageError: The chunk is spoilt: a field of its message has a type that the API does not have. Or the stream has several
+            UsageError: The chunk is invalid: a field of its message has a type that the API does not have. Or the stream has several
                 choices or candidates.
         """
         self._last = chunk
@@ -99,7 +99,7 @@ class StreamReader:
         if inner is None:
             return []
         value = plain_gemini(plain_value(inner))
-        decoder = self._decoder or self._started(inner, value)
+        decoder = self._decoder or self._start(inner, value)
         if decoder is None or self._provider is None:
             return []
         check_chunk_shape(self._provider.api, value)
@@ -113,7 +113,7 @@ class StreamReader:
         self._ends_with_usage = bool(counts) and (
             not value.get("choices") or (self._chunks_with_usage == 1 and counts[-1].output_tokens > 0)
         )
-        return self._kept(events)
+        return self._keep(events)
 
     def close(self, *, broken: bool = False) -> ProviderResponse:
         """End the stream and return the whole message.
@@ -129,7 +129,7 @@ class StreamReader:
         if self._ends_with_usage and self._provider.api == "openai.chat" and not broken:
             # Some servers give no finish reason. The SDK hides the end marker, but the counts come only in front of it.
             self._decoder.end_stream()
-        self._kept(self._decoder.close(broken=broken))
+        self._keep(self._decoder.close(broken=broken))
         return finished_response(self._events, self._provider, message_id=self.message_id, names=self._names, takes_bytes=self._takes_bytes)
 
     @property
@@ -146,7 +146,7 @@ class StreamReader:
                 if (choice.get("index") or 0) != self._choice:
                     raise several_choices("engine.watch", field, "several")
 
-    def _started(self, chunk: object, value: Mapping[str, object]) -> Decoder | None:
+    def _start(self, chunk: object, value: Mapping[str, object]) -> Decoder | None:
         """Make the decoder, if the API is known or shown by this chunk."""
         if self._provider is None:
             api = api_of_chunk(value)
@@ -160,7 +160,7 @@ class StreamReader:
         )
         return self._decoder
 
-    def _kept(self, events: list[ModelEvent]) -> list[ModelEvent]:
+    def _keep(self, events: list[ModelEvent]) -> list[ModelEvent]:
         self._events += [event for event in events if type(event) in _KEPT_EVENTS]
         return events
 

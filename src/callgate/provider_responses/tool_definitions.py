@@ -53,7 +53,7 @@ class ToolDefinitions:
             allowed: The tools that may be returned, by name or alias. None: all.
 
         Raises:
-            UsageError: The provider is unknown, `names` is no iterable of names, or no tool has one of them.
+            UsageError: The provider is unknown, `names` is not an iterable of names, or no tool has one of them.
         """
         api = provider_api(provider)
         if isinstance(names, (str, bytes)) or not isinstance(names, (Iterable, NoneType)):

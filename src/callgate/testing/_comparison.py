@@ -24,7 +24,7 @@ def calls_between(then: Replay, now: Replay, *, ends_open: bool = False) -> Iter
     """Yield a sentence for each difference between the calls.
 
     Args:
-        ends_open: The record ends before the run did; calls that it does not have any more are no difference.
+        ends_open: The record ends before the run did; calls that it does not have any more are not a difference.
     """
     before, after = _own(then), _own(now)
     for old, new in zip(before, after, strict=False):

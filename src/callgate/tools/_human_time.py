@@ -1,7 +1,7 @@
 """The time of one call in which a human is asked, which does not count as time of the tool.
 
 A tool is given seconds to do its work; a human who is asked in the middle of it needs minutes. So the deadlines of the call stop while
-somebody is asked, and go on with the time that was left. What they may gain is bounded. Knows neither deadlines nor runners.
+a human is asked, and then continue with the time that was left. The total extension is bounded. Knows neither deadlines nor runners.
 """
 
 from __future__ import annotations

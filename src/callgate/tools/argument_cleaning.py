@@ -96,7 +96,7 @@ def without(arguments: Arguments, keys: list[str], known: Iterable[str]) -> tupl
     dropped = sorted(keys)  # sorted, so that equal JSON has equal notes
     meant = {name.casefold(): name for name in known if name not in arguments}
     notes = tuple(
-        Note(kind="dropped", path=f"/{key[:200]}", text=_dropped(key, meant.get(key.casefold()))) for key in dropped[:_MAX_DROPPED]
+        Note(kind="dropped", path=f"/{key[:200]}", text=_dropped_note(key, meant.get(key.casefold()))) for key in dropped[:_MAX_DROPPED]
     )
     if len(dropped) > len(notes):
         notes += (Note(kind="dropped", text=f"{len(dropped) - len(notes)} more arguments were unknown and were dropped."),)
@@ -104,7 +104,7 @@ def without(arguments: Arguments, keys: list[str], known: Iterable[str]) -> tupl
     return {key: value for key, value in arguments.items() if key not in left}, notes
 
 
-def _dropped(key: str, meant: str | None) -> str:
+def _dropped_note(key: str, meant: str | None) -> str:
     return f"{clip(key)} is not an argument and was dropped.{f' Did you mean {clip(meant)}?' if meant is not None else ''}"
 
 

@@ -71,7 +71,7 @@ _FOLLOWS_REDIRECT: Final = frozenset({"resolve_redirects", "http_error_302"})
 _KEEPS_HISTORY: Final = frozenset({"_send_handling_redirects", "_request"})
 """Functions of httpx and aiohttp whose local `history` holds the answers that redirected the request."""
 _SENT_AGAIN: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
-"""Methods that aiohttp repeats by itself if the connection breaks."""
+"""Methods that aiohttp repeats on its own if the connection breaks."""
 
 _module_of: Final = type.__dict__["__module__"].__get__
 _name_of: Final = type.__dict__["__qualname__"].__get__
@@ -97,7 +97,7 @@ def _evidence_of(error: BaseException, not_done: tuple[type[BaseException], ...]
     if isinstance(error, (NotDone, *not_done)):
         return "not_done"
     if isinstance(error, BaseExceptionGroup):
-        return _of_all(_evidence_of(leaf, not_done) for leaf in _leaves(error))
+        return _combine(_evidence_of(leaf, not_done) for leaf in _leaves(error))
     if isinstance(error, Retryable):
         return "not_sent" if error.not_started else "reply_lost"
     if _is_unsent(error):
@@ -117,10 +117,10 @@ def _is_lost_reply(error: object, depth: int = _MAX_DEPTH) -> bool:
     if not isinstance(error, BaseException) or depth == 0:
         return False
     names = set(_names(type(error)))
-    return bool(names & _REPLY_LOST) or (bool(names & _WRAPPERS) and _is_lost_reply(_wrapped(error), depth - 1))
+    return bool(names & _REPLY_LOST) or (bool(names & _WRAPPERS) and _is_lost_reply(_unwrap(error), depth - 1))
 
 
-def _of_all(found: Iterable[Evidence]) -> Evidence:
+def _combine(found: Iterable[Evidence]) -> Evidence:
     kinds = set(found)
     if len(kinds) == 1:
         return kinds.pop()
@@ -148,12 +148,12 @@ def _is_unsent(error: object, depth: int = _MAX_DEPTH) -> bool:
     if names & _NOT_SENT:
         return True
     if names & _WRAPPERS:
-        return _is_unsent(_wrapped(error), depth - 1)
+        return _is_unsent(_unwrap(error), depth - 1)
     # asyncio combines the failures of several addresses into one OSError without a code; only connecting raises it
     return type(error) is OSError and error.errno is None and str(error).startswith("Multiple exceptions: [Errno ")
 
 
-def _wrapped(error: BaseException) -> object:
+def _unwrap(error: BaseException) -> object:
     return getattr(error, "reason", None) or (error.args[0] if error.args else None)
 
 
@@ -163,7 +163,7 @@ def _was_sent_before(error: BaseException) -> bool:
     for one in _chain(error):
         if one is not error and _lost_earlier(one, in_client=in_client):
             return True
-        if any(_tells_of_earlier(frame) for frame in _frames(one.__traceback__)):
+        if any(_shows_earlier_request(frame) for frame in _frames(one.__traceback__)):
             return True
         in_client = in_client or _module_of(type(one)) not in ("builtins", "socket")
     return False
@@ -194,7 +194,7 @@ def _frames(trace: TracebackType | None) -> Iterator[FrameType]:
         trace = trace.tb_next
 
 
-def _tells_of_earlier(frame: FrameType) -> bool:
+def _shows_earlier_request(frame: FrameType) -> bool:
     """Whether a frame of an HTTP client shows a request before the failed one."""
     name, known = frame.f_code.co_name, frame.f_locals
     if name in _FOLLOWS_REDIRECT or (name in _KEEPS_HISTORY and known.get("history")):

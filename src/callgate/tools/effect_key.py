@@ -80,13 +80,13 @@ class EffectKey(Struct, frozen=True, kw_only=True):
             ToolRaised: The key needs a field of the scope that is empty, or the tool's function failed.
         """
         if not isinstance(self.declared, str):
-            text = self._asked(self.declared, arguments, scope)
-            return self._made(text, [text])
+            text = self._call_key_function(self.declared, arguments, scope)
+            return self._compile(text, [text])
         parts = list(self._parts(self.declared, arguments, scope))
         text = "".join(part if isinstance(part, str) else part[0] for part in parts)
-        return self._made(text, [self.declared, *(part[0] for part in parts if not isinstance(part, str))])
+        return self._compile(text, [self.declared, *(part[0] for part in parts if not isinstance(part, str))])
 
-    def _made(self, text: str, identity: list[str]) -> EffectKeyOf:
+    def _compile(self, text: str, identity: list[str]) -> EffectKeyOf:
         known = canonical([self.tool, *identity])  # a list, because "a:b" and "c" are not "a" and "b:c"
         return EffectKeyOf(text=text, digest=hashlib.blake2b(known, digest_size=16).hexdigest())
 
@@ -95,9 +95,9 @@ class EffectKey(Struct, frozen=True, kw_only=True):
         for literal, name, _, _ in Formatter().parse(pattern):
             yield literal
             if name is not None:
-                yield (self._of_scope(name, scope) if name.startswith("scope.") else self._of_argument(name, arguments),)
+                yield (self._scope_value(name, scope) if name.startswith("scope.") else self._argument_value(name, arguments),)
 
-    def _of_argument(self, name: str, arguments: Mapping[str, object]) -> str:
+    def _argument_value(self, name: str, arguments: Mapping[str, object]) -> str:
         value = arguments.get(name)
         if value is None or value == "":
             raise ArgumentsInvalid(
@@ -107,9 +107,9 @@ class EffectKey(Struct, frozen=True, kw_only=True):
             )
         if isinstance(value, str):
             return _decimal_text(value) if name in self.decimals else value
-        return canonical(_equal_numbers_alike(value)).decode()
+        return canonical(_unify_equal_numbers(value)).decode()
 
-    def _of_scope(self, name: str, scope: Scope) -> str:
+    def _scope_value(self, name: str, scope: Scope) -> str:
         value: str = getattr(scope, name.removeprefix("scope."))
         if not value:
             field = name.removeprefix("scope.")
@@ -120,31 +120,31 @@ class EffectKey(Struct, frozen=True, kw_only=True):
             )
         return value
 
-    def _asked(self, declared: Callable[[dict[str, Any], Scope], str], arguments: dict[str, Any], scope: Scope) -> str:
+    def _call_key_function(self, declared: Callable[[dict[str, Any], Scope], str], arguments: dict[str, Any], scope: Scope) -> str:
         try:
             text: object = declared(arguments, scope)
         except BaseException as error:
             if not is_own_failure(error):
                 raise
-            raise self._useless("failed") from error
+            raise self._invalid_key("failed") from error
         if not isinstance(text, str) or not text:
-            raise self._useless(f"returned {text!r:.80} instead of a text")
+            raise self._invalid_key(f"returned {text!r:.80} instead of a text")
         return text
 
-    def _useless(self, why: str) -> ToolRaised:
+    def _invalid_key(self, why: str) -> ToolRaised:
         return ToolRaised(
             f"{self.tool} was not run: the function that makes the key of its effect {why}. Tell the operator.", code="effect_key"
         )
 
 
-def _equal_numbers_alike(value: object) -> object:
+def _unify_equal_numbers(value: object) -> object:
     """Return JSON data in which 50.0 is 50, because JSON does not tell them apart and a model writes either."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, list):
-        return [_equal_numbers_alike(item) for item in value]
+        return [_unify_equal_numbers(item) for item in value]
     if isinstance(value, dict):
-        return {name: _equal_numbers_alike(item) for name, item in value.items()}
+        return {name: _unify_equal_numbers(item) for name, item in value.items()}
     return value
 
 
@@ -194,7 +194,7 @@ def _check_pattern(pattern: str, schema: CompiledSchema, where: str) -> None:
     try:
         fields = [(name, spec, conversion) for _, name, spec, conversion in Formatter().parse(pattern) if name is not None]
     except ValueError as error:
-        raise UsageError(f"{where} has key={pattern!r:.80}, which is no pattern ({error}). Write it as 'refund:{{order}}'.") from error
+        raise UsageError(f"{where} has key={pattern!r:.80}, which is not a pattern ({error}). Write it as 'refund:{{order}}'.") from error
     if not fields:
         raise UsageError(
             f"{where} has key={pattern!r:.80}, which is the same for every call, so only the first one would ever run. Name the arguments"

@@ -95,7 +95,7 @@ def instance_of(tool: object) -> Tool:
     if not (isinstance(tool, type) and issubclass(tool, Tool)):
         if not isinstance(tool, Tool):
             raise UsageError(
-                f"{_named(tool)} is not a tool. Put @tool over the function, or give a subclass of Tool or an instance of one. Tools of"
+                f"{_describe(tool)} is not a tool. Put @tool over the function, or give a subclass of Tool or an instance of one. Tools of"
                 " other frameworks become tools with callgate.integrations.import_tools([...])."
             )
         return tool
@@ -106,7 +106,7 @@ def instance_of(tool: object) -> Tool:
         raise UsageError(f"The tool {where} cannot be made without arguments ({why}). Make it yourself, and give the instance.") from error
 
 
-def _named(item: object) -> str:
+def _describe(item: object) -> str:
     """Return what an object is, for messages: its class and name, or its shortened repr."""
     name, kind = getattr(item, "name", None), type(item)
     return f"{kind.__name__} '{name:.80}' ({kind.__module__})" if isinstance(name, str) else shown(item)

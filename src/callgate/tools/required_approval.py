@@ -21,7 +21,7 @@ NeedsApproval = bool | str | Awaitable[bool | str]
 """Whether a human has to allow a call, or the question to the human."""
 
 RequiresApproval = bool | Callable[[dict[str, Any]], NeedsApproval] | Callable[[dict[str, Any], Scope], NeedsApproval]
-"""True for every call, or a function that tells for each call. It gets the final arguments, and the scope if it has a second parameter. It
+"""True for every call, or a function that decides about each. It gets the final arguments, and the scope if it has a second parameter. It
 may be async."""
 
 
@@ -29,7 +29,7 @@ class ApprovalRequirement(Struct, frozen=True, kw_only=True):
     """Which calls of a tool a human has to allow."""
 
     asks: Callable[..., object] | None
-    """The function that tells; None if a human has to allow every call."""
+    """The function that decides; None if a human has to allow every call."""
     takes_scope: bool = False
 
     @classmethod
@@ -54,7 +54,7 @@ class ApprovalRequirement(Struct, frozen=True, kw_only=True):
         return cls(asks=declared, takes_scope=_takes_scope(declared, where))
 
     def asked(self, arguments: dict[str, Any], scope: Scope) -> object:
-        """Return what the function says about a call, or an awaitable of it; True if there is no function."""
+        """Return the function's value for a call, or an awaitable of it; True if there is no function."""
         if self.asks is None:
             return True
         return self.asks(arguments, scope) if self.takes_scope else self.asks(arguments)

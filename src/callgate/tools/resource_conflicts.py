@@ -51,12 +51,12 @@ def _keys(declared: Declared | None, arguments: Mapping[str, object], scope: Sco
     if declared is None:
         return frozenset()
     if callable(declared):
-        return _answered(declared(arguments, scope))
+        return _as_key_set(declared(arguments, scope))
     patterns = (declared,) if isinstance(declared, str) else declared
     return frozenset(pattern.format_map(arguments) for pattern in patterns)
 
 
-def _answered(keys: str | Iterable[str]) -> frozenset[str]:
+def _as_key_set(keys: str | Iterable[str]) -> frozenset[str]:
     """Return the keys as a set; a single text is one key.
 
     Raises:
@@ -137,19 +137,19 @@ class KeyIndex:
 
     def below(self, key: str) -> list[int]:
         """Return the numbers at the keys that `key` contains."""
-        place = self._at(key)
+        place = self._find_node(key)
         return [] if place is None else _all_below(place)
 
     def take_below(self, key: str) -> list[int]:
         """Remove and return the numbers at `key` and the keys that it contains."""
-        place = self._at(key)
+        place = self._find_node(key)
         if place is None:
             return []
         taken = place.numbers + _all_below(place)
         place.numbers, place.below = [], {}
         return taken
 
-    def _at(self, key: str) -> _KeyNode | None:
+    def _find_node(self, key: str) -> _KeyNode | None:
         place: _KeyNode | None = self._root
         for step in _steps(key):
             place = place.below.get(step) if place is not None else None

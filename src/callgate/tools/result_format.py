@@ -9,7 +9,7 @@ __all__ = ["declared_failure", "has_standard_shape", "validate_tool_result"]
 
 
 class ReturnsResults(Protocol):
-    """What decides how a tool's results are read; see `Tool`."""
+    """The options of a tool that decide how its results are read; see `Tool`."""
 
     wraps_result: ClassVar[bool]
     declares_beside: ClassVar[bool]

@@ -126,7 +126,7 @@ class ToolContext(Struct, kw_only=True, eq=False, weakref=True):
     def asking_human(self) -> AbstractContextManager[None]:
         """Return a block in which the deadlines of this call stop, because a human is asked; at most `Limits.human_answer_s` in all.
 
-        For tools that run inline. Elsewhere the time goes on.
+        For tools that run inline. In other runners the time keeps running.
         """
         return nullcontext() if self.human_time is None else self.human_time.asking()
 

@@ -76,7 +76,7 @@ class Tool:
     effect: Effect | None = None
     """The effect of a call, which determines what is safe to repeat; None for the category's default."""
     requires_approval: RequiresApproval = False
-    """Whether a human has to allow each call before it runs, whatever the policies allow; or a function that tells, by True, False or a
+    """Whether a human has to allow each call before it runs, whatever the policies allow; or a function that decides, by True, False or a
     question. It gets the final arguments, and the scope if it has a second parameter. It may be async. Only False lets the call run without
     a human.
     """
@@ -126,7 +126,7 @@ class Tool:
     wraps_result: ClassVar[bool] = False
     """Whether any return value is allowed. `Tool.execute` must return a dict; a function tool may return anything."""
     declares_beside: ClassVar[bool] = False
-    """Whether the tool says beside its value that it has failed, as with `isError` of MCP, so that the key `success` is data."""
+    """Whether the tool reports beside its value that it has failed, as with `isError` of MCP, so that the key `success` is data."""
     drops_unknown: ClassVar[bool] = False
     """Whether to drop (and note) unknown arguments that the schema does not mention."""
 
@@ -232,7 +232,7 @@ class Tool:
         """Return how the tool's author says that a failed call has done nothing, for messages.
 
         Args:
-            exception: The class of the exception that the tool raised, or what stands for it; may be empty.
+            exception: The class of the exception that the tool raised, or a placeholder for it; may be empty.
         """
         declared = f", or declare the exceptions that mean that: not_done=({exception},)" if exception else ""
         return f"Where nothing happened, raise callgate.NotDone{declared}."

@@ -76,7 +76,7 @@ class FunctionTool(Tool):
     _is_of_class = False
     """Whether it is a class method, below `@tool`."""
     _has_owner = False
-    """Whether it stands in a class body itself, and not inside a `classmethod` or `staticmethod`."""
+    """Whether it is defined directly in a class body, and not wrapped in a `classmethod` or `staticmethod`."""
 
     def __init__(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
         self._options = options.copy()

@@ -221,8 +221,8 @@ async def test_without_an_address_the_keys_are_where_the_metadata_of_the_issuer_
     ("metadata", "told"),
     [
         ({"issuer": "https://other.example"}, "are those of 'https://other.example'. Write the issuer exactly as they do"),
-        ({"jwks_uri": None}, "the jwks_uri of its metadata 'None' is no plain https address"),
-        ({"jwks_uri": "http://keys.example/"}, "is no plain https address"),
+        ({"jwks_uri": None}, "the jwks_uri of its metadata 'None' is not a plain https address"),
+        ({"jwks_uri": "http://keys.example/"}, "is not a plain https address"),
         ({"jwks_uri": "https://169.254.169.254/keys"}, "which is a link-local address, and the server is not. If that is right, give"),
     ],
 )

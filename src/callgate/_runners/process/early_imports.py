@@ -50,10 +50,10 @@ class EarlyImports:
         end = asyncio.get_running_loop().call_later(_LONGEST_S, self._pool.end, connection)
         began = time.monotonic()
 
-        connection.listener = _Importing(partial(self._ended, connection, target, timeout_s, began, end))
+        connection.listener = _Importing(partial(self._finish, connection, target, timeout_s, began, end))
         connection.send(b"L", target.encode())
 
-    def _ended(
+    def _finish(
         self, connection: WorkerConnection, target: str, timeout_s: float, began: float, end: asyncio.TimerHandle, usable: bool
     ) -> None:
         end.cancel()

@@ -37,10 +37,10 @@ def process_target(tool: Tool) -> str:
         )
     if isinstance(tool, FunctionTool):
         module, qualname = tool.function.__module__, getattr(tool.function, "__qualname__", "")
-        found = _by_name(module, tool) or (qualname if _reaches(module, qualname, tool.function) else "")
+        found = _name_in_module(module, tool) or (qualname if _is_reached(module, qualname, tool.function) else "")
     else:
         module, qualname = type(tool).__module__, type(tool).__qualname__
-        found = _by_name(module, tool) or (qualname if _reaches(module, qualname, type(tool)) and _plain(tool) else "")
+        found = _name_in_module(module, tool) or (qualname if _is_reached(module, qualname, type(tool)) and _is_plain(tool) else "")
     if not found:
         raise UsageError(_refusal(tool, qualname))
     return f"{_importable(module, tool)}:{found}"
@@ -51,13 +51,13 @@ def _has_other_code(tool: Tool) -> bool:
     return isinstance(tool, FunctionTool) and type(tool).invoke is not FunctionTool.invoke
 
 
-def _by_name(module: str, tool: Tool) -> str:
+def _name_in_module(module: str, tool: Tool) -> str:
     """Return the name under which `module` holds this very tool, or ''."""
     names: dict[str, object] = vars(sys.modules[module]) if module in sys.modules else {}
     return next((name for name, value in names.items() if value is tool), "")
 
 
-def _reaches(module: str, qualname: str, wanted: object) -> bool:
+def _is_reached(module: str, qualname: str, wanted: object) -> bool:
     try:
         return _walk(sys.modules[module], qualname) is wanted
     except (KeyError, AttributeError):
@@ -70,7 +70,7 @@ def _walk(value: object, qualname: str) -> Any:
     return value
 
 
-def _plain(tool: Tool) -> bool:
+def _is_plain(tool: Tool) -> bool:
     """Return whether a new instance of the tool's class is equivalent to this one."""
     parameters = [] if type(tool).__init__ is object.__init__ else list(inspect.signature(type(tool)).parameters.values())
     if any(item.default is item.empty and item.kind not in (item.VAR_POSITIONAL, item.VAR_KEYWORD) for item in parameters):

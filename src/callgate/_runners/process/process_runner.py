@@ -241,7 +241,7 @@ class _WorkerAttempt:
 
     def _end(self, body: bytes, *, clean: bool) -> None:
         if len(body) <= LARGE_BYTES:
-            self._ended(read_execution(body), clean=clean)
+            self._finish(read_execution(body), clean=clean)
             return
         self.open = False  # reported, though not yet decoded: if the worker ends now, it has not crashed
         self._decoding = asyncio.get_running_loop().create_task(self._decode(body, clean=clean), context=Context())
@@ -256,9 +256,9 @@ class _WorkerAttempt:
             if self._connection.gone.done():
                 self.lost(self._connection.exit)
         else:
-            self._ended(execution, clean=clean)
+            self._finish(execution, clean=clean)
 
-    def _ended(self, execution: Execution, *, clean: bool) -> None:
+    def _finish(self, execution: Execution, *, clean: bool) -> None:
         self.open = False
         if execution.status == "raised" and not self._begun:
             log.error("The tool %s failed: %s", self._work.call.tool, execution.error)
@@ -274,9 +274,9 @@ class _WorkerAttempt:
     def lost(self, exit: WorkerExit | None) -> None:
         if self.open:
             self.open = False
-            self.wait.finish(self._crashed(exit))
+            self.wait.finish(self._crash_execution(exit))
 
-    def _crashed(self, exit: WorkerExit | None) -> Execution:
+    def _crash_execution(self, exit: WorkerExit | None) -> Execution:
         why, details = _explain(exit, has_worker=self._connection.has_worker)
         if self._runner.closed:
             return Execution(

@@ -58,7 +58,7 @@ def _why_not_sent(extra: object) -> str:
                 chars -= len(value)
             elif type(value) is dict:
                 if not all(isinstance(key, str) for key in value):
-                    return _live(extra)
+                    return _live_object_note(extra)
                 chars -= sum(map(len, value))
                 values -= len(value)
                 below += value.values() if values >= 0 else ()
@@ -66,14 +66,14 @@ def _why_not_sent(extra: object) -> str:
                 values -= len(value)
                 below += value if values >= 0 else ()
             elif value is not None and not isinstance(value, (int, float, bool)):
-                return _live(extra)
+                return _live_object_note(extra)
             if values < 0 or chars < 0:
                 return f"a {type(extra).__name__} of more than {_MOST_VALUES} values or {_MOST_CHARS} characters"
         if not below:
             return ""
         level = below
-    return _live(extra)
+    return _live_object_note(extra)
 
 
-def _live(extra: object) -> str:
+def _live_object_note(extra: object) -> str:
     return f"a live {type(extra).__name__}"

@@ -94,11 +94,11 @@ class Baseline:
 
     def _damage(self, status: KernelStatus) -> list[str]:
         found = []
-        if self._threads_left():
+        if self._has_threads_left():
             found.append("threads left behind")
         if _streams() != self._streams:
             found.append("standard streams closed or redirected")
-        elif _too_many(_open_files(), self._files):
+        elif _has_too_many(_open_files(), self._files):
             found.append("files left open")
         if status.signals != self._status.signals:
             found.append("signal handlers changed")
@@ -110,7 +110,7 @@ class Baseline:
             found.append("loaded modules or functions of the standard library replaced")
         return found + [f"{name} changed" for name, read in FACTS.items() if read() != self._facts[name]]
 
-    def _threads_left(self) -> bool:
+    def _has_threads_left(self) -> bool:
         """Return whether there are more threads than before; threads that are ending get a moment."""
         until = time.monotonic() + _SETTLE_S
         while threading.active_count() > self._threads:
@@ -138,7 +138,7 @@ def _identity(fd: int) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _too_many(now: int | None, before: int | None) -> bool:
+def _has_too_many(now: int | None, before: int | None) -> bool:
     """Return whether too many files are open. If counting worked before and fails now, not even one more file could be opened."""
     return before is not None and (now is None or now > before + _SPARE_FILES)
 

@@ -44,7 +44,7 @@ class _Stopped(BaseException):
 
 
 class _NoPolicies:
-    """Takes the place of the policies, which exist only in the engine: every question to it raises, so it never allows anything."""
+    """Replaces the policies, which exist only in the engine: every question to it raises, so it never allows anything."""
 
     def __init__(self, tool: str) -> None:
         self._why = f"{tool} runs in its own process, where no rules are known; run it inline or in a thread"
@@ -206,14 +206,14 @@ class _Worker:
         try:
             self._load(target)
         except BaseException as error:
-            return encode(_unloadable(target, error))
+            return encode(_unloadable_execution(target, error))
         return encode(Execution(status="returned"))
 
     def _run_call(self, call: CallMessage) -> tuple[bytes, list[str]]:
         try:
             tool = self._load(call.target)
         except BaseException as error:
-            return encode(_unloadable(call.target, error)), []
+            return encode(_unloadable_execution(call.target, error)), []
         baseline = self._baseline = self._baseline or Baseline()
         os.environ["CALLGATE_CALL"] = call.uid.replace("\0", "")
         _limit_cpu(call.cpu_s)
@@ -284,7 +284,7 @@ class _Worker:
         return len(left)
 
 
-def _unloadable(target: str, error: BaseException) -> Execution:
+def _unloadable_execution(target: str, error: BaseException) -> Execution:
     text = f"it was not started, because the worker process could not load the tool from {target}: {message_of(error)}"
     return Execution(status="raised", error_type=clean(type_name(error)), error=text, evidence="not_sent")
 

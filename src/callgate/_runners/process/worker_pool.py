@@ -56,7 +56,7 @@ class WorkerPool:
             raise
 
     def _start(self) -> WorkerConnection:
-        connection = WorkerConnection(self._limits, self._clock.new_id(), self._gone)
+        connection = WorkerConnection(self._limits, self._clock.new_id(), self.end)
         self._members.add(connection)
         return connection
 
@@ -90,9 +90,6 @@ class WorkerPool:
             self._ending.add(connection)
             connection.reaped.add_done_callback(lambda _: self._ending.discard(connection))
         connection.stop(grace_s)
-
-    def _gone(self, connection: WorkerConnection) -> None:
-        self.end(connection)
 
     def _leave(self, connection: WorkerConnection) -> None:
         timer = self._idle.pop(connection, None)

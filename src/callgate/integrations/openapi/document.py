@@ -85,7 +85,7 @@ def read_document(source: Source) -> Document:
     Raises:
         UsageError: It cannot be read, or is not an OpenAPI document of version 3.0 or 3.1.
     """
-    root = source if isinstance(source, Mapping) else _parsed(source)
+    root = source if isinstance(source, Mapping) else _parse(source)
     if not isinstance(root, Mapping):
         raise UsageError(f"The OpenAPI document is {describe_kind(root)}; it must be an object with 'openapi' and 'paths'.")
     version = root.get("openapi")
@@ -99,38 +99,38 @@ def read_document(source: Source) -> Document:
     return Document(root, version)
 
 
-def _parsed(source: str | bytes | PathLike[str]) -> object:
+def _parse(source: str | bytes | PathLike[str]) -> object:
     if isinstance(source, bytes):
-        return _json(source, "The OpenAPI document")
+        return _parse_json(source, "The OpenAPI document")
     if not isinstance(source, (str, PathLike)):
         raise UsageError(f"openapi_tools was given {describe_kind(source)}; it takes a dict, JSON text, or the path of a file.")
     if isinstance(source, str) and source.lstrip().startswith("{"):
-        return _json(source, "The OpenAPI document")
+        return _parse_json(source, "The OpenAPI document")
     if isinstance(source, str) and "\n" in source:
-        return _yaml(source, "The OpenAPI document")
+        return _parse_yaml(source, "The OpenAPI document")
     path = Path(source).expanduser()
     try:
         text = path.read_bytes()
     except OSError as error:
         raise UsageError(f"The OpenAPI document {path} cannot be read: {error.strerror or error}. Give the path of a JSON file.") from None
-    read = _yaml if path.suffix.lower() in (".yaml", ".yml") else _json
+    read = _parse_yaml if path.suffix.lower() in (".yaml", ".yml") else _parse_json
     return read(text, f"The OpenAPI document {path}")
 
 
-def _json(text: str | bytes, name: str) -> object:
+def _parse_json(text: str | bytes, name: str) -> object:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise UsageError(f"{name} is not valid JSON: {error}.") from None
 
 
-def _yaml(text: str | bytes, name: str) -> object:
+def _parse_yaml(text: str | bytes, name: str) -> object:
     try:
         yaml: Any = import_module("yaml")
     except ImportError:
         raise UsageError(f"{name} is YAML, which needs PyYAML. Run: pip install pyyaml. Or give the document as JSON.") from None
     try:
-        return _plain(yaml.load(text, Loader=_json_loader(yaml)))
+        return _as_json(yaml.load(text, Loader=_json_loader(yaml)))
     except (yaml.YAMLError, RecursionError) as error:
         raise UsageError(f"{name} is not valid YAML: {str(error)[:300]}") from None
 
@@ -144,14 +144,14 @@ def _json_loader(yaml: Any) -> Any:
     return type("JsonLoader", (yaml.SafeLoader,), {"yaml_implicit_resolvers": kept})
 
 
-def _plain(value: object) -> object:
+def _as_json(value: object) -> object:
     """Return YAML data with text as keys: it reads the key `200:` of a response as a number."""
     if isinstance(value, dict):
-        return {_key(key): _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list) else value
+        return {_as_key(key): _as_json(item) for key, item in value.items()}
+    return [_as_json(item) for item in value] if isinstance(value, list) else value
 
 
-def _key(key: object) -> str:
+def _as_key(key: object) -> str:
     return key if isinstance(key, str) else str(key).lower() if isinstance(key, bool) else str(key)
 
 

@@ -32,13 +32,13 @@ def write_multipart(parts: Sequence[Part]) -> tuple[str, bytes]:
 
 
 def _head(part: Part) -> bytes:
-    name = _escaped(part.name)
+    name = _escape(part.name)
     lines = [f'Content-Disposition: form-data; name="{name}"' + (f'; filename="{name}"' if part.is_file else "")]
     if part.media_type:
         lines.append(f"Content-Type: {part.media_type}")
     return "\r\n".join([*lines, "", ""]).encode()
 
 
-def _escaped(name: str) -> str:
+def _escape(name: str) -> str:
     """Return a name as HTML's forms write it, so that it cannot end its header."""
     return name.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")

@@ -76,7 +76,7 @@ def openapi_tools(
             credentials of `headers`, `query` and `client`.
         headers: Headers for every request, such as credentials, or a function that is given the `ToolContext` of the
             call and returns them, also as a coroutine. Neither the model nor the journal sees them, and parameters of
-            these names are no arguments. A function is asked for each call, so its names stay arguments.
+            these names are not arguments. A function is asked for each call, so its names stay arguments.
         query: Parameters for the query of every request, such as an API key; treated like headers.
         client: Your own `httpx2.AsyncClient`, with your own proxies and certificates; you close it. None: each request
             has a connection of its own.
@@ -99,8 +99,8 @@ def openapi_tools(
     check_texts(query or {}, "openapi_tools: query")
     listed = read_operations(read)
     names = _names(listed)
-    chosen = _chosen(listed, names, include, exclude)
-    changed = _changed_effects(listed, names, effects or {})
+    chosen = _choose(listed, names, include, exclude)
+    changed = _declared_effects(listed, names, effects or {})
     url = read_base_url(read, base_url, client)
     server = Server(
         base_url=url,
@@ -112,10 +112,10 @@ def openapi_tools(
     )
     sent = (*fixed, *(() if client is None else client.headers), *((idempotency_header,) if idempotency_header else ()))
     hidden = Hidden(headers=frozenset(name.lower() for name in sent), query=frozenset(query or ()))
-    return _tools(read, [(listed[index], names[index], changed.get(index)) for index in chosen], server, hidden)
+    return _build_tools(read, [(listed[index], names[index], changed.get(index)) for index in chosen], server, hidden)
 
 
-def _tools(document: Document, chosen: Sequence[tuple[Listed, str, Effect | None]], server: Server, hidden: Hidden) -> list[Tool]:
+def _build_tools(document: Document, chosen: Sequence[tuple[Listed, str, Effect | None]], server: Server, hidden: Hidden) -> list[Tool]:
     tools, unsendable = list[Tool](), list[str]()
     for listed, name, effect in chosen:
         try:
@@ -137,7 +137,7 @@ def _names(listed: Sequence[Listed]) -> list[str]:
     names, taken = list[str](), set[str]()
     for one in listed:
         given = one.node.get("operationId")
-        plain = _plain_name(given if isinstance(given, str) else "") or _plain_name(f"{one.method.lower()}_{one.path}")
+        plain = _as_tool_name(given if isinstance(given, str) else "") or _as_tool_name(f"{one.method.lower()}_{one.path}")
         name, number = plain[:_MAX_NAME].rstrip("_-"), 2
         while name in taken:
             suffix = f"_{number}"
@@ -147,19 +147,19 @@ def _names(listed: Sequence[Listed]) -> list[str]:
     return names
 
 
-def _plain_name(text: str) -> str:
+def _as_tool_name(text: str) -> str:
     return _NOT_IN_NAME.sub("_", text).strip("_-")
 
 
-def _chosen(listed: Sequence[Listed], names: Sequence[str], include: Iterable[str] | None, exclude: Iterable[str]) -> list[int]:
+def _choose(listed: Sequence[Listed], names: Sequence[str], include: Iterable[str] | None, exclude: Iterable[str]) -> list[int]:
     for option, given in (("include", include), ("exclude", exclude)):
         if isinstance(given, str):
             raise UsageError(f"openapi_tools({option}={given!r:.80}): it must be a list of names, such as [{given!r:.80}].")
-    kept = set(range(len(listed))) if include is None else _named(listed, names, include, "include")
-    return sorted(kept - _named(listed, names, exclude, "exclude"))
+    kept = set(range(len(listed))) if include is None else _find_operations(listed, names, include, "include")
+    return sorted(kept - _find_operations(listed, names, exclude, "exclude"))
 
 
-def _changed_effects(listed: Sequence[Listed], names: Sequence[str], effects: Mapping[str, Effect]) -> dict[int, Effect]:
+def _declared_effects(listed: Sequence[Listed], names: Sequence[str], effects: Mapping[str, Effect]) -> dict[int, Effect]:
     """Return the declared effects by the operation's number.
 
     A name takes precedence over a pattern, and a later entry over an earlier one.
@@ -170,7 +170,7 @@ def _changed_effects(listed: Sequence[Listed], names: Sequence[str], effects: Ma
         if effect not in get_args(Effect):
             known = ", ".join(get_args(Effect))
             raise UsageError(f"openapi_tools(effects={{{pattern!r:.80}: {effect!r:.40}}}): the effect must be one of {known}.")
-        found |= dict.fromkeys(_named(listed, names, (pattern,), "effects"), effect)
+        found |= dict.fromkeys(_find_operations(listed, names, (pattern,), "effects"), effect)
     return found
 
 
@@ -178,14 +178,14 @@ def _is_pattern(name: str) -> bool:
     return "*" in name or "?" in name
 
 
-def _named(listed: Sequence[Listed], names: Sequence[str], patterns: Iterable[str], option: str) -> set[int]:
+def _find_operations(listed: Sequence[Listed], names: Sequence[str], patterns: Iterable[str], option: str) -> set[int]:
     """Return the numbers of the operations that these names or patterns match.
 
     Raises:
         UsageError: One of them matches none.
     """
     found = set[int]()
-    known = [_known_as(one, name) for one, name in zip(listed, names, strict=True)]
+    known = [_names_of(one, name) for one, name in zip(listed, names, strict=True)]
     for pattern in patterns:
         regex = re.compile(glob_regex(pattern) if _is_pattern(pattern) else re.escape(pattern) + r"\Z")
         matched = {index for index, words in enumerate(known) if any(regex.match(word) for word in words)}
@@ -197,6 +197,6 @@ def _named(listed: Sequence[Listed], names: Sequence[str], patterns: Iterable[st
     return found
 
 
-def _known_as(listed: Listed, name: str) -> tuple[str, ...]:
+def _names_of(listed: Listed, name: str) -> tuple[str, ...]:
     given = listed.node.get("operationId")
     return (name, f"{listed.method} {listed.path}", *((given,) if isinstance(given, str) else ()))

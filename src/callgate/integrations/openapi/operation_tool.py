@@ -97,14 +97,14 @@ class OperationTool(Tool):
             raise
         except Exception as error:
             return self._headers_failure(error)
-        hidden = self._hidden(headers)
+        hidden = self._redactor_for(headers)
         try:
             response = await self._answer(request, headers)
         except Exception as error:
             return self._failure(error, hidden)
         return make_result(self.operation.label, request.path, response, self.effect or "once", time.time())
 
-    def _hidden(self, headers: Mapping[str, str]) -> SecretRedactor:
+    def _redactor_for(self, headers: Mapping[str, str]) -> SecretRedactor:
         """Return the redactor of what the host sends with these headers."""
         client = self._server.client
         return SecretRedactor.from_headers(
@@ -113,13 +113,13 @@ class OperationTool(Tool):
 
     async def _headers(self, context: ToolContext) -> dict[str, str]:
         given = self._server.headers
-        headers = dict(await self._asked_headers(given, context) if callable(given) else given)
+        headers = dict(await self._call_headers_function(given, context) if callable(given) else given)
         name = self._server.idempotency_header
         if name is not None and self.effect != "none":
             headers[name] = context.idempotency_key
         return headers
 
-    async def _asked_headers(self, function: HeadersFunction, context: ToolContext) -> Mapping[str, str]:
+    async def _call_headers_function(self, function: HeadersFunction, context: ToolContext) -> Mapping[str, str]:
         found = function(context)
         headers = await found if inspect.isawaitable(found) else found
         check_headers(headers, f"The function headers of tool '{self.name}'")
@@ -139,18 +139,18 @@ class OperationTool(Tool):
         server = self._server
         query = "&".join(filter(None, (request.query, server.query)))
         url = f"{self.operation.base_url}{request.path}{'?' + query if query else ''}"
-        async with _opened(server.client) as client:
+        async with _open(server.client) as client:
             named = {"Accept": "application/json, text/*;q=0.9, */*;q=0.8"} | request.headers
-            sent = client.build_request(request.method, url, headers=_merged(named, headers), content=request.content)
+            sent = client.build_request(request.method, url, headers=_merge(named, headers), content=request.content)
             response = await client.send(sent, stream=True, follow_redirects=False)
             try:
                 body, fault = await _read(response)
             finally:
                 await response.aclose()
         # The client may have made this header itself, from a user and a password.
-        hidden = self._hidden({**headers, "Authorization": response.request.headers.get("Authorization", "")})
+        hidden = self._redactor_for({**headers, "Authorization": response.request.headers.get("Authorization", "")})
         text_headers = {name.lower(): hidden.redact(value) for name, value in response.headers.items()}
-        return Response(status=response.status_code, headers=text_headers, body=_redacted(body, hidden), fault=fault, redact=hidden.redact)
+        return Response(status=response.status_code, headers=text_headers, body=_redact(body, hidden), fault=fault, redact=hidden.redact)
 
     def _failure(self, error: Exception, hidden: SecretRedactor) -> Execution:
         """Return the execution of a call whose request got no response. It says whether the request may have been sent.
@@ -177,14 +177,14 @@ def _not_sent(text: str, *, retryable: bool) -> Execution:
     return Execution(status="raised", error_type="NotSent", error=text, evidence="not_sent", retryable=retryable)
 
 
-def _merged(ours: Mapping[str, str], hosts: Mapping[str, str]) -> dict[str, str]:
+def _merge(ours: Mapping[str, str], hosts: Mapping[str, str]) -> dict[str, str]:
     """Return all headers; those of the host replace others of the same name."""
     given = {name.lower() for name in hosts}
     return {**{name: value for name, value in ours.items() if name.lower() not in given}, **hosts}
 
 
 @asynccontextmanager
-async def _opened(client: httpx2.AsyncClient | None) -> AsyncIterator[httpx2.AsyncClient]:
+async def _open(client: httpx2.AsyncClient | None) -> AsyncIterator[httpx2.AsyncClient]:
     """Yield the host's client, or a new one for one request, which the engine's deadline ends."""
     if client is not None:
         yield client
@@ -205,12 +205,12 @@ async def _read(response: httpx2.Response) -> tuple[bytes, BodyFault]:
             body += piece
             if len(body) > MAX_BODY_BYTES:
                 return bytes(body[:MAX_BODY_BYTES]), "cut"
-    except import_httpx2().DecodingError:  # the server has answered, so this is no broken connection
+    except import_httpx2().DecodingError:  # the server has answered, so this is not a broken connection
         return b"", "undecodable"
     return bytes(body), ""
 
 
-def _redacted(body: bytes, hidden: SecretRedactor) -> bytes:
+def _redact(body: bytes, hidden: SecretRedactor) -> bytes:
     """Return the body without the host's credentials, which a server may echo. Latin-1 keeps every byte."""
     return hidden.redact(body.decode("latin-1")).encode("latin-1")
 

@@ -35,7 +35,7 @@ _STYLES: Mapping[Location, tuple[str, ...]] = {
 }
 """The styles of each place; the first one is the default."""
 _OF_THE_HOST = frozenset({"accept", "content-type", "authorization", "host", "content-length", "transfer-encoding", "connection", "cookie"})
-"""Headers that are no arguments: OpenAPI ignores the first three as parameters, and the others belong to the HTTP client."""
+"""Headers that are not arguments: OpenAPI ignores the first three as parameters, and the others belong to the HTTP client."""
 
 
 class Parameter(Struct, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ class Operation(Struct, frozen=True, kw_only=True):
 
 
 class Hidden(Struct, frozen=True, kw_only=True):
-    """The parameters that the host sends with every request, and that are no arguments therefore. Header names are in lower case."""
+    """The parameters that the host sends with every request, and that are therefore not arguments. Header names are in lower case."""
 
     headers: frozenset[str] = frozenset()
     query: frozenset[str] = frozenset()
@@ -175,7 +175,7 @@ class _OperationReader:
             method=self._listed.method,
             base_url=base_url,
             path=self._listed.path,
-            operation_id=self._text("operationId"),
+            operation_id=self._get_text("operationId"),
             description=self._description(),
             parameters=parameters,
             body=sent,
@@ -186,12 +186,12 @@ class _OperationReader:
     def _has_body(self) -> bool:
         return self._listed.node.get("requestBody") is not None
 
-    def _text(self, key: str) -> str:
+    def _get_text(self, key: str) -> str:
         value = self._listed.node.get(key)
         return value.strip() if isinstance(value, str) else ""
 
     def _description(self) -> str:
-        summary, more = self._text("summary"), self._text("description")
+        summary, more = self._get_text("summary"), self._get_text("description")
         texts = [more] if more.startswith(summary.rstrip(".")) else [summary, more]
         return "\n\n".join(filter(None, texts)) or f"{self._listed.method} {self._listed.path}"
 
@@ -281,12 +281,12 @@ class _OperationReader:
         content = node.get("content")
         if not isinstance(content, Mapping) or not content:
             raise UsageError(f"{self._where}, requestBody: 'content' is {describe_kind(content)}; it must name a media type.")
-        kind, media_type = _sendable(content)
+        kind, media_type = _choose_media_type(content)
         place = f"requestBody/content/{media_type}"
         media = self._document.resolved(content[media_type], f"{self._where}, {place}")
         schema = self._schemas.read(media.get("schema", {}), place)
         files = self._files(media, place) if kind == "multipart" else frozenset()
-        described = _described(schema if kind != "bytes" else {"type": "string"}, node, kind, files)
+        described = _describe_files(schema if kind != "bytes" else {"type": "string"}, node, kind, files)
         self._properties[BODY] = _as_xml_text(described) if kind == "text" and _is_xml(media_type) else described
         required = node.get("required") is True
         if required:
@@ -346,7 +346,7 @@ def _is_xml(media_type: str) -> bool:
     return name in ("application/xml", "text/xml") or name.endswith("+xml")
 
 
-def _described(schema: dict[str, Any], node: Mapping[str, Any], kind: BodyKind, files: frozenset[str]) -> dict[str, Any]:
+def _describe_files(schema: dict[str, Any], node: Mapping[str, Any], kind: BodyKind, files: frozenset[str]) -> dict[str, Any]:
     """Return the schema of a body with a description that says what is base64."""
     given = schema.get("description") or node.get("description")
     texts = [given] if isinstance(given, str) else []
@@ -364,7 +364,7 @@ def _media_types(media: Mapping[str, Any]) -> dict[str, str]:
     return {name: one for name, one in named.items() if one and one.isascii() and one.isprintable() and "*" not in one}
 
 
-def _sendable(content: Mapping[str, Any]) -> tuple[BodyKind, str]:
+def _choose_media_type(content: Mapping[str, Any]) -> tuple[BodyKind, str]:
     """Return the first media type that is JSON, else a form, else text, else any other but a multipart one."""
     plain = {media_type: media_type.partition(";")[0].strip().lower() for media_type in content}
     for media_type, name in plain.items():

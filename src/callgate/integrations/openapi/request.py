@@ -45,11 +45,11 @@ def make_request(operation: Operation, arguments: Mapping[str, object]) -> Reque
         value = arguments[parameter.argument]
         match parameter.location:
             case "path":
-                path = path.replace(f"{{{parameter.name}}}", _in_path(parameter, value))
+                path = path.replace(f"{{{parameter.name}}}", _path_text(parameter, value))
             case "query":
                 query += [f"{name}={text}" for name, text in _pairs(parameter, value)]
             case "header":
-                headers[parameter.name] = _in_header(parameter, value)
+                headers[parameter.name] = _header_text(parameter, value)
             case "cookie":
                 cookies += [f"{name}={text}" for name, text in _pairs(parameter, value)]
     if cookies:
@@ -70,12 +70,12 @@ def find_unsendable(operation: Operation, arguments: Mapping[str, object]) -> li
         if parameter.argument not in arguments:
             continue
         if parameter.location == "path":
-            written = _in_path(parameter, arguments[parameter.argument])
+            written = _path_text(parameter, arguments[parameter.argument])
             path = path.replace(f"{{{parameter.name}}}", written)
             if not written:
                 errors.append(f"{parameter.argument} is empty; it is a part of the path {operation.path} and needs a value.")
         elif parameter.location == "header":
-            written = _in_header(parameter, arguments[parameter.argument])
+            written = _header_text(parameter, arguments[parameter.argument])
             if not (written.isascii() and written.isprintable()):
                 errors.append(f"{parameter.argument} is sent as a header, which takes printable ASCII only. Leave other characters out.")
     if {".", ".."} & set(unquote(path).replace("\\", "/").split("/")):
@@ -106,30 +106,30 @@ def _is_base64(text: object) -> bool:
         return False
 
 
-def _in_path(parameter: Parameter, value: object) -> str:
+def _path_text(parameter: Parameter, value: object) -> str:
     if parameter.as_json:
         return quote(json_text(value), safe="")
     name, explode = quote(parameter.name, safe=""), parameter.explode
     items = _items(value)
     match parameter.style:
         case "label":
-            return "." + _joined(items, "." if explode else ",", explode)
+            return "." + _join(items, "." if explode else ",", explode)
         case "matrix" if explode:
             return "".join(f";{key or name}={text}" for key, text in items)
         case "matrix":
-            return f";{name}=" + _joined(items, ",", explode)
-    return _joined(items, ",", explode)
+            return f";{name}=" + _join(items, ",", explode)
+    return _join(items, ",", explode)
 
 
-def _joined(items: list[tuple[str, str]], separator: str, explode: bool) -> str:
+def _join(items: list[tuple[str, str]], separator: str, explode: bool) -> str:
     """Join values; the entries of an object are written `key=value` or, if they are not exploded, `key,value`."""
     return separator.join(f"{key}{'=' if explode else ','}{text}" if key else text for key, text in items)
 
 
-def _in_header(parameter: Parameter, value: object) -> str:
+def _header_text(parameter: Parameter, value: object) -> str:
     if parameter.as_json:
         return json_text(value)
-    return _joined(_items(value, escape=False), ",", parameter.explode)
+    return _join(_items(value, escape=False), ",", parameter.explode)
 
 
 def _pairs(parameter: Parameter, value: object) -> Pairs:
@@ -141,13 +141,13 @@ def _pairs(parameter: Parameter, value: object) -> Pairs:
     elif parameter.style == "deepObject" and isinstance(value, Mapping):
         yield from _deep_pairs(name, value, safe)
     elif not isinstance(value, (list, tuple, Mapping)):
-        yield name, quote(_text(value), safe=safe)
+        yield name, quote(_as_text(value), safe=safe)
     elif not value:
         return
     elif parameter.explode:
         yield from ((key or name, text) for key, text in _items(value, safe))
     else:
-        yield name, _joined(_items(value, safe), _SEPARATORS.get(parameter.style, ","), explode=False)
+        yield name, _join(_items(value, safe), _SEPARATORS.get(parameter.style, ","), explode=False)
 
 
 def _deep_pairs(name: str, value: Mapping[Any, object], safe: str) -> Pairs:
@@ -163,14 +163,14 @@ def _items(value: object, safe: str = "", *, escape: bool = True) -> list[tuple[
     """Return the entries of an object, the items of a list with an empty key, or the one value."""
 
     def written(item: object) -> str:
-        return quote(_text(item), safe=safe) if escape else _text(item)
+        return quote(_as_text(item), safe=safe) if escape else _as_text(item)
 
     if isinstance(value, Mapping):
         return [(written(key), written(item)) for key, item in value.items()]
     return [("", written(item)) for item in (value if isinstance(value, (list, tuple)) else (value,))]
 
 
-def _text(value: object) -> str:
+def _as_text(value: object) -> str:
     if isinstance(value, str):
         return value
     return "" if value is None else json_text(value)
@@ -183,9 +183,9 @@ def _content(body: Body, value: object) -> tuple[str, bytes]:
         case "json":
             return media_type, plain_bytes(value)
         case "text":
-            return media_type, _text(value).encode("utf-8", "replace")
+            return media_type, _as_text(value).encode("utf-8", "replace")
         case "bytes":
-            return media_type, b64decode(_text(value))
+            return media_type, b64decode(_as_text(value))
     fields = value.items() if isinstance(value, Mapping) else ()
     if body.kind == "multipart":
         boundary, content = write_multipart([part for name, item in fields for part in _parts(body, str(name), item)])
@@ -197,9 +197,9 @@ def _parts(body: Body, name: str, value: object) -> Iterator[Part]:
     """Yield the parts of a field of a multipart form. A list repeats the field, and an object is sent as JSON."""
     for item in value if isinstance(value, (list, tuple)) else (value,):
         if name in body.files:
-            content, default = b64decode(_text(item)), "application/octet-stream"
+            content, default = b64decode(_as_text(item)), "application/octet-stream"
         else:
-            content, default = _text(item).encode("utf-8", "replace"), "application/json" if isinstance(item, Mapping) else ""
+            content, default = _as_text(item).encode("utf-8", "replace"), "application/json" if isinstance(item, Mapping) else ""
         yield Part(name=name, content=content, media_type=body.media_types.get(name, default), is_file=name in body.files)
 
 

@@ -88,9 +88,9 @@ def make_result(label: str, uri: str, response: Response, effect: Effect, now_s:
     """
     if 200 <= response.status < 300:
         return _value(label, uri, response)
-    text = f"{label} answered {_named(response.status)}."
+    text = f"{label} answered {_status_text(response.status)}."
     if response.status in _TRANSIENT or (response.status >= 500 and effect == "once"):
-        said = _shown_body(response)
+        said = _body_to_show(response)
         raise RequestFailed(
             f"{text}{' The server says: ' + str(said) if said else ''}",
             not_started=response.status == 429,
@@ -99,7 +99,7 @@ def make_result(label: str, uri: str, response: Response, effect: Effect, now_s:
     return _failure(text, response, effect)
 
 
-def _named(status: int) -> str:
+def _status_text(status: int) -> str:
     try:
         return f"{status} ({HTTPStatus(status).phrase})"
     except ValueError:
@@ -115,11 +115,11 @@ def _failure(text: str, response: Response, effect: Effect) -> dict[str, Any]:
     else:
         hint = _HINTS.get(response.status, "The server refused the call: change it as the server says, or go on without it.")
     found: dict[str, Any] = {"success": False, "error": f"{text} {hint}", "status": response.status}
-    said = _shown_body(response)
+    said = _body_to_show(response)
     return found | {"body": said} if said not in ("", None) else found
 
 
-def _shown_body(response: Response) -> object:
+def _body_to_show(response: Response) -> object:
     """Return the body of a failure, as JSON data if it is small; binary data is only described."""
     if response.fault == "undecodable":
         return "[a body that cannot be decoded]"
@@ -130,17 +130,17 @@ def _shown_body(response: Response) -> object:
         return f"[{len(response.body)} bytes of {response.media_type or 'unknown type'}]"
     if len(text) > _ERROR_CHARS:
         return f"{text[:_ERROR_CHARS]} [cut, {len(text)} characters in all]"
-    value = _json(text, response.redact) if _is_json(response.media_type) else None
+    value = _parse_json(text, response.redact) if _is_json(response.media_type) else None
     return text if value is None else value
 
 
 def _value(label: str, uri: str, response: Response) -> object:
     if response.fault == "undecodable":
-        fact = f"{label} answered {_named(response.status)}, but its body cannot be decoded."
+        fact = f"{label} answered {_status_text(response.status)}, but its body cannot be decoded."
         return {"success": False, "error": f"{fact} The call did run; do not repeat it for this reason alone.", "status": response.status}
     if not response.body:
         place = response.headers.get("location")
-        return f"{label} answered {_named(response.status)} without content.{' Location: ' + place if place else ''}"
+        return f"{label} answered {_status_text(response.status)} without content.{' Location: ' + place if place else ''}"
     if response.fault == "cut":
         return _cut_value(label, response)
     text = _text(response)
@@ -148,14 +148,14 @@ def _value(label: str, uri: str, response: Response) -> object:
         return _part(uri, response.media_type or "application/octet-stream", response.body)
     if not _is_json(response.media_type) and response.media_type:
         return text
-    value = _json(text, response.redact)
+    value = _parse_json(text, response.redact)
     if isinstance(value, dict) and isinstance(value.get("success"), bool):
         return {"success": True, "data": value}  # as it is, the body's own keys would say how the call ended
     return text if value is None and text.strip() != "null" else value
 
 
 def _cut_value(label: str, response: Response) -> dict[str, Any]:
-    fact = f"{label} answered {_named(response.status)} with more than {MAX_BODY_BYTES} bytes, which is the limit."
+    fact = f"{label} answered {_status_text(response.status)} with more than {MAX_BODY_BYTES} bytes, which is the limit."
     beginning = (_text(response) or "")[:_ERROR_CHARS]
     text = f"{fact} The call did run. Ask for less, for example with a filter or a page size."
     return {"success": False, "error": text, "body": beginning}
@@ -174,30 +174,30 @@ def _is_json(media_type: str) -> bool:
     return media_type in ("application/json", "text/json") or media_type.endswith("+json")
 
 
-def _json(text: str, redact: Callable[[str], str]) -> Any:
+def _parse_json(text: str, redact: Callable[[str], str]) -> Any:
     """Return the JSON data; None if there is none."""
     try:
         value = msgspec.json.decode(text)
-        return _redacted(value, redact) if "\\u" in text else value
+        return _redact(value, redact) if "\\u" in text else value
     except (msgspec.DecodeError, RecursionError):
         return None
 
 
-def _redacted(value: Any, redact: Callable[[str], str]) -> Any:
+def _redact(value: Any, redact: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, dict):
-        return {redact(key): _redacted(item, redact) for key, item in value.items()}
-    return [_redacted(item, redact) for item in value] if isinstance(value, list) else value
+        return {redact(key): _redact(item, redact) for key, item in value.items()}
+    return [_redact(item, redact) for item in value] if isinstance(value, list) else value
 
 
 def _text(response: Response) -> str | None:
     """Return the body as text; None if it is binary."""
-    text = _decoded(response)
+    text = _decode(response)
     return None if text is None else response.redact(text)
 
 
-def _decoded(response: Response) -> str | None:
+def _decode(response: Response) -> str | None:
     kind = response.media_type
     if kind and not (
         kind.startswith(_TEXT_TYPES) or _is_json(kind) or kind.endswith("+xml") or kind == "application/x-www-form-urlencoded"

@@ -50,16 +50,16 @@ class SchemaReader:
         Raises:
             UsageError: It is not a schema, or one of its references leads nowhere or to another document.
         """
-        read: Schema = self._converted(schema, place)
+        read: Schema = self._convert(schema, place)
         while self._unread:
             reference, hidden, name = self._unread.popleft()
-            self.definitions[name] = self._converted(self._document.target(reference, self._where(place)), reference, hidden)
+            self.definitions[name] = self._convert(self._document.target(reference, self._where(place)), reference, hidden)
         return read
 
     def _where(self, place: str) -> str:
         return f"{self._operation}, {place}"
 
-    def _converted(self, schema: object, place: str, hidden: frozenset[str] = frozenset()) -> Any:
+    def _convert(self, schema: object, place: str, hidden: frozenset[str] = frozenset()) -> Any:
         """Return a schema as JSON Schema.
 
         Args:
@@ -71,7 +71,7 @@ class SchemaReader:
             raise UsageError(f"{self._where(place)}: the schema is {describe_kind(schema)}; it must be an object.")
         made = dict(schema)
         if not made.keys().isdisjoint(("properties", *_COMBINING)) or made.keys() >= {"$ref", "required"}:
-            hidden |= self._combined(made, place)[0]
+            hidden |= self._collect_hidden_names(made, place)[0]
         if "$ref" in made:
             made = self._reference(made, place, hidden)
         for keyword in ("$dynamicRef", "$recursiveRef"):
@@ -87,12 +87,12 @@ class SchemaReader:
         for keyword, key, inner in subschemas(made):
             left_out = hidden if keyword in _SAME_OBJECT else frozenset[str]()
             if key is None:
-                made[keyword] = self._converted(inner, f"{place}/{keyword}", left_out)
+                made[keyword] = self._convert(inner, f"{place}/{keyword}", left_out)
                 continue
             if keyword not in copied:
                 made[keyword] = copy(made[keyword])
                 copied.add(keyword)
-            made[keyword][key] = self._converted(inner, f"{place}/{keyword}/{key}", left_out)
+            made[keyword][key] = self._convert(inner, f"{place}/{keyword}/{key}", left_out)
 
     def _reference(self, schema: Schema, place: str, hidden: frozenset[str]) -> Schema:
         """Return the schema with a reference into `$defs`. In OpenAPI 3.0, keywords beside a reference have no effect."""
@@ -101,7 +101,7 @@ class SchemaReader:
             schema = {key: schema[key] for key in ("$ref", "description") if key in schema}
         target = self._document.target(reference, self._where(place))
         if hidden:
-            own, required = self._combined(target, place)
+            own, required = self._collect_hidden_names(target, place)
             hidden = (hidden - own) & required
         if (reference, hidden) not in self._names:
             self._names[reference, hidden] = name = self._free_name(reference)
@@ -125,7 +125,7 @@ class SchemaReader:
             if not schema["required"]:
                 del schema["required"]
 
-    def _combined(self, schema: object, place: str) -> tuple[frozenset[str], frozenset[str]]:
+    def _collect_hidden_names(self, schema: object, place: str) -> tuple[frozenset[str], frozenset[str]]:
         """Return the names that a schema and the schemas combined with it leave out, and those that they require."""
         hidden, required, seen, waiting = set[str](), set[str](), set[str](), [schema]
         while waiting:

@@ -77,7 +77,7 @@ class Decoder(ABC):
         """
 
     def feed(self, data: bytes) -> list[ModelEvent]:
-        """Take the next bytes; return the events that they complete."""
+        """Decode the next bytes; return the events that they complete."""
         if not self._is_over:
             try:
                 self._feed_frames(data)
@@ -86,12 +86,12 @@ class Decoder(ABC):
         return self._take_events()
 
     def feed_body(self, value: Mapping[str, object]) -> list[ModelEvent]:
-        """Take the whole answer as JSON data instead of bytes; return its events."""
+        """Decode the whole answer from JSON data instead of bytes; return its events."""
         self._end_seen = True
         return self._feed_value(self.read_body, value)
 
     def feed_frame(self, value: Mapping[str, object]) -> list[ModelEvent]:
-        """Take the next frame of a stream as JSON data instead of bytes; return the events that it completes."""
+        """Decode the next frame of a stream from JSON data instead of bytes; return the events that it completes."""
         return [] if self.done else self._feed_value(partial(self.read_frame, ""), value)
 
     @property

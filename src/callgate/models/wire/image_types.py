@@ -29,18 +29,18 @@ _OTHER_NAMES = {"image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x
 
 def with_accepted_images(messages: Iterable[Message], accepted: Mapping[str, str] = USUAL_IMAGES) -> list[Message]:
     """Return the conversation with a text in place of each image that the provider would refuse."""
-    return [_checked(message, accepted) for message in messages]
+    return [_replace_images(message, accepted) for message in messages]
 
 
-def _checked(message: Message, accepted: Mapping[str, str]) -> Message:
+def _replace_images(message: Message, accepted: Mapping[str, str]) -> Message:
     if not isinstance(message, (UserMessage, ToolMessage)) or isinstance(message.content, str):
         return message
     if all(not isinstance(part, Image) or part.mime_type in accepted for part in message.content):
         return message
-    return replace(message, content=tuple([_accepted(part, accepted) if isinstance(part, Image) else part for part in message.content]))
+    return replace(message, content=tuple([_as_accepted(part, accepted) if isinstance(part, Image) else part for part in message.content]))
 
 
-def _accepted(image: Image, accepted: Mapping[str, str]) -> Part:
+def _as_accepted(image: Image, accepted: Mapping[str, str]) -> Part:
     kind = image.mime_type.partition(";")[0].strip().lower()
     kind = _OTHER_NAMES.get(kind, kind)
     if kind in accepted:

@@ -42,22 +42,22 @@ class Supervisor:
         self._status: int | None = None
 
     def run(self) -> None:
-        while not self._over():
-            for fd in self._ready():
+        while not self._is_over():
+            for fd in self._ready_descriptors():
                 self._serve(fd)
             self._reap()
             if os.getppid() != self._parent:
                 self._engine.ended = True
         self._end()
 
-    def _over(self) -> bool:
+    def _is_over(self) -> bool:
         if self._engine.ended:
             return True
         if self._stop_by is not None:
             return time.monotonic() >= self._stop_by or not self._tree.alive()
         return self._status is not None or self._worker.ended
 
-    def _ready(self) -> list[int]:
+    def _ready_descriptors(self) -> list[int]:
         poll = select.poll()
         poll.register(self._wakeup, select.POLLIN)
         poll.register(self._engine.fd, select.POLLIN | (select.POLLOUT if self._engine.unsent else 0))

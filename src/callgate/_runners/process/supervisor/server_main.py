@@ -37,7 +37,7 @@ class ServerSupervisor:
         self._status: int | None = None
 
     def run(self) -> None:
-        while not self._over():
+        while not self._is_over():
             poll = select.poll()
             poll.register(self._wakeup, select.POLLIN)
             poll.register(self._engine.fd, select.POLLIN)
@@ -50,7 +50,7 @@ class ServerSupervisor:
         code = os.waitstatus_to_exitcode(self._status) if self._status is not None else 0
         self._engine.send(b"X", f"{code} {left}".encode())
 
-    def _over(self) -> bool:
+    def _is_over(self) -> bool:
         if self._engine.ended or self._status is not None:
             return True
         return self._stop_by is not None and (time.monotonic() >= self._stop_by or not self._tree.alive())
@@ -95,15 +95,15 @@ def _start(command: list[str]) -> tuple[int, str]:
 
 
 def _die_with_parent() -> None:
-    """Be killed if the supervisor itself is killed. Supported on Linux only."""
+    """Request SIGKILL for this process if the supervisor is killed. Supported on Linux only."""
     if sys.platform == "linux":
         import ctypes
 
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def _let_go_of_pipes() -> None:
-    """Keep no end of the server's pipes, so that the engine sees when the server closes them."""
+def _close_pipes() -> None:
+    """Close this process's ends of the server's pipes, so that the engine sees when the server closes them."""
     empty = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(empty, fd)
@@ -122,7 +122,7 @@ def main(engine: str, *command: str) -> None:
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     channel = FrameChannel(int(engine))
     pid, problem = _start(list(command))
-    _let_go_of_pipes()
+    _close_pipes()
     if problem:
         channel.send(b"N", problem.encode())
         return

@@ -274,7 +274,7 @@ def _tool_name(block: Mapping[str, object]) -> str:
 
 
 def _provider_fields(block: Mapping[str, object]) -> dict[str, object]:
-    """Return the fields that the API wants back with a call: the code that made it, and its toolset with the member's own name."""
+    """Return the fields that the API requires back with a call: the code that made it, and its toolset with the member's own name."""
     caller, toolset = as_object(block.get("caller")), block.get("toolset_name")
     fields: dict[str, object] = {"caller": caller} if caller.get("type", "direct") != "direct" else {}
     return fields | {"toolset_name": toolset, "name": block.get("name")} if toolset else fields

@@ -30,7 +30,7 @@ _FINISH_REASONS: Mapping[str, FinishReason] = {
     "content_filtered": "content_filter",
 }
 _MISWRITTEN_CALL = frozenset({"malformed_model_output", "malformed_tool_use"})
-"""The model wrote a call that the service could not parse; a repeated request may succeed. The other calls do not run either: nobody knows
+"""The model wrote a call that the service could not parse; a repeated request may succeed. The other calls do not run either: it is unknown
 what the message was to be."""
 _RETRYABLE_PREFIXES = ("throttling", "internalserver", "serviceunavailable", "modeltimeout", "modelnotready", "modelstreamerror")
 """Names of errors that may be gone a moment later begin with one of these."""
@@ -214,7 +214,7 @@ class BedrockConverseDecoder(Decoder):
                 self._add_native(kind, as_object(item))
 
     def _add_citations(self, cited: Mapping[str, object]) -> None:
-        """Note that the text before this is the text of a block with its sources."""
+        """Mark the text before this as the text of a block with its sources."""
         self.message.append_reasoning(opaque={"citationsContent": cited}, new_part=True)
 
     def _add_native(self, kind: str, item: Mapping[str, object]) -> None:

@@ -63,7 +63,7 @@ class CohereChatDecoder(Decoder):
                 if call := self._call_at(value.get("index")):
                     self.message.seal(call)
             case "citation-start":
-                self._citations += _listed(message.get("citations"))
+                self._citations += _as_list(message.get("citations"))
             case "message-end":
                 self._read_end(as_object(value.get("delta")))
             case "" if "message" in value:
@@ -96,7 +96,7 @@ class CohereChatDecoder(Decoder):
             self.message.append_text(content)
         for item in as_objects(message.get("tool_calls")):
             self._open_call(item)
-        self._citations += _listed(message.get("citations"))
+        self._citations += _as_list(message.get("citations"))
         self.message.seal_all_but_last()
 
     def _read_content(self, part: Mapping[str, object]) -> None:
@@ -208,6 +208,6 @@ class CohereChatDecoder(Decoder):
         self._read_end({**value, "finish_reason": value.get("finish_reason") or "COMPLETE"})
 
 
-def _listed(citations: object) -> list[Mapping[str, object]]:
+def _as_list(citations: object) -> list[Mapping[str, object]]:
     """Return the citations of a message, or the one of a stream's event, as a list."""
     return [citations] if isinstance(citations, dict) else list(as_objects(citations))

@@ -72,7 +72,7 @@ def _alternatives(plain: _Schema) -> list[Mapping[str, object]]:
 def _any_of(
     plain: _Schema, alternatives: list[Mapping[str, object]], root: Mapping[str, object], seen_references: frozenset[str]
 ) -> _Schema:
-    """Reduce alternatives: no keyword may stand beside `anyOf`, and null becomes `nullable`."""
+    """Reduce alternatives: `anyOf` must be the only keyword, and null becomes `nullable`."""
     described = {key: plain[key] for key in ("description",) if key in plain}
     branches = [branch for branch in alternatives if branch.get("type") != "null"]
     result = [{**described, **reduce_schema(branch, root, seen_references)} for branch in branches]

@@ -1,6 +1,6 @@
 """Encode a conversation as a request for Ollama's `/api/chat`.
 
-Ollama has no tool choice: `none` offers no tools, and the name of one tool offers that one alone. Of a parameter, its SDK sends the type,
+Ollama has no tool choice: `none` offers no tools, and the name of one tool offers that one alone. For a parameter, its SDK sends the type,
 the description, the items and the enum only, so the type and the description have what other keywords say.
 """
 

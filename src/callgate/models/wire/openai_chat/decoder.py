@@ -145,7 +145,7 @@ class OpenAIChatDecoder(Decoder):
             self.message.append_reasoning(opaque={"echo": self._provider_fields.fields, "server": self.message.server})
 
     def _begin_field(self, field: str) -> None:
-        """Note before a text from which field it comes, unless the text before came from the same. Only this API gets the note back."""
+        """Mark a text with the field that it comes from, unless the text before came from the same. Only this API gets the mark back."""
         if field != self._field:
             self._field = field
             self.message.append_reasoning(opaque={"field": field, "audio": self._audio}, new_part=True)

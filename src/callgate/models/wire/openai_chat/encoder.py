@@ -199,7 +199,7 @@ def _content_part(
 
 
 def _provider_fields(reasoning_parts: Sequence[Reasoning], quirks: Mapping[str, object]) -> dict[str, object]:
-    """Return the provider-specific fields that the server wants back."""
+    """Return the provider-specific fields that the server requires back."""
     echoes = [
         part.opaque["echo"] for part in reasoning_parts if part.opaque and "echo" in part.opaque and _is_same_server(part.opaque, quirks)
     ]

@@ -1,4 +1,4 @@
-"""Collect provider-specific fields of an answer that the server wants back: reasoning details, signatures and the like.
+"""Collect provider-specific fields of an answer that the server requires back: reasoning details, signatures and the like.
 
 They arrive whole or in pieces; a piece belongs to the last item with its type and index. Does not interpret them.
 """

@@ -221,7 +221,7 @@ def _text_key(value: Mapping[str, object], kind: str) -> object:
 
 
 def _provider_fields(item: Mapping[str, object]) -> dict[str, object]:
-    """Return the fields that the API wants back with a call."""
+    """Return the fields that the API requires back with a call."""
     caller = as_object(item.get("caller"))
     fields = {key: item[key] for key in ("id", "namespace") if item.get(key)}
     return fields if caller.get("type", "direct") == "direct" else fields | {"caller": caller}

@@ -89,7 +89,7 @@ class OutputItem:
         self.initial_arguments: object = item.get("input") if self.kind == "custom_tool_call" else item.get("arguments")
         """The arguments that the call began with. Arguments that arrive later replace them."""
         self.kept: dict[str, object] = {}
-        """What is sent back of reasoning, or of a message in addition to its text; filled when the item is done."""
+        """The fields of reasoning, or of a message beside its text, that are sent back; filled when the item is done."""
         self.reported: dict[object, ReportedText] = {}
         """The reported pieces of each of its texts."""
         self.done = False
