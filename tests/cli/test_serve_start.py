@@ -67,8 +67,8 @@ async def test_what_servers_may_have_is_announced_until_it_is_known_what_they_ha
     flags = {"listChanged": True}
     assert set(early.pop("extensions")) == {f"io.modelcontextprotocol/{name}" for name in ("tasks", "ui", "skills")}
     assert late.pop("extensions") == {"io.modelcontextprotocol/tasks": {}}
-    assert early == {"tools": flags, "resources": {"subscribe": True, **flags}, "prompts": flags, "completions": {}}
-    assert late == {"tools": flags, "resources": {}}
+    assert early == {"tools": flags, "resources": {"subscribe": True, **flags}, "prompts": flags, "completions": {}, "logging": {}}
+    assert late == {"tools": flags, "resources": {}, "logging": {}}
     assert nothing == []
 
 
