@@ -26,7 +26,7 @@ from callgate._run_state.run_recovery import Unfinished
 from callgate.calls import RawCall, Scope
 from callgate.errors import RecordFailed, RunHeld
 
-__all__ = ["Admission", "OpenedRun"]
+__all__ = ["Admission", "RunOfMessage"]
 
 log = logging.getLogger("callgate")
 
@@ -107,9 +107,9 @@ class Admission:
         self._latest.opened = scope
         return True
 
-    def run_of_message(self, scope: Scope, acquire: Callable[[Scope], Awaitable[None]]) -> OpenedRun:
+    def run_of_message(self, scope: Scope, acquire: Callable[[Scope], Awaitable[None]]) -> RunOfMessage:
         """Return the run of the calls of a message, which `acquire` opens."""
-        return OpenedRun(scope, self.placed(scope).run, self, acquire)
+        return RunOfMessage(scope, self.placed(scope).run, self, acquire)
 
     def is_usable(self, run: str) -> bool:
         """Return whether calls of a run can be admitted now: it is open, an agent works on it, or no other engine can know it."""
@@ -229,21 +229,27 @@ class Admission:
             UsageError: The scope is invalid.
         """
         check_scope(scope)
-        if scope.allowed_tools is not None and not scope.deliberate and not self._has_warned:
-            self._has_warned = True
-            log.warning(
-                "Scope.allowed_tools does not block any tool without deliberate=True. Give both: Scope(deliberate=True, allowed_tools=...)"
-            )
+        if scope.allowed_tools is not None and not scope.deliberate:
+            self._warn_of_allowed_tools()
         placed = scope if scope.run else replace(scope, run=self._run)
         check_text(placed)
         return placed
 
+    def _warn_of_allowed_tools(self) -> None:
+        """Log, once for each engine, that a scope has an allowlist that is not used."""
+        if not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "Scope.allowed_tools does not block any tool without deliberate=True. Give both: Scope(deliberate=True, allowed_tools=...)"
+            )
 
-class OpenedRun(Struct):
+
+class RunOfMessage(Struct):
     """The run of the calls of one message, which is opened when they need it."""
 
     scope: Scope
     run: str
+    """The id of the run: the scope's, or else the engine's own."""
     admission: Admission
     acquire: Callable[[Scope], Awaitable[None]]
 

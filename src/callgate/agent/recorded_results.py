@@ -15,6 +15,7 @@ from callgate.agent.message_calls import BROKEN_OFF
 from callgate.agent.run_recorder import PhaseAnsweredBody, RunBeganBody
 from callgate.agent.run_result import CommittedMessage, PendingCalls
 from callgate.calls import Text, ToolResult
+from callgate.errors import CallNotStarted
 from callgate.events import Event
 from callgate.messages import AssistantMessage, ToolCall
 
@@ -28,7 +29,7 @@ def interrupted(event: Event) -> str:
     """
     reason = decode_reason(event.body)
     if reason.status == "not_started":
-        return f"It was not started: {reason.reason}. Nothing happened; it may be sent again."
+        return str(CallNotStarted.because(reason.reason))
     if reason.status == "unknown":
         return f"It was broken off: {reason.reason}. It may have taken effect; check the real state before you repeat it."
     return ""

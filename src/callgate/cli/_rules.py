@@ -8,7 +8,7 @@ from callgate._blob_store import MemoryBlobs
 from callgate._terminal_text import one_line, printable
 from callgate._tool_loading import load_tools
 from callgate.cli import _exit_codes as _exits
-from callgate.cli._console import output, print_json, say
+from callgate.cli._console import output, print_json, say, tool_count
 from callgate.errors import UsageError
 from callgate.policy import Rules
 from callgate.policy.rule_file import rules_text
@@ -32,5 +32,5 @@ def check_rules(file: str, specs: Sequence[str], *, as_json: bool) -> int:
         for problem in problems:
             say(printable(problem), "red")
     else:
-        output().print(f"{one_line(file)}: {count} rules hold for {len(tools)} tools.", markup=False, highlight=False)
+        output().print(f"{one_line(file)}: {count} rules hold for {tool_count(len(tools))}.", markup=False, highlight=False)
     return _exits.FAILED if problems else _exits.OK
