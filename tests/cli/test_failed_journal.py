@@ -6,6 +6,8 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import apsw
@@ -139,6 +141,37 @@ def test_a_full_disk_is_named_in_the_error(tmp_path: Path, monkeypatch: pytest.M
         raise error("disk")
     assert "the disk is full" in str(caught.value)
     assert "Make room on it" in str(caught.value)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, of one mebibyte."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    try:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("mounting a small file system needs privileges that this process does not have")
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+def test_commands_that_only_read_work_on_a_full_disk(small_disk: Path) -> None:
+    """SQLite has no space for the index that it makes even to read, but nobody can write to the journal there either."""
+    assert shell(small_disk, "call", "list_files", "--journal", "journal.db").code == 0
+    with suppress(OSError), (small_disk / "rest").open("wb", buffering=0) as rest:
+        while True:
+            rest.write(bytes(1024))
+    listed = shell(small_disk, "log", "list", "--journal", "journal.db")
+    assert (listed.code, listed.err) == (0, "")
+    assert "list_files" in listed.out
+    for words in (("approvals",), ("settle",), ("log", "verify")):
+        assert shell(small_disk, *words, "--journal", "journal.db").code == 0
+    called = shell(small_disk, "call", "list_files", "--journal", "journal.db")
+    assert called.code == 2
+    assert "the disk is full. Make room" in called.err
+    (small_disk / "rest").unlink()
+    assert shell(small_disk, "call", "list_files", "--journal", "journal.db").code == 0
 
 
 @pytest.mark.parametrize("words", [("log", "list"), ("approvals",), ("settle",)], ids=" ".join)

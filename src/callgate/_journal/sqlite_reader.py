@@ -5,6 +5,7 @@ Data that cannot be read as an event raises `Unreadable`, so that damage is repo
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -133,19 +134,35 @@ def connect_to_read(path: Path) -> tuple[apsw.Connection, int]:
     try:
         connection.execute("PRAGMA query_only = ON")
         return connection, known_version(connection, path)
-    except (apsw.CantOpenError, apsw.ReadOnlyError):
+    except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.IOError) as error:
         connection.close()
-        if os.access(path.absolute().parent, os.W_OK):
-            raise
-        if Path(f"{path}-wal").exists():
-            raise UsageError(
-                f"{path} has a log beside it, {path}-wal, which cannot be read where nothing can be written. Copy both to another folder."
-            ) from None
+        _check_nobody_writes(path, error)
     except BaseException:
         connection.close()
         raise
     kept = apsw.Connection(f"{path.absolute().as_uri()}?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
-    return kept, known_version(kept, path)  # a read-only disk has no concurrent writers
+    return kept, known_version(kept, path)
+
+
+def _check_nobody_writes(path: Path, error: apsw.Error) -> None:
+    """Raise `error` unless it means that nothing can be written beside the file, so that nobody has the journal open for writing.
+
+    Raises:
+        UsageError: Events are in the log, which cannot be read there.
+    """
+    import apsw
+
+    log = Path(f"{path}-wal")
+    if isinstance(error, apsw.IOError):
+        full = space_error(path, error)  # a limit of this process does not keep others from writing
+        if full is None or full.errno != errno.ENOSPC or (log.exists() and log.stat().st_size):
+            raise error
+    elif os.access(path.absolute().parent, os.W_OK):
+        raise error
+    elif log.exists():
+        raise UsageError(
+            f"{path} has a log beside it, {path}-wal, which cannot be read where nothing can be written. Copy both to another folder."
+        )
 
 
 def has_end(connection: apsw.Connection, end: RecordedEnd) -> bool:
