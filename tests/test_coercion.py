@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate._schema import CompiledSchema, coerced, compile_schema, whole_numbers
+from callgate._schema import CompiledSchema, coerce_values, compile_schema, whole_numbers
 
 Schema = dict[str, Any]
 
@@ -20,7 +20,7 @@ def schema_of(properties: Schema, **more: Any) -> CompiledSchema:
 
 def coerce(properties: Schema, value: Schema, **more: Any) -> tuple[Schema, list[str]]:
     made = schema_of(properties, **more)
-    changed, notes = coerced(value, made)
+    changed, notes = coerce_values(value, made)
     return changed, [note.path for note in notes]
 
 

@@ -18,7 +18,7 @@ from callgate._json import strict_object, strict_value
 from callgate._json.json_repair import repair_text
 from callgate._json.malformed_text import clip
 from callgate._option_checks import by_name, check, refused
-from callgate._schema import CompiledSchema, ValidationProblem, coerced, compile_schema
+from callgate._schema import CompiledSchema, ValidationProblem, coerce_values, compile_schema
 from callgate.calls import Note
 from callgate.errors import ArgumentsInvalid, ArgumentsMalformed, ArgumentsTruncated
 from callgate.tools.argument_cleaning import fitted
@@ -132,7 +132,7 @@ def repair_json(text: str, schema: Mapping[str, Any] | None = None, *, limits: L
         return RepairedJson(value=value, notes=notes)
     compiled = compile_schema(schema, "the value", any_root=True)
     if isinstance(value, dict) and not compiled.is_valid(value):
-        value, more = coerced(value, compiled)
+        value, more = coerce_values(value, compiled)
         notes += more
     _check(value, compiled)
     return RepairedJson(value=value, notes=notes)

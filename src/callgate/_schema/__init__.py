@@ -12,7 +12,7 @@ mend schemas of other tools. `value_descriptions` describes values in error mess
 
 from __future__ import annotations
 
-from callgate._schema.coercion import coerced
+from callgate._schema.coercion import coerce_values
 from callgate._schema.conversion_errors import model_problems
 from callgate._schema.integral_floats import whole_numbers
 from callgate._schema.schema_compiler import CompiledSchema, compile_schema
@@ -25,7 +25,7 @@ __all__ = [
     "FunctionSchema",
     "TextFormats",
     "ValidationProblem",
-    "coerced",
+    "coerce_values",
     "compile_schema",
     "function_schema",
     "model_problems",

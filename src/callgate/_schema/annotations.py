@@ -104,7 +104,7 @@ def _by_msgspec(kinds: Mapping[str, Any], where: str) -> tuple[dict[str, Schema]
         except Exception as error:
             cause = str(error).splitlines()[0][:200]
             raise UsageError(
-                f"{where}: '{name}' is annotated {_shown(kind)}, which has no JSON Schema ({cause})."
+                f"{where}: '{name}' is annotated {_name_of_type(kind)}, which has no JSON Schema ({cause})."
                 " Take a standard type, a dataclass, a TypedDict or a pydantic model, or give the tool its parameters.",
                 code="schema_refused",
             ) from error
@@ -143,10 +143,10 @@ def converter(kind: Any, where: str) -> Convert | None:
     if uses_pydantic(kind):
         adapter = _pydantic(where).TypeAdapter(kind)
         return lambda value: adapter.validate_json(msgspec.json.encode(value), strict=True)
-    return partial(_by_msgspec_converted, kind, msgspec.inspect.type_info(kind))
+    return partial(_convert_by_msgspec, kind, msgspec.inspect.type_info(kind))
 
 
-def _by_msgspec_converted(kind: Any, info: Any, value: object) -> object:
+def _convert_by_msgspec(kind: Any, info: Any, value: object) -> object:
     try:
         return msgspec.convert(value, kind, strict=True, str_keys=True, dec_hook=from_text)
     except msgspec.ValidationError:
@@ -170,7 +170,7 @@ def from_text(kind: type, value: object) -> object:
     raise NotImplementedError(f"{kind} cannot be made of {type(value).__name__}")
 
 
-def _shown(kind: Any) -> str:
+def _name_of_type(kind: Any) -> str:
     return getattr(kind, "__qualname__", None) or str(kind)[:100]
 
 
@@ -189,10 +189,10 @@ def namespace_of(function: Any) -> dict[str, Any]:
         if frame.f_code.co_qualname in around and frame.f_globals is function.__globals__:
             names = {**frame.f_locals, **names}
         frame = frame.f_back
-    return {**names, **_enclosed(function)}
+    return {**names, **_closure_variables(function)}
 
 
-def _enclosed(function: Callable[..., Any]) -> dict[str, Any]:
+def _closure_variables(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the function's closure variables by name. Variables that are not assigned yet are left out."""
     held: dict[str, Any] = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):

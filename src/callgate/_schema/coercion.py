@@ -22,7 +22,7 @@ from callgate._schema.value_descriptions import clear_path
 from callgate.calls import Note
 from callgate.errors import ArgumentsMalformed, ArgumentsTruncated
 
-__all__ = ["coerced"]
+__all__ = ["coerce_values"]
 
 _ROUNDS = 4
 """Maximum number of conversion rounds.
@@ -44,7 +44,7 @@ _NOTHING = _NoValue()
 _Place = tuple[str | int, ...]
 
 
-def coerced(value: dict[str, object], schema: CompiledSchema) -> tuple[dict[str, object], tuple[Note, ...]]:
+def coerce_values(value: dict[str, object], schema: CompiledSchema) -> tuple[dict[str, object], tuple[Note, ...]]:
     """Return a copy of `value` with every possible conversion applied, and a note for each. The copy may still be invalid."""
     notes: dict[_Place, Note] = {}
     current = value
@@ -75,7 +75,7 @@ def _changes(errors: list[Any]) -> Iterator[tuple[_Place, object]]:
         if name in ("AnyOf", "OneOfNotValid"):
             yield from _of_alternatives(error)
         else:
-            new = _undone(error.instance, _wanted(error))
+            new = _read_from_text(error.instance, _accepted_instead(error))
             if new is not _NOTHING:
                 yield tuple(error.instance_path), new
 
@@ -90,18 +90,18 @@ def _of_alternatives(error: Any) -> Iterator[tuple[_Place, object]]:
     branches = [branch for branch in error.kind.context if branch]
     at_top = [[inner for inner in branch if inner.instance_path == here] for branch in branches]
     if isinstance(error.instance, str):
-        wanted = [_wanted(inner) for inners in at_top for inner in inners]
-        if all(any(_wanted(inner) is not None for inner in inners) for inners in at_top):
-            new = _undone(error.instance, frozenset[Any]().union(*(types for types in wanted if types)))
+        wanted = [_accepted_instead(inner) for inners in at_top for inner in inners]
+        if all(any(_accepted_instead(inner) is not None for inner in inners) for inners in at_top):
+            new = _read_from_text(error.instance, frozenset[Any]().union(*(types for types in wanted if types)))
             if new is not _NOTHING:
                 yield tuple(here), new
         return
-    reached = [branch for branch, inners in zip(branches, at_top, strict=True) if not any(_wanted(inner) for inner in inners)]
+    reached = [branch for branch, inners in zip(branches, at_top, strict=True) if not any(_accepted_instead(inner) for inner in inners)]
     if len(reached) == 1:
         yield from _changes(reached[0])
 
 
-def _wanted(error: Any) -> frozenset[Any] | None:
+def _accepted_instead(error: Any) -> frozenset[Any] | None:
     """Return what the schema accepts instead, for a type, enum or const error. Return None for other errors.
 
     Types are returned by name. Of the options of an enum or const, null, booleans and numbers are returned as `("is",
@@ -116,7 +116,7 @@ def _wanted(error: Any) -> frozenset[Any] | None:
     return frozenset(("is", type(option), option) for option in options if option is None or isinstance(option, (bool, int, float)))
 
 
-def _undone(value: object, wanted: frozenset[Any] | None) -> object:
+def _read_from_text(value: object, wanted: frozenset[Any] | None) -> object:
     if not isinstance(value, str) or not wanted:
         return _NOTHING
     for kind, read in _READERS.items():

@@ -13,7 +13,7 @@ from typing import Any
 from callgate._schema.subschemas import pointer
 from callgate._schema.text_formats import EXAMPLES
 from callgate._schema.validation_errors import MAX_PROBLEMS, ValidationProblem
-from callgate._schema.value_descriptions import clear_path, shown
+from callgate._schema.value_descriptions import clear_path, describe_value
 
 __all__ = ["conversion_problems", "model_problems"]
 
@@ -76,7 +76,7 @@ def _problem(path: list[str | int], text: str, got: object) -> ValidationProblem
         text = text.removeprefix(prefix)
     if text in _FORMATS:
         text = f"text in the format {_FORMATS[text]}, such as {EXAMPLES[_FORMATS[text]]}"
-    given = _shown(got)
+    given = _describe_value(got)
     return ValidationProblem(
         path=pointer(path)[:400],
         message=f"{clear_path(path)}: expected {text}, got {given}" if _is_wanted(text) else f"{clear_path(path)}: {text}; got {given}",
@@ -91,8 +91,8 @@ def _is_wanted(text: str) -> bool:
     return text.startswith(("text in ", "a ", "an ", "one of ", "greater ", "less ", "valid "))
 
 
-def _shown(value: object) -> str:
+def _describe_value(value: object) -> str:
     try:
-        return shown(value)
+        return describe_value(value)
     except (TypeError, ValueError, RecursionError):
         return f"a {type(value).__name__}"

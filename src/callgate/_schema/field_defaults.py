@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from callgate.errors import UsageError
 
-__all__ = ["DeclaredParameter", "Make", "declared_parameter", "described"]
+__all__ = ["DeclaredParameter", "Make", "annotated_text", "declared_parameter"]
 
 _EMPTY = inspect.Parameter.empty
 _FACTORY = object()
@@ -96,10 +96,10 @@ def _without_alias(kind: Any) -> Any:
     if not any(_alias(field) is not None for field in _fields_of(kind)):
         return kind
     inner, *metadata = get_args(kind)
-    return Annotated[(inner, *map(_unaliased, metadata))]
+    return Annotated[(inner, *map(_drop_alias, metadata))]
 
 
-def _unaliased(item: Any) -> Any:
+def _drop_alias(item: Any) -> Any:
     if not _is_field(item):
         return item
     field = copy.copy(item)
@@ -112,7 +112,7 @@ def _is_field(value: object) -> bool:
     return module is not None and isinstance(value, module.FieldInfo)
 
 
-def described(kind: Any) -> str | None:
+def annotated_text(kind: Any) -> str | None:
     """Return the text of `Annotated[str, "text"]` or `Annotated[str, Doc("text")]`; None for other annotations."""
     if get_origin(kind) is not Annotated:
         return None

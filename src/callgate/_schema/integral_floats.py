@@ -17,7 +17,7 @@ from callgate._json import decode, plain_bytes
 from callgate._schema.schema_compiler import CompiledSchema
 from callgate._schema.subschemas import pointer
 from callgate._schema.validation_errors import ValidationProblem
-from callgate._schema.value_descriptions import clear_path, shown
+from callgate._schema.value_descriptions import clear_path, describe_value
 from callgate.calls import Note
 
 if TYPE_CHECKING:
@@ -52,15 +52,15 @@ def whole_numbers(
     Returns:
         The value, a note for each change, and a problem for each number whose exact value is not a 64-bit integer.
     """
-    places = _asked_for(value, schema)
+    places = _integer_places(value, schema)
     if not places:
         return value, (), []
     changed = decode(plain_bytes(value))
     large: list[_Place] = []
     for place in places:
-        number = _get(value, place)
+        number = _value_at(value, place)
         if abs(number) < _EXACT:
-            _put(changed, place, int(number))
+            _replace_at(changed, place, int(number))
         else:
             large.append(place)
     problems = _put_large(changed, large, source) if large else []
@@ -76,12 +76,12 @@ def _put_large(changed: dict[str, object], places: list[_Place], source: object)
     written = _read_exactly(source) if isinstance(source, (str, bytes)) else changed
     problems: list[ValidationProblem] = []
     for place in places:
-        number = _get(changed, place)
+        number = _value_at(changed, place)
         try:
-            whole = exact_integer(_get(written, place))
+            whole = exact_integer(_value_at(written, place))
         except (TypeError, LookupError):  # the number was in a text within the text, which is parsed only once
             whole = None
-        _put(changed, place, whole)
+        _replace_at(changed, place, whole)
         if whole is None:
             problems.append(_problem(place, number))
     return problems
@@ -98,7 +98,7 @@ def _read_exactly(source: str | bytes) -> object:
 
 
 def _problem(place: _Place, number: float) -> ValidationProblem:
-    path, expected, got = list(place), "an integer of 64 bits, in digits", shown(number)
+    path, expected, got = list(place), "an integer of 64 bits, in digits", describe_value(number)
     message = f"{clear_path(path)}: expected {expected}, got {got}, a float that stands for several"
     return ValidationProblem(path=pointer(path), message=message, expected=expected, got=got, keyword="type")
 
@@ -108,17 +108,17 @@ def _note(place: _Place) -> Note:
     return Note(kind="coerced", path=pointer(path), text=f"{clear_path(path)} came as a float and was taken as integer.")
 
 
-def _get(root: Any, place: _Place) -> Any:
+def _value_at(root: Any, place: _Place) -> Any:
     for step in place:
         root = root[step]
     return root
 
 
-def _put(root: Any, place: _Place, new: object) -> None:
-    _get(root, place[:-1])[place[-1]] = new
+def _replace_at(root: Any, place: _Place, new: object) -> None:
+    _value_at(root, place[:-1])[place[-1]] = new
 
 
-def _asked_for(value: dict[str, object], schema: CompiledSchema) -> list[_Place]:
+def _integer_places(value: dict[str, object], schema: CompiledSchema) -> list[_Place]:
     """Return the places of integral floats at which the schema requires integers."""
     probe = decode(plain_bytes(value))
     floats = list(_make_fractional(probe, ()))
@@ -127,11 +127,11 @@ def _asked_for(value: dict[str, object], schema: CompiledSchema) -> list[_Place]
     errors = schema.all_errors(probe) if len(floats) <= _MAX_FLOATS else None
     if errors is None:
         return _by_list(value, schema, floats)
-    found = _wanting(errors, frozenset(floats)) or ()
+    found = _places_requiring_integer(errors, frozenset(floats)) or ()
     return [place for place in floats if place in found]
 
 
-def _wanting(errors: list[Any], probed: frozenset[_Place]) -> frozenset[_Place] | None:
+def _places_requiring_integer(errors: list[Any], probed: frozenset[_Place]) -> frozenset[_Place] | None:
     """Return the places in `probed` at which these errors require an integer.
 
     Return None if there are any other errors.
@@ -143,7 +143,7 @@ def _wanting(errors: list[Any], probed: frozenset[_Place]) -> frozenset[_Place] 
     for error in errors:
         name, place = type(error.kind).__name__, tuple(error.instance_path)
         if name in ("AnyOf", "OneOfNotValid"):
-            branches = [wanted for branch in error.kind.context if (wanted := _wanting(branch, probed)) is not None]
+            branches = [wanted for branch in error.kind.context if (wanted := _places_requiring_integer(branch, probed)) is not None]
             if not branches:
                 return None
             found |= frozenset.intersection(*branches)
@@ -170,7 +170,7 @@ def _by_list(value: dict[str, object], schema: CompiledSchema, floats: list[_Pla
     for group in lists.values():
         probe = decode(plain_bytes(value))
         for place in group:
-            _put(probe, place, _fractional(_get(value, place)))
+            _replace_at(probe, place, _fractional(_value_at(value, place)))
         if not schema.is_valid(probe):
             found += group
     return found

@@ -47,11 +47,11 @@ class References:
         stack = [(document, base)] if isinstance(document, dict) else []
         while stack:
             schema, base = stack.pop()
-            base = self._named(schema, base)
+            base = self._register_identifiers(schema, base)
             self._base[id(schema)] = base
             stack += [(inner, base) for _, _, inner in subschemas(schema)]
 
-    def _named(self, schema: Schema, base: str) -> str:
+    def _register_identifiers(self, schema: Schema, base: str) -> str:
         """Register the schema's identifiers; return the base URI of its subschemas."""
         for keyword in ("$id", "id"):
             name = schema.get(keyword)

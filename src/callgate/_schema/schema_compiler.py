@@ -19,9 +19,9 @@ from callgate._schema.references import DRAFTS, References
 from callgate._schema.regex_patterns import engine_of, linear_engine
 from callgate._schema.subschemas import Schema, Schemas, everywhere, mapping, pointer, subschemas
 from callgate._schema.text_formats import TextFormats
-from callgate._schema.tool_schema_repair import mended, object_of_parameters, refuse, refuse_unusable, split_tuples
+from callgate._schema.tool_schema_repair import object_of_parameters, refuse, refuse_unusable, repair_schemas, split_tuples
 from callgate._schema.validation_cost import EndlessSchema, ValidationCost
-from callgate._schema.validation_errors import ValidationProblem, listed, too_dear
+from callgate._schema.validation_errors import ValidationProblem, describe_errors, too_expensive
 from callgate.errors import ArgumentsMalformed, ArgumentsTruncated
 
 __all__ = ["CompiledSchema", "compile_schema"]
@@ -89,25 +89,25 @@ class CompiledSchema:
         self.is_valid: Callable[[object], bool] = validator.is_valid if always_cheap else self._is_valid_within_budget
 
     def _is_valid_within_budget(self, value: object) -> bool:
-        return not self._too_dear(value) and bool(self._validator.is_valid(value))
+        return not self._is_too_expensive(value) and bool(self._validator.is_valid(value))
 
-    def _too_dear(self, value: object) -> bool:
+    def _is_too_expensive(self, value: object) -> bool:
         if self._effort.bound(len(canonical(value))) <= _CHECK_BUDGET:
             return False
         return self._effort.of(value) > _CHECK_BUDGET
 
     def problems(self, value: object) -> list[ValidationProblem]:
         """Return the problems of `value`, at most 20. Return an empty list if it is valid."""
-        if self._too_dear(value):
-            return [too_dear()]
-        return listed(self.errors(value), self.source)
+        if self._is_too_expensive(value):
+            return [too_expensive()]
+        return describe_errors(self.errors(value), self.source)
 
     def errors(self, value: object) -> list[Any]:
         """Return the validator's own errors: all if that is cheap, otherwise only the first."""
         errors = self.all_errors(value)
         if errors is not None:
             return errors
-        if self._too_dear(value) or self._validator.is_valid(value):
+        if self._is_too_expensive(value) or self._validator.is_valid(value):
             return []
         if self._effort.per_value > _EXPLAIN_BUDGET:
             return [None]
@@ -158,7 +158,7 @@ def compile_schema(
     if not any_root:
         root = object_of_parameters(root, notes)
     schemas = everywhere(root)
-    notes += mended(schemas, draft)
+    notes += repair_schemas(schemas, draft)
     if draft == 2020:
         notes += split_tuples(schemas)
     if not any_root:

@@ -18,7 +18,7 @@ import msgspec
 
 from callgate._schema.annotations import Convert, converter, namespace_of, schemas_of
 from callgate._schema.conversion_errors import conversion_problems
-from callgate._schema.field_defaults import Make, declared_parameter, described
+from callgate._schema.field_defaults import Make, annotated_text, declared_parameter
 from callgate._schema.subschemas import Schema
 from callgate._schema.validation_errors import ValidationProblem
 from callgate.content_parts import Part
@@ -86,7 +86,7 @@ class FunctionSchema:
         values = dict(arguments)
         for name, convert in self._converters.items():
             if name in values:
-                values[name] = _converted(convert, values[name])
+                values[name] = _convert_with_integers(convert, values[name])
         if self.renamed:
             values = {self.renamed.get(name, name): value for name, value in values.items()}
         return values | self.made_defaults(values)
@@ -104,13 +104,13 @@ class FunctionSchema:
         for name, convert in self._converters.items():
             if name in arguments:
                 try:
-                    _converted(convert, arguments[name])
+                    _convert_with_integers(convert, arguments[name])
                 except ValueError as error:
                     found += conversion_problems(name, arguments[name], error)
         return found
 
 
-def _converted(convert: Convert, value: object) -> object:
+def _convert_with_integers(convert: Convert, value: object) -> object:
     try:
         return convert(value)
     except ValueError:
@@ -158,9 +158,9 @@ def function_schema(
         raise UsageError(
             f"{where} has two parameters whose argument has the same name for the model. Change an alias.", code="schema_refused"
         )
-    kinds = {name: _implied(one.kind, one.parameter.default) for name, one in by_argument.items()}
+    kinds = {name: _allow_none_default(one.kind, one.parameter.default) for name, one in by_argument.items()}
     description, about = _documentation(function)
-    about = {name: text for name, one in by_argument.items() if (text := described(one.kind) or about.get(one.parameter.name))}
+    about = {name: text for name, one in by_argument.items() if (text := annotated_text(one.kind) or about.get(one.parameter.name))}
     if parameters is None:
         parameters = _schema({name: one.parameter for name, one in by_argument.items()}, kinds, about, where)
     else:
@@ -194,7 +194,7 @@ def _has_schema(kind: Any, where: str) -> bool:
 
 
 def _hints(function: Callable[..., Any], where: str, context_type: type) -> dict[str, Any]:
-    actual = _underlying(function)
+    actual = _unwrap_function(function)
     names = {context_type.__name__: context_type, **getattr(actual, "__globals__", {}), **namespace_of(actual)}
     try:
         return typing.get_type_hints(actual, names, names, include_extras=True)
@@ -205,10 +205,10 @@ def _hints(function: Callable[..., Any], where: str, context_type: type) -> dict
         ) from error
 
 
-def _underlying(function: Any) -> Any:
+def _unwrap_function(function: Any) -> Any:
     """Return the function that has the annotations: the inner one of a partial, wrapper, method or callable object."""
     if isinstance(function, partial):
-        return _underlying(function.func)
+        return _unwrap_function(function.func)
     function = inspect.unwrap(function)
     if inspect.ismethod(function):
         return function.__func__
@@ -240,7 +240,7 @@ def _is_context(kind: Any, context_type: type) -> bool:
     return isinstance(kind, type) and issubclass(kind, context_type)
 
 
-def _implied(kind: Any, default: object) -> Any:
+def _allow_none_default(kind: Any, default: object) -> Any:
     """Return the type, made optional if the default is None."""
     return kind | None if default is None and kind is not _EMPTY and kind is not Any and type(None) not in get_args(kind) else kind
 

@@ -16,7 +16,7 @@ from callgate._schema.regex_patterns import MAX_PATTERN, patterns
 from callgate._schema.subschemas import Schema, Schemas, everywhere
 from callgate.errors import UsageError
 
-__all__ = ["in_current_draft", "mended", "object_of_parameters", "refuse", "refuse_unusable", "split_tuples"]
+__all__ = ["in_current_draft", "object_of_parameters", "refuse", "refuse_unusable", "repair_schemas", "split_tuples"]
 
 MAX_ENUM = 10_000
 MAX_REFERENCES = 5_000
@@ -55,7 +55,7 @@ def object_of_parameters(root: Schema, notes: list[str]) -> Schema:
     return {"type": "object", "properties": root}
 
 
-def mended(schemas: Schemas, draft: int) -> list[str]:
+def repair_schemas(schemas: Schemas, draft: int) -> list[str]:
     """Repair a document's schemas in place; return a sentence for each change. No schema is added or removed."""
     notes: list[str] = []
     for path, schema in schemas:
@@ -140,7 +140,7 @@ def split_tuples(schemas: Schemas) -> list[str]:
     for _, schema in schemas if moved else ():
         reference = schema.get("$ref")
         if isinstance(reference, str) and reference.startswith("#/"):
-            schema["$ref"] = f"#{_moved(reference[1:], moved)}"
+            schema["$ref"] = f"#{_update_pointer(reference[1:], moved)}"
     return notes
 
 
@@ -159,7 +159,7 @@ def in_current_draft(source: Mapping[str, object]) -> Mapping[str, object]:
     return root
 
 
-def _moved(pointer: str, tuples: set[str]) -> str:
+def _update_pointer(pointer: str, tuples: set[str]) -> str:
     """Return a JSON pointer, changed where it leads through the schemas of these pointers."""
     given, steps = "", pointer.split("/")[1:]
     written: list[str] = []

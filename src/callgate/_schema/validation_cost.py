@@ -137,7 +137,7 @@ class ValidationCost:
         while waiting:
             current = waiting.pop()
             node = self._nodes[self._numbers[id(current)]]
-            for target, place in self._reached(current, node):
+            for target, place in self._applied_schemas(current, node):
                 if id(target) not in self._numbers:
                     self._enter(target)
                     waiting.append(target)
@@ -163,12 +163,12 @@ class ValidationCost:
     def _looks_inside(self, schema: Schema) -> bool:
         return self._siblings_count or not isinstance(schema.get("$ref"), str)
 
-    def _reached(self, schema: Schema, node: _SchemaNode) -> Iterable[tuple[Schema, list[int]]]:
+    def _applied_schemas(self, schema: Schema, node: _SchemaNode) -> Iterable[tuple[Schema, list[int]]]:
         """Yield each schema that `schema` applies, except those in `properties`, and the list for its number.
 
         The number of the yielded schema belongs into this list, which is a field of `node`.
         """
-        yield from ((target, node.in_place) for target in self._referenced(schema))
+        yield from ((target, node.in_place) for target in self._reference_targets(schema))
         if not self._looks_inside(schema):
             return
         node.says_other = any(
@@ -185,9 +185,9 @@ class ValidationCost:
                 yield inner, node.prefix
             elif keyword in _ITEMS:
                 yield inner, node.items
-        self._name_mentioned(schema, node)
+        self._add_named_properties(schema, node)
 
-    def _name_mentioned(self, schema: Schema, node: _SchemaNode) -> None:
+    def _add_named_properties(self, schema: Schema, node: _SchemaNode) -> None:
         """Add properties that have a boolean schema or are only named by `required` and similar keywords.
 
         They cost nothing.
@@ -208,7 +208,7 @@ class ValidationCost:
             self._enter(METASCHEMA)
         return self._numbers[id(METASCHEMA)]
 
-    def _referenced(self, schema: Schema) -> Iterable[Schema]:
+    def _reference_targets(self, schema: Schema) -> Iterable[Schema]:
         references = self._references
         for keyword in ("$ref", "$dynamicRef"):
             name = schema.get(keyword)

@@ -20,16 +20,16 @@ from callgate._schema.value_descriptions import (
     SHOWN,
     TYPES,
     clear_path,
+    describe_value,
+    describe_wanted,
     forbidden,
     nearest,
     nearest_multiple,
     one_of,
-    shown,
-    wanted,
     without_repeats,
 )
 
-__all__ = ["MAX_PROBLEMS", "ValidationProblem", "listed", "too_dear"]
+__all__ = ["MAX_PROBLEMS", "ValidationProblem", "describe_errors", "too_expensive"]
 
 MAX_PROBLEMS = 20
 _SIZES: dict[str, tuple[str, str, Callable[[Any], int]]] = {
@@ -60,7 +60,7 @@ class ValidationProblem(Struct, frozen=True, kw_only=True):
     """
 
 
-def too_dear() -> ValidationProblem:
+def too_expensive() -> ValidationProblem:
     return ValidationProblem(
         path="",
         message="the arguments are too large or too deep to check against this tool's schema. Send less, or shorter text.",
@@ -69,7 +69,7 @@ def too_dear() -> ValidationProblem:
     )
 
 
-def listed(errors: Iterable[Any], root: Schema) -> list[ValidationProblem]:
+def describe_errors(errors: Iterable[Any], root: Schema) -> list[ValidationProblem]:
     """Return the problems for the validator's `errors`, without duplicates.
 
     An error that is None stands for one that is too expensive to explain.
@@ -90,9 +90,9 @@ def _unspecific() -> list[ValidationProblem]:
 def _problems(error: Any, root: Schema) -> list[ValidationProblem]:
     kind = type(error.kind).__name__
     if kind == "Required":
-        return [_required(error, root)]
+        return [_missing_problem(error, root)]
     if kind in ("AdditionalProperties", "UnevaluatedProperties"):
-        return [_unknown(error, name, root) for name in error.kind.unexpected[:MAX_PROBLEMS]]
+        return [_unknown_key_problem(error, name, root) for name in error.kind.unexpected[:MAX_PROBLEMS]]
     if kind == "PropertyNames":
         inner = error.kind.error
         return [_problem(error, f"keys that match: {_expectation(inner, root)[0]}", clip(str(inner.instance), SHOWN), None)]
@@ -104,7 +104,7 @@ def _problems(error: Any, root: Schema) -> list[ValidationProblem]:
 
 def _problem(error: Any, expected: str, got: str, passes: object, *, below: tuple[str, ...] = ()) -> ValidationProblem:
     path = [*error.instance_path, *below]
-    ending = "" if passes is None else f"; {shown(passes)} would pass"
+    ending = "" if passes is None else f"; {describe_value(passes)} would pass"
     return ValidationProblem(
         path=pointer(path)[:400],
         message=f"{clear_path(path)}: expected {expected}, got {got}{ending}",
@@ -115,7 +115,7 @@ def _problem(error: Any, expected: str, got: str, passes: object, *, below: tupl
     )
 
 
-def _required(error: Any, root: Schema) -> ValidationProblem:
+def _missing_problem(error: Any, root: Schema) -> ValidationProblem:
     name = error.kind.property
     schema = _schema_at(error, root)
     inner = mapping(schema, "properties").get(name) or mapping(root, "properties").get(name)
@@ -125,10 +125,10 @@ def _required(error: Any, root: Schema) -> ValidationProblem:
         passes = inner["enum"][0]
     condition = next((word for word in error.evaluation_path if word in ("then", "else", "dependentRequired", "dependencies")), None)
     because = ", which the other arguments call for" if condition else ""
-    return _problem(error, f"{wanted(inner)}{because}", "nothing: it is missing", passes, below=(name[:200],))
+    return _problem(error, f"{describe_wanted(inner)}{because}", "nothing: it is missing", passes, below=(name[:200],))
 
 
-def _unknown(error: Any, name: str, root: Schema) -> ValidationProblem:
+def _unknown_key_problem(error: Any, name: str, root: Schema) -> ValidationProblem:
     known = [
         key for key in (_schema_at(error, root).get("properties") or {}) if isinstance(error.instance, dict) and key not in error.instance
     ]
@@ -155,7 +155,7 @@ def _schema_at(error: Any, root: Schema) -> Schema:
 def _got(error: Any, kind: str) -> str:
     if kind in _SIZES:
         return _SIZES[kind][1].format(_SIZES[kind][2](error.instance))
-    return shown(error.instance)
+    return describe_value(error.instance)
 
 
 def _expectation(error: Any, root: Schema) -> tuple[str, object]:
@@ -173,11 +173,11 @@ def _expectation(error: Any, root: Schema) -> tuple[str, object]:
         case "Type":
             wanted_types = " or ".join(TYPES.get(item, item) for item in kind.types)
             example = EXAMPLES.get(str(_schema_at(error, root).get("format"))) if "string" in kind.types else None
-            return wanted_types + (f", such as {shown(example)}" if example else ""), None
+            return wanted_types + (f", such as {describe_value(example)}" if example else ""), None
         case "Enum":
             return one_of(kind.options), nearest(error.instance, kind.options)
         case "Constant":
-            return shown(kind.expected_value), kind.expected_value
+            return describe_value(kind.expected_value), kind.expected_value
         case "Maximum" | "Minimum" | "ExclusiveMaximum" | "ExclusiveMinimum":
             return _range(error, name, root)
         case "MultipleOf":
@@ -207,7 +207,7 @@ def _expectation(error: Any, root: Schema) -> tuple[str, object]:
 
 def _range(error: Any, name: str, root: Schema) -> tuple[str, object]:
     limit = error.kind.limit
-    whole = "an integer" in wanted(_schema_at(error, root))
+    whole = "an integer" in describe_wanted(_schema_at(error, root))
     word = {"Maximum": "at most", "Minimum": "at least", "ExclusiveMaximum": "less than", "ExclusiveMinimum": "more than"}[name]
     passes: object = limit
     if name.startswith("Exclusive"):
@@ -233,14 +233,14 @@ def _alternatives(error: Any, root: Schema) -> list[ValidationProblem]:
     branches = [branch for branch in error.kind.context if branch]
     here = error.instance_path
     if not branches:
-        return [_problem(error, "one of the alternatives of the schema", shown(error.instance), None)]
+        return [_problem(error, "one of the alternatives of the schema", describe_value(error.instance), None)]
     kinds = [[type(inner.kind).__name__ for inner in branch if inner.instance_path == here] for branch in branches]
     if all("Required" in names for names in kinds):
         missing = [" with ".join(i.kind.property for i in branch if type(i.kind).__name__ == "Required") for branch in branches]
-        return [_problem(error, f"one of these: {', '.join(missing[:8])}", shown(error.instance), None)]
+        return [_problem(error, f"one of these: {', '.join(missing[:8])}", describe_value(error.instance), None)]
     near = [branch for branch, names in zip(branches, kinds, strict=True) if "Type" not in names and "Constant" not in names]
     if len(near) == 1:
         return [problem for inner in near[0][:MAX_PROBLEMS] for problem in _problems(inner, root)]
     found = [_expectation(branch[0], root) for branch in branches[:8]]
     expected = ", or ".join(dict.fromkeys(text for text, _ in found))
-    return [_problem(error, expected[:400], shown(error.instance), next((p for _, p in found if p is not None), None))]
+    return [_problem(error, expected[:400], describe_value(error.instance), next((p for _, p in found if p is not None), None))]

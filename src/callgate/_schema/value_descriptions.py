@@ -9,7 +9,18 @@ from typing import Any
 from callgate._json.malformed_text import clip
 from callgate._schema.subschemas import Schema
 
-__all__ = ["SHOWN", "TYPES", "clear_path", "forbidden", "nearest", "nearest_multiple", "one_of", "shown", "wanted", "without_repeats"]
+__all__ = [
+    "SHOWN",
+    "TYPES",
+    "clear_path",
+    "describe_value",
+    "describe_wanted",
+    "forbidden",
+    "nearest",
+    "nearest_multiple",
+    "one_of",
+    "without_repeats",
+]
 
 SHOWN = 80
 TYPES = {
@@ -31,7 +42,7 @@ def clear_path(path: list[str | int]) -> str:
     return (text or "arguments") + ("…" if len(path) > 12 else "")
 
 
-def wanted(schema: Schema) -> str:
+def describe_wanted(schema: Schema) -> str:
     """Describe in a few words what values a schema accepts."""
     if isinstance(schema.get("enum"), list):
         return one_of(schema["enum"])
@@ -40,7 +51,7 @@ def wanted(schema: Schema) -> str:
     return " or ".join(TYPES.get(kind, str(kind)) for kind in kinds) or "a value"
 
 
-def shown(value: object) -> str:
+def describe_value(value: object) -> str:
     """Describe a value in a few words: a scalar as JSON, a container by its size."""
     if isinstance(value, str):
         return json.dumps(value if len(value) <= SHOWN else value[:SHOWN] + "…", ensure_ascii=not value.isprintable())
@@ -55,7 +66,7 @@ def shown(value: object) -> str:
 
 
 def one_of(options: list[Any]) -> str:
-    listed = ", ".join(shown(option) for option in options[:12])
+    listed = ", ".join(describe_value(option) for option in options[:12])
     return f"one of {listed}" + (f" and {len(options) - 12} more" if len(options) > 12 else "")
 
 

@@ -17,7 +17,7 @@ from typing import Literal
 from msgspec import Struct
 
 from callgate._undo.git_objects import Objects, blob_name
-from callgate._undo.path_state import State, described, look, opened_parent, same, sees
+from callgate._undo.path_state import State, are_same, describe_state, look, opened_parent, sees
 from callgate._undo.undo_errors import Conflict, StoreDamaged, UndoFailed
 from callgate._undo.undo_plan import Move
 from callgate._workspace.atomic_replace import put
@@ -60,9 +60,9 @@ def check(root: int, moves: Sequence[Move], objects: Objects, limit: int) -> tup
     emptied: dict[str, bool] = {}
     for move in sorted(moves, key=lambda move: move.path.count("/"), reverse=True):  # deepest first: `_emptied` recurses little
         now = sees(root, move.path, lambda data: objects.put("blob", data), limit)[1]
-        if same(now, move.target) and (now == move.target or now != move.expected):
+        if are_same(now, move.target) and (now == move.target or now != move.expected):
             continue  # already as wanted; if the call itself wrote the same bytes, the old time is still to be restored
-        if now.kind == "directory" and move.target.kind != "directory" and not _emptied(root, move.path, targets, emptied):
+        if now.kind == "directory" and move.target.kind != "directory" and not _becomes_empty(root, move.path, targets, emptied):
             if move.target.kind == "absent":
                 stay.append(move.path)
             else:
@@ -80,9 +80,9 @@ def check(root: int, moves: Sequence[Move], objects: Objects, limit: int) -> tup
 
 
 def _fault(root: int, move: Move, now: State, targets: dict[str, State], objects: Objects) -> Conflict | None:
-    if not same(now, move.expected):
-        text = f"expected {described(move.expected)}, found {described(now)}. Somebody else changed it: save that, or leave this path out."
-        return Conflict(path=move.path, why="changed", text=text)
+    if not are_same(now, move.expected):
+        found = f"expected {describe_state(move.expected)}, found {describe_state(now)}"
+        return Conflict(path=move.path, why="changed", text=f"{found}. Somebody else changed it: save that, or leave this path out.")
     if move.target.kind == "absent":
         return None
     if not _has_folder(root, move.path, targets):
@@ -95,7 +95,7 @@ def _fault(root: int, move: Move, now: State, targets: dict[str, State], objects
     return None
 
 
-def _emptied(root: int, path: str, targets: dict[str, State], known: dict[str, bool]) -> bool:
+def _becomes_empty(root: int, path: str, targets: dict[str, State], known: dict[str, bool]) -> bool:
     """Return whether the undo removes everything in this folder.
 
     Args:
@@ -115,7 +115,7 @@ def _all_go(root: int, path: str, targets: dict[str, State], known: dict[str, bo
         return False
     if any(targets.get(f"{path}/{name}", State(kind="special")) != State() for name in names):
         return False
-    return all(_emptied(root, f"{path}/{name}", targets, known) for name in folders)
+    return all(_becomes_empty(root, f"{path}/{name}", targets, known) for name in folders)
 
 
 def _has_folder(root: int, path: str, targets: dict[str, State]) -> bool:
@@ -159,7 +159,7 @@ def take_back(root: int, done: Sequence[ReadyMove], objects: Objects, limit: int
     back, left = list[ReadyMove](), list[str]()
     for path, steps in _by_path(done).items():
         was, state = steps[0].now, sees(root, path, lambda data: objects.put("blob", data), limit)[1]
-        if same(state, was):
+        if are_same(state, was):
             continue
         if any(_is_put(state, one.move.target) for one in steps):
             back.append(ReadyMove(move=Move(path=path, expected=state, target=was), now=state))
@@ -196,7 +196,7 @@ def _is_put(state: State, target: State) -> bool:
 
     The mode of a folder is set last and is therefore not compared.
     """
-    return same(state, target) or state.kind == target.kind == "directory"
+    return are_same(state, target) or state.kind == target.kind == "directory"
 
 
 def _in_order(ready: Sequence[ReadyMove]) -> Iterator[ReadyMove]:
@@ -268,7 +268,7 @@ def _still(root: int, one: ReadyMove, folder: int, name: str, limit: int) -> Cal
                 raise OSError("its folder was moved meanwhile")
         now = look(folder, name, blob_name, limit)[1]
         if not _is_put(now, one.now):
-            raise OSError(f"it was changed meanwhile to {described(now)}")
+            raise OSError(f"it was changed meanwhile to {describe_state(now)}")
 
     return look_again
 
@@ -314,11 +314,11 @@ def _set_folders(root: int, ready: Sequence[ReadyMove]) -> None:
     """
     for one in sorted(ready, key=lambda one: (one.move.path != ".", one.move.path.count("/")), reverse=True):
         if one.move.target.kind == "directory":
-            with _opened(root, one.move.path) as fd:
+            with _open_folder(root, one.move.path) as fd:
                 _dress(fd, one.move.target)
 
 
 @contextmanager
-def _opened(root: int, path: str) -> Iterator[int]:
+def _open_folder(root: int, path: str) -> Iterator[int]:
     with opened_parent(root, f"{path}/x") as (folder, _):
         yield folder

@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
-from callgate._undo.path_state import same
+from callgate._undo.path_state import are_same
 from callgate._undo.stored_change import Change, Gap, Step
 
 __all__ = ["EVERYTHING", "attribute"]
@@ -39,7 +39,7 @@ def attribute(
     mine, theirs = list[Step](), list[str]()
     for step in steps:
         found = left.get(step.path)
-        if (found is not None and same(found, step.after)) or any(_within(step.path, root) for root in claimed):
+        if (found is not None and are_same(found, step.after)) or any(_within(step.path, root) for root in claimed):
             theirs.append(step.path)
         else:
             mine.append(step if found is None else replace(step, before=found))

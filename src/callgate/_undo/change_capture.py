@@ -29,7 +29,7 @@ from callgate._undo.pending_changes import PendingChange, PendingChanges, Pendin
 from callgate._undo.snapshot import SnapshotTaker
 from callgate._undo.snapshot_cache import load_seen, save_seen
 from callgate._undo.stored_change import Change, ChangeSource, Gap, Step, history, write_change
-from callgate._undo.workspace_comparison import Observation, folders_above, has_moved, merged, moved_outside, state_at, without_hidden
+from callgate._undo.workspace_comparison import Observation, folders_above, has_moved, merge_gaps, moved_outside, state_at, without_hidden
 from callgate._workspace import PathRefused, Workspace
 
 __all__ = ["CallCapture", "ChangeCapture", "UndoLimits"]
@@ -105,9 +105,9 @@ class ChangeCapture:
             if self.objects.made():
                 self._pending, self._pruned, self.snapshots.known = PendingChanges(self.objects), -1, {}
             with self.objects.locked():  # so that nobody prunes what no record names yet
-                return self._begun(workspace, call, keys)
+                return self._begin_capture(workspace, call, keys)
 
-    def _begun(self, workspace: Workspace, call: ChangeSource, keys: Iterable[str] | None) -> CallCapture:
+    def _begin_capture(self, workspace: Workspace, call: ChangeSource, keys: Iterable[str] | None) -> CallCapture:
         self.recover()
         roots = EVERYTHING if keys is None else tuple(dict.fromkeys(_real(workspace, keys)))
         if roots == EVERYTHING:
@@ -139,18 +139,18 @@ class ChangeCapture:
         with self.mutex:
             self._open = [one for one in self._open if one is not opened]
             try:
-                return self._committed(opened)
+                return self._commit_locked(opened)
             except BaseException:
                 opened.note.leave()
                 raise
             finally:
                 opened.note.drop()
 
-    def _committed(self, opened: CallCapture) -> Change | None:
+    def _commit_locked(self, opened: CallCapture) -> Change | None:
         with self.objects.locked():
-            return self._committed_alone(opened)
+            return self._commit(opened)
 
-    def _committed_alone(self, opened: CallCapture) -> Change | None:
+    def _commit(self, opened: CallCapture) -> Change | None:
         with Workspace(self._workspace, sync=False) as workspace:
             after = self._look(workspace, opened.roots, opened.before.seen)
         before, (known, hidden) = opened.before.seen, without_hidden(after.seen, opened.before.seen, opened.before.unseen)
@@ -165,7 +165,7 @@ class ChangeCapture:
         outside = moved_outside(opened.before, after)
         if not mine and not overlaps and not outside:
             return None
-        gaps = (*merged([*opened.before.gaps, *after.gaps, *hidden]), *overlaps, *outside)
+        gaps = (*merge_gaps([*opened.before.gaps, *after.gaps, *hidden]), *overlaps, *outside)
         return self.commit(replace(opened.change, steps=tuple(mine), gaps=gaps))
 
     def _since(self, head: str) -> list[Change]:

@@ -156,7 +156,7 @@ class Objects:
     def hold(self, names: Iterable[str]) -> None:
         """Reference these blobs until commits do, because git's garbage collector deletes unreferenced objects."""
         wanted = [name for name in names if name not in self.packs]
-        held = self._held() if wanted else []
+        held = self._held_blobs() if wanted else []
         fresh = list(dict.fromkeys(name for name in wanted if name not in held))
         if len(held) + len(fresh) > FEW:
             batch = ObjectBatch(os.path.join(self.folder, "objects", "pack"))
@@ -173,7 +173,7 @@ class Objects:
         self.written += batch.close(sync=self._sync)
         self.packs.refresh(surely=True)
 
-    def _held(self) -> list[str]:
+    def _held_blobs(self) -> list[str]:
         """Return the names of the blobs in the tree of the `HELD` ref."""
         with suppress(StoreDamaged):
             tree = read_ref(self.folder, HELD)
@@ -186,7 +186,7 @@ class Objects:
         draft = os.path.join(self.folder, "objects", f"tmp_obj_{secrets.token_hex(8)}")
         try:
             _write(draft, zlib.compress(b"%s %d\0" % (kind.encode(), len(data)) + data, 1), sync=False)
-            _named(draft, path)
+            _rename_complete(draft, path)
         except BaseException:
             with suppress(OSError):
                 os.unlink(draft)
@@ -304,7 +304,7 @@ class Objects:
         draft = os.path.join(self.folder, f"{secrets.token_hex(8)}.tmp")  # not in refs/heads, where git would read it as a branch
         try:
             _write(draft, data, sync=sync and self._sync)
-            _named(draft, path)
+            _rename_complete(draft, path)
         except BaseException:
             with suppress(OSError):
                 os.unlink(draft)
@@ -319,7 +319,7 @@ def _is_name(text: str) -> bool:
     return len(text) == _NAME_CHARS and not text.strip("0123456789abcdef")
 
 
-def _named(draft: str, path: str) -> None:
+def _rename_complete(draft: str, path: str) -> None:
     """Rename a complete file to its final name, and create the folder if it is missing."""
     try:
         os.rename(draft, path)

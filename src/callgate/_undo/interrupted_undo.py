@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from callgate._undo.path_state import State, same
+from callgate._undo.path_state import State, are_same
 from callgate._undo.stored_change import Change, Step
 
-__all__ = ["interrupted_steps", "left_interrupted"]
+__all__ = ["interrupted_states", "interrupted_steps"]
 
 
 def interrupted_steps(steps: Iterable[Step], targets: Mapping[str, State]) -> tuple[tuple[Step, ...], tuple[str, ...]]:
@@ -34,7 +34,7 @@ def interrupted_steps(steps: Iterable[Step], targets: Mapping[str, State]) -> tu
     return tuple(own), tuple(halfway)
 
 
-def left_interrupted(changes: Iterable[Change]) -> dict[str, dict[str, State]]:
+def interrupted_states(changes: Iterable[Change]) -> dict[str, dict[str, State]]:
     """Return the states of the paths that an undo or redo left unfinished, by the id of the change it applied to.
 
     Args:
@@ -54,4 +54,4 @@ def left_interrupted(changes: Iterable[Change]) -> dict[str, dict[str, State]]:
 def _is_between(step: Step, target: State) -> bool:
     if step.after.kind == "absent":
         return step.before.kind != target.kind and "directory" in (step.before.kind, target.kind)
-    return same(step.after, target) or step.after.kind == target.kind == "directory"
+    return are_same(step.after, target) or step.after.kind == target.kind == "directory"

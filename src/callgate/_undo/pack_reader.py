@@ -106,7 +106,7 @@ class PackReader:
                 else:
                     at -= base
         for delta in reversed(deltas):
-            data = _applied(delta, data)
+            data = _apply_delta(delta, data)
         return _NAMES[kind], data
 
 
@@ -181,10 +181,10 @@ def _entry(file: BinaryIO, at: int) -> tuple[int, str | int, bytes]:
         base = back
     elif kind not in _NAMES:
         raise ValueError("no kind of object")
-    return kind, base, _inflated(file, size)
+    return kind, base, _inflate(file, size)
 
 
-def _inflated(file: BinaryIO, size: int) -> bytes:
+def _inflate(file: BinaryIO, size: int) -> bytes:
     unpack = zlib.decompressobj()
     pieces: list[bytes] = []
     while not unpack.eof:
@@ -198,7 +198,7 @@ def _inflated(file: BinaryIO, size: int) -> bytes:
     return data
 
 
-def _applied(delta: bytes, base: bytes) -> bytes:
+def _apply_delta(delta: bytes, base: bytes) -> bytes:
     """Apply a delta to its base and return the result.
 
     A delta copies pieces of the base and inserts bytes of its own.

@@ -65,9 +65,9 @@ class PackWriter:
             if sync:
                 os.fsync(file.fileno())
         path = os.path.join(self._folder, f"pack-{digest.hex()}")
-        _put(f"{path}.keep", _KEEP, sync=False)
+        _write_file(f"{path}.keep", _KEEP, sync=False)
         os.rename(self._draft, f"{path}.pack")
-        _put(f"{path}.idx", _index(self.entries, digest), sync=sync)
+        _write_file(f"{path}.idx", _index(self.entries, digest), sync=sync)
         if sync:
             _sync_folder(self._folder)
 
@@ -166,7 +166,7 @@ def _digest(file: BinaryIO) -> bytes:
     return digest.digest()
 
 
-def _put(path: str, data: bytes, *, sync: bool) -> None:
+def _write_file(path: str, data: bytes, *, sync: bool) -> None:
     draft = f"{os.path.dirname(path)}/tmp_idx_{secrets.token_hex(8)}"
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
         file.write(data)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from callgate._undo.git_objects import Objects
-from callgate._undo.path_state import ABSENT, State, described
+from callgate._undo.path_state import ABSENT, State, describe_state
 from callgate._undo.undo_errors import StoreDamaged
 
 __all__ = ["UndoDiff", "difference", "differences"]
@@ -67,13 +67,13 @@ def difference(objects: Objects, path: str, before: State, after: State, *, comm
     Args:
         commented: Whether every line begins with `#`, so that `patch` ignores it.
     """
-    name, old, new = _quoted(path), _in_a_patch(before), _in_a_patch(after)
+    name, old, new = _quote_path(path), _in_a_patch(before), _in_a_patch(after)
     if old.kind != new.kind and ABSENT not in (old, new):
         lines = [*_lines(objects, name, old, ABSENT), *_lines(objects, name, ABSENT, new)]
     else:
         lines = [*_lines(objects, name, old, new)]
     if not _is_said(before, after):
-        lines.append(f"# {name}: {described(before)} -> {described(after)}\n")
+        lines.append(f"# {name}: {describe_state(before)} -> {describe_state(after)}\n")
     if commented:
         lines = [line if line.startswith("# ") else f"# {line}" for part in lines for line in _split(part)]
     return UndoDiff(path=path, text="".join(lines))
@@ -94,7 +94,7 @@ def _lines(objects: Objects, name: str, before: State, after: State) -> Iterator
         return
     old, new = _text(objects, before), _text(objects, after)
     if before.blob != after.blob and (old is None or new is None):
-        yield f"# {name}: the content is binary or not kept, and not in this patch: {described(before)} -> {described(after)}\n"
+        yield f"# {name}: the content is binary or not kept, and not in this patch: {describe_state(before)} -> {describe_state(after)}\n"
         return
     yield f"diff --git {name} {name}\n"
     yield from _modes(before, after)
@@ -134,17 +134,17 @@ def _split(text: str) -> list[str]:
 
 
 def _hunks(old: list[str], new: list[str]) -> Iterator[str]:
-    for group in _grouped(_opcodes(old, new)):
+    for group in _group_hunks(_opcodes(old, new)):
         yield f"@@ -{_range(group[0][1], group[-1][2])} +{_range(group[0][3], group[-1][4])} @@\n"
         for tag, old_from, old_to, new_from, new_to in group:
             if tag == "equal":
-                yield from _marked(" ", old[old_from:old_to])
+                yield from _mark_lines(" ", old[old_from:old_to])
             else:
-                yield from _marked("-", old[old_from:old_to])
-                yield from _marked("+", new[new_from:new_to])
+                yield from _mark_lines("-", old[old_from:old_to])
+                yield from _mark_lines("+", new[new_from:new_to])
 
 
-def _grouped(edits: Sequence[_Edit]) -> Iterator[list[_Edit]]:
+def _group_hunks(edits: Sequence[_Edit]) -> Iterator[list[_Edit]]:
     """Yield the edits of each hunk with their context lines.
 
     Equal lines separate two hunks if there are more of them than twice the number of context lines.
@@ -189,12 +189,12 @@ def _range(start: int, stop: int) -> str:
     return f"{start + 1},{stop - start}" if stop > start else f"{start},0"
 
 
-def _marked(sign: str, lines: Sequence[str]) -> Iterator[str]:
+def _mark_lines(sign: str, lines: Sequence[str]) -> Iterator[str]:
     for line in lines:
         yield f"{sign}{line}" if line.endswith("\n") else f"{sign}{line}\n\\ No newline at end of file\n"
 
 
-def _quoted(path: str) -> str:
+def _quote_path(path: str) -> str:
     """Return a path in the form that `patch` and `git apply` read.
 
     The path is quoted as in C if it contains a space, a quote, a backslash or a character that is not printable.

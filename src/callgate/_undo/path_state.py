@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from callgate._workspace.extended_attributes import attributes
 
-__all__ = ["ABSENT", "Keep", "Seen", "Signature", "State", "described", "look", "opened_parent", "same", "sees", "signature"]
+__all__ = ["ABSENT", "Keep", "Seen", "Signature", "State", "are_same", "describe_state", "look", "opened_parent", "sees", "signature"]
 
 Keep = Callable[[bytes], str]
 """Takes bytes, and returns their blob name. May store the bytes."""
@@ -70,35 +70,36 @@ class Seen(Struct, frozen=True, kw_only=True):
     settled: bool
 
 
-def same(one: State, other: State) -> bool:
+def are_same(one: State, other: State) -> bool:
     """Return whether two states have the same kind, content, mode and attributes.
 
     States without stored content are never the same.
 
     Times and owner are not compared.
     """
-    return _counted(one) == _counted(other) and not one.why and not other.why
+    return _compared_fields(one) == _compared_fields(other) and not one.why and not other.why
 
 
-def _counted(state: State) -> tuple[object, ...]:
+def _compared_fields(state: State) -> tuple[object, ...]:
     return state.kind, state.blob, state.mode, state.attributes
 
 
-def described(state: State) -> str:
+def describe_state(state: State) -> str:
     """Return a state in words, for messages."""
     match state.kind:
         case "absent":
             return "nothing"
         case "file":
-            return f"a file of {state.size:,} bytes, mode {state.mode:o}, {state.blob[:10] or state.why.replace('_', ' ')}{_noted(state)}"
+            content = state.blob[:10] or state.why.replace("_", " ")
+            return f"a file of {state.size:,} bytes, mode {state.mode:o}, {content}{_describe_attributes(state)}"
         case "link":
             return f"a link, {state.blob[:10]}"
         case "directory":
-            return f"a folder, mode {state.mode:o}{_noted(state)}"
+            return f"a folder, mode {state.mode:o}{_describe_attributes(state)}"
     return "what may not be looked at" if state.why == "unreadable" else "something that is not a file"
 
 
-def _noted(state: State) -> str:
+def _describe_attributes(state: State) -> str:
     noted = [f"{name} {hashlib.sha256(value).hexdigest()[:10]}" for name, value in state.attributes.items()]
     return f", attributes {', '.join(noted)}" if noted else ""
 

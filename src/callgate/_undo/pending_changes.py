@@ -122,13 +122,13 @@ class PendingChanges:
         """Yield the records of dead processes. A record is deleted when the caller continues the loop after it."""
         for name in sorted(os.listdir(self._folder)):
             if name.endswith(".json"):
-                with _taken(os.path.join(self._folder, name)) as pending:
+                with _lock_record(os.path.join(self._folder, name)) as pending:
                     if pending is not None:
                         yield pending
 
 
 @contextmanager
-def _taken(path: str) -> Iterator[PendingChange | None]:
+def _lock_record(path: str) -> Iterator[PendingChange | None]:
     """Lock a record and yield its content. Yield None if its process lives or the content is not complete.
 
     If the process is dead and the block ends without an error, the record is deleted; an empty record only if it is

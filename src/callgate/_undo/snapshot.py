@@ -113,7 +113,7 @@ class _TreeWalk:
         while todo:
             path = todo.pop()
             try:
-                fd = _opened(self._root, path)
+                fd = _open_folder(self._root, path)
             except OSError:
                 if path:
                     self._left["unreadable"].append(path)
@@ -134,14 +134,14 @@ class _TreeWalk:
                     found = entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
                     continue
-                if self._passed(inner, entry, found):
+                if self._leave_out(inner, entry, found):
                     continue
                 self.seen[inner] = self._taker.state(fd, entry.name, inner, found, self._keep)
                 if entry.is_dir(follow_symlinks=False):
                     below.append(inner)
         return below
 
-    def _passed(self, path: str, entry: os.DirEntry[str], found: os.stat_result) -> bool:
+    def _leave_out(self, path: str, entry: os.DirEntry[str], found: os.stat_result) -> bool:
         if entry.name == _OWN or self._taker.passes_over(found):
             return True
         why = ""
@@ -149,7 +149,7 @@ class _TreeWalk:
             why = "limit"
         elif not _is_text(entry.name):
             self._outside.append(path)
-            why, path = "name", _shown(path)
+            why, path = "name", _printable_path(path)
         elif self._ignore.ignores_entry(path, directory=entry.is_dir(follow_symlinks=False)):
             self._outside.append(path)
             why = "ignored"
@@ -175,7 +175,7 @@ class _TreeWalk:
             except OSError:
                 continue
             if not self._taker.passes_over(at):
-                found[_shown(path)] = signature(at)
+                found[_printable_path(path)] = signature(at)
                 todo += [f"{path}/{name}" for name in below if name != _OWN]
         return found, False
 
@@ -190,7 +190,7 @@ class _TreeWalk:
         )
 
 
-def _opened(root: int, path: str) -> int:
+def _open_folder(root: int, path: str) -> int:
     """Open the folder at `path`. Every name on the way must be a real folder."""
     held = os.open(".", _FOLDER, dir_fd=root)
     for name in path.split("/") if path else ():
@@ -211,7 +211,7 @@ def _names(above: int, name: str) -> list[str]:
         os.close(fd)
 
 
-def _shown(path: str) -> str:
+def _printable_path(path: str) -> str:
     """Return a path as valid text. Bytes that are not UTF-8 are escaped."""
     return path.encode("utf-8", "backslashreplace").decode()
 

@@ -156,14 +156,14 @@ def _tree(objects: Objects, states: dict[str, State]) -> str:
         else:
             mode = 0o100755 if state.kind == "file" and state.mode & 0o100 else _MODES[state.kind]
             place.setdefault(name, (mode, state.blob))
-    return _written(objects, nested)
+    return _write_tree(objects, nested)
 
 
-def _written(objects: Objects, nested: dict[str, object]) -> str:
+def _write_tree(objects: Objects, nested: dict[str, object]) -> str:
     entries: dict[str, Node] = {}
     for name, below in nested.items():
         if isinstance(below, dict):
-            entries[name] = (0o40000, _written(objects, below))
+            entries[name] = (0o40000, _write_tree(objects, below))
         elif isinstance(below, tuple):
             entries[name] = (below[0], below[1])
     return objects.tree(entries)

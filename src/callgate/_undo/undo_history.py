@@ -127,7 +127,7 @@ class UndoHistory:
             [one for one in calls if words and one.call.conversation == words],
             [one for one in calls if run and run in (one.call.run, one.call.conversation) and str(one.call.turn) == turn],
             self._since(words, changes),
-            (_newest(fitting, calls) if direction == "undo" else self._last_undone(changes)) if words == "last" else [],
+            (_newest(fitting, calls) if direction == "undo" else self._changes_of_last_undo(changes)) if words == "last" else [],
         )
         for found in tries:
             if found:
@@ -158,7 +158,7 @@ class UndoHistory:
         return [one for one in changes[commits.index(mark.commit) + 1 if mark.commit else 0 :] if one.kind == "call"]
 
     @staticmethod
-    def _last_undone(changes: list[Change]) -> list[Change]:
+    def _changes_of_last_undo(changes: list[Change]) -> list[Change]:
         undone = undone_paths(changes)
         last = next((one for one in reversed(changes) if one.kind == "undo" and any(undone.get(of) for of in one.of)), None)
         return [one for one in changes if last is not None and one.id in last.of]
@@ -231,7 +231,7 @@ class UndoHistory:
         return differences(self._objects, [(move.path, *states) for move, states in zip(planned.moves, ends, strict=True)])
 
     def _carry_out(self, words: str, direction: Direction, scope: _Scope, dry_run: bool, interrupted: bool) -> Undone:
-        with self.capture.mutex, self._objects.locked(), self._root() as root, _told(self.folder):
+        with self.capture.mutex, self._objects.locked(), self._root() as root, _store_errors_as_failures(self.folder):
             planned = self.plan(words, paths=scope[0], exclude=scope[1], direction=direction, interrupted=interrupted)
             ready, conflicts, stay = check(root, planned.moves, self._objects, self.capture.limits.declared_file_bytes)
             first = {one.path: one for one in (*conflicts, *planned.conflicts)}
@@ -251,9 +251,9 @@ class UndoHistory:
             )
             if dry_run or not planned.moves:
                 return done
-            return replace(done, commit=self._applied(root, planned, ready, stay))
+            return replace(done, commit=self._apply_and_commit(root, planned, ready, stay))
 
-    def _applied(self, root: int, planned: UndoPlan, ready: list[ReadyMove], stay: list[str]) -> str:
+    def _apply_and_commit(self, root: int, planned: UndoPlan, ready: list[ReadyMove], stay: list[str]) -> str:
         call = ChangeSource(uid=planned.changes[-1].call.uid, run=planned.changes[-1].call.run, tool=planned.direction)
         of = tuple(change.id for change in planned.changes)
         change = Change(id=secrets.token_hex(8), kind=planned.direction, call=call, of=of, at_ns=time.time_ns())
@@ -337,7 +337,7 @@ def _any_matches(globs: Iterable[Glob], path: str) -> bool:
 
 
 @contextmanager
-def _told(folder: str) -> Iterator[None]:
+def _store_errors_as_failures(folder: str) -> Iterator[None]:
     """Convert an `OSError` of the store to `UndoFailed`. Used before any file is changed."""
     try:
         yield

@@ -13,8 +13,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from callgate._undo.interrupted_undo import left_interrupted
-from callgate._undo.path_state import State, described, same
+from callgate._undo.interrupted_undo import interrupted_states
+from callgate._undo.path_state import State, are_same, describe_state
 from callgate._undo.stored_change import Change, Gap, Step
 from callgate._undo.undo_errors import Conflict
 
@@ -75,7 +75,7 @@ def plan(
         whole: Whether every path is wanted. If so, content that was not stored is a conflict.
         interrupted: Whether a call whose end was not observed may be undone.
     """
-    undone, between = undone_paths(changes), left_interrupted(changes)
+    undone, between = undone_paths(changes), interrupted_states(changes)
     rows, outside = _rows_by_path(changes, selected, direction, wanted, undone, between)
     later = _live_later(changes, selected, undone) if direction == "redo" else {}
     moves, conflicts, used = [], [], set[str]()
@@ -89,7 +89,7 @@ def plan(
         used.update(change.id for change, _ in moved if change.id in selected)
     chosen = tuple(change for change in changes if change.id in selected)
     conflicts += [one for change in chosen if whole for one in _gaps(change)]
-    told = tuple(dict.fromkeys(text for change in chosen for text in _told(change)))
+    told = tuple(dict.fromkeys(text for change in chosen for text in _describe_gaps(change)))
     return UndoPlan(
         direction=direction,
         changes=tuple(change for change in chosen if change.id in used),
@@ -170,9 +170,10 @@ def _fault(path: str, row: Sequence[_Row], selected: frozenset[str], later: Chan
         if why:
             return Conflict(path=path, why="not_kept", text=f"its content was not kept ({why.replace('_', ' ')}). Leave this path out.")
     for (_, one), (change, two) in pairwise(row):
-        if not same(one.after, two.before):
-            text = f"it was changed before {change.call.uid} by somebody else: {described(one.after)} became {described(two.before)}."
-            return Conflict(path=path, why="changed_between", text=f"{text} Undo {change.call.uid} alone.")
+        if not are_same(one.after, two.before):
+            became = f"{describe_state(one.after)} became {describe_state(two.before)}"
+            text = f"it was changed before {change.call.uid} by somebody else: {became}. Undo {change.call.uid} alone."
+            return Conflict(path=path, why="changed_between", text=text)
     return None
 
 
@@ -187,7 +188,7 @@ def _gaps(change: Change) -> list[Conflict]:
     ]
 
 
-def _told(change: Change) -> list[str]:
+def _describe_gaps(change: Change) -> list[str]:
     return [
         f"{change.call.uid}: {_left_out(gap)} ({', '.join(gap.paths)}{', …' if gap.count > len(gap.paths) else ''})"
         for gap in change.gaps

@@ -87,10 +87,10 @@ class UndoStore:
         ):
             raise TypeError("finish takes what begin gave")
         change = opened[0].capture.finish(opened[1])
-        return None if change is None else _kept(change)
+        return None if change is None else _describe_capture(change)
 
 
-def _kept(change: Change) -> CapturedChange:
+def _describe_capture(change: Change) -> CapturedChange:
     unkept = [step.path for step in change.steps if step.before.why or step.after.why]
     unkept += [path for gap in change.gaps if gap.blocks or gap.why == "left_out" for path in gap.paths]
     return CapturedChange(

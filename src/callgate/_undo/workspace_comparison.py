@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable
 
 from msgspec import Struct
 
-from callgate._undo.path_state import ABSENT, Seen, Signature, State, same
+from callgate._undo.path_state import ABSENT, Seen, Signature, State, are_same
 from callgate._undo.stored_change import Gap
 
-__all__ = ["Observation", "folders_above", "has_moved", "merged", "moved_outside", "state_at", "without_hidden"]
+__all__ = ["Observation", "folders_above", "has_moved", "merge_gaps", "moved_outside", "state_at", "without_hidden"]
 
 _NAMED = 10
 
@@ -61,7 +61,7 @@ def moved_outside(before: Observation, after: Observation) -> list[Gap]:
     return [Gap(why="left_out", paths=tuple(moved[:_NAMED]), count=len(moved))] if moved else []
 
 
-def merged(gaps: Iterable[Gap]) -> list[Gap]:
+def merge_gaps(gaps: Iterable[Gap]) -> list[Gap]:
     """Merge the gaps of two observations into one per reason."""
     found: dict[str, Gap] = {}
     for gap in gaps:
@@ -75,4 +75,4 @@ def merged(gaps: Iterable[Gap]) -> list[Gap]:
 def has_moved(before: Seen | None, after: Seen | None) -> bool:
     if before is None or after is None:
         return before is not after
-    return before.signature != after.signature or not (same(before.state, after.state) or before.state == after.state)
+    return before.signature != after.signature or not (are_same(before.state, after.state) or before.state == after.state)

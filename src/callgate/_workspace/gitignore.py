@@ -65,7 +65,7 @@ def pattern(line: str) -> IgnorePattern | None:
     """
     if line.startswith("#"):
         return None
-    text = os.fsencode(_trimmed(line))
+    text = os.fsencode(_trim_spaces(line))
     ignores = not text.startswith(b"!")
     text = text if ignores else text[1:]
     folders_only = text.endswith(b"/")
@@ -76,7 +76,7 @@ def pattern(line: str) -> IgnorePattern | None:
     return IgnorePattern(ignores, folders_only, by_name, re.compile(_regex(text.removeprefix(b"/")), re.DOTALL))
 
 
-def _trimmed(line: str) -> str:
+def _trim_spaces(line: str) -> str:
     """Return `line` without trailing spaces. A space after a backslash is kept."""
     kept = line.rstrip(" ")
     escapes = len(kept) - len(kept.rstrip("\\"))

@@ -103,7 +103,7 @@ class IgnoredFiles:
     def _patterns(self, file: str) -> _IgnorePatterns:
         if file not in self._known:
             text = self._read(file)
-            self._known[file] = _UNUSABLE if text is None else _compiled(text) if text else _NOTHING
+            self._known[file] = _UNUSABLE if text is None else _compile_patterns(text) if text else _NOTHING
         return self._known[file]
 
 
@@ -118,7 +118,7 @@ def _names(path: str, *, directory: bool) -> Iterator[tuple[str, bool]]:
             yield "/".join(names[:end]), directory or end < len(names)
 
 
-def _compiled(text: str) -> _IgnorePatterns:
+def _compile_patterns(text: str) -> _IgnorePatterns:
     lines = [line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n")]
     usable: list[str] = []
     slow = 0

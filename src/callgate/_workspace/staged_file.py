@@ -60,7 +60,7 @@ class StagedFile:
         self._folder = folder
         self._name = name
         self._temporary_name = ""
-        self.fd = self._opened()
+        self.fd = self._open_temporary()
 
     def take_name(self, *, replace: bool) -> None:
         """Give the file its final name.
@@ -72,7 +72,7 @@ class StagedFile:
             if not replace:
                 self._link(self._name)
                 return
-            self._temporary_name = self._linked()
+            self._temporary_name = self._link_temporary()
         if replace:
             os.rename(self._temporary_name, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         else:
@@ -86,7 +86,7 @@ class StagedFile:
                 os.unlink(self._temporary_name, dir_fd=self._folder)
         os.close(self.fd)
 
-    def _opened(self) -> int:
+    def _open_temporary(self) -> int:
         unnamed = getattr(os, "O_TMPFILE", 0)
         if unnamed and os.path.isdir(_OPEN_FILES):
             try:
@@ -106,7 +106,7 @@ class StagedFile:
                 os.close(fd)
         raise AssertionError("names never end")
 
-    def _linked(self) -> str:
+    def _link_temporary(self) -> str:
         for temporary in self._names():
             with suppress(FileExistsError):
                 self._link(temporary)

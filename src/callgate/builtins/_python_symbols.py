@@ -63,11 +63,11 @@ def _symbols(tree: ast.Module, before: int) -> Iterator[Symbol]:
         elif isinstance(node, _BLOCKS):
             waiting += [(child, inside, in_class) for child in reversed(list(ast.iter_child_nodes(node)))]
         else:
-            for name in _assigned(node):
-                yield name.id, "constant" if name.id.isupper() else "variable", inside, name.lineno + before, _declared(node, name.id)
+            for name in _assignment_targets(node):
+                yield name.id, "constant" if name.id.isupper() else "variable", inside, name.lineno + before, _declaration(node, name.id)
 
 
-def _assigned(node: ast.AST) -> list[ast.Name]:
+def _assignment_targets(node: ast.AST) -> list[ast.Name]:
     if isinstance(node, ast.AnnAssign):
         targets: list[ast.expr] = [node.target]
     elif isinstance(node, ast.Assign):
@@ -78,22 +78,22 @@ def _assigned(node: ast.AST) -> list[ast.Name]:
     return [target for target in targets if isinstance(target, ast.Name)]
 
 
-def _declared(node: ast.AST, name: str) -> str:
+def _declaration(node: ast.AST, name: str) -> str:
     """Return the declaration without its value, which may be long or secret."""
-    return _cut(f"{name}: {ast.unparse(node.annotation)}") if isinstance(node, ast.AnnAssign) else name
+    return _shorten(f"{name}: {ast.unparse(node.annotation)}") if isinstance(node, ast.AnnAssign) else name
 
 
 def _signature(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     try:
         if isinstance(node, ast.ClassDef):
             bases = ", ".join(ast.unparse(base) for base in [*node.bases, *node.keywords])
-            return _cut(f"class {node.name}({bases})" if bases else f"class {node.name}")
+            return _shorten(f"class {node.name}({bases})" if bases else f"class {node.name}")
         returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
         word = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
-        return _cut(f"{word} {node.name}({ast.unparse(node.args)}){returns}")
+        return _shorten(f"{word} {node.name}({ast.unparse(node.args)}){returns}")
     except RecursionError:
         return node.name
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _SIGNATURE_CHARS else text[:_SIGNATURE_CHARS] + "…"

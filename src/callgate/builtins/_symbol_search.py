@@ -73,8 +73,10 @@ class SymbolSearch:
             stack.callback(self._end)
             fits = _name_predicate(last, match, ignore_case=ignore_case)
             has = _text_predicate(last, match, ignore_case=ignore_case)
-            for file, text in self._files.texts(last, path, self._wanted, stack):
-                for symbol in self._outlined(file, text) if (_may_define(text, fits) if file.endswith(_SUFFIXES) else has(text)) else ():
+            for file, text in self._files.texts(last, path, self._can_parse, stack):
+                for symbol in (
+                    self._outline_file(file, text) if (_may_define(text, fits) if file.endswith(_SUFFIXES) else has(text)) else ()
+                ):
                     if not fits(str(symbol[0])) or not _is_within(str(symbol[2]), inside, ignore_case=ignore_case):
                         continue
                     one = _symbol_result(symbol, file)
@@ -95,7 +97,7 @@ class SymbolSearch:
         note = {"note": " ".join(notes)} if notes else {}
         return {"symbols": found, **counted, "files_with_mistakes": self._broken[:10], **note}
 
-    def _wanted(self, file: str) -> bool:
+    def _can_parse(self, file: str) -> bool:
         """Return whether the file can be parsed here.
 
         Count it if it cannot only because its grammar is not installed.
@@ -112,7 +114,7 @@ class SymbolSearch:
             return False
         return True
 
-    def _outlined(self, file: str, text: str) -> list[list[object]]:
+    def _outline_file(self, file: str, text: str) -> list[list[object]]:
         try:
             if self._child is None:
                 self._child = WorkerProcess(_CODE, budget_s=self._budget_s)

@@ -38,13 +38,13 @@ _LOADED: dict[str, tuple[Any, Any]] = {}
 
 def tagged(asked: dict[str, Any], source: bytes) -> tuple[list[Tagged], bool]:
     """Return the symbols as `(name, kind, inside, line, signature)`, in order, and whether the whole source could be parsed."""
-    parser, query = _loaded(asked)
+    parser, query = _load_parser(asked)
     root = parser.parse(source[:_MOST_BYTES]).root_node
     found = sorted(_definitions(query, root), key=lambda one: (one[1].start_byte, -one[1].end_byte, one[0] != "within"))
     return list(_symbols(found, source))[:_MOST], not root.has_error and len(source) <= _MOST_BYTES
 
 
-def _loaded(asked: dict[str, Any]) -> tuple[Any, Any]:
+def _load_parser(asked: dict[str, Any]) -> tuple[Any, Any]:
     key = f"{asked['package']}.{asked['function']}"
     if key not in _LOADED:
         sys.path += [folder for folder in asked["folders"] if folder not in sys.path]
@@ -84,7 +84,7 @@ def _symbols(found: list[tuple[str, Any, dict[str, Any]]], source: bytes) -> Ite
         if kind == "local":
             around.append((node.end_byte, kind, inside))
             continue
-        within, name = _named(nodes, inside)
+        within, name = _split_name(nodes, inside)
         full = f"{within}.{name}" if within else name
         if kind in _HOLDERS or kind in _HIDES:
             around.append((node.end_byte, kind, full))
@@ -105,7 +105,7 @@ def _kind(kind: str, name: str, within: str, holder: str, inside: str) -> str:
     return "constant" if kind == "variable" and name.isupper() else kind
 
 
-def _named(nodes: dict[str, Any], inside: str) -> tuple[str, str]:
+def _split_name(nodes: dict[str, Any], inside: str) -> tuple[str, str]:
     """Return the enclosing definition and the symbol's own name."""
     text = _text(nodes["name"])
     while (plain := _GENERIC.sub("", text)) != text:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from callgate._network_addresses import Address, NotPlain, is_public, read_host
 from callgate.builtins._tool_failures import CannotDo
 
-__all__ = ["AllowedHosts", "FetchTarget", "parse", "redirected"]
+__all__ = ["AllowedHosts", "FetchTarget", "follow_redirect", "parse"]
 
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -71,31 +71,31 @@ def parse(url: str) -> FetchTarget:
         CannotDo: The URL is not unambiguously an http or https URL of one host.
     """
     if len(url) > _MAX_URL:
-        raise _refused(url, f"is longer than {_MAX_URL:,} characters. Use a shorter one")
+        raise _refusal(url, f"is longer than {_MAX_URL:,} characters. Use a shorter one")
     if any(not char.isprintable() or char.isspace() or char in '\\<>"`{}|^' for char in url):
-        raise _refused(url, "holds white space, control characters or others that a URL must percent-encode")
+        raise _refusal(url, "holds white space, control characters or others that a URL must percent-encode")
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise _refused(url, "is not a valid URL") from error
+        raise _refusal(url, "is not a valid URL") from error
     if parts.scheme not in ("http", "https") or not url.lower().startswith(f"{parts.scheme}://"):
-        raise _refused(url, "is not an http or https URL. Only these are fetched")
+        raise _refusal(url, "is not an http or https URL. Only these are fetched")
     if "@" in parts.netloc:
-        raise _refused(url, "has a user part before its host. Give the URL without it")
+        raise _refusal(url, "has a user part before its host. Give the URL without it")
     name = parts.hostname or ""
     try:
         host, address = read_host(f"[{name}]" if parts.netloc.startswith("[") else name)
     except NotPlain as error:
-        raise _refused(url, str(error)) from error
+        raise _refusal(url, str(error)) from error
     if port == 0:
-        raise _refused(url, "has no usable port")
+        raise _refusal(url, "has no usable port")
     path = quote(parts.path or "/", safe=_SAFE) + (f"?{quote(parts.query, safe=_SAFE)}" if parts.query else "")
     scheme: Literal["http", "https"] = "https" if parts.scheme == "https" else "http"
     return FetchTarget(url=url, scheme=scheme, host=host, port=port or (443 if scheme == "https" else 80), path=path, address=address)
 
 
-def redirected(base: FetchTarget, location: str) -> FetchTarget:
+def follow_redirect(base: FetchTarget, location: str) -> FetchTarget:
     """Return the target of a redirect, parsed as strictly as the first URL."""
     try:  # headers arrive as Latin-1, but servers send UTF-8
         text = location.encode("latin-1").decode("utf-8")
@@ -104,6 +104,6 @@ def redirected(base: FetchTarget, location: str) -> FetchTarget:
     return parse(urljoin(base.url, text.strip(" ")))
 
 
-def _refused(url: str, why: str) -> CannotDo:
+def _refusal(url: str, why: str) -> CannotDo:
     shown = ascii(url if len(url) <= 200 else url[:200] + "…")
     return CannotDo(f"{shown} {why}.")

@@ -16,7 +16,7 @@ from email.message import Message
 from callgate.builtins._http_get import Connect, HttpResponse, connect_tcp, get
 from callgate.builtins._text_pages import decoded, is_binary
 from callgate.builtins._tool_failures import CannotDo, Result, failure_result
-from callgate.builtins._urls import AllowedHosts, FetchTarget, parse, redirected
+from callgate.builtins._urls import AllowedHosts, FetchTarget, follow_redirect, parse
 from callgate.errors import Retryable
 from callgate.tools import Tool, ToolContext, tool
 
@@ -93,7 +93,7 @@ class Fetcher:
             location = response.headers.get("Location")
             if response.status not in (301, 302, 303, 307, 308) or not location:
                 return _result(target, response, hops)
-            target = redirected(target, location)
+            target = follow_redirect(target, location)
             why = await context.refusal(url=target.url)
             if why:
                 raise CannotDo(f"The page redirects to {target.url[:200]!a}, which is not fetched: {why}")
@@ -120,14 +120,14 @@ class Fetcher:
                 raise CannotDo(f"{target.host} has no address: the name does not exist or cannot be resolved. Check the URL.") from error
         if not 0 < len(found) <= _MAX_ADDRESSES:
             raise CannotDo(f"{target.host} has {len(found)} addresses; from 1 to {_MAX_ADDRESSES} can be used. Use another source.")
-        if not all(_checked(self._allowed, target, address) for address in found):
+        if not all(_may_reach(self._allowed, target, address) for address in found):
             raise CannotDo(
                 f"{target.host} is not on the public internet, so it is not fetched. Use a public URL, or ask for access to be set up."
             )
         return list(found)
 
 
-def _checked(allowed: AllowedHosts, target: FetchTarget, text: str) -> bool:
+def _may_reach(allowed: AllowedHosts, target: FetchTarget, text: str) -> bool:
     try:
         return allowed.reaches(target, ipaddress.ip_address(text))
     except ValueError:

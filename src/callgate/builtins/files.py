@@ -96,7 +96,7 @@ class FileTools:
             path: The file, relative to the workspace.
             content: The whole new content.
         """
-        workspace, data = self._workspace(context), _encoded(content)
+        workspace, data = self._workspace(context), _encode(content)
         with workspace.editing:
             created = workspace.write_bytes(path, data)
         return {"path": path, "bytes": len(data), "created": created}
@@ -111,7 +111,7 @@ class FileTools:
             new: The text to put in its place. May be empty.
             replace_all: Replace every occurrence.
         """
-        before, after = _encoded(old), _encoded(new)
+        before, after = _encode(old), _encode(new)
         if not before or before == after:
             raise CannotDo("`old` is empty or the same as `new`, so there is nothing to replace. Give the exact text to replace.")
         workspace = self._workspace(context)
@@ -217,7 +217,7 @@ def _note(found: TextPage, start: int, total: int, undecodable: int) -> str:
     return f"[{' '.join(notes)}]" if notes else ""
 
 
-def _encoded(text: str) -> bytes:
+def _encode(text: str) -> bytes:
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:

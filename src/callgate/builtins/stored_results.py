@@ -50,7 +50,7 @@ class ResultTools:
         text = self._text(digest)
         result: Result = {"digest": digest}
         if pointer is not None:
-            part = _at(_parsed(text), pointer)
+            part = _at(_parse(text), pointer)
             result |= {"pointer": pointer} | _shape(part)
             text = _json.canonical(part).decode()
         start = max(0, offset)
@@ -111,7 +111,7 @@ class ResultTools:
         return decoded(data)[0]
 
 
-def _parsed(text: str) -> object:
+def _parse(text: str) -> object:
     try:
         value: object = _json.decode(text)
     except (ValueError, MsgspecError, RecursionError) as error:

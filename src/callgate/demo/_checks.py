@@ -26,10 +26,10 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 def finding(claim: str, holds: bool, *observed: object) -> Finding:
-    return Finding(claim=claim, holds=bool(holds), observed=", ".join(_told(part) for part in observed))
+    return Finding(claim=claim, holds=bool(holds), observed=", ".join(_describe(part) for part in observed))
 
 
-def _told(part: object) -> str:
+def _describe(part: object) -> str:
     if isinstance(part, Iterable) and not isinstance(part, str):
         return "; ".join(one_line(str(item), _MOST) for item in part) or "none"
     return one_line(str(part), _MOST)

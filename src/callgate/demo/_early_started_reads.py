@@ -11,7 +11,7 @@ from callgate.calls import Scope
 from callgate.demo import tools
 from callgate.demo._checks import Finding, finding
 from callgate.demo._demo_run import DemoRun, events_in
-from callgate.demo._model import asked, scripted_model, until_called
+from callgate.demo._model import recorded_requests, scripted_model, until_called
 from callgate.events import Event
 from callgate.testing import Call, Drop
 from callgate.testing.scripted_server import Script
@@ -57,7 +57,7 @@ def _findings(stage: DemoRun, statuses: Sequence[str]) -> list[Finding]:
     pay, whole = _at(events, "held", "call.started", 1), _at(events, "held", "emission.sealed")
     late_read, late_whole = _at(events, "late", "call.started", 0), _at(events, "late", "emission.sealed")
     broken, dropped = _at(events, "broken", "call.started", 0), _at(events, "broken", "emission.discarded")
-    requests = asked(stage.root / "requests.jsonl")
+    requests = recorded_requests(stage.root / "requests.jsonl")
     charged = stage.ledger.entries("effect")
     return [
         finding("the read started before its message was complete", 0 < read < whole, f"event {read}, the message's end is event {whole}"),

@@ -20,7 +20,7 @@ from callgate.models.providers import model
 from callgate.testing import Pause, ReceivedRequest, ScriptedServer
 from callgate.testing.scripted_server import Script
 
-__all__ = ["asked", "held_until", "own_model", "scripted_at", "scripted_model", "scripted_server", "until_called"]
+__all__ = ["held_until", "own_model", "recorded_requests", "scripted_at", "scripted_model", "scripted_server", "until_called"]
 
 _LOOK_S = 0.02
 _PATIENCE_S = 20.0
@@ -85,7 +85,7 @@ def _write_down(requests: Sequence[ReceivedRequest], log: Path) -> None:
     log.write_text("".join(json.dumps({"path": one.path, "body": one.body_json}) + "\n" for one in requests), encoding="utf-8")
 
 
-def asked(log: Path) -> list[dict[str, Any]]:
+def recorded_requests(log: Path) -> list[dict[str, Any]]:
     """Return the requests that a scripted model received."""
     if not log.exists():
         return []

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from rich.console import Console
 
-__all__ = ["Order", "killed", "started", "until"]
+__all__ = ["Order", "kill_process", "start_process", "until"]
 
 _LOOK_S = 0.02
 _PATIENCE_S = 120.0
@@ -46,7 +46,7 @@ class Order(Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def started(order: Order, *, told: bool = False) -> AsyncIterator[asyncio.subprocess.Process]:
+async def start_process(order: Order, *, told: bool = False) -> AsyncIterator[asyncio.subprocess.Process]:
     """Start a process with this order, and wait for its end when the block ends. Kill it if it does not end in time.
 
     Args:
@@ -60,10 +60,10 @@ async def started(order: Order, *, told: bool = False) -> AsyncIterator[asyncio.
         async with asyncio.timeout(_PATIENCE_S):
             await process.wait()
     finally:
-        await killed(process)
+        await kill_process(process)
 
 
-async def killed(process: asyncio.subprocess.Process) -> int:
+async def kill_process(process: asyncio.subprocess.Process) -> int:
     """Kill the process with SIGKILL if it runs. Return its exit code, which is negative if a signal ended it."""
     if process.returncode is None:
         process.kill()

@@ -28,7 +28,7 @@ _TOOLS = (tools.look_up, tools.charge)
 
 async def replay(stage: DemoRun) -> list[Finding]:
     """Record a run, then replay it, judge it by other rules, ask another model, and run it as a test."""
-    result = await _recorded(stage)
+    result = await _record_run(stage)
     effects, events = len(stage.ledger.entries("effect")), len(events_in(stage.journal))
     reader = open_reader(stage.journal)
     try:
@@ -58,7 +58,7 @@ async def replay(stage: DemoRun) -> list[Finding]:
     ]
 
 
-async def _recorded(stage: DemoRun) -> RunResult:
+async def _record_run(stage: DemoRun) -> RunResult:
     async with (
         stage.engine(_TOOLS) as engine,
         scripted_model(_RECORDED, stage.root / "requests.jsonl") as model,

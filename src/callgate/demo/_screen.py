@@ -154,10 +154,10 @@ class Screen:
         if body.get("verdict") == "deny":
             rule = str(body.get("rule", ""))
             self._print(Text(f"     denied by {one_line(rule)}", style="red"))
-            for line in self._quoted(rule):
+            for line in self._rule_lines(rule):
                 self._print(Text(f"       {one_line(line, 110)}", style="dim"))
 
-    def _quoted(self, rule: str) -> list[str]:
+    def _rule_lines(self, rule: str) -> list[str]:
         """Return the lines of the rule file that define the rule."""
         place = _PLACE.search(rule)
         path = self._root / place["file"] if place else None
@@ -210,7 +210,7 @@ class Screen:
 
     def table(self, calls: Sequence[CallSummary]) -> None:
         table = _grid("call", "tool", "status", "ms", "tries", "rule, notes", right=("ms", "tries"))
-        for call, more in _folded(calls):
+        for call, more in _group_alike(calls):
             status = Text.assemble((call.status, _STYLES.get(call.status, "")), f" {call.failure_class}" if call.failure_class else "")
             told = [one_line(part, 64) for part in (call.rule, *call.notes) if part]
             table.add_row(
@@ -228,7 +228,7 @@ class Screen:
         total = max(max(ended) - first, 0.001)
         scale = f"0 … {total:.1f} s" if total >= 1 else f"0 … {total * 1000:.0f} ms"
         table = _grid("call", "tool", scale, "ms", right=("ms",))
-        for call, more in _folded(calls):
+        for call, more in _group_alike(calls):
             table.add_row(call.short, one_line(call.tool, 24) + more, _bar(call, first, total), f"{call.duration_ms:,.0f}")
         self._print()
         self._print(table)
@@ -253,7 +253,7 @@ def _grid(*titles: str, right: tuple[str, ...] = ()) -> Table:
     return table
 
 
-def _folded(calls: Sequence[CallSummary]) -> list[tuple[CallSummary, str]]:
+def _group_alike(calls: Sequence[CallSummary]) -> list[tuple[CallSummary, str]]:
     """Return the calls to show; of many similar calls in a row only the first, with their number."""
     shown: list[tuple[CallSummary, str]] = []
     for _, group in groupby(calls, key=lambda call: (call.short.split("/")[0], call.tool, call.status)):

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from callgate.calls import RawCall
 
-__all__ = ["ORIGIN", "Choice", "calls_of", "filled", "script"]
+__all__ = ["ORIGIN", "Choice", "calls_of", "fill", "script"]
 
 ORIGIN = "scripted model"
 
@@ -34,13 +34,13 @@ def calls_of(choice: Choice, known: Mapping[str, str]) -> list[RawCall]:
     message, calls = choice["message"], list[RawCall]()
     for item in message["tool_calls"]:
         function = item["function"]
-        whole = item | {"function": function | {"arguments": filled(function["arguments"], known)}}
+        whole = item | {"function": function | {"arguments": fill(function["arguments"], known)}}
         raw = RawCall.from_openai(whole, finish_reason=choice["finish_reason"])
         calls.append(replace(raw, origin=ORIGIN, reasoning="" if calls else message["content"]))
     return calls
 
 
-def filled(text: str, known: Mapping[str, str]) -> str:
+def fill(text: str, known: Mapping[str, str]) -> str:
     """Return the text with its placeholders replaced."""
     for name, value in {"python": sys.executable, **known}.items():
         text = text.replace("{{" + name + "}}", value)

@@ -36,7 +36,7 @@ async def undo(stage: DemoRun) -> list[Finding]:
             sorted(before.keys() ^ after.keys()),
         ),
         *_back_and_forth(undo_history, work, before, after),
-        *_refused(undo_history, work),
+        *_check_refusal(undo_history, work),
     ]
 
 
@@ -47,7 +47,7 @@ def _back_and_forth(undo_history: UndoHistory, work: Path, before: Facts, after:
     return [*found, finding("redo restores all changes", facts(work) == after, again.paths)]
 
 
-def _refused(undo_history: UndoHistory, work: Path) -> list[Finding]:
+def _check_refusal(undo_history: UndoHistory, work: Path) -> list[Finding]:
     (work / "src.txt").write_text("my own line\n")
     mine = facts(work)
     try:

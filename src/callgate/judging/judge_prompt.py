@@ -68,11 +68,11 @@ def document(call: ValidatedCall, context: JudgeContext, *, argument_chars: int,
             "conversation": scope.conversation,
         },
         "wanted_by_rule": context.required_by,
-        "messages": _told(_chosen(context.messages, messages), context, message_chars),
+        "messages": _messages_shown(_chosen(context.messages, messages), context, message_chars),
         "earlier_messages": max(0, len(context.messages) - messages),
     }
     kept = context.redact(json_text(said).encode())
-    return f"{_OPEN}\n{_escaped(json_text(decode(kept)))}\n{_CLOSE}\nJudge the call in this document."
+    return f"{_OPEN}\n{_escape_text(json_text(decode(kept)))}\n{_CLOSE}\nJudge the call in this document."
 
 
 def _chosen(messages: Sequence[Message], most: int) -> list[Message]:
@@ -83,7 +83,7 @@ def _chosen(messages: Sequence[Message], most: int) -> list[Message]:
     return latest if asked is None or any(isinstance(one, UserMessage) for one in latest) else [asked, *latest]
 
 
-def _told(messages: Sequence[Message], context: JudgeContext, most: int) -> list[dict[str, object]]:
+def _messages_shown(messages: Sequence[Message], context: JudgeContext, most: int) -> list[dict[str, object]]:
     return [_one(message, context, most) for message in messages]
 
 
@@ -104,7 +104,7 @@ def _text(parts: Sequence[Part]) -> str:
     return "\n".join(part.text if isinstance(part, Text) else f"[{type(part).__name__.lower()}]" for part in parts)
 
 
-def _escaped(json: str) -> str:
+def _escape_text(json: str) -> str:
     """Return JSON text with markup and invisible characters escaped."""
     return "".join(char if char not in _MARKUP and char.isprintable() else _escape(char) for char in json)
 

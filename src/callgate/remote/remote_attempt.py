@@ -142,29 +142,29 @@ class Attempt:
         loop = asyncio.get_running_loop()
         until = loop.time() + self._request.timeout_s
         try:
-            send = await self._reached(reach)
+            send = await self._reach(reach)
             if isinstance(send, Execution):
                 return send
             left_s = until - loop.time()
             start = self._start(left_s)
         except OSError as error:
-            return _not_reached(error)
+            return _unreachable(error)
         except Exception as error:
             return not_begun(error)
         try:
             send(start)
         except OSError as error:
-            return _not_reached(error)
+            return _unreachable(error)
         except Exception as error:
             return failed(error, self._request.not_done)
         return await self._follow(send, left_s)
 
-    async def _reached(self, reach: Reach) -> Send | Execution:
+    async def _reach(self, reach: Reach) -> Send | Execution:
         request = self._request
         if request.kill.reason is not None:
             return not_started(request.kill.reason)
         reaching = asyncio.ensure_future(reach())
-        reaching.add_done_callback(_seen)
+        reaching.add_done_callback(_retrieve_exception)
         try:
             in_time = await settled(reaching, request.kill, request.timeout_s)
         finally:
@@ -191,7 +191,7 @@ class Attempt:
             self.over = True
             if not self._answer.done():
                 await self._stop(send)
-        return self._answer.result() if in_time else self._stopped(killed)
+        return self._answer.result() if in_time else self._stop_execution(killed)
 
     async def _stop(self, send: Send) -> None:
         """Stop the tool and wait until the far side reports that it has ended."""
@@ -202,18 +202,18 @@ class Attempt:
         finally:
             self.abandoned = not self._told or self._answer.result().abandoned
 
-    def _stopped(self, killed: bool) -> Execution:
+    def _stop_execution(self, killed: bool) -> Execution:
         ended = overdue(self._request, killed, partial=self._tail.text(), abandoned=self.abandoned)
         if self._told and self._answer.result().status == "not_started":
             return not_started(f"the far side did not start it: {ended.error}")
         return ended
 
 
-def _not_reached(error: OSError) -> Execution:
+def _unreachable(error: OSError) -> Execution:
     return not_started(f"the far side was not reached: {message_of(error).rstrip('.')}")
 
 
-def _seen(reaching: asyncio.Future[Send]) -> None:
+def _retrieve_exception(reaching: asyncio.Future[Send]) -> None:
     """Read the future's exception, so that asyncio does not report it as never retrieved."""
     if not reaching.cancelled():
         reaching.exception()

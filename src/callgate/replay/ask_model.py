@@ -93,7 +93,7 @@ async def ask_again(replay: Replay, model: Model, tools: Iterable[Tool], *, limi
         if given.status not in _WHOLE:
             ended, failed = f"The model's answer in pass {one.iteration + 1} broke off: {given.reason or given.status}.", True
             break
-        answers.append(_compared(one, given))
+        answers.append(_compare(one, given))
         if not answers[-1].same:
             ended = _why(answers[-1])
             break
@@ -125,7 +125,7 @@ async def _answer(model: Model, one: RecordedPass, specs: tuple[ToolSpec, ...], 
     return await stream_once(model, request, StreamingContext(), control=Control(), limits=limits)
 
 
-def _compared(one: RecordedPass, given: StreamResult) -> ModelAnswer:
+def _compare(one: RecordedPass, given: StreamResult) -> ModelAnswer:
     then = one.answer or AssistantMessage()
     return ModelAnswer(
         iteration=one.iteration,
@@ -134,11 +134,11 @@ def _compared(one: RecordedPass, given: StreamResult) -> ModelAnswer:
         calls=given.calls,
         text=given.text,
         recorded_text=then.text,
-        same=_asked_for(then.calls) == _asked_for(given.calls),
+        same=_names_and_arguments(then.calls) == _names_and_arguments(given.calls),
     )
 
 
-def _asked_for(calls: Sequence[ToolCall]) -> list[tuple[str, bytes]]:
+def _names_and_arguments(calls: Sequence[ToolCall]) -> list[tuple[str, bytes]]:
     """Return the calls in a comparable form, without ids and with canonical JSON."""
     return [(call.name, _arguments(call)) for call in calls]
 
@@ -153,14 +153,14 @@ def _arguments(call: ToolCall) -> bytes:
 def _why(one: ModelAnswer) -> str:
     which = f"In pass {one.iteration + 1}"
     if not one.calls:
-        return f"{which} it answers instead of calling {_named(one.recorded)}, so the run would have ended here."
+        return f"{which} it answers instead of calling {_join_names(one.recorded)}, so the run would have ended here."
     if not one.recorded:
-        return f"{which} it calls {_named(one.calls)} where the recorded model answered. That call has no recorded result."
+        return f"{which} it calls {_join_names(one.calls)} where the recorded model answered. That call has no recorded result."
     return (
-        f"{which} it calls {_named(one.calls)} where the recorded model called {_named(one.recorded)}, or with other arguments. These"
-        " calls have no recorded results, so the comparison ends here."
+        f"{which} it calls {_join_names(one.calls)} where the recorded model called {_join_names(one.recorded)}, or with other"
+        " arguments. These calls have no recorded results, so the comparison ends here."
     )
 
 
-def _named(calls: Sequence[ToolCall]) -> str:
+def _join_names(calls: Sequence[ToolCall]) -> str:
     return ", ".join(call.name[:64] for call in calls[:8]) + (f" and {len(calls) - 8} more" if len(calls) > 8 else "")

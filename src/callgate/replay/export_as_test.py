@@ -34,10 +34,10 @@ def as_test(replay: Replay, test: Path, data: Path, *, tools: Sequence[str], pol
     folder = test.resolve().parent
     imported, rules = _rules(replay, policy, folder)
     given = "\n".join(f"            {_spec(spec, folder)}," for spec in tools)
-    return f'''"""Run {_shown(replay.run, 60)}, as it was recorded.
+    return f'''"""Run {_docstring_text(replay.run, 60)}, as it was recorded.
 
 Does everything around the model still do the same? What the model said and what
-the tools gave is in {_shown(data.name, 60)}. The loop, the rules and the
+the tools gave is in {_docstring_text(data.name, 60)}. The loop, the rules and the
 schemas and checks of the tools are those of today; no tool's code is entered.
 Written by `callgate replay --export`; change it as you like.
 """
@@ -83,10 +83,10 @@ def _about(replay: Replay) -> str:
         return f"{calls}, without a model."
     parts = (Text(text=task.content),) if isinstance(task.content, str) else task.content
     text = " ".join(part.text for part in parts if isinstance(part, Text))
-    return f"{_shown(text, _TASK)!r}: {calls}, {replay.end.turn_status or 'no end'}."
+    return f"{_docstring_text(text, _TASK)!r}: {calls}, {replay.end.turn_status or 'no end'}."
 
 
-def _shown(text: str, most: int) -> str:
+def _docstring_text(text: str, most: int) -> str:
     """Return text that is safe inside a docstring."""
     plain = _ODD.sub("?", " ".join(text.split())).replace("'", "`")
     return plain if len(plain) <= most else plain[: most - 1] + "…"

@@ -205,16 +205,16 @@ class _JudgingContext:
             return ComparedVerdict(call=call, unjudged="the host's own code decided on it, and code is not recorded: give the hooks")
         self._call = call
         try:
-            now = await self._decided(call, call.decision)
+            now = await self._decide(call, call.decision)
         except _NoJudge:
             return ComparedVerdict(call=call, unjudged="a rule has the verdict judge, and no judge was given")
         return ComparedVerdict(call=call, now=now, change=change_between(call.decision, now))
 
-    async def _decided(self, call: ReplayedCall, then: Decision) -> Decision:
+    async def _decide(self, call: ReplayedCall, then: Decision) -> Decision:
         try:
             parsed = parse(call.raw, call.uid, self._limits, repair=self._repair)
             valid = validate(resolve(parsed, self._registry, call.scope), call.scope, coerce=self._coerce)
-            return self._as_then(valid, then) if self._only_tools else await self._judged(valid)
+            return self._as_then(valid, then) if self._only_tools else await self._ask_policies(valid)
         except ApprovalNeeded as question:
             return Decision(word="ask", rule=question.rule, said=str(question))
         except CallDenied as error:
@@ -222,7 +222,7 @@ class _JudgingContext:
         except (CallFailed, CallAborted) as error:
             return Decision(word="refused", said=str(error), code=error.code)
 
-    async def _judged(self, valid: ValidatedCall) -> Decision:
+    async def _ask_policies(self, valid: ValidatedCall) -> Decision:
         before = HookChain.of(self._hooks, valid.tool).before
         answer = gate(valid, before, self, "", self)
         approved = await answer if isinstance(answer, Coroutine) else answer

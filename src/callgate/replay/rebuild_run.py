@@ -167,8 +167,8 @@ def _bare(blobs: BlobReader, run: str, events: list[Event]) -> Replay:
         results=tuple(call.result for call in calls if call.result is not None and not call.parent),
         signals=(),
         end=RunEnd(),
-        differences=_altered(events),
-        gaps=_missing(calls, blobs),
+        differences=_find_altered_event(events),
+        gaps=_describe_missing(calls, blobs),
         answers=_answers(events),
         answer_details=_answer_details(events),
     )
@@ -179,7 +179,7 @@ def _agents(source: _ReadOnlyJournal, blobs: BlobReader, run: str, events: list[
     loaded = load_run(source, blobs, run, see=watch.see)
     calls, end = calls_of(events), _end(events, blobs)
     text = loaded.texts[-1] if loaded.texts else ""
-    differences = (*watch.differences, *_unended(events, blobs), *_other_text(events, text, blobs))
+    differences = (*watch.differences, *_find_unended_calls(events, blobs), *_other_text(events, text, blobs))
     return Replay(
         run=run,
         began=loaded.began,
@@ -189,8 +189,8 @@ def _agents(source: _ReadOnlyJournal, blobs: BlobReader, run: str, events: list[
         results=tuple(loaded.results),
         signals=tuple(loaded.signals),
         end=msgspec.structs.replace(end, text=text) if end.status == "completed" else end,
-        differences=differences or _altered(events),
-        gaps=(*watch.gaps, *_missing(calls, blobs)),
+        differences=differences or _find_altered_event(events),
+        gaps=(*watch.gaps, *_describe_missing(calls, blobs)),
         answers=_answers(events),
         answer_details=_answer_details(events),
     )
@@ -247,7 +247,7 @@ def _other(event: Event, body: PhaseBeganBody, made: int, run: LoadedRun) -> Rep
     )
 
 
-def _unended(events: list[Event], blobs: BlobReader) -> list[ReplayDifference]:
+def _find_unended_calls(events: list[Event], blobs: BlobReader) -> list[ReplayDifference]:
     """Report calls of committed messages that have no recorded end."""
     ended = {event.call for event in events if event.kind in TERMINAL}
     found = []
@@ -262,7 +262,7 @@ def _unended(events: list[Event], blobs: BlobReader) -> list[ReplayDifference]:
     return found
 
 
-def _altered(events: list[Event]) -> tuple[ReplayDifference, ...]:
+def _find_altered_event(events: list[Event]) -> tuple[ReplayDifference, ...]:
     """Report the first event whose content does not match its hash."""
     for event in events:
         if not is_as_written(event):
@@ -289,7 +289,7 @@ def _other_text(events: list[Event], text: str, blobs: BlobReader) -> list[Repla
     return [ReplayDifference(position=events[-1].position, what="the run's answer", recorded=repr(end.text[:80]), rebuilt=repr(text[:80]))]
 
 
-def _missing(calls: Iterable[ReplayedCall], blobs: BlobReader) -> tuple[str, ...]:
+def _describe_missing(calls: Iterable[ReplayedCall], blobs: BlobReader) -> tuple[str, ...]:
     """Return a sentence for each call that is not fully recorded, and for each whole result that is not stored."""
     found = [f"Call {call.uid} is not fully recorded: {call.lost}." for call in calls if call.lost]
     for call in calls:

@@ -127,16 +127,16 @@ def calls_of(events: Iterable[Event]) -> tuple[ReplayedCall, ...]:
         if call is None and event.kind != "call.received":
             continue
         try:
-            calls[event.call] = _received(event) if call is None else _told(call, event)
+            calls[event.call] = _read_received(event) if call is None else _apply_event(call, event)
         except msgspec.DecodeError as error:
             raise UsageError(
                 f"Event {event.position} ({event.kind}) does not have the fields of its kind: {error}. It cannot be replayed;"
                 " `callgate log verify` says whether the journal was changed."
             ) from error
-    return tuple(_closed(call) for call in calls.values())
+    return tuple(_correct_by_end(call) for call in calls.values())
 
 
-def _received(event: Event) -> ReplayedCall:
+def _read_received(event: Event) -> ReplayedCall:
     body = msgspec.json.decode(event.body, type=_Received)
     beside, lost = _beside(body), _lost(body)
     raw = RawCall(
@@ -175,11 +175,11 @@ def _scope(facts: Mapping[str, object], event: Event) -> Scope:
     return replace(msgspec.convert(dict(facts), Scope), run=event.run)
 
 
-def _told(call: ReplayedCall, event: Event) -> ReplayedCall:
+def _apply_event(call: ReplayedCall, event: Event) -> ReplayedCall:
     match event.kind:
         case "call.verdict" | "call.started":
             verdict = msgspec.json.decode(event.body, type=_Verdict)
-            return call if verdict.verdict in ("", "modify") else _decided(call, verdict)
+            return call if verdict.verdict in ("", "modify") else _with_decision(call, verdict)
         case "call.replayed":
             reason = msgspec.json.decode(event.body, type=Reason)
             if "effect_key" in (reason.details or {}):  # looked at after the gate
@@ -198,7 +198,7 @@ def _told(call: ReplayedCall, event: Event) -> ReplayedCall:
     return call
 
 
-def _decided(call: ReplayedCall, body: _Verdict) -> ReplayedCall:
+def _with_decision(call: ReplayedCall, body: _Verdict) -> ReplayedCall:
     decision = Decision(
         word=cast("Word", body.verdict),
         rule=body.rule,
@@ -217,7 +217,7 @@ def _decided(call: ReplayedCall, body: _Verdict) -> ReplayedCall:
     )
 
 
-def _closed(call: ReplayedCall) -> ReplayedCall:
+def _correct_by_end(call: ReplayedCall) -> ReplayedCall:
     """Return the call with its decision corrected by its end.
 
     A call that the loop or a human refused has no decision; a call that ended before the policies was refused.

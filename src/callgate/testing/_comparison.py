@@ -47,9 +47,9 @@ def _about(then: ReplayedCall, now: ReplayedCall) -> Iterable[str]:
     if then.decision is not None and now.decision is not None:
         change = change_between(then.decision, now.decision)
         if change not in _NO_BEHAVIOUR:
-            yield f"{which}: {change}: {_decided(then.decision)}, now {_decided(now.decision)}"
+            yield f"{which}: {change}: {_describe_decision(then.decision)}, now {_describe_decision(now.decision)}"
     elif then.decision is not now.decision and not (then.decision is None and then.ended == _OPEN):
-        yield f"{which}: {_decided(then.decision)}, now {_decided(now.decision)}"
+        yield f"{which}: {_describe_decision(then.decision)}, now {_describe_decision(now.decision)}"
     old, new = _end(then), _end(now)
     if old != new and then.ended != _OPEN:
         yield f"{which} ended {old}, now {new}."
@@ -60,7 +60,7 @@ def _end(call: ReplayedCall) -> str:
     return f"{call.ended} ({code})" if code else call.ended
 
 
-def _decided(decision: Decision | None) -> str:
+def _describe_decision(decision: Decision | None) -> str:
     if decision is None:
         return "not decided"
     by = decision.rule or decision.code

@@ -50,7 +50,7 @@ class HumanSteps:
     """
 
     def __init__(self, events: Iterable[Event]) -> None:
-        self._left = [said for event in events if (said := _said(event)) is not None]
+        self._left = [said for event in events if (said := _read_human_answer(event)) is not None]
         self._uids: dict[str, str] = {}
 
     def is_now(self, recorded: str, uid: str) -> None:
@@ -65,7 +65,7 @@ class HumanSteps:
                 await _say(engine, said, self._uids.get(said.about, said.about))
 
 
-def _said(event: Event) -> _Said | None:
+def _read_human_answer(event: Event) -> _Said | None:
     if event.kind not in ("approval.answered", "fact.settled"):
         return None
     body = decode_reason(event.body)

@@ -12,7 +12,7 @@ from itertools import count
 from callgate.models.model_events import Usage
 from callgate.testing.model_script import Beat, Call, End, Fail, Item, Thought
 
-__all__ = ["CONTENT_TYPES", "refused", "streamed", "whole"]
+__all__ = ["CONTENT_TYPES", "render_refusal", "render_stream", "whole"]
 
 CONTENT_TYPES: Mapping[str, str] = {
     "openai.chat": "text/event-stream",
@@ -39,7 +39,7 @@ _ANTHROPIC_ENDS: Mapping[str, str] = {
 }
 
 
-def streamed(api: str, items: Iterable[Item], model: str, number: int) -> Iterator[bytes | Item]:
+def render_stream(api: str, items: Iterable[Item], model: str, number: int) -> Iterator[bytes | Item]:
     """Yield the pieces of a streamed answer, one per write. Items that are not content are yielded unchanged.
 
     Args:
@@ -53,7 +53,7 @@ def whole(api: str, items: Iterable[Item], model: str, number: int) -> bytes:
     return json.dumps(_BODIES[api]([*items], model, number)).encode()
 
 
-def refused(api: str, fail: Fail) -> bytes:
+def render_refusal(api: str, fail: Fail) -> bytes:
     """Return an error as the body of an error response."""
     if api == "ollama.chat":
         return json.dumps({"error": fail.message}).encode()
@@ -146,7 +146,7 @@ def _responses_stream(given: Iterable[Item], model: str, number: int) -> Iterato
     items, output, sent = [*given], list[dict[str, object]](), count()
 
     def event(kind: str, **fields: object) -> bytes:
-        return _named({"type": kind, "sequence_number": next(sent), **fields})
+        return _named_event({"type": kind, "sequence_number": next(sent), **fields})
 
     begun = _response([], model, number)
     yield event("response.created", response=begun)
@@ -244,13 +244,13 @@ def _anthropic_stream(given: Iterable[Item], model: str, number: int) -> Iterato
         "stop_reason": None,
     }
     blocks = 0
-    yield _named({"type": "message_start", "message": {**head, "usage": {"input_tokens": 0, "output_tokens": 0}}})
+    yield _named_event({"type": "message_start", "message": {**head, "usage": {"input_tokens": 0, "output_tokens": 0}}})
     for item in items:
         if isinstance(item, (str, Thought, Call)):
             yield from _anthropic_block(blocks, item)
             blocks += 1
         elif isinstance(item, Fail):
-            yield _named({"type": "error", "error": {"type": item.code, "message": item.message}})
+            yield _named_event({"type": "error", "error": {"type": item.code, "message": item.message}})
             return
         elif isinstance(item, End):
             break
@@ -260,16 +260,16 @@ def _anthropic_stream(given: Iterable[Item], model: str, number: int) -> Iterato
     if reason is None:
         return
     delta = {"stop_reason": reason, "stop_sequence": None}
-    yield _named({"type": "message_delta", "delta": delta, "usage": _anthropic_usage(_tokens(items) or Usage())})
-    yield _named({"type": "message_stop"})
+    yield _named_event({"type": "message_delta", "delta": delta, "usage": _anthropic_usage(_tokens(items) or Usage())})
+    yield _named_event({"type": "message_stop"})
 
 
 def _anthropic_block(index: int, item: str | Thought | Call) -> Iterator[bytes]:
     block, deltas = _anthropic_parts(item)
-    yield _named({"type": "content_block_start", "index": index, "content_block": block})
+    yield _named_event({"type": "content_block_start", "index": index, "content_block": block})
     for delta in deltas:
-        yield _named({"type": "content_block_delta", "index": index, "delta": delta})
-    yield _named({"type": "content_block_stop", "index": index})
+        yield _named_event({"type": "content_block_delta", "index": index, "delta": delta})
+    yield _named_event({"type": "content_block_stop", "index": index})
 
 
 def _anthropic_parts(item: str | Thought | Call) -> tuple[dict[str, object], list[dict[str, object]]]:
@@ -310,7 +310,7 @@ def _ollama_stream(given: Iterable[Item], model: str, number: int) -> Iterator[b
     items = [*given]
     for item in items:
         if isinstance(item, (str, Thought, Call)):
-            yield _line({"model": model, "created_at": _created(number), "message": _ollama_message([item]), "done": False})
+            yield _line({"model": model, "created_at": _creation_time(number), "message": _ollama_message([item]), "done": False})
         elif isinstance(item, Fail):
             yield _line({"error": item.message})
             return
@@ -326,11 +326,11 @@ def _ollama_body(items: list[Item], model: str, number: int) -> dict[str, object
     usage = _tokens(items) or Usage()
     reason = "length" if _reason(items, {}) == "length" else "stop"
     counts = {"prompt_eval_count": usage.input_tokens, "eval_count": usage.output_tokens}
-    head = {"model": model, "created_at": _created(number)}
+    head = {"model": model, "created_at": _creation_time(number)}
     return {**head, "message": _ollama_message(items), "done": True, "done_reason": reason, **counts}
 
 
-def _created(number: int) -> str:
+def _creation_time(number: int) -> str:
     """Return the time of an answer, which is all that identifies it in this API."""
     return f"2026-01-01T00:00:00.{number:09}Z"
 
@@ -352,7 +352,7 @@ def _event(value: Mapping[str, object]) -> bytes:
     return b"data: " + json.dumps(value).encode() + b"\n\n"
 
 
-def _named(value: Mapping[str, object]) -> bytes:
+def _named_event(value: Mapping[str, object]) -> bytes:
     return f"event: {value['type']}\n".encode() + _event(value)
 
 

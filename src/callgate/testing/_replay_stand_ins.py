@@ -126,10 +126,10 @@ class RecordedModel:
             closed: Any = one.closed[position] if position < len(one.closed) else "sealed"
             yield CallOpened(position, call.id, call.name)
             yield CallSealed(position, call, closed)
-        yield _finished(one, message)
+        yield _finish_of_pass(one, message)
 
 
-def _finished(one: RecordedPass, message: AssistantMessage) -> Finished:
+def _finish_of_pass(one: RecordedPass, message: AssistantMessage) -> Finished:
     if one.status == "error":
         return Finished(reason="error", message=message, fault=Fault(code=RECORDED, message=one.reason))
     reason: Any = one.finish or ("tool_calls" if message.calls else "stop")
@@ -182,7 +182,7 @@ class RecordedResults:
 
 def _refused_for(call: ReplayedCall, own: Set[str]) -> bool:
     """Return whether a call never reached its tool because the outcome of another call of the run was unknown."""
-    return call.ended == "unknown" and call.result is not None and _told(call.result).get(EARLIER) in own - {call.uid}
+    return call.ended == "unknown" and call.result is not None and _shown_failure(call.result).get(EARLIER) in own - {call.uid}
 
 
 def _execution(tool: BoundTool, result: ToolResult, attempt: int, blobs: BlobReader) -> Execution:
@@ -191,12 +191,12 @@ def _execution(tool: BoundTool, result: ToolResult, attempt: int, blobs: BlobRea
         return Execution(status="returned", value=result.structured, content=_returned_parts(result), read=True)
     if result.status == "ok":
         return Execution(status="returned", value=_value(result, blobs))
-    told = _told(result)
+    told = _shown_failure(result)
     if result.code == "tool_declared":
         return Execution(status="returned", value=told.get("result", result.structured))
     status: Any = _STATUS.get(result.code or "")
     if status is None:
-        raise _as_recorded(result)
+        raise _failure_of_result(result)
     last = attempt >= result.metadata.attempts
     details = {key: value for key, value in told.items() if key not in _FRAME} or None
     unheard = Execution(status=status, error=_HERE, details=details, **_proof(tool, result, status, details or {}))
@@ -215,7 +215,7 @@ def _proof(tool: BoundTool, result: ToolResult, status: str, details: dict[str, 
     if status != "raised" or tool.effect == "none":
         return {}
     if result.status == "error" and tool.effect == "once" and result.code != "not_done":
-        raise _as_recorded(result)
+        raise _failure_of_result(result)
     evidence = "not_done" if result.code == "not_done" else "reply_lost" if result.status == "unknown" else ""
     return {"evidence": evidence}
 
@@ -224,11 +224,11 @@ def _value(result: ToolResult, blobs: BlobReader) -> object:
     """Return the tool's value from its recorded bytes, with its keys in the tool's order."""
     if result.metadata.content_key:
         if result.structured is None:
-            raise _as_recorded(result)
+            raise _failure_of_result(result)
         return result.structured
-    whole = blobs.get(result.metadata.blob) if result.metadata.blob is not None else _shown(result).encode()
+    whole = blobs.get(result.metadata.blob) if result.metadata.blob is not None else _first_text(result).encode()
     if whole is None:
-        raise _as_recorded(result)
+        raise _failure_of_result(result)
     return whole.decode() if result.metadata.mime == "text/plain" else decode(whole)
 
 
@@ -251,16 +251,16 @@ def _returned_parts(result: ToolResult) -> tuple[Part, ...]:
     return (*content, *(part for part in notes if isinstance(part, Text) and part.text in about_earlier))
 
 
-def _told(result: ToolResult) -> dict[str, Any]:
+def _shown_failure(result: ToolResult) -> dict[str, Any]:
     """Return the failure that the model was shown, as data; empty if the model was shown only a part of it."""
     try:
-        told = decode(_shown(result))
+        told = decode(_first_text(result))
     except ValueError:
         return result.structured if isinstance(result.structured, dict) else {}
     return told if isinstance(told, dict) else {}
 
 
-def _shown(result: ToolResult) -> str:
+def _first_text(result: ToolResult) -> str:
     first = result.content[0] if result.content else None
     return first.text if isinstance(first, Text) else ""
 
@@ -270,9 +270,9 @@ async def restarts(data: object) -> bool:
     return isinstance(data, dict) and data.get("type") == _RESTART
 
 
-def _as_recorded(result: ToolResult) -> CallFailed:
+def _failure_of_result(result: ToolResult) -> CallFailed:
     """Return an error that the engine converts to this result, with the recorded text."""
     kind: Any = type("RecordedFailure", (CallFailed,), {"failure_class": result.failure_class, "status": result.status})
-    details = {key: value for key, value in _told(result).items() if key not in _FRAME} or None
+    details = {key: value for key, value in _shown_failure(result).items() if key not in _FRAME} or None
     failure: CallFailed = kind(result.error or "The whole of this result is gone from the record.", code=result.code, details=details)
     return failure

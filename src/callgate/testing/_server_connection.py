@@ -67,11 +67,11 @@ class Connection(asyncio.Protocol):
         self._more.set()
 
     def eof_received(self) -> bool:
-        self._left()
+        self._wake_all()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._left()
+        self._wake_all()
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -79,7 +79,7 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._writable.set()
 
-    def _left(self) -> None:
+    def _wake_all(self) -> None:
         for event in (self.gone, self._more, self._writable):
             event.set()
 

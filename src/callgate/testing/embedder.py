@@ -30,9 +30,9 @@ class HashedEmbedder:
 
     def __call__(self, texts: Sequence[str], /) -> list[list[float]]:
         self.asked += texts
-        return [self._counted(text) for text in texts]
+        return [self._count_pieces(text) for text in texts]
 
-    def _counted(self, text: str) -> list[float]:
+    def _count_pieces(self, text: str) -> list[float]:
         counters = [0.0] * self.dimension
         for word in text.lower().split():
             padded = f" {word} "

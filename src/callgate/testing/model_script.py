@@ -20,7 +20,7 @@ from callgate.models.model_events import FinishReason, ModelEvent, Usage
 from callgate.models.wire.message_assembly import MessageAssembly
 from callgate.models.wire.tool_names import WireNames
 
-__all__ = ["Beat", "Call", "End", "Fail", "Item", "Pause", "Raise", "Step", "Thought", "Turn", "items_of", "played"]
+__all__ = ["Beat", "Call", "End", "Fail", "Item", "Pause", "Raise", "Step", "Thought", "Turn", "items_of", "to_steps"]
 
 _Given = TypeVar("_Given")
 
@@ -99,7 +99,7 @@ def items_of(turn: Turn[_Given], given: _Given, new_id: Callable[[], str]) -> tu
     return tuple(replace(item, id=new_id()) if isinstance(item, Call) and not item.id else item for item in items)
 
 
-def played(items: Iterable[Item], *, whole: bool = True) -> list[Step]:
+def to_steps(items: Iterable[Item], *, whole: bool = True) -> list[Step]:
     """Yield the steps of a turn, `Finished` last; nothing follows an error.
 
     Args:
@@ -110,7 +110,7 @@ def played(items: Iterable[Item], *, whole: bool = True) -> list[Step]:
     steps: list[Step] = []
     for item in items:
         if isinstance(item, (Pause, Beat, Raise)):
-            steps += _taken(message)
+            steps += _take_events(message)
             steps.append(item)
             continue
         _tell(message, item)
@@ -118,7 +118,7 @@ def played(items: Iterable[Item], *, whole: bool = True) -> list[Step]:
             whole = whole and item != End("cut")
             break
     message.finish(complete=whole)
-    return steps + _taken(message)
+    return steps + _take_events(message)
 
 
 def _tell(message: MessageAssembly, item: str | Call | Thought | Fail | End | Usage) -> None:
@@ -141,7 +141,7 @@ def _tell(message: MessageAssembly, item: str | Call | Thought | Fail | End | Us
             message.set_usage(item)
 
 
-def _taken(message: MessageAssembly) -> list[Step]:
+def _take_events(message: MessageAssembly) -> list[Step]:
     taken: list[Step] = [*message.events]
     message.events = []
     return taken

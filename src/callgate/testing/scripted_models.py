@@ -21,7 +21,7 @@ from callgate.models.model_events import ModelEvent
 from callgate.models.model_protocol import StreamingContext
 from callgate.models.wire import codec
 from callgate.models.wire.request import ModelRequest
-from callgate.testing.model_script import Beat, Item, Pause, Raise, Step, Turn, items_of, played
+from callgate.testing.model_script import Beat, Item, Pause, Raise, Step, Turn, items_of, to_steps
 
 __all__ = ["Recording", "ReplayModel", "ScriptedModel"]
 
@@ -53,7 +53,7 @@ class ScriptedModel:
         self._clock = clock or SystemClock()
         self._ids = 0
         self._ready: dict[int, tuple[tuple[Item, ...], list[Step]]] = {}
-        self._ready = {number: self._played(turn) for number, turn in enumerate(turns) if not callable(turn)}
+        self._ready = {number: self._play_turn(turn) for number, turn in enumerate(turns) if not callable(turn)}
 
     async def stream(self, request: ModelRequest, context: StreamingContext) -> AsyncIterator[ModelEvent]:
         """Play the next turn. A pass that is aborted during a pause ends with `Finished` and the reason `cut`."""
@@ -62,9 +62,9 @@ class ScriptedModel:
             raise UsageError(
                 f"The script has {len(self._turns)} turns, and this is pass {number + 1}. Add a turn, or see why the loop continued."
             )
-        request = _as_asked(request)
+        request = _copy_request(request)
         self.requests.append(request)
-        items, steps = self._ready.get(number) or self._played(self._turns[number], request)
+        items, steps = self._ready.get(number) or self._play_turn(self._turns[number], request)
         beat = context.on_progress
         for at, step in enumerate(steps):
             if beat is not None:
@@ -73,17 +73,17 @@ class ScriptedModel:
                 yield step
             elif isinstance(step, Raise):
                 raise step.error
-            elif isinstance(step, Pause) and await self._aborted(step, context.abort_signal):
-                for rest in played(takewhile(lambda item: item is not step, items), whole=False)[at:]:  # noqa: B023
+            elif isinstance(step, Pause) and await self._pause_was_aborted(step, context.abort_signal):
+                for rest in to_steps(takewhile(lambda item: item is not step, items), whole=False)[at:]:  # noqa: B023
                     if not isinstance(rest, _NO_EVENT):
                         yield rest
                 return
 
-    def _played(self, turn: Turn[ModelRequest], request: ModelRequest | None = None) -> tuple[tuple[Item, ...], list[Step]]:
+    def _play_turn(self, turn: Turn[ModelRequest], request: ModelRequest | None = None) -> tuple[tuple[Item, ...], list[Step]]:
         items = items_of(turn, cast(ModelRequest, request), self._new_id)
-        return items, played(items)
+        return items, to_steps(items)
 
-    async def _aborted(self, pause: Pause, signal: AbortSignal | None) -> bool:
+    async def _pause_was_aborted(self, pause: Pause, signal: AbortSignal | None) -> bool:
         """Wait; return whether the pass ended before the pause."""
         waits = pause.until.wait() if isinstance(pause.until, asyncio.Event) else self._clock.sleep(pause.until)
         pending = asyncio.ensure_future(waits)
@@ -97,7 +97,7 @@ class ScriptedModel:
         return f"call_{self._ids}"
 
 
-def _as_asked(request: ModelRequest) -> ModelRequest:
+def _copy_request(request: ModelRequest) -> ModelRequest:
     """Return the request with a copy of its messages, because an agent passes a view of its growing history."""
     return replace(request, messages=list(request.messages))
 
@@ -134,7 +134,7 @@ class ReplayModel:
         number = len(self.requests)
         if number >= len(self._recordings):
             raise UsageError(f"There are {len(self._recordings)} recordings, and this is pass {number + 1}.")
-        request = _as_asked(request)
+        request = _copy_request(request)
         self.requests.append(request)
         answer = self._recordings[number]
         api = codec(answer.api)

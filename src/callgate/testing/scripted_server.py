@@ -16,7 +16,7 @@ from msgspec import Struct
 from callgate._clock import Clock, SystemClock
 from callgate._option_checks import by_name
 from callgate.errors import UsageError
-from callgate.testing._rendering import CONTENT_TYPES, refused, streamed, whole
+from callgate.testing._rendering import CONTENT_TYPES, render_refusal, render_stream, whole
 from callgate.testing._server_connection import Connection, ReceivedRequest
 from callgate.testing.model_script import Fail, Item, Pause, Turn, items_of
 
@@ -99,7 +99,7 @@ class ScriptedServer:
 
     async def __aenter__(self) -> ScriptedServer:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Connection(self._connected), "127.0.0.1", 0)
+        self._server = await loop.create_server(lambda: Connection(self._serve_connection), "127.0.0.1", 0)
         self._port: int = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -112,7 +112,7 @@ class ScriptedServer:
 
     # Internal
 
-    def _connected(self, connection: Connection) -> None:
+    def _serve_connection(self, connection: Connection) -> None:
         self.connections += 1
         task = asyncio.get_running_loop().create_task(self._serve(connection))
         self._serving.add(task)
@@ -140,7 +140,7 @@ class ScriptedServer:
 
     async def _answer(self, connection: Connection, received: ReceivedRequest, reply: Reply) -> bool:
         """Answer a request. Return whether the connection can be used again."""
-        if reply.before is not None and not await self._waited(reply.before, received):
+        if reply.before is not None and not await self._wait_for_step(reply.before, received):
             return False
         streams = reply.status == 200 and received.body_json.get("stream", self._api == "ollama.chat") is True
         pieces = self._pieces(received, reply, streams=streams)
@@ -157,7 +157,7 @@ class ScriptedServer:
         connection.head(reply.status, {**headers, **({"transfer-encoding": "chunked"} if chunked else {"connection": "close"})})
         for number, piece in enumerate(pieces):
             if not isinstance(piece, bytes):
-                if not await self._waited(piece, received):
+                if not await self._wait_for_step(piece, received):
                     return False
                 continue
             if self._pace is not None:
@@ -173,15 +173,17 @@ class ScriptedServer:
         items = items_of(reply.turn, received, self._new_id)  # type: ignore[arg-type]
         model = str(received.body_json.get("model", "scripted"))
         if streams:
-            return [piece if isinstance(piece, bytes) else _wire(piece) for piece in streamed(self._api, items, model, received.number + 1)]
+            return [
+                piece if isinstance(piece, bytes) else _wire(piece) for piece in render_stream(self._api, items, model, received.number + 1)
+            ]
         fail = next((item for item in items if isinstance(item, Fail)), None)
         others = [_wire(item) for item in items if isinstance(item, (Pause, Drop, Raw))]
         if fail is not None:
-            return [*others, refused(self._api, fail)]
+            return [*others, render_refusal(self._api, fail)]
         said = [item for item in items if not isinstance(item, (Pause, Drop, Raw))]
         return [*others, *([whole(self._api, said, model, received.number + 1)] if said else [])]
 
-    async def _waited(self, wait: Pause | Drop, received: ReceivedRequest) -> bool:
+    async def _wait_for_step(self, wait: Pause | Drop, received: ReceivedRequest) -> bool:
         """Wait as the script says; return whether the client is still connected."""
         if isinstance(wait, Drop):
             return False

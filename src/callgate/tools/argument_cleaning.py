@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from callgate._json import plain_bytes
 from callgate._json.malformed_text import clip
-from callgate._schema import CompiledSchema, ValidationProblem, coerced, whole_numbers
+from callgate._schema import CompiledSchema, ValidationProblem, coerce_values, whole_numbers
 from callgate.calls import Note
 
 __all__ = ["Keywords", "fitted", "without"]
@@ -81,7 +81,7 @@ def fitted(
     if takes is not None and not arguments.keys() <= takes:
         arguments, notes = without(arguments, [key for key in arguments if key not in takes], takes)
     if not schema.is_valid(arguments):
-        changed, more = coerced(arguments, schema) if coerce else (arguments, ())
+        changed, more = coerce_values(arguments, schema) if coerce else (arguments, ())
         if not more or not schema.is_valid(changed):
             return arguments, notes, schema.problems(changed)
         arguments, notes = changed, notes + more

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from callgate.demo._checks import Finding
 from callgate.demo._demo_run import DemoRun, calls_in
 from callgate.demo._model import scripted_server
-from callgate.demo._processes import killed, started
+from callgate.demo._processes import kill_process, start_process
 from callgate.demo.crash._engine import HERE
 from callgate.demo.crash._kill_points import MOMENTS, ORDER, KillPoint
 from callgate.demo.crash._verify import verify_crash
@@ -35,7 +35,7 @@ async def crash(stage: DemoRun) -> list[Finding]:
     async with scripted_server(_answer, stage.root / "requests.jsonl") as url:
         for moment in MOMENTS:
             stage.screen.note("")
-            kills[moment.name] = await _killed_and_resumed(stage, url, moment)
+            kills[moment.name] = await _kill_and_resume(stage, url, moment)
     (stage.root / "kills.json").write_text(json.dumps(kills), encoding="utf-8")
     _show_unknown(stage)
     return verify_crash(stage.root)
@@ -49,15 +49,15 @@ def _answer(received: ReceivedRequest) -> Script:
     return ["I sell it. ", *(Call(tool, _ARGUMENTS[tool]) for tool in ORDER)]
 
 
-async def _killed_and_resumed(stage: DemoRun, url: str, moment: KillPoint) -> list[int]:
+async def _kill_and_resume(stage: DemoRun, url: str, moment: KillPoint) -> list[int]:
     """Run the processes of one moment; return their exit codes, below 0 for a signal."""
     ends = []
     for number, at in enumerate((moment.at, *moment.again, "")):
         order = replace(stage.order(url, goes_on=number > 0), run=moment.name, at=at)
-        async with started(order, told=True) as process:
+        async with start_process(order, told=True) as process:
             assert process.stdout is not None
             if (await process.stdout.readline()).decode().strip() == HERE:
-                await killed(process)
+                await kill_process(process)
         assert process.returncode is not None
         ends.append(process.returncode)
         stage.screen.note(

@@ -30,7 +30,7 @@ def shop_tools(ledger: EffectLog, reach: Reach) -> list[FunctionTool]:
 
     def set_price(context: ToolContext, item: str, cents: int) -> str:
         """Set the price of an item."""
-        if not _known(ledger, context.idempotency_key):
+        if not _has_key(ledger, context.idempotency_key):
             _note(context, "set_price", reach)
         return f"{item} costs {cents} cents"
 
@@ -46,7 +46,7 @@ def shop_tools(ledger: EffectLog, reach: Reach) -> list[FunctionTool]:
 
     def has_left(arguments: dict[str, Any], key: str) -> Verified:
         """Check in the ledger whether the parcel was sent."""
-        left = _known(ledger, key)
+        left = _has_key(ledger, key)
         return Verified(happened=left, result=f"{arguments['parcel']} has left" if left else None)
 
     made = [
@@ -65,5 +65,5 @@ def _note(context: ToolContext, tool: str, reach: Reach) -> None:
     reach(f"after {tool}")
 
 
-def _known(ledger: EffectLog, key: str) -> bool:
+def _has_key(ledger: EffectLog, key: str) -> bool:
     return any(entry.what == f"key {key}" for entry in ledger.entries("effect"))

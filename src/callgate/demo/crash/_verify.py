@@ -18,7 +18,7 @@ from callgate._journal.event_rows import verify
 from callgate.demo._checks import Finding, finding
 from callgate.demo._demo_run import events_in
 from callgate.demo._effect_log import EffectLog
-from callgate.demo._model import asked
+from callgate.demo._model import recorded_requests
 from callgate.demo.crash._kill_points import MOMENTS, ORDER, KillPoint
 from callgate.events import Event
 
@@ -38,7 +38,7 @@ def verify_crash(root: Path) -> list[Finding]:
         _deaths(kills),
         _never_twice(calls, effects),
         _nothing_lost(calls, effects),
-        _ended(events),
+        _check_ends(events),
         _told_once(root),
         finding("the journal verifies", broken is None, f"{len(events)} events, chained by hashes" if broken is None else broken.why),
     ]
@@ -79,7 +79,7 @@ def _nothing_lost(calls: Sequence[CallSummary], effects: Counter[str]) -> Findin
     return finding("each result is true, or says what to check", not wrong and not vague and ends.keys() <= {"ok", "unknown"}, told)
 
 
-def _ended(events: Sequence[Event]) -> Finding:
+def _check_ends(events: Sequence[Event]) -> Finding:
     """Check that every run was completed exactly once."""
     ends = Counter(event.run for event in events if event.kind == "run.ended" and json.loads(event.body)["status"] == "completed")
     holds = ends == Counter(moment.name for moment in MOMENTS)
@@ -89,7 +89,7 @@ def _ended(events: Sequence[Event]) -> Finding:
 def _told_once(root: Path) -> Finding:
     """Check that the last prompt of each run has exactly one result for each call, in the order of the calls."""
     last: dict[str, list[dict[str, Any]]] = {}
-    for request in asked(root / "requests.jsonl"):
+    for request in recorded_requests(root / "requests.jsonl"):
         task = next(message["content"] for message in request["messages"] if message["role"] == "user")
         last[str(task).rpartition(" ")[2]] = request["messages"]
     wrong = [moment.name for moment in MOMENTS if not _each_once(last.get(moment.name, []))]

@@ -53,7 +53,7 @@ class EraClient:
             params = {**params, "_meta": meta}
         self._send({"id": self._number, "method": method, "params": params})
         while True:
-            message = await self._received()
+            message = await self._receive()
             if message.get("id") == self._number and "method" not in message:
                 result: dict[str, Any] = message.get("result", {"error": message.get("error")})
                 return result
@@ -68,7 +68,7 @@ class EraClient:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
-    async def _received(self) -> dict[str, Any]:
+    async def _receive(self) -> dict[str, Any]:
         assert self._process.stdout is not None
         line = await asyncio.wait_for(self._process.stdout.readline(), _LIMIT_S)
         if not line:

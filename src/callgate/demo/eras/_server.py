@@ -58,15 +58,15 @@ class _ShopServer:
     def _order(self, number: object, params: dict[str, Any]) -> None:
         item = params["arguments"]["item"]
         if self._era == "old":
-            self._orders[f"ask-{number}"] = lambda count: self._ordered(number, item, count)
+            self._orders[f"ask-{number}"] = lambda count: self._record_order(number, item, count)
             self._send({"id": f"ask-{number}", "method": "elicitation/create", "params": _QUESTION})
         elif "inputResponses" in params:
-            self._ordered(number, item, params["inputResponses"]["count"]["content"]["count"])
+            self._record_order(number, item, params["inputResponses"]["count"]["content"]["count"])
         else:
             asked = {"count": {"method": "elicitation/create", "params": _QUESTION}}
             self._reply(number, {"resultType": "input_required", "inputRequests": asked, "requestState": item})
 
-    def _ordered(self, number: object, item: str, count: int) -> None:
+    def _record_order(self, number: object, item: str, count: int) -> None:
         with open(self._ledger, "a", encoding="utf-8") as ledger:
             ledger.write(f"{self._place}: {count} x {item}\n")
         text = {"type": "text", "text": f"ordered {count} x {item}", "shopColour": "blue"}

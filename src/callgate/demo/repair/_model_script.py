@@ -11,7 +11,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from callgate.demo._scripted_messages import Choice, filled
+from callgate.demo._scripted_messages import Choice, fill
 from callgate.demo.repair._project import test_command
 from callgate.testing import Call, End, Item, Pause, ReceivedRequest
 from callgate.testing.scripted_server import Script
@@ -40,7 +40,7 @@ def _turn(choice: Choice, held: Pause | None, received: ReceivedRequest) -> list
     known = {"test_command": json.dumps(test_command()), **_hashes(received)}
     items: list[Item] = [*_words(choice)]
     for item in choice["message"]["tool_calls"]:
-        items.append(Call(item["function"]["name"], filled(item["function"]["arguments"], known), id=item["id"]))
+        items.append(Call(item["function"]["name"], fill(item["function"]["arguments"], known), id=item["id"]))
         if held is not None:
             items.append(held)
             held = None

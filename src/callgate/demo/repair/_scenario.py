@@ -14,7 +14,7 @@ from callgate.demo._checks import Finding
 from callgate.demo._demo_run import DemoRun, events_in
 from callgate.demo._file_snapshot import facts
 from callgate.demo._model import held_until, own_model, scripted_server
-from callgate.demo._processes import killed, started, until
+from callgate.demo._processes import kill_process, start_process, until
 from callgate.demo._scripted_messages import script
 from callgate.demo.repair import _engine
 from callgate.demo.repair._model_script import reading_pace, turns
@@ -39,7 +39,7 @@ async def repair(stage: DemoRun) -> list[Finding]:
     before = facts(stage.root / "repository")
     (stage.root / "before.json").write_text(json.dumps(before), encoding="utf-8")
     if theirs is None:
-        await _scripted(stage)
+        await _run_scripted(stage)
         _take_back(stage)
         return verify_repair(stage.root)
     found = verify_own(stage.root, await _own(stage, theirs))
@@ -47,22 +47,22 @@ async def repair(stage: DemoRun) -> list[Finding]:
     return [*found, verify_undo(stage.root)]
 
 
-async def _scripted(stage: DemoRun) -> None:
+async def _run_scripted(stage: DemoRun) -> None:
     choices = script("repair")
-    held = held_until(lambda: _recorded(stage, "call.started"))
+    held = held_until(lambda: _has_event(stage, "call.started"))
     pace = reading_pace(choices) if stage.screen.lively else None
     async with scripted_server(turns(choices, held), stage.root / "requests.jsonl", pace=pace) as url:
         stage.screen.note("The model is a script behind HTTP on this machine, in the format of OpenAI's chat completions.")
-        await _until_killed(stage, url)
-        async with started(stage.order(url, goes_on=True)):
+        await _run_until_killed(stage, url)
+        async with start_process(stage.order(url, goes_on=True)):
             pass
 
 
-async def _until_killed(stage: DemoRun, url: str) -> None:
+async def _run_until_killed(stage: DemoRun, url: str) -> None:
     """Run one engine, kill it when the tool hangs, and write the state at that moment to a file."""
-    async with started(stage.order(url)) as process:
+    async with start_process(stage.order(url)) as process:
         await until(lambda: _hangs(stage), process)
-        code = await killed(process)
+        code = await kill_process(process)
         effects = [entry.call for entry in stage.ledger.entries("effect")]
         at = max((event.position for event in events_in(stage.journal)), default=0)
         died = {"pid": process.pid, "code": code, "position": at, "effects": effects}
@@ -84,7 +84,7 @@ def _hangs(stage: DemoRun) -> bool:
     return began and any(event.kind == "emission.sealed" and noted[0] in event.body.decode() for event in events)
 
 
-def _recorded(stage: DemoRun, kind: str) -> bool:
+def _has_event(stage: DemoRun, kind: str) -> bool:
     try:
         return any(event.kind == kind for event in events_in(stage.journal))
     except UsageError:

@@ -20,7 +20,7 @@ from callgate._journal.event_rows import verify
 from callgate.demo._checks import Finding, finding
 from callgate.demo._demo_run import events_in, overlap
 from callgate.demo._effect_log import EffectLog
-from callgate.demo._model import asked
+from callgate.demo._model import recorded_requests
 from callgate.demo.repair._project import REPAIRED
 from callgate.demo.repair._verify_undo import verify_undo
 from callgate.events import Event
@@ -44,17 +44,17 @@ def verify_repair(root: Path) -> list[Finding]:
         _effects(calls, ledger),
         _side_by_side(calls),
         _early(events),
-        _repaired(calls),
-        _denied(calls),
-        _cut(calls),
+        _check_repairs(calls),
+        _check_denial(calls),
+        _check_cut_call(calls),
         _hung(calls, ledger),
-        _exited(calls, ledger),
+        _check_exited_process(calls, ledger),
         _large(calls),
         _invoice(calls),
-        _killed(calls),
+        _check_kill(calls),
         _went_on(root, events, ledger),
         nothing_left(root, ledger),
-        _asked(root, calls),
+        _check_requests(root, calls),
         finding("the journal verifies", broken is None, f"{len(events)} events, chained by hashes" if broken is None else broken.why),
         verify_undo(root),
     ]
@@ -122,9 +122,9 @@ def _early(events: Sequence[Event]) -> Finding:
     return finding("a read started while the model still streamed its message", holds, told)
 
 
-def _asked(root: Path, calls: Sequence[CallSummary]) -> Finding:
+def _check_requests(root: Path, calls: Sequence[CallSummary]) -> Finding:
     """Check in the model's requests that each ended call has one result, right after its message."""
-    requests = asked(root / "requests.jsonl")
+    requests = recorded_requests(root / "requests.jsonl")
     messages = requests[-1]["messages"] if requests else []
     wanted: list[str] = [call["id"] for message in messages for call in message.get("tool_calls") or ()]
     given = [message["tool_call_id"] for message in messages if message["role"] == "tool"]
@@ -133,19 +133,19 @@ def _asked(root: Path, calls: Sequence[CallSummary]) -> Finding:
     return finding("the model was told each result once, in its place", holds, f"{len(requests)} requests over HTTP, {len(given)} results")
 
 
-def _repaired(calls: Sequence[CallSummary]) -> Finding:
+def _check_repairs(calls: Sequence[CallSummary]) -> Finding:
     kinds = Counter(note.split(":", 1)[0] for call in calls if call.status == "ok" for note in call.notes)
     holds = kinds["json_repaired"] == 1 and kinds["coerced"] >= 2
     return finding("repaired and coerced arguments are noted", holds, (f"{count} {kind}" for kind, count in kinds.items()))
 
 
-def _denied(calls: Sequence[CallSummary]) -> Finding:
+def _check_denial(calls: Sequence[CallSummary]) -> Finding:
     denied = [call for call in calls if call.failure_class == "denied"]
     holds = len(denied) == 1 and not denied[0].starts and "tests-stay (policy.toml:" in denied[0].error + denied[0].rule
     return finding("the command that a rule forbids never ran", holds, (call.rule or call.error for call in denied))
 
 
-def _cut(calls: Sequence[CallSummary]) -> Finding:
+def _check_cut_call(calls: Sequence[CallSummary]) -> Finding:
     cut = [call for call in calls if call.failure_class == "truncated_arguments"]
     return finding("the call that was cut off never ran", len(cut) == 1 and not cut[0].starts, (f"{c.tool}: {c.error}" for c in cut))
 
@@ -166,7 +166,7 @@ def _hung(calls: Sequence[CallSummary], ledger: EffectLog) -> Finding:
     )
 
 
-def _exited(calls: Sequence[CallSummary], ledger: EffectLog) -> Finding:
+def _check_exited_process(calls: Sequence[CallSummary], ledger: EffectLog) -> Finding:
     exited = [call for call in calls if call.tool == "legacy_export" and call.starts]
     noted = [entry for entry in ledger.entries("process") if exited and entry.call == exited[0].uid]
     holds = len(exited) == 1 and exited[0].status == "error" and 0 < len(noted) <= len(exited[0].starts)
@@ -188,7 +188,7 @@ def _is_killed(call: CallSummary) -> bool:
     return call.status in ("aborted", "unknown") and not call.result
 
 
-def _killed(calls: Sequence[CallSummary]) -> Finding:
+def _check_kill(calls: Sequence[CallSummary]) -> Finding:
     killed = [call for call in calls if _is_killed(call)]
     holds = len(killed) == 1 and "killed by the user" in killed[0].error and len(killed[0].starts) == 1
     return finding("the user's kill ended what was running", holds, (f"{call.tool} after {call.duration_ms:,.0f} ms" for call in killed))

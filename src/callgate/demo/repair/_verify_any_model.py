@@ -28,9 +28,9 @@ def verify_own(root: Path, result: RunResult) -> list[Finding]:
     return [
         finding("the run ended", result.status == "completed", result.reason or result.text or result.status),
         _green(root / "repository"),
-        _untouched(root / "repository"),
+        _check_tests_untouched(root / "repository"),
         _effects(calls, ledger),
-        _denied(calls),
+        _check_denials(calls),
         nothing_left(root, ledger),
         finding("the journal verifies", broken is None, f"{len(events)} events, chained by hashes" if broken is None else broken.why),
     ]
@@ -46,7 +46,7 @@ def _green(repository: Path) -> Finding:
     return finding("the tests are green", code == 0, f"exit code {code}")
 
 
-def _untouched(repository: Path) -> Finding:
+def _check_tests_untouched(repository: Path) -> Finding:
     wrong = [
         name
         for name, text in FILES.items()
@@ -65,7 +65,7 @@ def _effects(calls: list[CallSummary], ledger: EffectLog) -> Finding:
     )
 
 
-def _denied(calls: list[CallSummary]) -> Finding:
+def _check_denials(calls: list[CallSummary]) -> Finding:
     denied = [call for call in calls if call.failure_class == "denied"]
     ran = [call.uid for call in denied if call.starts]
     return finding("no denied call ran", not ran, ran or f"{len(denied)} calls were denied")
