@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ from callgate import Engine, Scope, UsageError, tool
 from callgate.provider_responses import StreamReader
 from tests.provider_responses.recorded_bodies import BODIES, WIRE_NAME
 from tests.provider_responses.recorded_streams import CHUNKS
-from tests.provider_responses.shop import LAMPS, AskAboutRefunds, completion, paid, refund, stock
+from tests.provider_responses.shop import LAMPS, AskAboutRefunds, claude, completion, paid, refund, stock
 
 
 class BrokenLineError(Exception):
@@ -451,3 +452,30 @@ async def test_a_reply_that_is_awaited_after_the_block_says_where_to_await_it(ca
         with pytest.raises(UsageError, match=r"Await reply\(\) inside of `async with engine.watch"):
             await chunks.reply()
     assert "A stream with 1 tool calls was read to its end and closed without reply(), so its calls were discarded." in caplog.text
+
+
+async def test_equal_calls_in_two_streams_of_invoke_model_are_two_calls() -> None:
+    """Some models on Bedrock number their calls anew in each message."""
+
+    def stream(message_id: str) -> Iterator[dict[str, Any]]:
+        message = claude(message_id=message_id) | {"stop_reason": None}
+        block = {"type": "tool_use", "id": "call_0", "name": "refund", "input": {"order": "A7"}}
+        for event in (
+            {"type": "message_start", "message": message},
+            {"type": "content_block_start", "index": 0, "content_block": block},
+            {"type": "content_block_stop", "index": 0},
+            {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 1}},
+            {"type": "message_stop"},
+        ):
+            yield {"chunk": {"bytes": json.dumps(event).encode()}}
+
+    ids = []
+    async with Engine([refund]) as engine:
+        for message_id in ("msg_bdrk_1", "msg_bdrk_1", "msg_bdrk_2"):
+            async with engine.watch(stream(message_id), Scope(run="ann")) as chunks:
+                async for _ in chunks:
+                    pass
+                reply = await chunks.reply()
+            ids.append((reply.api, reply.message_id))
+    assert ids == [("bedrock.invoke", "msg_bdrk_1"), ("bedrock.invoke", "msg_bdrk_1"), ("bedrock.invoke", "msg_bdrk_2")]
+    assert paid == ["A7", "A7"]

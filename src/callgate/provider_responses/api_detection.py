@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
+from callgate.models.wire.bedrock_invoke.decoder import chunk_event
 from callgate.models.wire.json_fields import as_object
 
 __all__ = ["api_of_chunk", "api_of_response", "message_id"]
@@ -86,6 +88,9 @@ def message_id(api: str, value: _Value) -> str:
         return _text(as_object(value.get("ResponseMetadata")).get("RequestId"))
     if api == "gemini.generate":
         value = as_object(value.get("response")) or value
+    if api == "bedrock.invoke":
+        with suppress(ValueError):  # the decoder reports a chunk without an event
+            value = chunk_event(value) or value
     inner = next((found for key in ("message", "response", "interaction") if (found := as_object(value.get(key)))), {})
     for field in _ID_FIELDS.get(api, ("id",)):
         if text := _text(value.get(field)) or _text(inner.get(field)):

@@ -20,7 +20,7 @@ from callgate.models.wire.json_fields import as_object, as_objects, as_text
 from callgate.models.wire.openai_chat.decoder import OpenAIChatDecoder
 from callgate.models.wire.stream_framing import FrameParser, WholeBody
 
-__all__ = ["BedrockInvokeDecoder"]
+__all__ = ["BedrockInvokeDecoder", "chunk_event"]
 
 _NOVA_FIELDS = frozenset({"output", "messageStart", "contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop"})
 _COHERE_FIELDS = frozenset({"event_type", "generation_id", "is_finished", "generations"})
@@ -42,9 +42,9 @@ class BedrockInvokeDecoder(Decoder):
         if event.startswith(EXCEPTION_PREFIX):
             report_service_error(self.message, event.removeprefix(EXCEPTION_PREFIX), value)
             return
-        chunk = as_object(value.get("chunk")) or value
-        if "bytes" in chunk:
-            event, value = "", _decode_chunk(chunk["bytes"])
+        made = chunk_event(value)
+        if made is not None:
+            event, value = "", made
         maker_decoder = self._choose_decoder(value)
         if maker_decoder is not None:
             maker_decoder.read_frame(event, _as_chat_completion(value))
@@ -82,16 +82,19 @@ def _decoder_class(value: Mapping[str, object]) -> type[Decoder] | None:
     return AnthropicDecoder if "type" in value or "content" in value else None
 
 
-def _decode_chunk(data: object) -> dict[str, object]:
-    """Return the event in a chunk.
+def chunk_event(value: Mapping[str, object]) -> Mapping[str, object] | None:
+    """Return the maker's event in a chunk of a stream; None if it is not in a chunk.
 
     Raises:
-        ValueError: There is none.
+        ValueError: The chunk has no event.
     """
-    value = json.loads(base64.b64decode(as_text(data), validate=True))
-    if not isinstance(value, dict):
+    chunk = as_object(value.get("chunk")) or value
+    if "bytes" not in chunk:
+        return None
+    event = json.loads(base64.b64decode(as_text(chunk["bytes"]), validate=True))
+    if not isinstance(event, dict):
         raise ValueError("a chunk without an event")
-    return value
+    return event
 
 
 def _as_chat_completion(value: Mapping[str, object]) -> Mapping[str, object]:
