@@ -148,9 +148,9 @@ class Emission:
         self.accepted = 0
         """How many of the taken calls have not been refused."""
         self._kill = AbortSignal(signal)
-        self._slots: list[EmissionCall] = []
-        self._order = EmissionOrder(self._slots, self._kill)
-        self._duplicates = DuplicateCalls(self._slots, self._kill)
+        self._entries: list[EmissionCall] = []
+        self._order = EmissionOrder(self._entries, self._kill)
+        self._duplicates = DuplicateCalls(self._entries, self._kill)
         self._queue = TaskQueue(starter, parallel)
         self._prepared_bytes = 0
         """The bytes of arguments that were prepared before the message was sealed."""
@@ -217,7 +217,7 @@ class Emission:
         if self._refusal is not None:
             self._places.append(EndedCall(outcome=self._route.unopened(raw, self._scope, self._refusal)))
             return
-        asked = len(self._slots) + len(self._surplus)
+        asked = len(self._entries) + len(self._surplus)
         if refusal is not None and not isinstance(refusal, CallFailed):
             refusal = refusal(asked)
         self.accepted += refusal is None
@@ -229,19 +229,19 @@ class Emission:
         state.on_result = self._on_result
         arguments = state.arguments
         size_bytes = len(arguments) if isinstance(arguments, (str, bytes)) else _MAPPING_BYTES
-        slot = EmissionCall(state, asked, refusal, size_bytes=size_bytes)
-        self._slots.append(slot)
-        self._places.append(slot)
+        entry = EmissionCall(state, asked, refusal, size_bytes=size_bytes)
+        self._entries.append(entry)
+        self._places.append(entry)
         if not self._early or self._prepared_bytes >= _TOGETHER_BYTES:
             self._unprepared = True
         elif size_bytes >= _MAPPING_BYTES and has_large_arguments(arguments):
             self._prepared_bytes, self._unprepared = _TOGETHER_BYTES, True
         else:
             self._prepared_bytes += size_bytes
-            self._prepare(slot)
-            if slot.call is not None and slot.call.tool.effect == "none" and not slot.waits and state.raw.closed == "sealed":
-                slot.early = True
-                self._start(slot)
+            self._prepare(entry)
+            if entry.call is not None and entry.call.tool.effect == "none" and not entry.waits and state.raw.closed == "sealed":
+                entry.early = True
+                self._start(entry)
 
     async def seal(self) -> list[Outcome]:
         """Run all remaining calls and return every call's outcome, in the order of the message."""
@@ -255,10 +255,10 @@ class Emission:
         try:
             if self._held.run is not None:
                 await self._open_run()
-            if self._unprepared or len(self._slots) >= _TOGETHER:
+            if self._unprepared or len(self._entries) >= _TOGETHER:
                 await self._prepare_rest()
-            if len(self._slots) > 1:
-                self._unstarted.note("emission.sealed", [slot.state.uid for slot in self._slots], "")
+            if len(self._entries) > 1:
+                self._unstarted.note("emission.sealed", [entry.state.uid for entry in self._entries], "")
             await self._run_rest()
             if self._surplus:
                 await self._refuse_surplus()
@@ -282,12 +282,12 @@ class Emission:
 
     async def _prepare_rest(self) -> None:
         number, size_bytes = 0, 0
-        for slot in self._slots:
-            number, size_bytes = number + 1, size_bytes + slot.size_bytes
-            if slot.is_new and has_large_arguments(slot.state.arguments):
-                await self._route.preparation.parse_large(slot.state)
-            if slot.is_new:  # the message may have ended meanwhile
-                self._prepare(slot)
+        for entry in self._entries:
+            number, size_bytes = number + 1, size_bytes + entry.size_bytes
+            if entry.is_new and has_large_arguments(entry.state.arguments):
+                await self._route.preparation.parse_large(entry.state)
+            if entry.is_new:  # the message may have ended meanwhile
+                self._prepare(entry)
             if number >= _TOGETHER or size_bytes >= _TOGETHER_BYTES:
                 number, size_bytes = 0, 0
                 await (self._route.wait_for_capacity() if self._route.crowded else asyncio.sleep(0))
@@ -305,25 +305,25 @@ class Emission:
 
     async def _run_rest(self) -> None:
         """Run every call on the route to its outcome, and wait until all outcomes are on disk."""
-        for slot in self._slots:
-            if type(slot.outcome) is Aborted:
-                await self._end_all(f"its message was ended by another call ({slot.outcome.reason})")
+        for entry in self._entries:
+            if type(entry.outcome) is Aborted:
+                await self._end_all(f"its message was ended by another call ({entry.outcome.reason})")
                 break
         else:
             await self._finish()
         ended: list[EmissionCall] = []
         outcomes: list[tuple[CallState, Outcome]] = []
-        for slot in self._slots:
-            if slot.outcome is not None:
-                ended.append(slot)
-                outcomes.append((slot.state, slot.outcome))
-        for slot, outcome in zip(ended, await self._outcomes.durable(outcomes), strict=True):
+        for entry in self._entries:
+            if entry.outcome is not None:
+                ended.append(entry)
+                outcomes.append((entry.state, entry.outcome))
+        for entry, outcome in zip(ended, await self._outcomes.durable(outcomes), strict=True):
             unrecorded = type(outcome) is Answered and outcome.result.failure_class == RecordFailed.failure_class
-            slot.outcome = self._route.remembered(slot.state, outcome) if unrecorded else outcome
+            entry.outcome = self._route.remembered(entry.state, outcome) if unrecorded else outcome
 
     async def _refuse_surplus(self) -> None:
         """Refuse the calls above the limit."""
-        outcomes = iter(await self._unstarted.above_limit(self._surplus, self._slots[0].state.scope, self._most))
+        outcomes = iter(await self._unstarted.above_limit(self._surplus, self._entries[0].state.scope, self._most))
         self._places[:] = [EndedCall(outcome=next(outcomes)) if isinstance(place, RawCall) else place for place in self._places]
 
     async def discard(self, reason: str) -> None:
@@ -337,11 +337,11 @@ class Emission:
         try:
             await self._end_all(reason)
         finally:
-            for slot in self._slots:
-                if type(slot.outcome) is Suspended:
-                    self._route.withdraw_question(slot.state, slot.outcome.approval_id, reason)
-            if self._slots:
-                self._unstarted.note("emission.discarded", [slot.state.uid for slot in self._slots], reason)
+            for entry in self._entries:
+                if type(entry.outcome) is Suspended:
+                    self._route.withdraw_question(entry.state, entry.outcome.approval_id, reason)
+            if self._entries:
+                self._unstarted.note("emission.discarded", [entry.state.uid for entry in self._entries], reason)
 
     def end(self, reason: str) -> None:
         """End every call now: calls that have not begun will not begin, and running calls are killed.
@@ -349,75 +349,75 @@ class Emission:
         `seal` still returns their outcomes.
         """
         self._kill.fire(reason)
-        self._end_rest(reason, [slot for slot in self._slots if not slot.entered])
+        self._end_rest(reason, [entry for entry in self._entries if not entry.entered])
 
     def __del__(self) -> None:
-        if getattr(self, "_over", True) or not self._slots:
+        if getattr(self, "_over", True) or not self._entries:
             return
-        self._unstarted.forgotten([slot.state for slot in self._slots], "its message was dropped by the host")
-        what = f"A message of {len(self._slots)} calls was neither sealed nor discarded; {_FORGOTTEN}"
+        self._unstarted.forgotten([entry.state for entry in self._entries], "its message was dropped by the host")
+        what = f"A message of {len(self._entries)} calls was neither sealed nor discarded; {_FORGOTTEN}"
         warnings.warn(what, ResourceWarning, stacklevel=2, source=self)
 
     def _is_over(self) -> UsageError:
         return UsageError("This emission is over: it was sealed or discarded. Begin a new one for the next message.")
 
-    def _prepare(self, slot: EmissionCall) -> None:
-        prepared = self._route.preparation.prepare(slot.state, slot.refusal)
+    def _prepare(self, entry: EmissionCall) -> None:
+        prepared = self._route.preparation.prepare(entry.state, entry.refusal)
         if not isinstance(prepared, ValidatedCall):
-            slot.outcome = prepared
+            entry.outcome = prepared
             return
         tool = prepared.tool
-        slot.call = prepared if tool.effect_key is None else self._duplicates.ask_once(slot, prepared)
+        entry.call = prepared if tool.effect_key is None else self._duplicates.ask_once(entry, prepared)
         if tool.effect != "none" or tool.tool.reads is not None or tool.tool.writes is not None:
-            slot.footprint = footprint_of(prepared)
-        if len(self._slots) > 1:
-            self._order.add(slot)
+            entry.footprint = footprint_of(prepared)
+        if len(self._entries) > 1:
+            self._order.add(entry)
 
-    def _start(self, slot: EmissionCall) -> None:
-        slot.state.before_start = partial(self._order.clear_to_start, slot)
-        slot.started = True
-        self._queue.add(partial(self._run, slot), 1 + slot.size_bytes * _TOGETHER // _TOGETHER_BYTES)
+    def _start(self, entry: EmissionCall) -> None:
+        entry.state.before_start = partial(self._order.clear_to_start, entry)
+        entry.started = True
+        self._queue.add(partial(self._run, entry), 1 + entry.size_bytes * _TOGETHER // _TOGETHER_BYTES)
 
-    async def _run(self, slot: EmissionCall) -> None:
+    async def _run(self, entry: EmissionCall) -> None:
         try:
-            for index in slot.waits:
-                await self._slots[index].wait_end(self._kill)
-            if slot.same_effect is not None:
-                await self._duplicates.join_refused(slot, slot.same_effect)
+            for index in entry.waits:
+                await self._entries[index].wait_end(self._kill)
+            if entry.same_effect is not None:
+                await self._duplicates.join_refused(entry, entry.same_effect)
             if self._route.crowded:
                 await self._route.wait_for_capacity()
-            if slot.outcome is None and not self._stopped and slot.call is not None:
-                slot.entered = True
-                if len(self._slots) > 1:
-                    await self._duplicates.join_same_id(slot, slot.call)
-                slot.outcome = await self._route.complete(slot.state, slot.call)
-            elif slot.outcome is None:
-                slot.outcome = self._unstarted.not_started(slot.state, "the message was stopped before this call")
-            self._stopped = self._stopped or isinstance(slot.outcome, Aborted)
+            if entry.outcome is None and not self._stopped and entry.call is not None:
+                entry.entered = True
+                if len(self._entries) > 1:
+                    await self._duplicates.join_same_id(entry, entry.call)
+                entry.outcome = await self._route.complete(entry.state, entry.call)
+            elif entry.outcome is None:
+                entry.outcome = self._unstarted.not_started(entry.state, "the message was stopped before this call")
+            self._stopped = self._stopped or isinstance(entry.outcome, Aborted)
         finally:
-            slot.state.before_start = None  # breaks the reference cycle between slot and state
-            if slot.ended is not None:
-                slot.notify_end()
+            entry.state.before_start = None  # breaks the reference cycle between entry and state
+            if entry.ended is not None:
+                entry.notify_end()
 
     async def _finish(self) -> None:
-        for number, slot in enumerate(self._slots, 1):
-            if not slot.started and slot.outcome is None:
-                self._start(slot)
+        for number, entry in enumerate(self._entries, 1):
+            if not entry.started and entry.outcome is None:
+                self._start(entry)
             if number % _BEGUN_TOGETHER == 0:
                 await asyncio.sleep(0)
         await self._queue.ended()
-        for slot in self._slots:
-            if slot.outcome is None:
+        for entry in self._entries:
+            if entry.outcome is None:
                 raise asyncio.CancelledError  # the tasks of the message were cancelled from outside
 
-    def _end_rest(self, why: str, slots: list[EmissionCall]) -> None:
+    def _end_rest(self, why: str, entries: list[EmissionCall]) -> None:
         """End those of these calls that have no outcome, as not started."""
-        for slot in slots:
-            if slot.outcome is None and not slot.state.ended:
-                slot.outcome = self._unstarted.not_started(slot.state, why)
+        for entry in entries:
+            if entry.outcome is None and not entry.state.ended:
+                entry.outcome = self._unstarted.not_started(entry.state, why)
 
     async def _end_all(self, reason: str) -> None:
         """End every call, and wait for the running ones. If the waiting task is cancelled, they end by themselves."""
         self.end(reason)
         await asyncio.shield(self._queue.ended())
-        self._end_rest(reason, self._slots)
+        self._end_rest(reason, self._entries)

@@ -24,23 +24,23 @@ __all__ = ["DuplicateCalls"]
 class _SameIdCalls(Struct, eq=False):
     """The calls of one message that the model gave the same id, in order."""
 
-    slots: list[EmissionCall] = []
+    entries: list[EmissionCall] = []
     _seen: int = 0
     _firsts: dict[tuple[str, bytes], EmissionCall] = {}
 
     def first_like(self, call: ValidatedCall) -> EmissionCall:
         """Return the first call of the same tool with the same arguments."""
-        for slot in self.slots[self._seen :]:
+        for entry in self.entries[self._seen :]:
             self._seen += 1
-            if slot.call is not None:
-                self._firsts.setdefault(_likeness(slot.call), slot)
+            if entry.call is not None:
+                self._firsts.setdefault(_likeness(entry.call), entry)
         return self._firsts[_likeness(call)]
 
 
 class DuplicateCalls(Struct, eq=False):
     """Finds the duplicates among the calls of one message."""
 
-    slots: Sequence[EmissionCall]
+    entries: Sequence[EmissionCall]
     """The calls of the message; it grows while the message is streaming."""
     kill: AbortSignal
     """Ends the wait for the earlier call."""
@@ -51,15 +51,15 @@ class DuplicateCalls(Struct, eq=False):
     _effects: dict[tuple[str, bytes], EmissionCall] = {}
     """The first call with each effect, for tools whose effects have keys."""
 
-    def ask_once(self, slot: EmissionCall, call: ValidatedCall) -> ValidatedCall:
+    def ask_once(self, entry: EmissionCall, call: ValidatedCall) -> ValidatedCall:
         """Return the call so that a human is asked once about it and all identical calls of the message, which have the same effect."""
-        first = self._effects.setdefault(_likeness(call), slot)
-        if first is slot:
+        first = self._effects.setdefault(_likeness(call), entry)
+        if first is entry:
             return call
-        slot.same_effect = first
+        entry.same_effect = first
         return replace(call, asked_with=first.state.raw.id)
 
-    async def join_refused(self, slot: EmissionCall, first: EmissionCall) -> None:
+    async def join_refused(self, entry: EmissionCall, first: EmissionCall) -> None:
         """Wait for the first call with the same effect. If a human has denied it, or it was refused because of an earlier call with an
         unknown outcome, give this one its result: a yes would not let it start either.
         """
@@ -68,20 +68,20 @@ class DuplicateCalls(Struct, eq=False):
             return
         result = first.outcome.result
         if result.code in REFUSED_BY_ANSWER or (result.status == "unknown" and not first.state.started):
-            slot.state.first = result
+            entry.state.first = result
 
-    async def join_same_id(self, slot: EmissionCall, call: ValidatedCall) -> None:
+    async def join_same_id(self, entry: EmissionCall, call: ValidatedCall) -> None:
         """Give a duplicate of an earlier call of the message (same id, tool and arguments) the result of the earlier one."""
-        for other in self.slots[self._indexed :]:
-            self._ids.setdefault(other.state.raw.id, _SameIdCalls()).slots.append(other)
-        self._indexed = len(self.slots)
-        same_id = self._ids[slot.state.raw.id]
-        if len(same_id.slots) == 1 or (first := same_id.first_like(call)) is slot:
+        for other in self.entries[self._indexed :]:
+            self._ids.setdefault(other.state.raw.id, _SameIdCalls()).entries.append(other)
+        self._indexed = len(self.entries)
+        same_id = self._ids[entry.state.raw.id]
+        if len(same_id.entries) == 1 or (first := same_id.first_like(call)) is entry:
             return
-        slot.state.duplicate = True
+        entry.state.duplicate = True
         if call.tool.effect == "none":
             await first.wait_end(self.kill)
-            slot.state.first = first.outcome.result if isinstance(first.outcome, Answered) else None
+            entry.state.first = first.outcome.result if isinstance(first.outcome, Answered) else None
 
 
 def _likeness(call: ValidatedCall) -> tuple[str, bytes]:

@@ -22,7 +22,7 @@ __all__ = ["EmissionOrder"]
 class EmissionOrder(Struct, eq=False):
     """The order of the calls of one message."""
 
-    slots: Sequence[EmissionCall]
+    entries: Sequence[EmissionCall]
     """The calls of the message; it grows while the message is streaming."""
     kill: AbortSignal
     """Ends the wait for other calls."""
@@ -31,44 +31,44 @@ class EmissionOrder(Struct, eq=False):
     _changed: list[EmissionCall] = []
     """Calls that will run with other arguments than those for which they were ordered."""
 
-    def add(self, slot: EmissionCall) -> None:
+    def add(self, entry: EmissionCall) -> None:
         """Set the calls that must have ended before this one starts. Not needed while a message has one call."""
         if self._order is None:
             self._order = CallOrder()
-            for earlier in self.slots[: slot.index]:
+            for earlier in self.entries[: entry.index]:
                 if earlier.call is not None:
                     self._order.add(earlier.index, earlier.footprint)
-        slot.waits = self._order.add(slot.index, slot.footprint)
+        entry.waits = self._order.add(entry.index, entry.footprint)
 
-    def clear_to_start(self, slot: EmissionCall, approved: ApprovedCall) -> Awaitable[None] | None:
+    def clear_to_start(self, entry: EmissionCall, approved: ApprovedCall) -> Awaitable[None] | None:
         """Return an awaitable that ends when no other call conflicts with this one.
 
         None if no hook or policy has changed a call of the message.
         """
-        if self._changed or approved.call is not slot.call:
-            return self._wait_for_conflicts(slot, approved)
-        slot.running = True
+        if self._changed or approved.call is not entry.call:
+            return self._wait_for_conflicts(entry, approved)
+        entry.running = True
         return None
 
-    async def _wait_for_conflicts(self, slot: EmissionCall, approved: ApprovedCall) -> None:
-        if slot.call is not None and approved.encoded != canonical(slot.call.arguments):
-            slot.footprint = footprint_of(approved.call)
-            self._changed.append(slot)
+    async def _wait_for_conflicts(self, entry: EmissionCall, approved: ApprovedCall) -> None:
+        if entry.call is not None and approved.encoded != canonical(entry.call.arguments):
+            entry.footprint = footprint_of(approved.call)
+            self._changed.append(entry)
         if self._changed:
-            while not self.kill.aborted and (other := self._conflict_of(slot)) is not None:
+            while not self.kill.aborted and (other := self._conflict_of(entry)) is not None:
                 await other.wait_end(self.kill)
-        slot.running = True
+        entry.running = True
 
-    def _conflict_of(self, slot: EmissionCall) -> EmissionCall | None:
+    def _conflict_of(self, entry: EmissionCall) -> EmissionCall | None:
         """Return a call that this one conflicts with and must wait for; None if there is none.
 
         If a hook or policy has changed this call, these are all running and all earlier calls. Otherwise, they are the running calls that
         were changed.
         """
-        changed = slot in self._changed
-        for other in self.slots if changed else self._changed:
-            if other is slot or other.outcome is not None or may_run_beside(slot.footprint, other.footprint):
+        changed = entry in self._changed
+        for other in self.entries if changed else self._changed:
+            if other is entry or other.outcome is not None or may_run_beside(entry.footprint, other.footprint):
                 continue
-            if other.running or (changed and other.index < slot.index):
+            if other.running or (changed and other.index < entry.index):
                 return other
         return None
