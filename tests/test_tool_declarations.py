@@ -148,6 +148,8 @@ def test_a_tool_may_refer_to_a_variable_that_is_assigned_later() -> None:
         ({"requires_actor": 1}, "requires_actor=1; it must be True or False"),
         ({"reads": 5}, "reads=5; it must be a key"),
         ({"writes": ("a:", 5)}, "writes=('a:', 5); it must be a key"),
+        ({"reads": "file:{path}"}, "reads='file:{path}', and 'path' is none of its parameters. It has none."),
+        ({"writes": ("a:", "file:{")}, "writes='file:{', which is not a pattern"),
         ({"triggers": "weather"}, "triggers='weather'; it must be a tuple of phrases"),
     ],
 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from string import Formatter
 from typing import get_args
 
 from callgate.calls import Category, Effect
@@ -95,15 +96,29 @@ def _check_kinds(tool: Tool, where: str) -> None:
         value = getattr(tool, attribute)
         if not (value is None or callable(value) or isinstance(value, str) or _are_texts(value)):
             raise UsageError(f"Tool '{tool.name}' ({where}) has {attribute}={value!r}; it must be a key, a tuple of keys, or a function.")
+        names = (tool.parameters or {}).get("properties", ())
         if callable(value):
-            names = (tool.parameters or {}).get("properties", ())
             refuse_argument_names(value, names, attribute, f"Tool '{tool.name}' ({where})", f"def {attribute}(arguments, scope)")
+        for pattern in (value,) if isinstance(value, str) else () if value is None or callable(value) else value:
+            _check_placeholders(pattern, names, f"Tool '{tool.name}' ({where}) has {attribute}={pattern!r:.80}")
     if not (isinstance(tool.not_done, tuple) and all(isinstance(one, type) and issubclass(one, BaseException) for one in tool.not_done)):
         raise UsageError(f"Tool '{tool.name}' ({where}) has not_done={tool.not_done!r}; it must be a tuple of exception classes.")
     if tool.content_key is not None and not (isinstance(tool.content_key, str) and tool.content_key):
         raise UsageError(f"Tool '{tool.name}' ({where}) has content_key={tool.content_key!r}; it must be a key of its results, or None.")
     if not _are_texts(tool.triggers):
         raise UsageError(f"Tool '{tool.name}' ({where}) has triggers={tool.triggers!r}; it must be a tuple of phrases.")
+
+
+def _check_placeholders(pattern: str, names: Collection[str], has: str) -> None:
+    """Check a resource key, because the calls of a tool whose key cannot be made run beside no other call."""
+    try:
+        fields = [name for _, name, _, _ in Formatter().parse(pattern) if name is not None]
+    except ValueError as error:
+        raise UsageError(f"{has}, which is not a pattern ({error}). Write it as 'file:{{path}}'.") from error
+    for field in fields:
+        if re.split(r"[.\[]", field, maxsplit=1)[0] not in names:
+            known = f"Known are: {', '.join(sorted(names))[:400]}" if names else "It has none"
+            raise UsageError(f"{has}, and '{field}' is none of its parameters. {known}. Name one of these, or give a function.")
 
 
 def _are_texts(value: object) -> bool:
