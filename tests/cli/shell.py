@@ -16,7 +16,7 @@ import callgate
 from tests.cli.forked_commands import Forks
 from tests.waiting import COMMAND_S
 
-__all__ = ["POLICY", "TOOLS", "Ended", "as_any_user", "command", "environment", "shell", "write_tools"]
+__all__ = ["POLICY", "TOOLS", "Ended", "as_any_user", "command", "environment", "pytest_of", "shell", "write_tools"]
 
 TOOLS = '''
 import os, time
@@ -94,9 +94,10 @@ def command(words: Iterable[str]) -> list[str]:
 
 
 def environment(**more: str) -> dict[str, str]:
+    """Return the environment of a command. A pytest that it starts loads no plugins, which take most of its time."""
     source = str(Path(callgate.__file__).parent.parent)
     passed = {name: value for name, value in os.environ.items() if not _CHOOSES.fullmatch(name)}
-    return passed | {"PYTHONPATH": source} | more
+    return passed | {"PYTHONPATH": source, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | more
 
 
 @cache
@@ -111,6 +112,12 @@ def shell(folder: Path, *words: str, stdin: str = "", **more: str) -> Ended:
     code, out, err = _forks().run(words, folder, environment(**more), stdin, COMMAND_S)
     assert "Traceback" not in err, err
     return Ended(code, out, err)
+
+
+def pytest_of(folder: Path, tests: str) -> subprocess.CompletedProcess[str]:
+    """Run pytest on these tests of a folder, in a process of its own."""
+    line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests]
+    return subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=COMMAND_S, env=environment(COLUMNS="300"))
 
 
 def as_any_user(folder: Path, *words: str) -> Ended:

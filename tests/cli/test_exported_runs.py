@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,8 +11,8 @@ import pytest
 
 from callgate.testing import Call, Item, ScriptedServer
 from tests.cli.runs import CRM, DONE, begun_run, ended, paid, waiting_run
-from tests.cli.shell import command, environment
-from tests.waiting import COMMAND_S, until
+from tests.cli.shell import command, environment, pytest_of
+from tests.waiting import until
 
 TOOLS = '''
 import os, time
@@ -74,10 +72,7 @@ async def exported(folder: Path, run: str, *words: str) -> None:
     before = paid(folder)
     done = await ended(folder, "replay", run, "--export", "test_x.py", *CRM, *words, "--json")
     assert (done.json["differences"], done.code) == ([], 0)
-    line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "test_x.py"]
-    tested = await asyncio.to_thread(
-        subprocess.run, line, cwd=folder, capture_output=True, text=True, timeout=COMMAND_S, env=environment(COLUMNS="300")
-    )
+    tested = await asyncio.to_thread(pytest_of, folder, "test_x.py")
     assert tested.returncode == 0, tested.stdout
     assert paid(folder) == before
 

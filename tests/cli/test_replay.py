@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from callgate.testing import Call, Item, ScriptedServer
-from tests.cli.shell import Ended, environment, shell
+from tests.cli.shell import Ended, pytest_of, shell
 from tests.waiting import COMMAND_S
 
 CRM = ("--tools", "crm.py")
@@ -128,12 +128,6 @@ def test_calls_made_with_callgate_call_can_be_replayed_as_a_run(folder: Path) ->
     assert "the host's own loop" in judged.err
 
 
-def pytest_of(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run pytest on a folder, in a process of its own."""
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "tests"]
-    return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=COMMAND_S, env=environment(COLUMNS="300"))
-
-
 def test_an_exported_test_fails_if_the_behaviour_differs_from_the_run(recorded: Path) -> None:
     """Any run can be exported as a test: it uses the current rules, tools and loop, and runs no tool."""
     (recorded / "tests").mkdir()
@@ -141,17 +135,17 @@ def test_an_exported_test_fails_if_the_behaviour_differs_from_the_run(recorded: 
     words = ("replay", "last", "--export", "tests/test_paid.py", "--policy", "open.toml", *CRM)
     done = shell(recorded, *words, "--json")
     assert (done.code, done.json["passes"], done.json["differences"]) == (0, True, [])
-    assert pytest_of(recorded).returncode == 0
+    assert pytest_of(recorded, "tests").returncode == 0
     assert paid(recorded) == ["A7 12"]
     assert shell(recorded, *words).code == 2
     (recorded / "open.toml").write_text('default = "deny"\n', encoding="utf-8")
-    failed = pytest_of(recorded)
+    failed = pytest_of(recorded, "tests")
     assert failed.returncode == 1
     assert "Call 0/0 of refund: verdict: allow" in failed.stdout
     source = (recorded / "crm.py").read_text(encoding="utf-8")
     (recorded / "open.toml").write_text("", encoding="utf-8")
     (recorded / "crm.py").write_text(source.replace("cents: int", "cents: str"), encoding="utf-8")
-    assert pytest_of(recorded).returncode == 1
+    assert pytest_of(recorded, "tests").returncode == 1
     assert paid(recorded) == ["A7 12"]
 
 
