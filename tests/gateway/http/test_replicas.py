@@ -157,15 +157,16 @@ async def test_a_task_is_asked_for_at_another_gateway_and_continues_there_when_i
     assert paid == [5]
 
 
-async def test_a_task_that_began_while_the_journal_was_slow_is_known_to_another_gateway(database: str, tmp_path: Path) -> None:
+async def test_a_call_becomes_a_task_only_when_it_is_on_record_so_that_another_gateway_knows_it(database: str, tmp_path: Path) -> None:
     extensions: dict[str, Any] = {"io.modelcontextprotocol/tasks": {}}
     async with replica("b", database, tmp_path, []) as other:
         async with replica("a", database, tmp_path, []) as one:
             async with await psycopg.AsyncConnection.connect(database) as connection:
-                await connection.execute("LOCK TABLE callgate.events")
+                await connection.execute("LOCK TABLE callgate.events IN EXCLUSIVE MODE")  # reads go on
                 call = post(one, "tools/call", {"name": "pay", "arguments": {"amount": 5}}, extensions=extensions)
                 begun = asyncio.ensure_future(call)
-                await asyncio.wait((begun,), timeout=1.0)
+                answered, _ = await asyncio.wait((begun,), timeout=1.0)
+                assert not answered
             task = (await begun).json()["result"]
             while "statusMessage" not in (await post(one, "tasks/get", {"taskId": task["taskId"]}, extensions=extensions)).json()["result"]:
                 await asyncio.sleep(0.01)
