@@ -21,6 +21,7 @@ from callgate.gateway._http import HttpApp, HttpServer
 from callgate.gateway.tokens import StaticTokens
 from callgate.mcp import mcp
 from tests.journals.postgres_server import Unavailable, running_server
+from tests.waiting import until
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -172,6 +173,30 @@ async def test_a_call_becomes_a_task_only_when_it_is_on_record_so_that_another_g
                 await asyncio.sleep(0.01)
         told = (await post(other, "tasks/get", {"taskId": task["taskId"]}, extensions=extensions)).json()
     assert told["result"]["status"] == "working"
+
+
+async def test_a_task_is_cancelled_when_that_is_on_record_and_says_whether_its_call_has_run(database: str, tmp_path: Path) -> None:
+    """Also if the client that has cancelled it has gone before; until then it goes on for those who ask or listen."""
+    extensions: dict[str, Any] = {"io.modelcontextprotocol/tasks": {}}
+    paid: list[int] = []
+    async with replica("a", database, tmp_path, paid) as one:
+        begun = await post(one, "tools/call", {"name": "pay", "arguments": {"amount": 5}}, extensions=extensions)
+        task = {"taskId": begun.json()["result"]["taskId"]}
+        while "statusMessage" not in (waiting := (await post(one, "tasks/get", task, extensions=extensions)).json()["result"]):
+            await asyncio.sleep(0.01)
+        approval = waiting["statusMessage"].split("approval ")[1].split(")")[0]
+        async with await psycopg.AsyncConnection.connect(database) as connection:
+            await connection.execute("LOCK TABLE callgate.events")
+            cancelling = asyncio.ensure_future(post(one, "tasks/cancel", task, extensions=extensions))
+            await until(lambda: b"callgate_tasks_running 0.0" in one.metrics())
+            cancelling.cancel()
+            await asyncio.wait((cancelling,))
+        while (told := (await post(one, "tasks/get", task, extensions=extensions)).json()["result"])["status"] != "cancelled":
+            await asyncio.sleep(0.01)
+        assert (told["statusMessage"], told["_meta"]["callgate/outcome"]["failure"]) == ("The call has not run.", "not_started")
+        with pytest.raises(UsageError):
+            await one.engine.approve(approval, by="an operator")
+    assert paid == []
 
 
 async def until_held_here(gateway: Gateway, approval: str) -> None:

@@ -84,6 +84,11 @@ class MultiRoundRequest:
     def done(self) -> bool:
         return self._task.done()
 
+    @property
+    def cancelled(self) -> bool:
+        """Whether it is done and has no result, because it was cancelled."""
+        return self._task.cancelled()
+
     def result(self) -> Message:
         """Return the result of a request that is done, or raise its error."""
         return self._task.result()
