@@ -16,6 +16,7 @@ from typing import Any
 from callgate.calls import Aborted, Answered, Outcome, Restarted, Suspended, ToolResult
 from callgate.engine import Engine
 from callgate.errors import CallgateError, JournalFailed, RunHeld, UsageError
+from callgate.gateway._access.current_principals import CurrentPrincipals
 from callgate.gateway._client_calls import CallInQuestion, ClientCall, Continued, RecordedCall
 from callgate.gateway._requests.request_states import RequestStates, request_over
 from callgate.gateway._tool_calls.approvals import approval_form, pending_text, read_answer
@@ -50,10 +51,13 @@ class ToolCalls:
         workspace: The workspace of all calls; empty: none.
     """
 
-    def __init__(self, engine: Engine, states: RequestStates, results: ToolResults, records: CallRecords, workspace: str = "") -> None:
+    def __init__(
+        self, engine: Engine, states: RequestStates, results: ToolResults, records: CallRecords, principals: CurrentPrincipals, workspace: str = ""
+    ) -> None:
         self._engine = engine
         self._results = results
         self._records = records
+        self._principals = principals
         self._output = LiveOutput(engine)
         self._limits = PrincipalLimits()
         self._pending = SuspendedCalls(engine, states, workspace)
@@ -262,13 +266,19 @@ class ToolCalls:
         return error_result(text, outcome)
 
     async def _submit(self, client_call: ClientCall, call: SubmittedCall) -> Message | Suspended:
-        """Submit a call when its principal may make one more, and return its result, or its question to a human."""
-        principal = client_call.client.principal
+        """Submit a call when its principal may make one more, and return its result, or its question to a human.
+
+        Raises:
+            RpcError: Its principal may not use the tool any more.
+        """
+        principal = self._principals.current(client_call.client.principal)
         permit = await self._limits.acquire(principal)
         if isinstance(permit, str):
             return error_result(permit, {"status": "error", "failure": "not_started", "code": "too_many_calls"})
         client_call.while_asking = permit.released_while_waiting
         try:
+            if not self._is_offered(call.raw.name, self._principals.current(principal)):
+                raise unknown_tool(call.raw.name)
             with on_behalf_of(client_call), self._output.send_to(client_call, call.id, call.raw.name):
                 outcome = await self._engine.call(call.raw, call.scope)
         finally:
