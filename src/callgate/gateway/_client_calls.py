@@ -141,6 +141,8 @@ class CallStatus(Struct):
     """What the call waits for that is neither its tool nor its client, as sentences; empty if nothing."""
     uid: str = ""
     """The engine's id of the call, as soon as it has a result."""
+    is_unrecorded: bool = False
+    """Whether the call has not run, because it could not be recorded here."""
     is_replayed: bool = False
     """Whether the result is that of another request, which has made the same call and started its tool."""
 

@@ -28,6 +28,7 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 SECRET = b"a secret of all gateways together"
 ASKING = str(Path(__file__).parents[1] / "asking_server.py")
 PREFIX = "io.modelcontextprotocol/"
+_CUT_OTHERS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 ACCEPTED = {"action": "accept", "content": {"name": "Ada"}}
 
 
@@ -214,3 +215,21 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+async def test_a_task_has_not_failed_because_its_gateway_has_lost_the_database(database: str, tmp_path: Path) -> None:
+    """Its call may still run. The client is not told where the database is."""
+    extensions: dict[str, Any] = {"io.modelcontextprotocol/tasks": {}}
+    async with replica("a", database, tmp_path, []) as one:
+        begun = await post(one, "tools/call", {"name": "pay", "arguments": {"amount": 5}}, extensions=extensions)
+        task = {"taskId": begun.json()["result"]["taskId"]}
+        while "statusMessage" not in (await post(one, "tasks/get", task, extensions=extensions)).json()["result"]:
+            await asyncio.sleep(0.01)
+        async with await psycopg.AsyncConnection.connect(database, autocommit=True) as connection:
+            await connection.execute(_CUT_OTHERS)
+        await until(lambda: b"callgate_tasks_running 0.0" in one.metrics())
+        told = [await post(one, "tasks/get", task, extensions=extensions) for _ in range(5)]
+    async with replica("b", database, tmp_path, []) as other:
+        elsewhere = (await post(other, "tasks/get", task, extensions=extensions)).json()["result"]
+    assert {one.json()["result"]["status"] for one in told} == {elsewhere["status"]} == {"working"}
+    assert "postgresql" not in "".join(one.text for one in told)

@@ -89,6 +89,11 @@ class MultiRoundRequest:
         """Whether it is done and has no result, because it was cancelled."""
         return self._task.cancelled()
 
+    @property
+    def failure(self) -> BaseException | None:
+        """The error of a request that has failed; None if it is not done, or has another end."""
+        return self._task.exception() if self._task.done() and not self._task.cancelled() else None
+
     def result(self) -> Message:
         """Return the result of a request that is done, or raise its error."""
         return self._task.result()

@@ -121,7 +121,9 @@ class TaskRequests:
         tasks = self._running
         state = tasks.state_of(task_id, self._principal)
         kept = tasks.find(task_id, self._principal)
-        if kept is not None:
+        if kept is not None and kept.lacks_record:
+            tasks.forget(kept)
+        elif kept is not None:
             await kept.wait_restored()
             return kept
         recorded = await self._records.call(state.call, state.arguments)

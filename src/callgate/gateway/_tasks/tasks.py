@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 
 from callgate._clock import Clock
 from callgate._json import plain_bytes
-from callgate.gateway._requests.cancellable_requests import error_for_client
+from callgate.gateway._requests.cancellable_requests import UNRECORDED, UNRECORDED_TEXT, error_for_client
 from callgate.gateway._requests.multi_round_requests import MultiRoundRequest
 from callgate.gateway._requests.request_states import RequestStates, TaskState
 from callgate.mcp._connection import Message
@@ -71,6 +71,11 @@ class RunningTask:
         """Whether the task is cancelled, and it is not known yet whether its call may have taken effect."""
         return self.request.cancelled and not self.cancelled_fields
 
+    @property
+    def lacks_record(self) -> bool:
+        """Whether the request has ended only because the record of its call cannot be read or written here."""
+        return self.request.done and (self.request.call.status.is_unrecorded or isinstance(self.request.failure, UNRECORDED))
+
     def describe(self) -> Message:
         """Return the task with its result, its error or what it asks the client."""
         told: Message = {
@@ -81,6 +86,8 @@ class RunningTask:
             "ttlMs": self._ttl_ms,
             "pollIntervalMs": _POLL_MS,
         }
+        if self.lacks_record:
+            return {**told, "statusMessage": UNRECORDED_TEXT}
         return told | (self._end() if self.request.done else self._progress())
 
     def _progress(self) -> Message:
