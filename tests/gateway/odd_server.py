@@ -1,7 +1,7 @@
-"""An MCP server over stdio whose definitions and results have what models of the protocol tend to lose: `python odd_server.py ERA [FOLDER]`.
+"""A server over stdio whose definitions and results have what models of the protocol tend to lose: `python odd_server.py ERA [FOLDER]`.
 
-`ERA` is `handshake` or `stateless`; the server knows nothing of the other one. With `FOLDER`, calls of `odd` wait for the file `go` in it. It
-needs only the standard library.
+`ERA` is `handshake` or `stateless`; the server knows nothing of the other one. With `FOLDER`, calls of `odd` wait for the file `go` in it.
+It needs only the standard library.
 """
 
 from __future__ import annotations

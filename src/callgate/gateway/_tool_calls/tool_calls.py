@@ -48,11 +48,18 @@ class ToolCalls:
     Args:
         states: Has the gateway's secret.
         records: Has the calls of tasks that this process does not have.
+        principals: What the principals of calls that have waited may do now.
         workspace: The workspace of all calls; empty: none.
     """
 
     def __init__(
-        self, engine: Engine, states: RequestStates, results: ToolResults, records: CallRecords, principals: CurrentPrincipals, workspace: str = ""
+        self,
+        engine: Engine,
+        states: RequestStates,
+        results: ToolResults,
+        records: CallRecords,
+        principals: CurrentPrincipals,
+        workspace: str = "",
     ) -> None:
         self._engine = engine
         self._results = results
