@@ -135,6 +135,8 @@ class Continued(Struct, frozen=True):
 class CallStatus(Struct):
     """How far the engine's call of a request has come."""
 
+    is_wanted: bool = False
+    """Whether the request is for a new call, or for one that is continued. It has not run as long as there is no `call_id`."""
     call_id: str = ""
     """The id of the call, as soon as it is known which one it is."""
     waits_for: str = ""

@@ -200,6 +200,20 @@ async def test_a_task_is_cancelled_when_that_is_on_record_and_says_whether_its_c
     assert paid == []
 
 
+async def test_a_call_that_was_not_submitted_when_the_gateway_stopped_is_told_as_not_run(database: str, tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack, await psycopg.AsyncConnection.connect(database) as connection:
+        one = await stack.enter_async_context(replica("a", database, tmp_path, []))
+        await connection.execute("LOCK TABLE callgate.events")
+        call = asyncio.ensure_future(post(one, "tools/call", {"name": "pay", "arguments": {"amount": 5}}))
+        await until(lambda: b"callgate_calls_running 1.0" in one.metrics())
+        stopping = asyncio.ensure_future(stack.aclose())
+        told = (await call).json()
+        await connection.rollback()
+        await stopping
+    assert told["result"]["_meta"]["callgate/outcome"]["failure"] == "not_started"
+    assert "The call has not run" in told["result"]["content"][0]["text"]
+
+
 async def until_held_here(gateway: Gateway, approval: str) -> None:
     """Approve a call as soon as the lease of the gateway that has ended is free."""
     while True:

@@ -83,6 +83,7 @@ class ToolCalls:
         """
         if client_call.resumed is not None:
             return await self._resume(client_call, client_call.resumed, params)
+        client_call.status.is_wanted = True
         name, arguments = self._read_params(params, client_call.client.principal)
         principal, continued = client_call.client.principal.name, client_call.continued
         try:
@@ -102,14 +103,14 @@ class ToolCalls:
         return result
 
     async def result_of_ended(self, client_call: ClientCall) -> Message | None:
-        """Return the result of a call whose request the gateway has ended, from its record; None if it was not submitted.
+        """Return the result of a call whose request the gateway has ended, from its record; None if the request was not for a call.
 
         Raises:
             RpcError: The server has answered with an error.
         """
         call_id = client_call.status.call_id
         if not call_id:
-            return None
+            return ended_result(None) if client_call.status.is_wanted else None
         try:
             end = await self._records.end(call_id)
             start = await self._records.start(call_id)
