@@ -111,7 +111,7 @@ class Gateway:
         results = ToolResults(engine.blobs, redaction, changed_by_hooks=engine.changes_results)
         records = CallRecords(engine, workspace)
         self._principals = CurrentPrincipals()
-        calls = ToolCalls(engine, states, results, records, self._principals, workspace)
+        calls = ToolCalls(engine, states, results, records, self._principals.current, workspace)
         self._tasks = Tasks(
             states,
             engine.clock,

@@ -32,7 +32,8 @@ class CancellableRequests:
     """The running requests of one front.
 
     Args:
-        result_of_ended: Returns the result of a call whose request was ended, as this front's clients get it; None if the request was not for a call.
+        result_of_ended: Returns the result of a call whose request was ended, as this front's clients get it; None if the request was not
+            for a call.
     """
 
     def __init__(self, result_of_ended: Callable[[ClientCall], Awaitable[Message | None]]) -> None:

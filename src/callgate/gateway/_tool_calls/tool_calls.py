@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from callgate.calls import Aborted, Answered, Outcome, Restarted, Suspended, ToolResult
 from callgate.engine import Engine
 from callgate.errors import CallgateError, JournalFailed, RunHeld, UsageError
-from callgate.gateway._access.current_principals import CurrentPrincipals
 from callgate.gateway._client_calls import CallInQuestion, ClientCall, Continued, RecordedCall
 from callgate.gateway._requests.request_states import RequestStates, request_over
 from callgate.gateway._tool_calls.approvals import approval_form, pending_text, read_answer
@@ -48,7 +47,7 @@ class ToolCalls:
     Args:
         states: Has the gateway's secret.
         records: Has the calls of tasks that this process does not have.
-        principals: What the principals of calls that have waited may do now.
+        current: Returns a principal with its present rights, for calls that have waited.
         workspace: The workspace of all calls; empty: none.
     """
 
@@ -58,13 +57,13 @@ class ToolCalls:
         states: RequestStates,
         results: ToolResults,
         records: CallRecords,
-        principals: CurrentPrincipals,
+        current: Callable[[Principal], Principal],
         workspace: str = "",
     ) -> None:
         self._engine = engine
         self._results = results
         self._records = records
-        self._principals = principals
+        self._current = current
         self._output = LiveOutput(engine)
         self._limits = PrincipalLimits()
         self._pending = SuspendedCalls(engine, states, workspace)
@@ -279,13 +278,13 @@ class ToolCalls:
         Raises:
             RpcError: Its principal may not use the tool any more.
         """
-        principal = self._principals.current(client_call.client.principal)
+        principal = self._current(client_call.client.principal)
         permit = await self._limits.acquire(principal)
         if isinstance(permit, str):
             return error_result(permit, {"status": "error", "failure": "not_started", "code": "too_many_calls"})
         client_call.while_asking = permit.released_while_waiting
         try:
-            if not self._is_offered(call.raw.name, self._principals.current(principal)):
+            if not self._is_offered(call.raw.name, self._current(principal)):
                 raise unknown_tool(call.raw.name)
             with on_behalf_of(client_call), self._output.send_to(client_call, call.id, call.raw.name):
                 outcome = await self._engine.call(call.raw, call.scope)
