@@ -80,10 +80,10 @@ class ServedGateway:
         return said
 
     @asynccontextmanager
-    async def client(self, name: str = "alice", mode: str = "auto") -> AsyncIterator[Client]:
+    async def client(self, name: str = "alice", mode: str = "auto", **more: Any) -> AsyncIterator[Client]:
         async with (
             httpx2.AsyncClient(headers={"Authorization": f"Bearer {name}-token"}) as http,
-            Client(streamable_http_client(self.url, http_client=http), mode=mode) as client,
+            Client(streamable_http_client(self.url, http_client=http), mode=mode, **more) as client,
         ):
             yield client
 

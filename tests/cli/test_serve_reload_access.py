@@ -16,7 +16,9 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from mcp_types import ElicitResult
 
+from mcp import MCPError
 from tests.cli.served_gateway import LISTEN, RULE, SLOW, ServedGateway, names, principal, server, serving, text_of
 from tests.waiting import COMMAND_S
 
@@ -43,6 +45,22 @@ async def test_no_call_runs_that_the_old_or_the_new_rules_forbid_while_servers_s
         assert "Servers added: slow" in await reloading
         assert not (await client.call_tool("buy", {})).is_error
         assert (await client.call_tool("look", {})).is_error
+
+
+async def test_a_call_that_waits_for_its_user_does_not_run_when_its_principal_may_not_use_the_tool_any_more(place: Path) -> None:
+    """Also if the user says yes; a call of another tool goes on."""
+    (place / "rules.toml").write_text('[[rule]]\nid = "ask"\nverdict = "ask"\ntool = "buy"\nreason = "Buy?"\n', encoding="utf-8")
+    base = ('rules = "rules.toml"', LISTEN, server("shop"))
+    async with serving(place, *base, principal("alice")) as gateway:
+
+        async def elicit(context: object, params: object) -> ElicitResult:
+            assert "The configuration was reloaded" in await gateway.reload(*base, principal("alice", tools=["look"]))
+            return ElicitResult(action="accept", content={"approve": True})
+
+        async with gateway.client(mode="legacy", elicitation_callback=elicit) as client:
+            with pytest.raises(MCPError, match="Unknown tool: buy"):
+                await client.call_tool("buy", {})
+            assert not (await client.call_tool("look", {})).is_error
 
 
 async def test_a_principal_that_is_removed_is_shut_out_before_new_servers_have_started(place: Path) -> None:

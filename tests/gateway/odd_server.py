@@ -1,6 +1,7 @@
-"""An MCP server over stdio whose definitions and results have what models of the protocol tend to lose: `python odd_server.py ERA`.
+"""A server over stdio whose definitions and results have what models of the protocol tend to lose: `python odd_server.py ERA [FOLDER]`.
 
-`ERA` is `handshake` or `stateless`; the server knows nothing of the other one. It needs only the standard library.
+`ERA` is `handshake` or `stateless`; the server knows nothing of the other one. With `FOLDER`, calls of `odd` wait for the file `go` in it.
+It needs only the standard library.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import json
 import math
 import sys
+import time
+from pathlib import Path
 from typing import Any
 
 REVISION = {"handshake": "2025-11-25", "stateless": "2026-07-28"}
@@ -104,6 +107,7 @@ def answer(era: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
         case "tools/list":
             return {"result": {"tools": TOOLS, **complete, **cache}}
         case "tools/call" if params["name"] == "odd":
+            wait_for_go(sys.argv[2:])
             wanted = params["arguments"]["a"]
             if wanted == "cut text":  # as JavaScript writes half a character
                 return {"result": {"content": [{"type": "text", "text": "cut \ud83d"}], **complete}}
@@ -119,6 +123,11 @@ def answer(era: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
         case "ping":
             return {"result": {}}
     return {"error": {"code": -32601, "message": "Method not found"}}
+
+
+def wait_for_go(folders: list[str]) -> None:
+    while not all((Path(folder) / "go").exists() for folder in folders):
+        time.sleep(0.01)
 
 
 if __name__ == "__main__":

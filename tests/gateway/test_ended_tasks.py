@@ -35,6 +35,17 @@ async def test_a_cancelled_task_says_whether_its_call_may_have_taken_effect(tmp_
     assert ordered["statusMessage"] == "The call has not run."
 
 
+async def test_a_client_that_listens_is_told_with_the_cancellation_whether_the_call_may_have_taken_effect(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as client:
+        task = await begun(client, "pay", name="a")
+        client.begin("subscriptions/listen", {"notifications": {"taskIds": [task["taskId"]]}})
+        assert (await client.next_message())["method"] == "notifications/subscriptions/acknowledged"
+        await result(client, "tasks/cancel", taskId=task["taskId"])
+        while (told := (await client.next_message())["params"])["status"] != "cancelled":
+            assert told["status"] == "working"
+    assert "It may have taken effect" in told["statusMessage"]
+
+
 async def test_a_task_that_was_told_as_ended_does_not_work_again_after_a_restart(tmp_path: Path) -> None:
     journal = str(tmp_path / "journal.db")
     async with gateway(tmp_path, journal=journal) as client:

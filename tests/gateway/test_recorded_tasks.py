@@ -31,11 +31,12 @@ async def test_a_recorded_result_is_that_of_the_server(tmp_path: Path, upstream:
     """With the order of keys in its values; only the keys of the result and its items have their usual order, without `isError: false`."""
     settings: Mapping[str, Any] = {
         "journal": str(tmp_path / "journal.db"),
-        "servers": [[sys.executable, _ODD, upstream]],
+        "servers": [[sys.executable, _ODD, upstream, str(tmp_path)]],
         "after_s": 0.000_001,
     }
     async with gateway(tmp_path, **settings) as client:
         tasks = {name: await begun(client, "odd", a=name) for name in (*RESULTS, *ERRORS)}
+        (tmp_path / "go").touch()
         before = {name: await settled(client, task) for name, task in tasks.items()}
         await killed(client)
     async with gateway(tmp_path, **settings) as client:
@@ -164,11 +165,13 @@ async def test_a_task_that_began_while_the_approval_of_its_call_was_recorded_is_
 
 async def test_the_results_in_memory_are_bounded_in_bytes_and_older_ones_are_read_from_the_record(tmp_path: Path) -> None:
     """The record leaves `isError: false` out, which shows where a result is from."""
-    settings: Mapping[str, Any] = {"servers": [[sys.executable, _ODD, "stateless"]], "after_s": 0.000_001, "task_bytes": 2_500}
-    async with gateway(tmp_path, **settings) as client:
+    server = [sys.executable, _ODD, "stateless", str(tmp_path)]
+    async with gateway(tmp_path, servers=[server], after_s=0.000_001, task_bytes=2_500) as client:
         tasks = []
         for _ in range(4):
+            (tmp_path / "go").unlink(missing_ok=True)
             tasks.append(await begun(client, "odd", a="fields"))
+            (tmp_path / "go").touch()
             await settled(client, tasks[-1])
         latest = [(await result(client, "tasks/get", taskId=task["taskId"])) for task in tasks[2:]]
         oldest = await settled(client, tasks[0])

@@ -286,7 +286,7 @@ async def test_an_unreachable_server_is_reported_with_the_cause(
         if not hangs:
             listening.close()
         why = "timeout" if hangs else "refused"
-        with pytest.raises(UsageError, match=rf"cannot be reached: .*{why}.* Check that the server runs and the address is right"):
+        with pytest.raises(UsageError, match=rf"cannot be reached: .*{why}.*[^.?]\. Check that the server runs and the address is right"):
             PostgresJournal(url)
         if not hangs:
             assert main(["log", "list", "--journal", url]) == 2

@@ -199,4 +199,5 @@ def without_nul(text: str) -> str:
 
 
 def _cut(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]
+    """Return the beginning of an error's text as a part of a sentence."""
+    return " ".join(str(error).split())[:300].rstrip(".?")

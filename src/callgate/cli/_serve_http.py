@@ -37,8 +37,9 @@ class Access:
     def __init__(self, config: GatewayConfig) -> None:
         self.token = ""
         """The token that was made because no principal is configured; empty if one is."""
+        self.gateway: Gateway | None = None
         self.app: HttpApp | None = None
-        """The application that serves the clients; None while none is served."""
+        """The application that serves the clients of `gateway`; None while none is served."""
         key = _public_key(config.jwt)
         known = _create_authenticator(config, key)
         if known is None:
@@ -62,6 +63,8 @@ class Access:
         if kinds == tuple(dict.fromkeys(one.known for one in before)):
             return
         self.authenticator.replace(kinds[0] if len(kinds) == 1 else NarrowedTokens(*kinds))
+        if self.gateway is not None:
+            self.gateway.use_principals(*([known.principal for known in one.config.principals] for one in counting))
         if self.app is not None:
             old = before[0].config
             await self.app.end_principals(lambda name: not all(keeps_access(name, old, one.config) for one in counting))
@@ -133,6 +136,7 @@ async def _bound(gateway: Gateway, http: HttpConfig, jwt: JwtConfig | None, acce
     from callgate.gateway._access.tool_scopes import ToolScopes
     from callgate.gateway._http import HttpApp, HttpServer
 
+    access.gateway = gateway
     app = access.app = HttpApp(
         gateway,
         access.authenticator,

@@ -135,12 +135,16 @@ class Continued(Struct, frozen=True):
 class CallStatus(Struct):
     """How far the engine's call of a request has come."""
 
+    is_wanted: bool = False
+    """Whether the request is for a new call, or for one that is continued. It has not run as long as there is no `call_id`."""
     call_id: str = ""
     """The id of the call, as soon as it is known which one it is."""
     waits_for: str = ""
     """What the call waits for that is neither its tool nor its client, as sentences; empty if nothing."""
     uid: str = ""
     """The engine's id of the call, as soon as it has a result."""
+    is_unrecorded: bool = False
+    """Whether the call has not run, because it could not be recorded here."""
     is_replayed: bool = False
     """Whether the result is that of another request, which has made the same call and started its tool."""
 

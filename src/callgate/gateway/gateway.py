@@ -6,7 +6,7 @@ Assembles the parts that all fronts share. Transports get their fronts here, and
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from callgate._option_checks import Count, Options, Seconds, Whole, by_name
 from callgate._version import __version__
 from callgate.engine import Engine
+from callgate.gateway._access.current_principals import CurrentPrincipals
 from callgate.gateway._exchange import Exchange
 from callgate.gateway._fronts.client_runs import ClientRuns
 from callgate.gateway._fronts.front_parts import FrontParts
@@ -109,7 +110,8 @@ class Gateway:
         self._lists = ToolLists(engine.tools, redaction)
         results = ToolResults(engine.blobs, redaction, changed_by_hooks=engine.changes_results)
         records = CallRecords(engine, workspace)
-        calls = ToolCalls(engine, states, results, records, workspace)
+        self._principals = CurrentPrincipals()
+        calls = ToolCalls(engine, states, results, records, self._principals.current, workspace)
         self._tasks = Tasks(
             states,
             engine.clock,
@@ -201,6 +203,14 @@ class Gateway:
         await self._startup.change(add, remove)
         for uri in sorted(await self._parts.content.renew(remove)):
             self._changes.resource_updated(uri)
+
+    def use_principals(self, *configurations: Iterable[Principal]) -> None:
+        """Let calls that have waited for a place or for a human run only if their principals may still make them.
+
+        Args:
+            configurations: The principals of the configuration, or of each of several that count. Others may do what their tokens say.
+        """
+        self._principals.use(*configurations)
 
     def end_tasks(self, ended: Callable[[str], bool]) -> None:
         """Cancel the tasks of principals, given by name, who may no longer use the gateway."""

@@ -21,12 +21,14 @@ from callgate.gateway._http import HttpApp, HttpServer
 from callgate.gateway.tokens import StaticTokens
 from callgate.mcp import mcp
 from tests.journals.postgres_server import Unavailable, running_server
+from tests.waiting import until
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 SECRET = b"a secret of all gateways together"
 ASKING = str(Path(__file__).parents[1] / "asking_server.py")
 PREFIX = "io.modelcontextprotocol/"
+_CUT_OTHERS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 ACCEPTED = {"action": "accept", "content": {"name": "Ada"}}
 
 
@@ -157,20 +159,59 @@ async def test_a_task_is_asked_for_at_another_gateway_and_continues_there_when_i
     assert paid == [5]
 
 
-async def test_a_task_that_began_while_the_journal_was_slow_is_known_to_another_gateway(database: str, tmp_path: Path) -> None:
+async def test_a_call_becomes_a_task_only_when_it_is_on_record_so_that_another_gateway_knows_it(database: str, tmp_path: Path) -> None:
     extensions: dict[str, Any] = {"io.modelcontextprotocol/tasks": {}}
     async with replica("b", database, tmp_path, []) as other:
         async with replica("a", database, tmp_path, []) as one:
             async with await psycopg.AsyncConnection.connect(database) as connection:
-                await connection.execute("LOCK TABLE callgate.events")
+                await connection.execute("LOCK TABLE callgate.events IN EXCLUSIVE MODE")  # reads go on
                 call = post(one, "tools/call", {"name": "pay", "arguments": {"amount": 5}}, extensions=extensions)
                 begun = asyncio.ensure_future(call)
-                await asyncio.wait((begun,), timeout=1.0)
+                answered, _ = await asyncio.wait((begun,), timeout=1.0)
+                assert not answered
             task = (await begun).json()["result"]
             while "statusMessage" not in (await post(one, "tasks/get", {"taskId": task["taskId"]}, extensions=extensions)).json()["result"]:
                 await asyncio.sleep(0.01)
         told = (await post(other, "tasks/get", {"taskId": task["taskId"]}, extensions=extensions)).json()
     assert told["result"]["status"] == "working"
+
+
+async def test_a_task_is_cancelled_when_that_is_on_record_and_says_whether_its_call_has_run(database: str, tmp_path: Path) -> None:
+    """Also if the client that has cancelled it has gone before; until then it goes on for those who ask or listen."""
+    extensions: dict[str, Any] = {"io.modelcontextprotocol/tasks": {}}
+    paid: list[int] = []
+    async with replica("a", database, tmp_path, paid) as one:
+        begun = await post(one, "tools/call", {"name": "pay", "arguments": {"amount": 5}}, extensions=extensions)
+        task = {"taskId": begun.json()["result"]["taskId"]}
+        while "statusMessage" not in (waiting := (await post(one, "tasks/get", task, extensions=extensions)).json()["result"]):
+            await asyncio.sleep(0.01)
+        approval = waiting["statusMessage"].split("approval ")[1].split(")")[0]
+        async with await psycopg.AsyncConnection.connect(database) as connection:
+            await connection.execute("LOCK TABLE callgate.events")
+            cancelling = asyncio.ensure_future(post(one, "tasks/cancel", task, extensions=extensions))
+            await until(lambda: b"callgate_tasks_running 0.0" in one.metrics())
+            cancelling.cancel()
+            await asyncio.wait((cancelling,))
+        while (told := (await post(one, "tasks/get", task, extensions=extensions)).json()["result"])["status"] != "cancelled":
+            await asyncio.sleep(0.01)
+        assert (told["statusMessage"], told["_meta"]["callgate/outcome"]["failure"]) == ("The call has not run.", "not_started")
+        with pytest.raises(UsageError):
+            await one.engine.approve(approval, by="an operator")
+    assert paid == []
+
+
+async def test_a_call_that_was_not_submitted_when_the_gateway_stopped_is_told_as_not_run(database: str, tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack, await psycopg.AsyncConnection.connect(database) as connection:
+        one = await stack.enter_async_context(replica("a", database, tmp_path, []))
+        await connection.execute("LOCK TABLE callgate.events")
+        call = asyncio.ensure_future(post(one, "tools/call", {"name": "pay", "arguments": {"amount": 5}}))
+        await until(lambda: b"callgate_calls_running 1.0" in one.metrics())
+        stopping = asyncio.ensure_future(stack.aclose())
+        told = (await call).json()
+        await connection.rollback()
+        await stopping
+    assert told["result"]["_meta"]["callgate/outcome"]["failure"] == "not_started"
+    assert "The call has not run" in told["result"]["content"][0]["text"]
 
 
 async def until_held_here(gateway: Gateway, approval: str) -> None:
@@ -188,3 +229,21 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+async def test_a_task_has_not_failed_because_its_gateway_has_lost_the_database(database: str, tmp_path: Path) -> None:
+    """Its call may still run. The client is not told where the database is."""
+    extensions: dict[str, Any] = {"io.modelcontextprotocol/tasks": {}}
+    async with replica("a", database, tmp_path, []) as one:
+        begun = await post(one, "tools/call", {"name": "pay", "arguments": {"amount": 5}}, extensions=extensions)
+        task = {"taskId": begun.json()["result"]["taskId"]}
+        while "statusMessage" not in (await post(one, "tasks/get", task, extensions=extensions)).json()["result"]:
+            await asyncio.sleep(0.01)
+        async with await psycopg.AsyncConnection.connect(database, autocommit=True) as connection:
+            await connection.execute(_CUT_OTHERS)
+        await until(lambda: b"callgate_tasks_running 0.0" in one.metrics())
+        told = [await post(one, "tasks/get", task, extensions=extensions) for _ in range(5)]
+    async with replica("b", database, tmp_path, []) as other:
+        elsewhere = (await post(other, "tasks/get", task, extensions=extensions)).json()["result"]
+    assert {one.json()["result"]["status"] for one in told} == {elsewhere["status"]} == {"working"}
+    assert "postgresql" not in "".join(one.text for one in told)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from callgate.gateway.principals import EVERY, Principal
 from callgate.gateway.tokens import Authenticator
 
-__all__ = ["NarrowedTokens"]
+__all__ = ["NarrowedTokens", "narrow"]
 
 _SPECIAL = "*?["
 
@@ -33,11 +33,11 @@ class NarrowedTokens:
             principal = await kind.principal_of(token)
             if principal is None or (found is not None and found.name != principal.name):
                 return None
-            found = principal if found is None else _narrow(found, principal)
+            found = principal if found is None else narrow(found, principal)
         return found
 
 
-def _narrow(one: Principal, other: Principal) -> Principal:
+def narrow(one: Principal, other: Principal) -> Principal:
     """Return a principal that may do what both may; the first itself if they are equal."""
     if one == other:
         return one

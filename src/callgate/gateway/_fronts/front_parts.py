@@ -43,7 +43,7 @@ class FrontParts(Struct, frozen=True, kw_only=True):
     withdraw: Callable[[SubmittedCall], Awaitable[None]]
     """Denies a cancelled call. Raises `RunHeld` if another process works on the call."""
     result_of_ended: Callable[[ClientCall], Awaitable[Message | None]]
-    """Returns the result of a call whose request the gateway has ended; None if it was not submitted."""
+    """Returns the result of a call whose request the gateway has ended; None if the request was not for a call."""
     metrics: GatewayMetrics
     info: Mapping[str, Any]
     """The gateway's `name` and `version`."""

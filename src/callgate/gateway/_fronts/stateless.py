@@ -44,8 +44,8 @@ _MAY_ASK = frozenset({"tools/call", "prompts/get", "resources/read"})
 _CACHEABLE = frozenset({"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"})
 _APPROVAL = "approval"
 """The name of the question whether a call may run."""
-_CALL_ID_S = 0.05
-"""Seconds between two checks whether a call that is to become a task has its id."""
+_RECORDED_S = 0.05
+"""Seconds between two checks whether a call that is to become a task is on record."""
 
 
 class StatelessFront:
@@ -160,13 +160,13 @@ class StatelessFront:
     async def _must_become_task(self, request: MultiRoundRequest) -> bool:
         """Wait until a request has settled, or has to become a task because it takes long; return whether it has to.
 
-        It waits for the id of its call, too: other processes find a task by it.
+        It waits until its call is on record, too: by that, other processes find the task, and know that the call may run.
         """
         wait_s = self._parts.tasks.after_s
         while not await request.has_settled(wait_s):
-            if request.call.status.call_id:
+            if await request.unless_cancelled(self._parts.records.has(request.call.status.call_id)):
                 return not self._parts.tasks.full
-            wait_s = _CALL_ID_S
+            wait_s = _RECORDED_S
         return False
 
     def _continue(self, method: str, client: Client, params: Mapping[str, Any], exchange: Exchange, number: object) -> MultiRoundRequest:

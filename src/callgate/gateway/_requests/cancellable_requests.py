@@ -13,15 +13,18 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
-from callgate.errors import CallgateError, JournalFailed
+from callgate.errors import CallgateError, JournalFailed, RecordFailed
 from callgate.gateway._client_calls import ClientCall
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, INVALID_REQUEST, RpcError, answer, error_answer
 
-__all__ = ["CancellableRequests", "duplicate_id", "error_for_client"]
+__all__ = ["UNRECORDED", "UNRECORDED_TEXT", "CancellableRequests", "duplicate_id", "error_for_client"]
 
 log = logging.getLogger("callgate")
 
+UNRECORDED = (JournalFailed, RecordFailed)
+"""Errors that say nothing about a call but that its record cannot be read or written. Their messages are for the operator."""
+UNRECORDED_TEXT = "The gateway cannot read its record at the moment. Its operator is told why. Try again later."
 _CLOSE_S = 1.0
 
 
@@ -29,7 +32,8 @@ class CancellableRequests:
     """The running requests of one front.
 
     Args:
-        result_of_ended: Returns the result of a call whose request was ended, as this front's clients get it; None if it was not submitted.
+        result_of_ended: Returns the result of a call whose request was ended, as this front's clients get it; None if the request was not
+            for a call.
     """
 
     def __init__(self, result_of_ended: Callable[[ClientCall], Awaitable[Message | None]]) -> None:
@@ -125,9 +129,9 @@ def error_for_client(error: Exception) -> RpcError:
     """Return the error for the client whose request has failed. Log an error that is not meant for the client."""
     if isinstance(error, RpcError):
         return error
-    if isinstance(error, JournalFailed):
+    if isinstance(error, UNRECORDED):
         log.error("A request of an MCP client could not be answered: %s", error)
-        return RpcError(INTERNAL_ERROR, "The gateway cannot read its record at the moment. Its operator is told why. Try again later.")
+        return RpcError(INTERNAL_ERROR, UNRECORDED_TEXT)
     if isinstance(error, CallgateError):
         log.warning("A request of an MCP client could not be answered: %s", error)
         return RpcError(INTERNAL_ERROR, str(error))

@@ -9,14 +9,16 @@ Source: MCP 2026-07-28, Multi Round-Trip Requests.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
 from callgate.gateway._client_calls import ClientCall
 from callgate.gateway._requests.client_questions import ClientQuestions
 from callgate.mcp._connection import Message
 
 __all__ = ["MultiRoundRequest"]
+
+T = TypeVar("T")
 
 _CANCEL_S = 0.9
 """How long to wait for the end of the call of a cancelled request."""
@@ -47,11 +49,7 @@ class MultiRoundRequest:
         Raises:
             RpcError: The request has failed.
         """
-        try:
-            await self.questions.changed
-        except asyncio.CancelledError:
-            await self._cancel_and_wait()
-            raise
+        await self.unless_cancelled(self.questions.changed)
         if self._task.done():
             return self._task.result()
         await asyncio.sleep(0)  # the server may ask for more in the same message
@@ -62,12 +60,16 @@ class MultiRoundRequest:
 
     async def has_settled(self, within_s: float) -> bool:
         """Wait until there is a result or a question, at most `within_s` seconds; return whether there is one."""
+        await self.unless_cancelled(asyncio.wait((self.questions.changed,), timeout=within_s))
+        return self.questions.changed.done() or self._task.done()  # a task that is done is noted in the loop's next round
+
+    async def unless_cancelled(self, waiting: Awaitable[T]) -> T:
+        """Wait for something else, and return it. If that is cancelled, cancel the request, too."""
         try:
-            await asyncio.wait((self.questions.changed,), timeout=within_s)
+            return await waiting
         except asyncio.CancelledError:
             await self._cancel_and_wait()
             raise
-        return self.questions.changed.done() or self._task.done()  # a task that is done is noted in the loop's next round
 
     def go_on(self, on_change: Callable[[], None]) -> None:
         """Continue although no request of the client waits.
@@ -81,6 +83,16 @@ class MultiRoundRequest:
     @property
     def done(self) -> bool:
         return self._task.done()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether it is done and has no result, because it was cancelled."""
+        return self._task.cancelled()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The error of a request that has failed; None if it is not done, or has another end."""
+        return self._task.exception() if self._task.done() and not self._task.cancelled() else None
 
     def result(self) -> Message:
         """Return the result of a request that is done, or raise its error."""

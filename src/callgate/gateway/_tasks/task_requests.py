@@ -66,6 +66,8 @@ class TaskRequests:
         task = await self._task(client, params.get("taskId"))
         match method:
             case "tasks/get":
+                if task.lacks_outcome:
+                    await self._record_cancellation(task)
                 return task.describe()
             case "tasks/update":
                 _refuse_elsewhere(task)
@@ -75,15 +77,17 @@ class TaskRequests:
         return {}
 
     async def _cancel(self, task: RunningTask) -> None:
-        """Cancel a task, and withdraw the question about its call, so that a later answer does not start the call.
+        """Cancel a task. Returns when that is on record, so that the task stays cancelled."""
+        if not task.request.done:
+            task.request.cancel(CLIENT_CANCELLED)
+            await task.request.wait_done(_CANCEL_S)
+            await self._record_cancellation(task)
+        elif task.lacks_outcome:  # an earlier request has not got as far
+            await self._record_cancellation(task)
 
-        Returns when that is on record, so that the task stays cancelled.
-        """
-        if task.request.done:
-            return
+    async def _record_cancellation(self, task: RunningTask) -> None:
+        """Withdraw the question about the call of a cancelled task, so that a later answer does not start it, and read how far it came."""
         call_id = task.request.call.status.call_id or task.state.call
-        task.request.cancel(CLIENT_CANCELLED)
-        await task.request.wait_done(_CANCEL_S)
         recorded = await self._records.call(call_id, task.state.arguments)
         if recorded is not None:
             try:
@@ -117,7 +121,9 @@ class TaskRequests:
         tasks = self._running
         state = tasks.state_of(task_id, self._principal)
         kept = tasks.find(task_id, self._principal)
-        if kept is not None:
+        if kept is not None and kept.lacks_record:
+            tasks.forget(kept)
+        elif kept is not None:
             await kept.wait_restored()
             return kept
         recorded = await self._records.call(state.call, state.arguments)
@@ -140,6 +146,7 @@ class TaskRequests:
         """Add to a cancelled task whether its call may have taken effect."""
         text, outcome = cancelled_outcome(await self._records.start(call_id))
         task.cancelled_fields = {"statusMessage": text, "_meta": {OUTCOME_KEY: outcome}}
+        self._running.tell_change(task)
 
 
 def _refuse_elsewhere(task: RunningTask) -> None:

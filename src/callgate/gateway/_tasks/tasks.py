@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 
 from callgate._clock import Clock
 from callgate._json import plain_bytes
-from callgate.gateway._requests.cancellable_requests import error_for_client
+from callgate.gateway._requests.cancellable_requests import UNRECORDED, UNRECORDED_TEXT, error_for_client
 from callgate.gateway._requests.multi_round_requests import MultiRoundRequest
 from callgate.gateway._requests.request_states import RequestStates, TaskState
 from callgate.mcp._connection import Message
@@ -25,6 +25,7 @@ from callgate.mcp._messages import INVALID_PARAMS, RpcError
 __all__ = ["DiscardingExchange", "RunningTask", "Tasks", "task_not_found"]
 
 _POLL_MS = 1_000
+_CANCELLING = "The call was cancelled. Whether it may have taken effect is not known yet."
 _READ_S = 2.0
 """How long to wait for the recorded result of a call."""
 
@@ -56,7 +57,7 @@ class RunningTask:
         self.ended_ms: int | None = None
         """When the call ended, if that is on record and the task is restored from it."""
         self.cancelled_fields: Message = {}
-        """The fields of a cancelled task that say whether its call may have taken effect."""
+        """The fields of a cancelled task that say whether its call may have taken effect; empty until that is on record."""
         self._ttl_ms = int(ttl_s * 1_000)
         self._finish = finish
 
@@ -64,6 +65,16 @@ class RunningTask:
         """Wait until the result of an ended call has been read from the record, so that its task is not reported as running again."""
         if self.ended_ms is not None:
             await self.request.wait_done(_READ_S)
+
+    @property
+    def lacks_outcome(self) -> bool:
+        """Whether the task is cancelled, and it is not known yet whether its call may have taken effect."""
+        return self.request.cancelled and not self.cancelled_fields
+
+    @property
+    def lacks_record(self) -> bool:
+        """Whether the request has ended only because the record of its call cannot be read or written here."""
+        return self.request.done and (self.request.call.status.is_unrecorded or isinstance(self.request.failure, UNRECORDED))
 
     def describe(self) -> Message:
         """Return the task with its result, its error or what it asks the client."""
@@ -75,6 +86,8 @@ class RunningTask:
             "ttlMs": self._ttl_ms,
             "pollIntervalMs": _POLL_MS,
         }
+        if self.lacks_record:
+            return {**told, "statusMessage": UNRECORDED_TEXT}
         return told | (self._end() if self.request.done else self._progress())
 
     def _progress(self) -> Message:
@@ -86,7 +99,7 @@ class RunningTask:
         try:
             return {"status": "completed", "result": self._finish(self.request.result())}
         except asyncio.CancelledError:
-            return {"status": "cancelled", **self.cancelled_fields}
+            return {"status": "cancelled", **self.cancelled_fields} if self.cancelled_fields else {"statusMessage": _CANCELLING}
         except Exception as failure:
             error = error_for_client(failure)
             told: Message = {"code": error.code, "message": error.message}
@@ -173,6 +186,16 @@ class Tasks:
             self._drop(task.id)
             task.request.cancel()
 
+    def tell_change(self, task: RunningTask) -> None:
+        """Tell those who watch a task that it has changed."""
+        task.updated_ms = task.ended_ms or self._now_ms()
+        for watcher in list(task.watchers):
+            watcher(task)
+        if task.request.done and task.id in self._kept:
+            self._sizes[task.id] = len(plain_bytes(task.describe()))
+            while len(self._sizes) > 1 and sum(self._sizes.values()) > self._most_bytes:
+                self._drop(next(iter(self._sizes)))
+
     def end(self, ended: Callable[[str], bool]) -> None:
         """Cancel the tasks of some principals, and forget them."""
         for task, _ in list(self._kept.values()):
@@ -193,17 +216,8 @@ class Tasks:
         timer = asyncio.get_running_loop().call_later(self._left_s(state), self._expire, task_id)
         self._kept[task_id] = task, timer
         request.call.exchange, request.call.ask_later = DiscardingExchange(), None
-        request.go_on(lambda: self._note_change(task))
+        request.go_on(lambda: self.tell_change(task))
         return task
-
-    def _note_change(self, task: RunningTask) -> None:
-        task.updated_ms = task.ended_ms or self._now_ms()
-        for watcher in list(task.watchers):
-            watcher(task)
-        if task.request.done and task.id in self._kept:
-            self._sizes[task.id] = len(plain_bytes(task.describe()))
-            while len(self._sizes) > 1 and sum(self._sizes.values()) > self._most_bytes:
-                self._drop(next(iter(self._sizes)))
 
     def _make_room(self) -> None:
         ended = [task_id for task_id, (task, _) in self._kept.items() if task.request.done]

@@ -20,6 +20,7 @@ from callgate._run_state.event_bodies import MOST_RAW, decode_reason, decode_res
 from callgate._run_state.recorder import off_loop
 from callgate.calls import ToolResult
 from callgate.engine import Engine
+from callgate.errors import CallgateError
 from callgate.event_queries import EventQuery
 from callgate.events import Event
 from callgate.gateway._tool_calls.suspended_calls import SubmittedCall, recorded_call
@@ -71,6 +72,16 @@ class CallRecords:
         if len(data) > MOST_RAW and (redactor is None or redactor.redact(data) == data):
             return self._engine.blobs.put(data)
         return hashlib.sha256(data).hexdigest()
+
+    async def has(self, call_id: str) -> bool:
+        """Return whether a call is on record, by its id, as durably as the journal guarantees. While that cannot be read, it is not."""
+        try:
+            found = await self._find(EventQuery(conversation=call_id, kinds=("call.received",), limit=1)) if call_id else []
+            for event in found:
+                await self._engine.journal.durable(event.position)
+        except CallgateError:
+            return False
+        return bool(found)
 
     async def call(self, call_id: str, digest: str) -> SubmittedCall | None:
         """Return a call by its id; None if it is not on record.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from callgate.calls import Aborted, Answered, Outcome, Restarted, Suspended, ToolResult
@@ -47,13 +47,23 @@ class ToolCalls:
     Args:
         states: Has the gateway's secret.
         records: Has the calls of tasks that this process does not have.
+        current: Returns a principal with its present rights, for calls that have waited.
         workspace: The workspace of all calls; empty: none.
     """
 
-    def __init__(self, engine: Engine, states: RequestStates, results: ToolResults, records: CallRecords, workspace: str = "") -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        states: RequestStates,
+        results: ToolResults,
+        records: CallRecords,
+        current: Callable[[Principal], Principal],
+        workspace: str = "",
+    ) -> None:
         self._engine = engine
         self._results = results
         self._records = records
+        self._current = current
         self._output = LiveOutput(engine)
         self._limits = PrincipalLimits()
         self._pending = SuspendedCalls(engine, states, workspace)
@@ -72,6 +82,7 @@ class ToolCalls:
         """
         if client_call.resumed is not None:
             return await self._resume(client_call, client_call.resumed, params)
+        client_call.status.is_wanted = True
         name, arguments = self._read_params(params, client_call.client.principal)
         principal, continued = client_call.client.principal.name, client_call.continued
         try:
@@ -91,14 +102,14 @@ class ToolCalls:
         return result
 
     async def result_of_ended(self, client_call: ClientCall) -> Message | None:
-        """Return the result of a call whose request the gateway has ended, from its record; None if it was not submitted.
+        """Return the result of a call whose request the gateway has ended, from its record; None if the request was not for a call.
 
         Raises:
             RpcError: The server has answered with an error.
         """
         call_id = client_call.status.call_id
         if not call_id:
-            return None
+            return ended_result(None) if client_call.status.is_wanted else None
         try:
             end = await self._records.end(call_id)
             start = await self._records.start(call_id)
@@ -262,13 +273,19 @@ class ToolCalls:
         return error_result(text, outcome)
 
     async def _submit(self, client_call: ClientCall, call: SubmittedCall) -> Message | Suspended:
-        """Submit a call when its principal may make one more, and return its result, or its question to a human."""
-        principal = client_call.client.principal
+        """Submit a call when its principal may make one more, and return its result, or its question to a human.
+
+        Raises:
+            RpcError: Its principal may not use the tool any more.
+        """
+        principal = self._current(client_call.client.principal)
         permit = await self._limits.acquire(principal)
         if isinstance(permit, str):
             return error_result(permit, {"status": "error", "failure": "not_started", "code": "too_many_calls"})
         client_call.while_asking = permit.released_while_waiting
         try:
+            if not self._is_offered(call.raw.name, self._current(principal)):
+                raise unknown_tool(call.raw.name)
             with on_behalf_of(client_call), self._output.send_to(client_call, call.id, call.raw.name):
                 outcome = await self._engine.call(call.raw, call.scope)
         finally:
@@ -278,7 +295,7 @@ class ToolCalls:
     def _result(self, outcome: Outcome, client_call: ClientCall, call: SubmittedCall) -> Message:
         match outcome:
             case Answered(result=result) | Aborted(finished=ToolResult() as result):
-                client_call.status.uid = result.uid
+                client_call.status.uid, client_call.status.is_unrecorded = result.uid, result.failure_class == "record_failed"
                 client_call.status.is_replayed = result.metadata.replayed and result.metadata.attempts > 0 and result.status != "unknown"
                 if result.uid:  # else nothing is on record, and an approval is still unused
                     self._pending.forget(call.id)
