@@ -7,7 +7,7 @@ begin.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -88,7 +88,7 @@ class RunExecutor:
             await self._begin(record, start)
             with self._engine.runs.showing(start.scope.run, start.history.messages):
                 async with enforce_wall_time(parts.budget, self._engine.clock, self._engine.control, start.scope.conversation):
-                    ending = await self._work(turn, plan)
+                    ending = await self._work(turn, plan, start.history.messages)
                     return await self._read_typed(turn, ending) if self._config.output is not None else turn.result(ending)
         except Exception as error:
             self._log.error("The run failed", error=error)
@@ -140,7 +140,9 @@ class RunExecutor:
         found = next(iter(self._engine.journal.read(after=at - 1, limit=1)), None) if at else None
         return at if found is not None and found.position == at and found.run == run else 0
 
-    async def _work(self, turn: Turn, plan: ResumePlan | None) -> Ending:
+    async def _work(self, turn: Turn, plan: ResumePlan | None, messages: Sequence[Message]) -> Ending:
+        if plan is not None and (note := plan.note_for(messages)):
+            turn.say(note)
         if plan is not None and plan.open is not None:
             return await turn.go_on(plan.open, plan.left)
         return await (turn.resume(plan.pending) if plan is not None and plan.pending is not None else turn.run())
