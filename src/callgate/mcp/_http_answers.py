@@ -20,6 +20,8 @@ _RESERVED_ERRORS = range(-32099, -32019)
 """The error codes that revision 2026-07-28 reserves. They answer the request also if they do not repeat its id."""
 _TOO_LATE = frozenset({408, 499})
 """Statuses with which a proxy gives up on a request that the server may have got."""
+_GATEWAY_FAILURES = frozenset({502, 503, 504})
+"""Statuses with which a proxy says that it cannot reach the server now."""
 _PASSING = frozenset({409, 423, 425, 429})
 """Refusals that may pass without a change of the configuration."""
 
@@ -180,6 +182,7 @@ class PendingAnswer:
             f"{self._exchange.label} answered {status_text(response.status)} with {kind} at {self._exchange.shown_url}, which is "
             f"no answer. {LOOK_FIRST}",
             details={"http_status": response.status},
+            retryable=response.status in _GATEWAY_FAILURES,
         )
 
     def _unreadable_error(self, error: UnreadableMessage) -> ProtocolError:
