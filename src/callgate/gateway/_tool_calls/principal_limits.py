@@ -85,8 +85,8 @@ class PrincipalLimits:
             counts = self._counts[principal.name] = _Counts(asyncio.Semaphore(principal.parallel))
         if counts.waiting >= principal.queued and counts.free.locked():
             return (
-                f"The call was not started: {principal.parallel} calls of {principal.name} run and {principal.queued} wait, which is the"
-                " limit. Wait for their results, then make it again."
+                f"The call was not started: {principal.name} has reached the limit of calls at the same time, which is {principal.parallel}"
+                f" running and {principal.queued} waiting. Wait for their results, then make it again."
             )
         counts.waiting += 1
         try:
