@@ -168,3 +168,40 @@ async def test_a_model_is_told_of_a_killed_call_when_its_run_is_resumed(tmp_path
             assert not Replay.of(engine.journal, "case-7", engine.blobs).differences
     assert told[0] == told[1]
     assert told[0].endswith('check the real state before you repeat one.\npay {"to":"ann"}')
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["same engine", "another engine"])
+async def test_a_model_is_told_of_a_killed_call_in_the_next_run_of_its_conversation(tmp_path: Path, restarts: bool) -> None:
+    """Once: a third run does not say it again."""
+    path, paid, told = tmp_path / "journal.db", asyncio.Event(), []
+
+    @tool
+    async def pay(to: str) -> str:
+        """Pay."""
+        paid.set()
+        await asyncio.Event().wait()
+        return "paid"
+
+    def answer(request: ModelRequest) -> str:
+        told.append([str(message.content) for message in request.messages if isinstance(message, UserMessage)])
+        return "Done."
+
+    engine = Engine([pay], journal=SqliteJournal(path))
+    agent = Agent(ScriptedModel([[Call("pay", {"to": "ann"})], answer, answer]), engine)
+    running = asyncio.ensure_future(agent.run("Pay.", conversation="talk"))
+    await paid.wait()
+    agent.kill("talk")
+    killed = await running
+    assert [type(one).__name__ for one in killed.messages] == ["UserMessage"]
+    if restarts:
+        await engine.close()
+        engine = Engine([pay], journal=SqliteJournal(path))
+        agent = Agent(ScriptedModel([answer, answer]), engine)
+        assert (await agent.resume(killed.run)).completed
+    else:
+        assert (await agent.run("Go on.", conversation="talk")).completed
+    last = await agent.run("Thanks.", conversation="talk")
+    note = 'check the real state before you repeat one.\npay {"to":"ann"}'
+    assert ["".join(said).count(note) for said in told] == [1, 1], told
+    assert not Replay.of(engine.journal, last.run, engine.blobs).differences
+    await engine.close()

@@ -64,8 +64,6 @@ class ProtocolError(ToolServerError):
 
     code = "protocol_error"
 
-    def __init__(
-        self, message: str, *, code: str | None = None, details: dict[str, object] | None = None, retryable: bool = False
-    ) -> None:
+    def __init__(self, message: str, *, code: str | None = None, details: dict[str, object] | None = None, retryable: bool = False) -> None:
         super().__init__(message, code=code, details=details)
         self.retryable = retryable

@@ -98,8 +98,6 @@ class LoadedRun(Struct, kw_only=True):
     unfinished: dict[str, Unfinished] = field(default_factory=dict)
     finals: dict[str, bytes] = field(default_factory=dict)
     """The final arguments of each call with a verdict, by the call's uid; empty bytes if the call was not allowed."""
-    killed: list[ToolCall] = field(default_factory=list)
-    """The calls of the latest message that a kill ended and that may have taken effect. The conversation does not contain them."""
     told: list[Round] = field(default_factory=list)
     errors: int = 0
     """The number of failed calls since the last success or restart."""
@@ -238,7 +236,8 @@ class _RunReader:
         run.last = event.position
         match kind:
             case "phase.began":
-                self._causes, self._handed_in, run.open, run.killed = {event.position}, [], None, []
+                self._causes, self._handed_in, run.open = {event.position}, [], None
+                run.history.killed.clear()  # the model was told before this pass
             case "phase.answered":
                 self._message(run, event)
             case "phase.executed":
@@ -310,7 +309,8 @@ class _RunReader:
         asked = [question_of(end) if end is not None and end.kind == "call.suspended" else None for end in ends]
         both = [question or result for question, result in zip(asked, told, strict=True)]
         whole = committed(run.history, opened.whole, opened.message, both, run.results)
-        run.killed += [call for call, end, result in zip(calls, ends, told, strict=True) if end and result is None and is_killed(end)]
+        untold = zip(calls, ends, told, strict=True)
+        run.history.killed += [call for call, end, result in untold if end and result is None and is_killed(end)]
         run.told.append((calls, given, [run.finals.get(uid, b"") for uid in executed.calls]))
         _count(run, ends, told)
         _apply_context(run, executed.added)

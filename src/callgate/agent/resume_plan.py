@@ -6,14 +6,13 @@ whether a started call may be started again, because only it can ask the tool.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
 from callgate._run_state.approvals import denied_by_human
 from callgate._run_state.event_bodies import decode_result, question_of
 from callgate._run_state.run_recovery import Unfinished, why_unknown
-from callgate._terminal_text import one_line
 from callgate.agent.exit_tools import ExitTools
 from callgate.agent.loop_settings import Prices
 from callgate.agent.message_calls import UncommittedCall
@@ -24,14 +23,9 @@ from callgate.agent.turn_state import TurnState
 from callgate.calls import Answered, Approval, Outcome, Part, Restarted, ToolResult
 from callgate.errors import CallFailed, CallNotStarted
 from callgate.events import Event
-from callgate.messages import AssistantMessage, Message, ToolCall
+from callgate.messages import ToolCall
 
 __all__ = ["ResumePlan", "orphaned_calls", "refused_approvals"]
-
-_KILLED = "These calls were ended while they ran. They may have taken effect: check the real state before you repeat one."
-_CUT = "Your last message was interrupted. Continue the task."
-_ARGUMENTS = 400
-"""At most so many characters of a killed call's arguments are repeated."""
 
 
 class ResumePlan(Struct, frozen=True, kw_only=True):
@@ -56,8 +50,6 @@ class ResumePlan(Struct, frozen=True, kw_only=True):
     """The message whose calls were running when the run was interrupted."""
     left: Mapping[int, UncommittedCall] = {}
     """The recorded state of that message's calls, by position."""
-    killed: tuple[ToolCall, ...] = ()
-    """The calls that a kill ended and that may have taken effect. The conversation does not contain them."""
     rounds: tuple[Round, ...] = ()
     """The recorded calls of the run, with their results and final arguments."""
     repeats: tuple[Repeat, ...] = ()
@@ -66,15 +58,6 @@ class ResumePlan(Struct, frozen=True, kw_only=True):
     def state(self) -> TurnState:
         """Return the state with which the turn is resumed."""
         return TurnState(iteration=self.iteration, signals=list(self.signals), results=list(self.results), texts=list(self.texts))
-
-    def note_for(self, messages: Sequence[Message]) -> str:
-        """Return what the model has to be told before the run continues; empty if nothing.
-
-        A provider refuses a conversation that ends with an answer, such as one that a stop has cut off.
-        """
-        cut = self.open is None and self.pending is None and bool(messages) and isinstance(messages[-1], AssistantMessage)
-        calls = "\n".join(f"{call.name} {one_line(call.arguments, _ARGUMENTS)}" for call in self.killed)
-        return "\n\n".join(filter(None, (f"{_KILLED}\n{calls}" if calls else "", _CUT if cut else "")))
 
     @classmethod
     def of(cls, run: RunResult, pending: PendingCalls) -> ResumePlan:
@@ -104,7 +87,6 @@ class ResumePlan(Struct, frozen=True, kw_only=True):
             pending=run.pending,
             open=run.open,
             left=_uncommitted_calls(run, exits),
-            killed=tuple(run.killed),
             rounds=tuple(run.told),
             errors=run.errors,
             added=tuple(run.added),

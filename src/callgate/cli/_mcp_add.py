@@ -67,8 +67,8 @@ def _say_values_in_file(entry: dict[str, Any], config: str) -> None:
     if names := [one_line(name, 80) for name, value in given.items() if "${" not in value]:
         instead = "--env NAME" if "env" in entry else "--header 'Name: ${VARIABLE}'"
         say(
-            f"{displayed(config)} contains the value of {', '.join(names)}. If it is secret, add the server again with {instead}: the value is"
-            " then read from the environment at each start.",
+            f"{displayed(config)} contains the value of {', '.join(names)}. If it is secret, add the server again with {instead}:"
+            " the value is then read from the environment at each start.",
             "yellow",
         )
 

@@ -167,7 +167,7 @@ class PendingAnswer:
             if given:
                 return f"It does not accept the headers that it is sent: {given}. Correct their values in `headers` of the server."
             if "resource_metadata" in response.header("www-authenticate"):
-                return "It logs its users in with OAuth: use it in a program, with `auth`, or give a token of yours in `headers` of the server."
+                return "It logs its users in with OAuth: use it in a program, with `auth`, or give a token of yours in `headers`."
             return "It wants credentials. Give them in `headers` of the server, such as 'Bearer TOKEN' for Authorization."
         if response.status in (404, 405):
             return "It does not speak MCP there. Check the path of the address, which often is /mcp."
