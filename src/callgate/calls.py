@@ -332,6 +332,8 @@ class Aborted(NamedStruct, frozen=True):
     """The result of a call with an effect that had finished when its message was stopped. It is on record; add it to the history, so that
     the model does not make the call again.
     """
+    in_doubt: bool = False
+    """Whether the call had started, so that it may have taken effect. Say so before the model is asked again."""
 
     def message(self) -> dict[str, Any]:
         raise UsageError(f"The call ended its message (Aborted, {self.status}): {self.reason} Add no message of it, and end the turn.")

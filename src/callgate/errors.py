@@ -384,9 +384,9 @@ class CallNotStarted(CallFailed):
         """Make the error for a call that may be sent again as it is.
 
         Args:
-            reason: Why the call was not started, as the end of a sentence, without a full stop.
+            reason: Why the call was not started, as the end of a sentence.
         """
-        return cls(f"It was not started: {reason}. Nothing happened; it may be sent again.")
+        return cls(f"It was not started: {reason.removesuffix('.')}. Nothing happened; it may be sent again.")
 
 
 class OutcomeUnknown(CallFailed):

@@ -10,6 +10,7 @@ import pytest
 from callgate import Agent, Engine, Scope, SqliteJournal, ToolContext, UsageError, tool
 from callgate.agent import Settings
 from callgate.agent.loop_settings import Budget
+from callgate.messages import UserMessage
 from callgate.models.wire.request import ModelRequest
 from callgate.replay import Replay
 from callgate.testing import Call, Fail, Item, Pause, ScriptedModel
@@ -110,3 +111,97 @@ async def test_a_run_that_exhausted_its_budget_can_be_resumed_with_a_larger_one(
             result = await (agent.resume("case-7") if begun else agent.run("Look.", scope=SCOPE))
             assert result.status == status
     assert result.spent.iterations == 2
+
+
+def _last_text(request: ModelRequest) -> str:
+    """Return the text of the request's last message, which must be one of the user."""
+    last = request.messages[-1]
+    assert isinstance(last, UserMessage), last
+    return str(last.content)
+
+
+async def test_a_run_that_was_stopped_in_an_answer_is_resumed_with_a_message_of_the_user(tmp_path: Path) -> None:
+    """Providers refuse a conversation that ends with an answer. A second resume does not say it again."""
+    never, asked = asyncio.Event(), []
+
+    def answer(request: ModelRequest) -> list[Item]:
+        asked.append((len(request.messages), _last_text(request)))
+        return [BOOM] if len(asked) == 1 else ["Done."]
+
+    async with Engine([look], journal=SqliteJournal(tmp_path / "journal.db")) as engine:
+        agent = Agent(ScriptedModel([["I look. ", Pause(never)], answer, answer]), engine)
+        running = asyncio.ensure_future(agent.run("Look.", scope=SCOPE, conversation="talk"))
+        while not agent.model.requests:  # type: ignore[attr-defined]
+            await asyncio.sleep(0)
+        agent.stop("talk")
+        await running
+        assert (await agent.resume("case-7")).status == "failed"
+        assert (await agent.resume("case-7")).completed
+        assert asked == [(3, "Your last message was interrupted. Continue the task.")] * 2
+        assert not Replay.of(engine.journal, "case-7", engine.blobs).differences
+
+
+async def test_a_model_is_told_of_a_killed_call_when_its_run_is_resumed(tmp_path: Path) -> None:
+    """It may have paid: without a word, the model would pay again in other words."""
+    path, paid, told = tmp_path / "journal.db", asyncio.Event(), []
+
+    @tool
+    async def pay(to: str) -> str:
+        """Pay."""
+        paid.set()
+        await asyncio.Event().wait()
+        return "paid"
+
+    def answer(request: ModelRequest) -> list[Item]:
+        told.append(_last_text(request))
+        return [BOOM] if len(told) == 1 else ["Done."]
+
+    async with Engine([look, pay], journal=SqliteJournal(path)) as engine:
+        agent = Agent(ScriptedModel([["I pay.", Call("look", {"what": "a"}), Call("pay", {"to": "ann"})]]), engine)
+        running = asyncio.ensure_future(agent.run("Pay.", scope=SCOPE, conversation="talk"))
+        await paid.wait()
+        agent.kill("talk")
+        assert (await running).turn_status == "stopped_by_user"
+    for status in ("failed", "completed"):
+        async with Engine([look, pay], journal=SqliteJournal(path)) as engine, Agent(ScriptedModel([answer]), engine) as agent:
+            assert (await agent.resume("case-7")).status == status
+            assert not Replay.of(engine.journal, "case-7", engine.blobs).differences
+    assert told[0] == told[1]
+    assert told[0].endswith('check the real state before you repeat one.\npay {"to":"ann"}')
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["same engine", "another engine"])
+async def test_a_model_is_told_of_a_killed_call_in_the_next_run_of_its_conversation(tmp_path: Path, restarts: bool) -> None:
+    """Once: a third run does not say it again."""
+    path, paid, told = tmp_path / "journal.db", asyncio.Event(), []
+
+    @tool
+    async def pay(to: str) -> str:
+        """Pay."""
+        paid.set()
+        await asyncio.Event().wait()
+        return "paid"
+
+    def answer(request: ModelRequest) -> str:
+        told.append([str(message.content) for message in request.messages if isinstance(message, UserMessage)])
+        return "Done."
+
+    engine = Engine([pay], journal=SqliteJournal(path))
+    agent = Agent(ScriptedModel([[Call("pay", {"to": "ann"})], answer, answer]), engine)
+    running = asyncio.ensure_future(agent.run("Pay.", conversation="talk"))
+    await paid.wait()
+    agent.kill("talk")
+    killed = await running
+    assert [type(one).__name__ for one in killed.messages] == ["UserMessage"]
+    if restarts:
+        await engine.close()
+        engine = Engine([pay], journal=SqliteJournal(path))
+        agent = Agent(ScriptedModel([answer, answer]), engine)
+        assert (await agent.resume(killed.run)).completed
+    else:
+        assert (await agent.run("Go on.", conversation="talk")).completed
+    last = await agent.run("Thanks.", conversation="talk")
+    note = 'check the real state before you repeat one.\npay {"to":"ann"}'
+    assert ["".join(said).count(note) for said in told] == [1, 1], told
+    assert not Replay.of(engine.journal, last.run, engine.blobs).differences
+    await engine.close()

@@ -176,3 +176,15 @@ async def test_a_stop_or_kill_from_another_terminal_ends_the_prompt_of_a_single_
         await screen.until(b"Nothing ran.")
         assert await asyncio.wait_for(process.wait(), COMMAND_S) == 4
     assert paid(folder) == []
+
+
+async def test_a_run_shows_the_arguments_with_which_another_terminal_approved_its_call(folder: Path) -> None:
+    one: Script = [Call("refund", {"order": "A1", "cents": 5000})]
+    async with at_terminal(folder, [one, DONE]) as terminal:
+        await terminal.until(b"Run it? [y/N]")
+        (asked,) = (line["approval"] for line in (await ended(folder, "approvals", "--json")).lines)
+        assert (await ended(folder, "approve", asked, "--by", "carol", "--arguments", '{"order": "A1", "cents": 7}')).code == 0
+        shown = await terminal.until(b"callgate log show")
+        assert await terminal.end() == 0
+    assert b'The arguments were changed (cents): carol approved it with {"cents":7,"order":"A1"}.' in shown
+    assert paid(folder) == ["A1 7"]

@@ -128,6 +128,7 @@ def test_a_server_that_cannot_be_started_is_not_added(place: Path, words: tuple[
         (("add", "shop", "--effect", "look", "--", *SHOP), "EFFECT=TOOL"),
         (("add", "shop", "--effect", "none=lok", "--", *SHOP), "Did you mean 'look'?"),
         (("add", "shop", "--effect", "none=look", "--effect", "once=look", "--", *SHOP), "'look' twice"),
+        (("add", "shop", "--effect", "safe=look", "--", "no-such-program"), "the effects are none, idempotent, once"),
         (("add", "shop", "--header", "A: b", "--", *SHOP), "--header is for a server on the network"),
         (("add", "shop", "--env", f"={SECRET}", "--", *SHOP), "--env number 1"),
         (("add", "shop", "http://host/mcp", "--env", "A=b"), "--env is for a command"),
@@ -142,6 +143,13 @@ def test_wrong_words_are_refused_before_anything_is_written(place: Path, words: 
     assert named in done.err
     assert SECRET not in done.err
     assert not list(place.glob(".mcp*"))
+
+
+def test_add_names_the_variables_whose_values_the_file_contains(place: Path) -> None:
+    done = mcp(place, "add", "shop", "--env", f"A_KEY={SECRET}", "--env", "OTHER", "--", *SHOP, OTHER="x")
+    assert done.code == 0
+    assert ".mcp.json contains the value of A_KEY. If it is secret, add the server again with --env NAME" in " ".join(done.err.split())
+    assert SECRET not in done.err
 
 
 def test_a_name_that_is_taken_is_refused(shop: Path) -> None:

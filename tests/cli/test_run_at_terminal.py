@@ -141,3 +141,18 @@ async def test_long_progress_output_of_a_tool_is_folded(folder: Path) -> None:
         assert await terminal.end() == 0
     assert shown.count("│") == 21
     assert "line 4999" in shown
+
+
+async def test_the_end_of_long_arguments_is_shown_and_all_of_them_on_request(folder: Path) -> None:
+    """What stands after 4,000 characters would run with a yes that nobody meant."""
+    order = "begin " + "x" * 3_000 + " middle " + "x" * 3_000 + " rm -rf /"
+    pays: Script = [Call("refund", {"order": order, "cents": 12})]
+    async with at_terminal(folder, [pays, DONE], TERM="xterm", COLUMNS="20000") as terminal:
+        shown = await terminal.until(b"Run it? [y/N, a: show all arguments]")
+        assert (b"begin" in shown, b"middle" in shown, b"rm -rf /" in shown) == (True, False, True)
+        assert b"characters are not shown here" in shown
+        terminal.type(b"a\n")
+        assert order.encode() in await terminal.until(b"Run it? [y/N, a: show all arguments]")
+        terminal.type(b"n\n")
+        assert await terminal.end() == 0
+    assert paid(folder) == []

@@ -156,3 +156,11 @@ async def test_an_agent_calls_a_plugins_tool(tmp_path: Path) -> None:
         answer = await agent.run("Work.")
     assert answer.text == "finished"
     assert len(fake.seen("call")) == 1
+
+
+@pytest.mark.parametrize("name", ["", "A=B"])
+def test_a_name_that_no_variable_can_have_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "callgate-plugin.toml").write_text(HEAD)
+    with pytest.raises(UsageError, match="empty or contains '='") as refused:
+        plugin(tmp_path, env={name: "s3cr3t"})
+    assert "s3cr3t" not in str(refused.value)

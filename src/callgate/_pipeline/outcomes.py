@@ -329,17 +329,17 @@ class Outcomes:
         reason = self._recorder.cut(str(end))
         if state.started:
             self._log_duration(state, name)
-        status = (end.details or {}).get("status")
-        told = f"{reason}. {name} ({state.uid}) had started and {_CHECK_BEFORE_REPEAT}" if status == "unknown" else reason
+        in_doubt = (end.details or {}).get("status") == "unknown"
+        told = f"{reason}. {name} ({state.uid}) had started and {_CHECK_BEFORE_REPEAT}" if in_doubt else reason
         self._recorder.log.warning("Tool call aborted: %s", reason)
-        if told is not reason:
+        if in_doubt:
             self._warn_in_doubt(state.uid, name)
         try:
             state.end("call.aborted", Reason(reason=reason, status=end.status, details=end.details))
         except RecordFailed as unwritable:  # the message ends nevertheless
             self._recorder.log.error("%s", unwritable)
-            return Aborted(end.status, self._recorder.redacted(_with(told, unwritable)), recorded=False)
-        return Aborted(end.status, self._recorder.redacted(told))
+            return Aborted(end.status, self._recorder.redacted(_with(told, unwritable)), recorded=False, in_doubt=in_doubt)
+        return Aborted(end.status, self._recorder.redacted(told), in_doubt=in_doubt)
 
     def _mark_unrecorded(self, result: ToolResult, failure: RecordFailed | RunHeld) -> ToolResult:
         """Mark a result that is not on record, and says so."""

@@ -57,6 +57,13 @@ class ProtocolError(ToolServerError):
     """The request was sent, and the server's answer is not a result that can be used. The request may have taken effect.
 
     Its code is `protocol_error`, `output_too_large`, `too_deep`, or that of a subclass.
+
+    Args:
+        retryable: Whether the same request may succeed in a moment. It is sent again only if a repetition is safe.
     """
 
     code = "protocol_error"
+
+    def __init__(self, message: str, *, code: str | None = None, details: dict[str, object] | None = None, retryable: bool = False) -> None:
+        super().__init__(message, code=code, details=details)
+        self.retryable = retryable

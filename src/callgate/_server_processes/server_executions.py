@@ -25,5 +25,7 @@ def failed(error: ToolServerError, told: str = "") -> Execution:
         after_s = error.retry_after_s
         return Execution(status="not_started", error=told, not_started=True, evidence="not_sent", retryable=True, retry_after_s=after_s)
     if isinstance(error, ProtocolError):
-        return Execution(status="raised", error_type="ProtocolError", error=told, evidence="reply_lost", code=error.code)
+        return Execution(
+            status="raised", error_type="ProtocolError", error=told, evidence="reply_lost", retryable=error.retryable, code=error.code
+        )
     return Execution(status="crashed", error=told, evidence="reply_lost", retryable=True, details=error.details, code=error.code)

@@ -9,7 +9,7 @@ In reading order:
   `turn_state`: the parts they share.
 - `budget` and `repetition`: end a run that uses too much or repeats itself.
 - `history`: the conversation. `history_repair` and `conversation_formats`: import and export it.
-  `compaction`: makes it shorter.
+  `compaction`: makes it shorter. `interruption_note`: what a model is told after an interruption.
 - `run_recorder`: writes a run's events. `recorded_run` and `recorded_results`: read them. `prompt_hash`: lets a
   replay verify a prompt.
 - `system_prompt`, `exit_tools`, `typed_output`, `text_call_model`, `context_restarts`, `deliberate_mode`,

@@ -150,6 +150,8 @@ class MessageCommitter:
 
     def _abort_or_wait(self, calls: ExecutedMessage, whole: CommittedMessage) -> Ending | None:
         """Return how the turn ends if a call aborted the message or waits for a human, else None."""
+        ends = zip(calls.calls, calls.ends, strict=True)
+        self._parts.history.killed += [call for call, end in ends if isinstance(end.outcome, Aborted) and end.outcome.in_doubt]
         for end in calls.ends:
             outcome = end.outcome
             if isinstance(outcome, Aborted):

@@ -36,7 +36,7 @@ class History:
         UsageError: An item is in a provider's format, or is not a message.
     """
 
-    __slots__ = ("_counted", "_ids", "_numbers", "_prompt_hash", "_tokens", "messages", "recorded", "turns")
+    __slots__ = ("_counted", "_ids", "_numbers", "_prompt_hash", "_tokens", "killed", "messages", "recorded", "turns")
 
     @by_name
     def __init__(self, messages: Iterable[Message] = ()) -> None:
@@ -55,6 +55,10 @@ class History:
         self._prompt_hash = PromptHash(None, ())
         self.recorded = 0
         """The position of the event up to which the record contains this conversation; 0: the record does not contain it."""
+        self.killed: list[ToolCall] = []
+        """The calls of the latest message that a kill ended and that may have taken effect. The messages do not contain them, and the model
+        has not been told of them.
+        """
         self.turns = sum(isinstance(message, UserMessage) for message in self.messages)
         """The number of the conversation's latest turn. For imported messages, the number of user messages among
         them.
@@ -64,7 +68,7 @@ class History:
         """Return a copy; what is committed to the copy does not change this history."""
         fork = History(self.messages)
         fork._counted, fork._tokens, fork.recorded, fork._prompt_hash = self._counted, self._tokens, self.recorded, self._prompt_hash
-        fork.turns = self.turns
+        fork.turns, fork.killed = self.turns, list(self.killed)
         return fork
 
     def user(self, text: str) -> None:

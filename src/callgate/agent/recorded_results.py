@@ -19,7 +19,7 @@ from callgate.errors import CallNotStarted
 from callgate.events import Event
 from callgate.messages import AssistantMessage, ToolCall
 
-__all__ = ["broken_off", "final_of", "interrupted", "pending_at", "result_at"]
+__all__ = ["broken_off", "final_of", "interrupted", "is_killed", "pending_at", "result_at"]
 
 
 def interrupted(event: Event) -> str:
@@ -33,6 +33,14 @@ def interrupted(event: Event) -> str:
     if reason.status == "unknown":
         return f"It was broken off: {reason.reason}. It may have taken effect; check the real state before you repeat it."
     return ""
+
+
+def is_killed(event: Event) -> bool:
+    """Return whether the call was aborted after it had started, so that it may have taken effect."""
+    if event.kind != "call.aborted":
+        return False
+    reason = decode_reason(event.body)
+    return "unknown" in (reason.status, (reason.details or {}).get("status"))
 
 
 def result_at(call: ToolCall, end: Event | None, hint: str) -> ToolResult | None:

@@ -19,7 +19,7 @@ from callgate.agent.context_restarts import AddedContext
 from callgate.agent.exit_tools import ExitTools, as_signal
 from callgate.agent.history import History, committed
 from callgate.agent.loop_settings import Prices
-from callgate.agent.recorded_results import broken_off, final_of, interrupted, pending_at, result_at
+from callgate.agent.recorded_results import broken_off, final_of, interrupted, is_killed, pending_at, result_at
 from callgate.agent.run_recorder import (
     BlobReader,
     PhaseAnsweredBody,
@@ -237,6 +237,7 @@ class _RunReader:
         match kind:
             case "phase.began":
                 self._causes, self._handed_in, run.open = {event.position}, [], None
+                run.history.killed.clear()  # the model was told before this pass
             case "phase.answered":
                 self._message(run, event)
             case "phase.executed":
@@ -308,6 +309,8 @@ class _RunReader:
         asked = [question_of(end) if end is not None and end.kind == "call.suspended" else None for end in ends]
         both = [question or result for question, result in zip(asked, told, strict=True)]
         whole = committed(run.history, opened.whole, opened.message, both, run.results)
+        untold = zip(calls, ends, told, strict=True)
+        run.history.killed += [call for call, end, result in untold if end and result is None and is_killed(end)]
         run.told.append((calls, given, [run.finals.get(uid, b"") for uid in executed.calls]))
         _count(run, ends, told)
         _apply_context(run, executed.added)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from callgate._terminal_text import one_line, printable
 from callgate._unusable_paths import displayed
+from callgate.calls import Effect
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._console import print_json, say, tool_count
 from callgate.cli._mcp_config import accepted_tools_of, config_option, other_files, servers_in
@@ -57,14 +58,14 @@ def accept_mcp_tools(name: str, tools: Sequence[str], effects: Sequence[str], co
     one = server_named(name, config)
     accepted = accepted_tools_of(config)
     accepted.servers()
-    code = asyncio.run(_accept(one, accepted, tools, effects, yes=yes, as_json=as_json))
+    code = asyncio.run(_accept(one, accepted, tools, effects_of(effects), yes=yes, as_json=as_json))
     if code == _exits.OK and not as_json:
         say_unaccepted(config, accepted)
     return code
 
 
 async def _accept(
-    one: ConfiguredServer, accepted: AcceptedTools, tools: Sequence[str], effects: Sequence[str], *, yes: bool, as_json: bool
+    one: ConfiguredServer, accepted: AcceptedTools, tools: Sequence[str], chosen: dict[str, Effect], *, yes: bool, as_json: bool
 ) -> int:
     look = await look_at(one.server)
     if look.failure:
@@ -72,7 +73,7 @@ async def _accept(
         return _exits.FAILED
     offered = names_of(look.definitions)
     check_names(tools, offered)
-    chosen = effects_of(effects, tools or offered)
+    check_names(chosen, tools or offered)
     compared = _compare(one, look, accepted)
     wanted = [definition for definition in look.definitions if not tools or definition.get("name") in tools]
     if not as_json:

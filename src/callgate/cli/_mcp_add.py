@@ -14,7 +14,7 @@ from callgate._unusable_paths import displayed
 from callgate.calls import Effect
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._console import print_json, say, tool_count
-from callgate.cli._mcp_effects import ask_effects, ask_yes, effects_of, person_is_here
+from callgate.cli._mcp_effects import ask_effects, ask_yes, check_names, effects_of, person_is_here
 from callgate.cli._mcp_look import ServerLook, look_at
 from callgate.cli._mcp_screen import hints_of, names_of, say_problems, say_unaccepted, show_instructions, show_tools
 from callgate.errors import UsageError
@@ -40,7 +40,7 @@ def add_mcp_server(
     check_addition(config, name, entry)
     accepted = AcceptedTools(accepted_file(config))
     accepted.servers()  # a file that cannot be read is reported before anything is started
-    look, chosen = asyncio.run(_look_at(server, effects, as_json=as_json))
+    look, chosen = asyncio.run(_look_at(server, effects_of(effects), as_json=as_json))
     if look.failure:
         say(printable(f"{look.failure} Nothing was written."), "red")
         return _exits.FAILED
@@ -56,8 +56,21 @@ def add_mcp_server(
         say(
             f"Added '{name}' to {displayed(config)}; its tools are accepted as they are now in {displayed(accepted_file(config))}.", "green"
         )
+        _say_values_in_file(entry, config)
         say_unaccepted(config, accepted)
     return _exits.OK
+
+
+def _say_values_in_file(entry: dict[str, Any], config: str) -> None:
+    """Name the variables and headers whose values the file contains, because they may be secrets."""
+    given = {**entry.get("env", {}), **entry.get("headers", {})}
+    if names := [one_line(name, 80) for name, value in given.items() if "${" not in value]:
+        instead = "--env NAME" if "env" in entry else "--header 'Name: ${VARIABLE}'"
+        say(
+            f"{displayed(config)} contains the value of {', '.join(names)}. If it is secret, add the server again with {instead}:"
+            " the value is then read from the environment at each start.",
+            "yellow",
+        )
 
 
 def remove_mcp_server(name: str, config: str) -> int:
@@ -69,22 +82,27 @@ def remove_mcp_server(name: str, config: str) -> int:
     return _exits.OK
 
 
-async def _look_at(server: McpServer, effects: Sequence[str], *, as_json: bool) -> tuple[ServerLook, dict[str, Effect] | None]:
-    """Return what the server shows, and the effects that the operator accepts; None if it is not to be added."""
+async def _look_at(server: McpServer, effects: dict[str, Effect], *, as_json: bool) -> tuple[ServerLook, dict[str, Effect] | None]:
+    """Return what the server shows, and the effects that the operator accepts; None if it is not to be added.
+
+    Args:
+        effects: The effects that the operator has given on the command line.
+    """
     if not as_json:
         say(f"Starting '{server.name}' …", "dim")
     look = await look_at(server)
     if look.failure:
         return look, None
     tools = names_of(look.definitions)
-    chosen = effects_of(effects, tools)
+    check_names(effects, tools)
     if not as_json:
-        show_tools(look.definitions, chosen, unusable=look.unusable)
+        show_tools(look.definitions, effects, unusable=look.unusable)
         say_problems(look.unusable, look.remarks)
         if look.instructions:
             show_instructions(server.name, FieldChange(path="", values={"after": look.instructions}))
+    chosen = effects
     if person_is_here(as_json=as_json):
-        chosen = chosen if effects or not tools else await ask_effects(tools)
+        chosen = effects if effects or not tools else await ask_effects(tools)
         if not await ask_yes(f"Add '{server.name}' with {tool_count(len(tools))}?"):
             return look, None
     return look, chosen

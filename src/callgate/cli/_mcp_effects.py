@@ -24,11 +24,11 @@ _QUESTIONS: Final[Mapping[Effect, str]] = {
 }
 
 
-def effects_of(given: Iterable[str], tools: Sequence[str]) -> dict[str, Effect]:
-    """Return the effects of `--effect none=a,b` by the name of the tool.
+def effects_of(given: Iterable[str]) -> dict[str, Effect]:
+    """Return the effects of `--effect none=a,b` by the name of the tool, which may be unknown.
 
     Raises:
-        UsageError: A word has another form, an effect or a tool is unknown, or a tool is named twice.
+        UsageError: A word has another form, an effect is unknown, or a tool is named twice.
     """
     found = dict[str, Effect]()
     for word in given:
@@ -39,7 +39,6 @@ def effects_of(given: Iterable[str], tools: Sequence[str]) -> dict[str, Effect]:
             if name in found:
                 raise UsageError(f"--effect names '{one_line(name, 80)}' twice. Give it one effect.")
             found[name] = cast(Effect, effect)
-    check_names(found, tools)
     return found
 
 
@@ -72,7 +71,8 @@ async def ask_effects(tools: Sequence[str]) -> dict[str, Effect]:
             console().print(Text(f"{question} Names, or Enter for none: "), end="")
             names = (await keyboard.line() or "").replace(",", " ").split()
             try:
-                found |= effects_of([f"{effect}={','.join(names)}"], tools)
+                check_names(names, tools)
+                found |= effects_of([f"{effect}={','.join(names)}"])
                 break
             except UsageError as error:
                 say(str(error), "red")

@@ -113,6 +113,8 @@ class CallAnswered(Struct, frozen=True, kw_only=True, tag_field="event", tag="ca
     """The text that the model gets."""
     command_end: str = ""
     """How the command of an `ok` call ended, such as `exit code 3`; empty for exit code 0."""
+    changed: str = ""
+    """Which arguments a human, a policy or a hook has changed, and why."""
 
 
 class PassEnded(Struct, frozen=True, kw_only=True, tag_field="event", tag="message_ended"):
@@ -311,6 +313,7 @@ class RunEventStream:
             reason=result.error,
             text=result.text,
             command_end=result.metadata.command_end,
+            changed=" ".join(note.text for note in result.metadata.notes if note.kind == "modified"),
         )
 
 

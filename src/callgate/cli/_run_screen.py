@@ -203,7 +203,9 @@ class RunScreen:
         self._move()
 
     def _say_reason(self, told: CallAnswered) -> None:
-        """Print why a call did not succeed."""
+        """Print which of its arguments were changed, and why a call did not succeed."""
+        if told.changed:
+            self._say(f"  {one_line(told.changed, _REASON)}", "yellow")
         if told.reason and told.status != "ok":
             reason = self._record_failure_once(told.reason) if told.code == "record_failed" else told.reason
             self._say(f"  {one_line(reason, _REASON)}", STYLES.get(told.status, ""))

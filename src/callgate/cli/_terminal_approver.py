@@ -18,6 +18,9 @@ from callgate.stage_types import ValidatedCall
 __all__ = ["TerminalApprover"]
 
 _SHOWN = 4_000
+"""The maximum number of characters of the arguments that are shown without being asked for."""
+_END = 1_000
+"""How many of them are the last ones."""
 
 
 class TerminalApprover:
@@ -66,18 +69,19 @@ class TerminalApprover:
         """
         self._keyboard.forget_typed()
         say(f"A human has to decide: {question}", "cyan")
-        say(f"  {one_line(tool)} {_as_text(arguments)}")
+        text = printable(json.dumps(arguments, ensure_ascii=False, indent=2 if len(arguments) > 1 else None))
+        is_long = len(text) > _SHOWN
+        say(f"  {one_line(tool)} {_without_middle(text) if is_long else text}")
         while True:
-            console().print(Text("Run it? [y/N] "), end="")
+            console().print(Text("Run it? [y/N, a: show all arguments] " if is_long else "Run it? [y/N] "), end="")
             said = await self._keyboard.line()
             if said is None:
                 return None
             if (word := said.strip().lower()) in ("y", "yes", "n", "no", ""):
                 return word in ("y", "yes")
-            say("Answer y or n.")
+            say(text if is_long and word in ("a", "all") else "Answer y or n.")
 
 
-def _as_text(arguments: dict[str, object]) -> str:
-    """Return the arguments as text. Arguments of more than 4,000 characters are cut."""
-    text = printable(json.dumps(arguments, ensure_ascii=False, indent=2 if len(arguments) > 1 else None))
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text) - _SHOWN:,} more characters)"
+def _without_middle(text: str) -> str:
+    """Return the beginning and the end of a long text, and how many characters are missing between them."""
+    return f"{text[: _SHOWN - _END]}\n… {len(text) - _SHOWN:,} characters are not shown here …\n{text[-_END:]}"

@@ -31,7 +31,7 @@ _BOUNDS: Final = Limits(arguments_bytes=16_384, arguments_depth=4, arguments_key
 def judgment_of(result: StreamResult, *, native_tools: bool) -> Judgment:
     """Return the judgment in the model's answer; a deny with the reason if the answer contains no valid judgment."""
     if result.status == "error":
-        return Judgment(verdict="deny", reason=f"the judge's model failed: {result.reason}", failed="error")
+        return Judgment(verdict="deny", reason=f"the judge's model failed: {result.reason.removesuffix('.')}", failed="error")
     text = _call_of(result) if native_tools else _text_of(result)
     try:
         said = strict_object(text, _BOUNDS) if text else {}

@@ -20,6 +20,8 @@ _RESERVED_ERRORS = range(-32099, -32019)
 """The error codes that revision 2026-07-28 reserves. They answer the request also if they do not repeat its id."""
 _TOO_LATE = frozenset({408, 499})
 """Statuses with which a proxy gives up on a request that the server may have got."""
+_GATEWAY_FAILURES = frozenset({502, 503, 504})
+"""Statuses with which a proxy says that it cannot reach the server now."""
 _PASSING = frozenset({409, 423, 425, 429})
 """Refusals that may pass without a change of the configuration."""
 
@@ -164,6 +166,8 @@ class PendingAnswer:
             given = ", ".join(f"'{name}'" for name in self._exchange.given_headers)
             if given:
                 return f"It does not accept the headers that it is sent: {given}. Correct their values in `headers` of the server."
+            if "resource_metadata" in response.header("www-authenticate"):
+                return "It logs its users in with OAuth: use it in a program, with `auth`, or give a token of yours in `headers`."
             return "It wants credentials. Give them in `headers` of the server, such as 'Bearer TOKEN' for Authorization."
         if response.status in (404, 405):
             return "It does not speak MCP there. Check the path of the address, which often is /mcp."
@@ -180,6 +184,7 @@ class PendingAnswer:
             f"{self._exchange.label} answered {status_text(response.status)} with {kind} at {self._exchange.shown_url}, which is "
             f"no answer. {LOOK_FIRST}",
             details={"http_status": response.status},
+            retryable=response.status in _GATEWAY_FAILURES,
         )
 
     def _unreadable_error(self, error: UnreadableMessage) -> ProtocolError:

@@ -170,3 +170,5 @@ def _check_env(config: Plugin) -> None:
     given: object = config.env
     if not isinstance(given, Mapping) or not all(isinstance(text, str) and "\0" not in text for pair in given.items() for text in pair):
         raise UsageError("Plugin(env=...) must be a dict of texts without null characters. Its values are not shown here.")
+    if any(not name or "=" in name for name in given):
+        raise UsageError("Plugin(env=...) has a name that is empty or contains '='. Write {'NAME': 'value'}.")

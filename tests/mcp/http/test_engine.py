@@ -187,6 +187,21 @@ async def test_a_refusal_of_a_later_attempt_says_nothing_of_an_earlier_one_that_
     assert "It may have taken effect" in result.text
 
 
+@pytest.mark.parametrize(("effect", "status", "paid"), [("none", 503, 2), ("idempotent", 502, 2), ("once", 504, 1), ("none", 500, 1)])
+async def test_a_gateway_that_cannot_reach_its_server_is_asked_again_if_a_repetition_is_safe(effect: Any, status: int, paid: int) -> None:
+    async def fail_once(sent: Sent, reply: Reply) -> None:
+        if payments.paid == 1:
+            await reply.send(status, "text/html", b"<h1>down</h1>")
+        else:
+            await reply.json(result_of(sent, content=[TEXT]))
+
+    payments = Payments(fail_once)
+    options = {"pay": {"retry": RetryPolicy(base_s=0)}}
+    async with FakeServer(payments) as server, Engine(servers=[mcp(server.url, effects={"pay": effect}, options=options)]) as engine:
+        result = await said(engine, call("pay"))
+    assert (payments.paid, result.status) == (paid, "ok" if paid == 2 else "unknown" if effect == "once" else "error")
+
+
 async def test_a_call_that_the_server_refuses_was_not_started_and_is_not_tried_again() -> None:
     payments = Payments(refuse)
     async with FakeServer(payments) as server, Engine(servers=[mcp(server.url)]) as engine:

@@ -49,6 +49,11 @@ async def test_a_refused_request_was_not_acted_on(status: int, says: str) -> Non
     assert error.details == {"http_status": status}
 
 
+async def test_a_server_that_logs_users_in_with_oauth_is_said_to() -> None:
+    error = await failure_with(refusing(401, www_authenticate='Bearer resource_metadata="http://127.0.0.1/meta"'))
+    assert "It logs its users in with OAuth: use it in a program, with `auth`, or give a token of yours in `headers`" in str(error)
+
+
 @pytest.mark.parametrize("status", [408, 500, 503])
 async def test_a_status_that_may_come_after_the_request_was_passed_on_leaves_the_outcome_open(status: int) -> None:
     assert isinstance(await failure_with(refusing(status)), ProtocolError)

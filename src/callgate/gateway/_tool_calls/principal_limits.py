@@ -131,8 +131,8 @@ class PrincipalLimits:
         places.limit(principal.parallel)
         if places.waiting >= principal.queued and places.full:
             return (
-                f"The call was not started: {principal.parallel} calls of {principal.name} run and {principal.queued} wait, which is the"
-                " limit. Wait for their results, then make it again."
+                f"The call was not started: {principal.name} has reached the limit of calls at the same time, which is {principal.parallel}"
+                f" running and {principal.queued} waiting. Wait for their results, then make it again."
             )
         places.used += 1
         try:
