@@ -82,8 +82,8 @@ def callgate_middleware(
         engine: The engine. Tools that it does not have are registered when they are called.
         effects: The effects of tools that the engine does not have. A tool without an entry is `once`.
         options: More options of those tools, such as `{"refund": {"key": "refund:{order}", "timeout_s": 20}}`.
-        scope: For whom the calls run, or a function of the invocation's context that returns it. Run and conversation
-            are the id of the session if the scope does not name them.
+        scope: For whom the calls run, or a function of the invocation's context that returns it. The run is the id of the session, and the
+            conversation is the run, if the scope does not name them.
 
     Raises:
         UsageError: `engine` is not an engine, or an effect or option cannot be used; when the agent runs: it is for a tool that neither

@@ -80,8 +80,8 @@ class CallgateToolset(WrapperToolset[Any]):
         effects: The effects of tools that the engine does not have, such as those of an MCP server, which are
             registered when the agent lists them. A tool without an entry is `once`.
         options: More options of those tools, such as `{"refund": {"key": "refund:{order}", "timeout_s": 20}}`.
-        scope: For whom the calls run, or a function of the run context that returns it. Conversation, message and call
-            ids are Pydantic AI's own.
+        scope: For whom the calls run, or a function of the run context that returns it. Message and call ids are Pydantic AI's own, as is
+            the id of the conversation, unless the scope names a run, which is the conversation then, too.
     """
 
     engine: Engine

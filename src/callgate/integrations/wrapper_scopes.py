@@ -39,13 +39,16 @@ def scope_of(given: object, context: object) -> Scope:
 
 
 def placed_scope(given: object, context: object, place: tuple[str, str], turn: str) -> Scope:
-    """Return the scope of a call. What it does not name is the framework's own run, as the conversation, too, message and turn.
+    """Return the scope of a call. What it does not name is the framework's own run, message and turn; the conversation is the run.
+
+    A run that the host has named is the conversation, too, because the framework may make a new id when the run goes on after a crash.
 
     Raises:
         UsageError: The wrapper was not given a scope.
     """
-    scope, (run, message) = scope_of(given, context), place
-    scope = replace(scope, run=scope.run or run, conversation=scope.conversation or run, message_id=scope.message_id or message)
+    scope, message = scope_of(given, context), place[1]
+    run = scope.run or place[0]
+    scope = replace(scope, run=run, conversation=scope.conversation or run, message_id=scope.message_id or message)
     return in_turn(scope, turn)
 
 
