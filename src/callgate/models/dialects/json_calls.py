@@ -13,27 +13,23 @@ from collections.abc import Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate.models.dialects.dialect import ParsedCalls
-from callgate.models.dialects.known_tools import MAX_NAME_CHARS, KnownTools
-from callgate.models.dialects.python_calls import read_python_calls
+from callgate.models.dialects.known_tools import KnownTools
 from callgate.models.dialects.python_literals import python_to_json
 from callgate.models.dialects.schema_matching import single_text_argument
 from callgate.models.dialects.text_and_call_parts import FoundCall
-from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 from callgate.models.dialects.typed_values import json_object
 
 __all__ = [
     "ARGUMENT_KEYS",
     "NAME_KEYS",
     "JsonCall",
-    "MarkedJson",
     "list_items",
     "may_start_call",
     "member_spans",
     "normalise_arguments",
     "parse_call",
+    "parse_marked_calls",
     "parse_unmarked_calls",
-    "read_json_calls",
 ]
 
 NAME_KEYS = ("name", "tool_name", "tool", "function_name", "function", "action", "recipient_name")
@@ -55,9 +51,6 @@ _SPACE = re.compile(r"\s*")
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _FIRST_MEMBER = re.compile(r"""\s*(["'])([^"'\\]{1,64})\1\s*(?::\s*("[^"\\]*(?:\\.[^"\\]*)*"|'[^'\\]*')?)?""", re.DOTALL)
 _BARE_VALUE = re.compile(r"[^\s,\]}\[{\"':]+")
-_TRAILING = re.compile(r"[\s;,\]}]*")
-_PYTHON_LIST, _PYTHON_LIST_START = re.compile(r"\[\s*[^\W\d][\w.\-/]*\("), re.compile(r"\[\s*(?:[^\W\d][\w.\-/]*)?")
-_FENCES = ("```json", "```")
 _PLACEHOLDER = re.compile(r"<[^<>]*>|\W*")
 """Matches what a template has in place of a name, as in `{"name": "<function-name>"}` and `{"name": "..."}`."""
 _UNCLOSED = re.compile(
@@ -288,20 +281,15 @@ def _has_only_calls(text: str, spans: dict[str, tuple[int, int]], key: str) -> b
     return spans.keys() - {key} <= _MESSAGE_KEYS and ("content" not in spans or _member(text, spans, "content") in ("null", '""'))
 
 
-def read_json_calls(cursor: TextCursor, tools: KnownTools, *ends: str, keyed: bool = False) -> Incremental[list[FoundCall]]:
-    """Read one JSON value after a marker: an object, or a list of objects. Items that are not calls are skipped.
+def parse_marked_calls(text: str, tools: KnownTools, *, keyed: bool = False) -> list[FoundCall]:
+    """Return the calls in a JSON value that follows a marker: an object, or a list of objects. Items that are not calls are skipped.
 
     In an object without a name key, each member is a call and its key is the tool's name, if all values are objects or
-    `null`, and if all tools are known or the family writes calls like this (`keyed`). If the brackets do not match, the
-    value ends at the first of `ends`: a call whose own bracket is missing has its arguments, and one whose arguments are
-    not complete has malformed ones.
+    `null`, and if all tools are known or the family writes calls like this (`keyed`). A call whose own bracket is missing has its
+    arguments, and one whose arguments are not complete has malformed ones.
     """
-    text = yield from cursor.read_bracketed(*ends)
     texts = [text] if text.startswith("{") else list_items(text)
-    found = [call for one in texts for call in _marked_calls(one, tools, keyed)] or _unclosed_call(text, tools)
-    if not found and text.strip("[] \t\r\n"):
-        raise NotACall
-    return found
+    return [call for one in texts for call in _marked_calls(one, tools, keyed)] or _unclosed_call(text, tools)
 
 
 def _unclosed_call(text: str, tools: KnownTools) -> list[FoundCall]:
@@ -341,48 +329,3 @@ def _keyed_calls(text: str, tools: KnownTools, keyed: bool) -> Iterator[FoundCal
 def _remaining_arguments(text: str) -> str:
     """Return the members that may be the arguments of a call without arguments: all except the call's own keys."""
     return json_object({key: text[start:end] for key, (start, end) in member_spans(text).items() if key not in _CALL_KEYS})
-
-
-def _is_python_list(cursor: TextCursor) -> Incremental[bool]:
-    """Return whether a list that begins with a name and a bracket comes next. Consumes nothing."""
-    while True:
-        ahead = cursor.ahead(MAX_NAME_CHARS)
-        if _PYTHON_LIST.match(ahead):
-            return True
-        if not _PYTHON_LIST_START.fullmatch(ahead) or len(ahead) == MAX_NAME_CHARS or not (yield from cursor.wait_more()):
-            return False
-
-
-class MarkedJson:
-    """Reads JSON calls between a family's markers: objects, and lists of objects, up to one of the closing markers.
-
-    The markers prove that the text is a call, so its name may be unknown: the engine answers such a call with the known
-    tools. The value ends at its own closing bracket; a missing closing marker, or surplus brackets, change nothing.
-    Some models write a list of Python calls instead; these must be calls of known tools.
-
-    Args:
-        closers: The family's closing markers.
-        keyed: Whether the family writes objects whose keys are the names of tools.
-    """
-
-    def __init__(self, *closers: str, keyed: bool = False) -> None:
-        self._closers = closers
-        self._tags = tuple(closer for closer in closers if closer[0] == "<")
-        self._keyed = keyed
-
-    def __call__(self, cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
-        yield from cursor.skip_space()
-        yield from cursor.take(*_FENCES)
-        yield from cursor.skip_space()
-        if (yield from cursor.peek()) not in ("{", "["):
-            raise NotACall
-        while (yield from cursor.peek()) in ("{", "[") and not (yield from cursor.at_any(*self._closers)):
-            if (yield from _is_python_list(cursor)):
-                yield from read_python_calls(cursor, tools, known_only=True)
-            else:
-                yield from (yield from read_json_calls(cursor, tools, *self._tags, keyed=self._keyed))
-            yield from cursor.take_while(_TRAILING)
-            yield from cursor.take("```")
-            yield from cursor.skip_space()
-        if self._closers:
-            yield from cursor.take(*self._closers)

@@ -15,8 +15,9 @@ from __future__ import annotations
 import re
 
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
-from callgate.models.dialects.json_calls import normalise_arguments, read_json_calls
+from callgate.models.dialects.json_calls import normalise_arguments
 from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.marked_json import read_json_calls
 from callgate.models.dialects.python_calls import parse_python_arguments
 from callgate.models.dialects.python_literals import python_to_json
 from callgate.models.dialects.schema_matching import matches_schema, single_text_argument
