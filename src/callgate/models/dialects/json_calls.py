@@ -17,7 +17,7 @@ from callgate.models.dialects.known_tools import KnownTools
 from callgate.models.dialects.python_literals import python_to_json
 from callgate.models.dialects.schema_matching import single_text_argument
 from callgate.models.dialects.text_and_call_parts import FoundCall
-from callgate.models.dialects.typed_values import json_object
+from callgate.models.dialects.typed_values import json_object, json_type
 
 __all__ = [
     "ARGUMENT_KEYS",
@@ -28,6 +28,7 @@ __all__ = [
     "member_spans",
     "normalise_arguments",
     "parse_call",
+    "parse_malformed_call",
     "parse_marked_calls",
     "parse_unmarked_calls",
 ]
@@ -53,10 +54,13 @@ _FIRST_MEMBER = re.compile(r"""\s*(["'])([^"'\\]{1,64})\1\s*(?::\s*("[^"\\]*(?:\
 _BARE_VALUE = re.compile(r"[^\s,\]}\[{\"':]+")
 _PLACEHOLDER = re.compile(r"<[^<>]*>|\W*")
 """Matches what a template has in place of a name, as in `{"name": "<function-name>"}` and `{"name": "..."}`."""
-_UNCLOSED = re.compile(
-    r'\{\s*"(?:name|tool_name)"\s*:\s*("[^"\\]*(?:\\.[^"\\]*)*")\s*,\s*"(?:arguments|parameters)"\s*:\s*(\{.*)', re.DOTALL
+_MALFORMED = re.compile(
+    r"""\s*(?P<list>\[\s*)?\{\s*(?:"(?:id|type|tool_call_id|call_id)"\s*:\s*"[^"\\]{0,100}"\s*,\s*){0,3}"""
+    r"""(["']?)(?:name|tool_name)\2\s*:\s*(["'])(?P<name>[^"'\\]{1,200})\3\s*,?\s*"""
+    r"""(["']?)(?:arguments|parameters|args)\5\s*:\s*(?P<arguments>\{.*)""",
+    re.DOTALL,
 )
-"""Matches the name and the arguments of a call that lacks closing brackets."""
+"""Matches the name and the arguments of a call in malformed JSON."""
 _BRACKET_OR_QUOTE = re.compile(r'[\[\]{}"]')
 
 
@@ -285,22 +289,27 @@ def parse_marked_calls(text: str, tools: KnownTools, *, keyed: bool = False) -> 
     """Return the calls in a JSON value that follows a marker: an object, or a list of objects. Items that are not calls are skipped.
 
     In an object without a name key, each member is a call and its key is the tool's name, if all values are objects or
-    `null`, and if all tools are known or the family writes calls like this (`keyed`). A call whose own bracket is missing has its
-    arguments, and one whose arguments are not complete has malformed ones.
+    `null`, and if all tools are known or the family writes calls like this (`keyed`).
     """
     texts = [text] if text.startswith("{") else list_items(text)
-    return [call for one in texts for call in _marked_calls(one, tools, keyed)] or _unclosed_call(text, tools)
+    return [call for one in texts for call in _marked_calls(one, tools, keyed)]
 
 
-def _unclosed_call(text: str, tools: KnownTools) -> list[FoundCall]:
-    """Return the call in an object that ended at its closing marker without all of its brackets."""
-    written = _UNCLOSED.fullmatch(text)
-    if written is None or _value_end(text, 0):
+def parse_malformed_call(text: str, tools: KnownTools) -> list[FoundCall]:
+    """Return the call in malformed JSON before its closing marker, with its arguments as written; none without a name or in valid JSON.
+
+    The closing bracket of the call itself is not part of the arguments; if only this one is missing, the arguments are complete.
+    """
+    written = _MALFORMED.fullmatch(text)
+    if written is None or _PLACEHOLDER.fullmatch(written["name"]) or json_type(text):
         return []
-    name = _decode_string(written[1])
-    if _PLACEHOLDER.fullmatch(name):
-        return []
-    return [FoundCall(name=tools.clean_name(name), arguments=written[2].rstrip())]
+    arguments = written["arguments"].rstrip("; \t\r\n")
+    if written["list"]:
+        arguments = arguments.removesuffix("]").rstrip()
+    is_unclosed = _value_end(written["arguments"], 0) == len(arguments)
+    if not is_unclosed:
+        arguments = arguments.removesuffix("}").rstrip()
+    return [FoundCall(name=tools.clean_name(written["name"]), arguments=arguments)]
 
 
 def _marked_calls(text: str, tools: KnownTools, keyed: bool) -> Iterator[FoundCall]:

@@ -8,26 +8,102 @@ from __future__ import annotations
 import re
 
 from callgate.models.dialects.dialect import ParsedCalls
-from callgate.models.dialects.json_calls import parse_marked_calls
+from callgate.models.dialects.json_calls import parse_malformed_call, parse_marked_calls
 from callgate.models.dialects.known_tools import MAX_NAME_CHARS, KnownTools
 from callgate.models.dialects.python_calls import read_python_calls
+from callgate.models.dialects.tag_values import TURN_ENDS
 from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 
-__all__ = ["MarkedJson", "read_json_calls"]
+__all__ = ["MarkedJson", "read_arguments", "read_json_calls", "read_rest"]
 
 _FENCES = ("```json", "```")
 _TRAILING = re.compile(r"[\s;,\]}]*")
+_TRAILING_OR_FENCE = re.compile(r"[\s;,\]}`]*")
 _PYTHON_LIST, _PYTHON_LIST_START = re.compile(r"\[\s*[^\W\d][\w.\-/]*\("), re.compile(r"\[\s*(?:[^\W\d][\w.\-/]*)?")
 
 
-def read_json_calls(cursor: TextCursor, tools: KnownTools, *ends: str, keyed: bool = False) -> Incremental[list[FoundCall]]:
-    """Read one JSON value after a marker, as `parse_marked_calls` does. If the brackets do not match, it ends at the first of `ends`."""
-    text = yield from cursor.read_bracketed(*ends)
-    found = parse_marked_calls(text, tools, keyed=keyed)
-    if not found and text.strip("[] \t\r\n"):
+def read_arguments(cursor: TextCursor, *ends: str, stops: tuple[str, ...] = ()) -> Incremental[str]:
+    """Consume the arguments of a call, one object, up to the first of `ends`, which is not consumed.
+
+    Args:
+        cursor: At the object.
+        ends: The markers that end the arguments.
+        stops: Other markers that may follow the arguments.
+    """
+    start = cursor.offset
+    try:
+        text = yield from cursor.read_bracketed(*ends)
+        rest = yield from read_rest(cursor, ends, stops)
+    except NotACall:
+        return (yield from _read_malformed(cursor, start, ends))
+    return text + rest
+
+
+def read_json_calls(
+    cursor: TextCursor, tools: KnownTools, *ends: str, stops: tuple[str, ...] = (), keyed: bool = False
+) -> Incremental[list[FoundCall]]:
+    """Read one JSON value after a marker, as `parse_marked_calls` does. If it is malformed, it ends at the first of `ends`."""
+    start = cursor.offset
+    try:
+        text = yield from cursor.read_bracketed(*ends)
+        found = parse_marked_calls(text, tools, keyed=keyed)
+        if not found and not text.strip("[] \t\r\n"):
+            return []
+        rest = yield from read_rest(cursor, ends, stops, is_list=True)
+    except NotACall:
+        found, rest = [], ""
+    if not found or rest:
+        found = parse_malformed_call((yield from _read_malformed(cursor, start, ends)), tools)
+    if not found:
         raise NotACall
     return found
+
+
+def _read_malformed(cursor: TextCursor, start: int, ends: tuple[str, ...]) -> Incremental[str]:
+    """Go back to `start` and consume the text before the first of `ends`.
+
+    Raises:
+        NotACall: There is no end.
+    """
+    if not ends:
+        raise NotACall
+    cursor.rewind(start)
+    text, end = yield from cursor.read_until(*ends)
+    cursor.give_back(end)
+    return text.rstrip()
+
+
+def read_rest(cursor: TextCursor, ends: tuple[str, ...], stops: tuple[str, ...], *, is_list: bool = False) -> Incremental[str]:
+    """Consume and return the rest of an object whose closing bracket was read; empty if it was complete. Surplus brackets are skipped.
+
+    If a quotation mark in a string is not escaped, a bracket in the string may close the object. The rest of the string then follows.
+
+    Args:
+        cursor: After the object.
+        ends: The markers that end the call.
+        stops: Other markers that may follow.
+        is_list: Whether another object may follow.
+    """
+    start = cursor.offset
+    surplus = yield from cursor.take_while(_TRAILING_OR_FENCE)
+    following = yield from cursor.peek()
+    is_complete = following == "" or (is_list and following in ("{", "[")) or (yield from cursor.at_any(*ends, *stops, *TURN_ENDS))
+    if not is_complete or not surplus.strip("` \t\r\n"):
+        cursor.rewind(start)
+    if is_complete:
+        return ""
+    rest, marker = yield from cursor.read_until(*ends, *stops, end=True)
+    cursor.give_back(marker)
+    if (marker and marker in ends) or _is_end_of_object(rest):
+        return rest.rstrip()
+    cursor.rewind(start)
+    return ""
+
+
+def _is_end_of_object(text: str) -> bool:
+    """Whether text without an end marker may be the end of an object: the last string ends in it."""
+    return '"' in text and text.rstrip("` \t\r\n").endswith("}")
 
 
 def _is_python_list(cursor: TextCursor) -> Incremental[bool]:
@@ -67,7 +143,7 @@ class MarkedJson:
             if (yield from _is_python_list(cursor)):
                 yield from read_python_calls(cursor, tools, known_only=True)
             else:
-                yield from (yield from read_json_calls(cursor, tools, *self._tags, keyed=self._keyed))
+                yield from (yield from read_json_calls(cursor, tools, *self._tags, stops=(opener, *self._closers), keyed=self._keyed))
             yield from cursor.take_while(_TRAILING)
             yield from cursor.take("```")
             yield from cursor.skip_space()

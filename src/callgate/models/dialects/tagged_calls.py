@@ -15,6 +15,7 @@ from msgspec import Struct
 from callgate.models.dialects.dialect import ParsedCalls
 from callgate.models.dialects.json_calls import normalise_arguments
 from callgate.models.dialects.known_tools import MAX_HEADER_CHARS, MAX_NAME_CHARS, KnownTools
+from callgate.models.dialects.marked_json import read_arguments
 from callgate.models.dialects.tag_values import TURN_ENDS, ValueTags, read_value, tag_name
 from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
@@ -91,7 +92,7 @@ def read_tagged_call(cursor: TextCursor, tools: KnownTools, tags: CallTags, *clo
         return FoundCall(name=name, arguments="{}")
     yield from cursor.skip_space()
     if (yield from cursor.peek()) == "{":
-        return (yield from _read_json_body(cursor, tags, name))
+        return (yield from _read_json_body(cursor, tags, name, closers))
     return (yield from read_parameters(cursor, tools, tags, name, *closers))
 
 
@@ -135,10 +136,15 @@ def read_tagged_calls(cursor: TextCursor, tools: KnownTools, tags: CallTags, *cl
             raise NotACall
 
 
-def _read_json_body(cursor: TextCursor, tags: CallTags, name: str) -> Incremental[FoundCall]:
-    text = yield from cursor.read_bracketed()
+def _read_json_body(cursor: TextCursor, tags: CallTags, name: str, closers: tuple[str, ...]) -> Incremental[FoundCall]:
+    """Read the arguments as one object, up to the end of the call. The end tag may be missing where another call or the end follows."""
+    text = yield from read_arguments(cursor, *tags.end, *closers, stops=(*tags.call, *TURN_ENDS))
     yield from cursor.skip_space()
-    if (yield from cursor.take(*tags.end)) or not (yield from cursor.peek()):
+    if (
+        (yield from cursor.take(*tags.end))
+        or not (yield from cursor.peek())
+        or (yield from cursor.at_any(*closers, *tags.call, *TURN_ENDS))
+    ):
         return FoundCall(name=name, arguments=normalise_arguments(text))
     raise NotACall
 

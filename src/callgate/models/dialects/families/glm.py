@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.json_calls import normalise_arguments
 from callgate.models.dialects.known_tools import MAX_HEADER_CHARS, KnownTools
+from callgate.models.dialects.marked_json import read_arguments
 from callgate.models.dialects.schema_matching import peek_known_name
 from callgate.models.dialects.tag_values import TURN_ENDS, ValueTags, read_value
 from callgate.models.dialects.text_and_call_parts import FoundCall
@@ -112,7 +113,7 @@ class KeyValueReader:
             raise NotACall
 
     def _read_json_call(self, cursor: TextCursor, name: str) -> Incremental[FoundCall]:
-        text = normalise_arguments((yield from cursor.read_bracketed()))
+        text = normalise_arguments((yield from read_arguments(cursor, self._end, stops=(self._begin,))))
         yield from cursor.skip_space()
         if (yield from cursor.take(self._end)) or (yield from cursor.at(self._begin)):
             return FoundCall(name=name, arguments=text)

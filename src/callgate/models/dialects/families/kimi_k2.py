@@ -13,6 +13,7 @@ import re
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.json_calls import normalise_arguments
 from callgate.models.dialects.known_tools import MAX_HEADER_CHARS, KnownTools
+from callgate.models.dialects.marked_json import read_arguments
 from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import NotACall, TextCursor
 
@@ -34,7 +35,7 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     if (yield from cursor.take(_END)):
         text = "{}"
     elif (yield from cursor.peek()) == "{":
-        text = (yield from cursor.read_bracketed(_END, *_SECTION_ENDS)).rstrip()
+        text = (yield from read_arguments(cursor, _END, *_SECTION_ENDS, stops=("<|tool_call_begin|>",))).rstrip()
     else:
         text = normalise_arguments((yield from cursor.read_until(_END))[0].strip())
         cursor.give_back(_END)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.known_tools import MAX_HEADER_CHARS, KnownTools
+from callgate.models.dialects.marked_json import read_arguments
 from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import NotACall, TextCursor
 
@@ -43,7 +44,7 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     is_empty = yield from cursor.at(_END_ARGUMENTS)
     if not is_empty and (yield from cursor.peek()) != "{":
         raise NotACall
-    text = "{}" if is_empty else (yield from cursor.read_bracketed(_END_ARGUMENTS))
+    text = "{}" if is_empty else (yield from read_arguments(cursor, _END_ARGUMENTS))
     yield from cursor.skip_space()
     yield from cursor.expect(_END_ARGUMENTS)
     yield FoundCall(name=tools.clean_name(name), arguments=text)

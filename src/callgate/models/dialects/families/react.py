@@ -17,7 +17,7 @@ import re
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.json_calls import normalise_arguments
 from callgate.models.dialects.known_tools import KnownTools
-from callgate.models.dialects.marked_json import read_json_calls
+from callgate.models.dialects.marked_json import read_json_calls, read_rest
 from callgate.models.dialects.python_calls import parse_python_arguments
 from callgate.models.dialects.python_literals import python_to_json
 from callgate.models.dialects.schema_matching import matches_schema, single_text_argument
@@ -42,6 +42,7 @@ _INPUT_LABELS = (
     "**Action Input**:",
 )
 _INLINE_CALL = re.compile(r"([\w.\-/]+)\s*(?:\[(.*)\]|\((.*)\))")
+_NEXT_LABELS = ("Observation:", "\nObservation", "\nThought", "\nAction", "\nFinal Answer")
 _NO_TOOLS = frozenset({"none", "directly-answer", "directly_answer", "n/a", "final answer"})
 _EMPTY_INPUTS = frozenset({"", "none", "null", "n/a"})
 
@@ -84,6 +85,7 @@ def _read_input(cursor: TextCursor, tools: KnownTools, name: str) -> Incremental
         return _text_arguments("", tools, name)
     if (yield from cursor.peek()) == "{":
         text = yield from cursor.read_bracketed()
+        text += yield from read_rest(cursor, (), _NEXT_LABELS)
         return text if json_type(text) else _as_json(text)
     if (yield from cursor.peek()) == '"':
         line, _ = yield from cursor.read_until("\n", end=True)
