@@ -23,7 +23,7 @@ from msgspec import Struct
 from callgate.models.dialects.text_cursor import Incremental, TextCursor
 from callgate.models.dialects.typed_values import has_parameter
 
-__all__ = ["TURN_ENDS", "ValueTags", "read_balanced", "read_value", "tag_name"]
+__all__ = ["TURN_ENDS", "ValueTags", "is_message_end", "read_balanced", "read_value", "tag_name"]
 
 Schema = Mapping[str, object]
 TURN_ENDS = ("<|", "<\uff5c", "</s>")
@@ -58,8 +58,17 @@ class ValueTags(Struct, frozen=True, kw_only=True):
     """What may follow the end of a call."""
     value_followers: tuple[str, ...]
     """What may follow the end of a value."""
+    has_line_breaks: bool = True
+    """Whether the line break before the next tag is not part of a value whose own end tag is missing. If the value also begins with a
+    line break, the dialect decides about both.
+    """
     inline_tags_are_text: bool = False
     """Whether text in a value may contain the tag of a parameter. A tag then ends a value only at the start of a line."""
+
+
+def is_message_end(cursor: TextCursor) -> Incremental[bool]:
+    """Return whether the message ends here: with the token that ends a turn, or without it if the message is complete."""
+    return (yield from cursor.at_any(*TURN_ENDS)) or ((yield from cursor.peek()) == "" and not cursor.truncated)
 
 
 def tag_name(header: str) -> str:
@@ -95,7 +104,7 @@ def read_value(cursor: TextCursor, tags: ValueTags, schema: Schema | None, key: 
             quoted_calls -= tag in ends
         elif tag in (*tags.parameter, *tags.end) and (yield from _ends_value(cursor, tag, tags, schema, key, _is_line_start(parts))):
             value = _without_damaged_end("".join(parts), tags, key)
-            return _LAST_LINE_BREAK.sub("", value) if tags.inline_tags_are_text else value
+            return _LAST_LINE_BREAK.sub("", value) if tags.has_line_breaks and not value.startswith(("\n", "\r\n")) else value
         parts.append(tag)
 
 

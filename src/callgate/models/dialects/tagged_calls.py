@@ -16,7 +16,7 @@ from callgate.models.dialects.dialect import ParsedCalls
 from callgate.models.dialects.json_calls import normalise_arguments
 from callgate.models.dialects.known_tools import MAX_HEADER_CHARS, MAX_NAME_CHARS, KnownTools
 from callgate.models.dialects.marked_json import read_arguments
-from callgate.models.dialects.tag_values import TURN_ENDS, ValueTags, read_value, tag_name
+from callgate.models.dialects.tag_values import TURN_ENDS, ValueTags, is_message_end, read_value, tag_name
 from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 from callgate.models.dialects.typed_values import allowed_types, has_parameter, json_object, json_string, parameter_schema, to_typed_json
@@ -61,6 +61,7 @@ class CallTags(Struct, frozen=True, kw_only=True):
             end_name=">",
             call_followers=(*closers, *self.call, *TURN_ENDS),
             value_followers=(*self.parameter, *self.end, *self.ignored_tags, *closers, *self.call, *TURN_ENDS),
+            has_line_breaks=not self.trim_line_breaks,
             inline_tags_are_text=self.inline_tags_are_text,
         )
 
@@ -110,7 +111,7 @@ def read_parameters(cursor: TextCursor, tools: KnownTools, tags: CallTags, name:
             continue
         elif (yield from cursor.take(*tags.end)) or (yield from cursor.at_any(*closers)):
             return FoundCall(name=name, arguments=_unwrap(members, tools.schema(name)))
-        elif (yield from cursor.peek()) == "" and members and not cursor.truncated:
+        elif members and (yield from is_message_end(cursor)):
             return FoundCall(name=name, arguments=_unwrap(members, tools.schema(name)), closed="finished")
         else:
             raise NotACall
