@@ -90,3 +90,12 @@ def test_text_after_complete_arguments_is_not_part_of_them(after: str) -> None:
     reading = read_text(text + after, TOOLS)
     assert json.loads(reading.calls[0].arguments) == {"query": "x"}
     assert read_letters(text + after) == reading
+
+
+@pytest.mark.parametrize("written", [r'{"query": "C:\apps"}', r'{"query": "\d+"}', r'{"query": "\x41"}', r"{'query': '\0'}"])
+def test_escapes_that_only_python_has_are_not_read_as_python(written: str) -> None:
+    """In a path, Python would read a control character."""
+    (call,) = read_text(f"Action: search\nAction Input: {written}", TOOLS).calls
+    assert call.arguments == written
+    (call,) = read_text('[search(query="\\d+")]', TOOLS).calls
+    assert json.loads(call.arguments) == {"query": r"\d+"}

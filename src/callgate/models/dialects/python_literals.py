@@ -27,6 +27,7 @@ _STRING = re.compile(
 _NAME = re.compile(r"[^\W\d][\w.\-]*")
 _CONSTANTS = {"True": "true", "true": "true", "False": "false", "false": "false", "None": "null", "null": "null"}
 _ESCAPE = re.compile(r"\\(\n|[0-7]{1,3}|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
+_COMMON_ESCAPES = re.compile(r"""[^\\]*+(?:\\(?:["'\\/bfnrt]|u[0-9a-fA-F]{4})[^\\]*+)*+""")
 _ESCAPED_CHARACTERS = {
     "n": "\n",
     "t": "\t",
@@ -46,10 +47,13 @@ _ESCAPED_CHARACTERS = {
 def python_to_json(text: str) -> str:
     """Return a Python literal as JSON.
 
+    The text may also be malformed JSON. So its strings have only the escapes that mean the same in both, such as a line break: in a
+    path like `C:\\apps`, Python would read a control character.
+
     Raises:
         ValueError: It is not a literal, or nested too deeply.
     """
-    reader = _LiteralParser(text)
+    reader = _LiteralParser(text, common_escapes=True)
     value = reader.value(0)
     reader.space()
     if reader.pos != len(text):
@@ -84,9 +88,11 @@ def parse_keyword_arguments(text: str) -> tuple[list[str], dict[str, str]]:
 class _LiteralParser:
     """Parses the literals of one text."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, common_escapes: bool = False) -> None:
         self.text = text
         self.pos = 0
+        self._common_escapes = common_escapes
+        """Whether strings have only the escapes that Python and JSON share."""
 
     def space(self) -> None:
         found = _SPACE.match(self.text, self.pos)
@@ -179,7 +185,10 @@ class _LiteralParser:
             body = next(group for group in bodies if group is not None)
             if "f" in prefix.lower() and "{" in body:
                 raise ValueError("no literal")
-            whole.append(body if "r" in prefix.lower() else _ESCAPE.sub(_unescaped, body))
+            is_raw = "r" in prefix.lower()
+            if self._common_escapes and not is_raw and not _COMMON_ESCAPES.fullmatch(body):
+                raise ValueError("an escape that JSON does not have")
+            whole.append(body if is_raw else _ESCAPE.sub(_unescaped, body))
             self.pos = found.end()
             self.space()
             found = _STRING.match(self.text, self.pos)
