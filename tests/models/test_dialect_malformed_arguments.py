@@ -71,6 +71,32 @@ def test_a_call_with_malformed_arguments_before_its_end_marker_is_a_call(name: s
     assert (reading.content, read_letters(text)) == ("", reading)
 
 
+PYTHON_FORMS = {
+    "lfm2": '<|tool_call_start|>[search(query="@")]<|tool_call_end|>',
+    "olmo-xml": '<function_calls>search(query="@")</function_calls>',
+    "pythonic": '[search(query="@")]',
+    "tool-code": '```tool_code\nprint(search(query="@"))\n```',
+    "llama-python-tag": '<|python_start|>[search(query="@")]<|python_end|>',
+    "hermes": '<tool_call>search(query="@")</tool_call>',
+    "gemma": '<|tool_call>call:search{query:"@"}<tool_call|>',
+}
+
+
+@pytest.mark.parametrize("value", ['use ")" to close', 'a ")] b', '")', 'say ")) x', 'print(")")', '"} b'])
+@pytest.mark.parametrize("name", PYTHON_FORMS)
+def test_a_python_call_is_not_cut_at_a_bracket_after_an_unescaped_quotation_mark(name: str, value: str) -> None:
+    text = PYTHON_FORMS[name].replace("@", value)
+    for call in read_text(text, TOOLS).calls:
+        assert json.loads(call.arguments) == {"query": value}
+    assert read_letters(text) == read_text(text, TOOLS)
+
+
+@pytest.mark.parametrize("after", ["", "]", '\nI said "it" (once)', "\nnow()", ";", "</function_calls>"])
+def test_text_after_a_python_call_is_not_part_of_it(after: str) -> None:
+    call = read_text(f'<function_calls>search(query="x"){after}', TOOLS).calls[0]
+    assert json.loads(call.arguments) == {"query": "x"}
+
+
 @pytest.mark.parametrize("name", WITH_END)
 def test_brackets_after_complete_arguments_are_not_text(name: str) -> None:
     reading = read_text(WITH_END[name].replace("@", '{"query": "x"}') + "}", TOOLS)
