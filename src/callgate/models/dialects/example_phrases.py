@@ -275,7 +275,7 @@ def announces_example(line: str) -> bool:
     """Whether a line announces an example, or text that the reader is told to write."""
     if introduces_example(line):
         return True
-    line = _collapsed(line)
+    line = _collapse_spaces(line)
     sentence = _SENTENCE_END.split(line)[-1]
     is_about_itself = _FIRST_PERSON.search(sentence) or _PROGRESSIVE.match(sentence)
     if states_example(sentence) or asks_approval(sentence) or ASKS_APPROVAL.search(sentence):
@@ -297,7 +297,7 @@ def announces_example(line: str) -> bool:
 
 def introduces_example(line: str) -> bool:
     """Whether a line that goes on with a call introduces it as an example, as in `e.g. <tool_call>` and `<code><tool_call>`."""
-    line = _collapsed(line)
+    line = _collapse_spaces(line)
     if _SHOWN_IN_MARKUP.search(line):
         return True
     return bool(_ENDS_WITH_EXAMPLE.search(line)) and not _FIRST_PERSON.search(_SENTENCE_END.split(line)[-1])
@@ -305,7 +305,7 @@ def introduces_example(line: str) -> bool:
 
 def announces_quotation(line: str) -> bool:
     """Whether a line announces what another text contains. Only what directly follows is a quotation."""
-    line = _collapsed(line)
+    line = _collapse_spaces(line)
     if not _OPEN_END.search(line):
         return False
     return bool(RECEIVED.search(line) or quotes_text(line) or (QUOTATION.search(line) and not _FIRST_PERSON.search(line)))
@@ -317,7 +317,7 @@ def without_first_sentence(text: str) -> str:
     return text[end.end() :] if end else ""
 
 
-def _collapsed(line: str) -> str:
+def _collapse_spaces(line: str) -> str:
     """Return the line with single spaces and without a fence at its end, so that the patterns take little time for any line."""
     return _LAST_FENCE.sub("", " ".join(line.split()))
 

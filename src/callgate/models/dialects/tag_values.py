@@ -58,7 +58,7 @@ class ValueTags(Struct, frozen=True, kw_only=True):
     """What may follow the end of a call."""
     value_followers: tuple[str, ...]
     """What may follow the end of a value."""
-    has_line_breaks: bool = True
+    drops_last_line_break: bool = True
     """Whether the line break before the next tag is not part of a value whose own end tag is missing. If the value also begins with a
     line break, the dialect decides about both.
     """
@@ -103,12 +103,12 @@ def read_value(cursor: TextCursor, tags: ValueTags, schema: Schema | None, key: 
             in_quoted_value = tag in parameters
             quoted_calls -= tag in ends
         elif tag in (*tags.parameter, *tags.end) and (yield from _ends_value(cursor, tag, tags, schema, key, _is_line_start(parts))):
-            value = _without_damaged_end("".join(parts), tags, key)
-            return _LAST_LINE_BREAK.sub("", value) if tags.has_line_breaks and not value.startswith(("\n", "\r\n")) else value
+            value = _strip_damaged_end("".join(parts), tags, key)
+            return _LAST_LINE_BREAK.sub("", value) if tags.drops_last_line_break and not value.startswith(("\n", "\r\n")) else value
         parts.append(tag)
 
 
-def _without_damaged_end(value: str, tags: ValueTags, key: str) -> str:
+def _strip_damaged_end(value: str, tags: ValueTags, key: str) -> str:
     """Return a value that lacks its end tag without what a model wrote instead: a misspelt end tag, or the end of a tag named `key`.
 
     If the value contains the start of such a tag, its end belongs to the value.

@@ -23,15 +23,15 @@ from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCurs
 __all__ = ["DEEPSEEK"]
 
 
-def _spellings(words: str) -> tuple[str, ...]:
+def _spell_token(words: str) -> tuple[str, ...]:
     """Return a token in the spellings that quantised models and other tokenizers produce."""
     return tuple(f"<{bar}{words.replace(' ', gap)}{bar}>" for bar, gap in product("｜|", "▁_ "))
 
 
-_SEPARATOR = _spellings("tool sep")
-_END = _spellings("tool call end")
-_END_ALL = _spellings("tool calls end")
-_BEGIN = _spellings("tool call begin")
+_SEPARATOR = _spell_token("tool sep")
+_END = _spell_token("tool call end")
+_END_ALL = _spell_token("tool calls end")
+_BEGIN = _spell_token("tool call begin")
 _IGNORED = (
     "tool calls begin",
     "tool calls end",
@@ -112,5 +112,5 @@ DEEPSEEK = Dialect(
     example='<｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{"city": "Paris"}<｜tool▁call▁end｜>',
     openers=(*_BEGIN, "function<｜tool▁sep｜>", "function<|tool▁sep|>"),
     read=_read,
-    ignored_markers=tuple(token for words in _IGNORED for token in _spellings(words)),
+    ignored_markers=tuple(token for words in _IGNORED for token in _spell_token(words)),
 )

@@ -145,7 +145,7 @@ def _read_string(cursor: TextCursor, quote: str) -> Incremental[str]:
         parts.append(text)
         if marker == quote:
             yield from cursor.take(*_QUOTE_TOKENS)
-            return _unescaped("".join(parts), quote)
+            return _decode_string("".join(parts), quote)
         parts.append(marker)
 
 
@@ -159,15 +159,15 @@ def _read_token_string(cursor: TextCursor, quote: str) -> Incremental[str]:
     while True:
         text, marker = yield from cursor.read_until(quote, *(f"{closer}{end}" for closer in _BRACKETS.values() for end in _ENDS))
         parts.append(text)
-        depth = _quoted_call_depth(text, depth)
+        depth = _follow_quoted_call(text, depth)
         if not depth and (marker != quote or (yield from cursor.is_followed_by("", *_AFTER_STRING, *_ENDS))):
             cursor.give_back("" if marker == quote else marker)
             return "".join(parts)
-        depth = _quoted_call_depth(marker, depth)
+        depth = _follow_quoted_call(marker, depth)
         parts.append(marker)
 
 
-def _quoted_call_depth(text: str, depth: int) -> int:
+def _follow_quoted_call(text: str, depth: int) -> int:
     """Return the depth of the brackets of a quoted call after `text`; `depth` is the one before."""
     for bracket in _CALL_OR_BRACKET.findall(text):
         if depth or len(bracket) > 1:
@@ -175,7 +175,7 @@ def _quoted_call_depth(text: str, depth: int) -> int:
     return depth
 
 
-def _unescaped(text: str, quote: str) -> str:
+def _decode_string(text: str, quote: str) -> str:
     """Return the content of a string in ordinary quotes."""
     with suppress(ValueError):
         return str(json.loads(f'"{text}"', strict=False)) if quote == '"' else text.replace(f"\\{quote}", quote)

@@ -26,7 +26,7 @@ _SECTION_ENDS = ("<|tool_calls_section_end|>", "<|tool_call_section_end|>")
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     call_id, marker = yield from cursor.read_until(_ARGUMENTS, _END, "<|tool_call_begin|>", limit=MAX_HEADER_CHARS)
-    name = _name(call_id.strip(), tools)
+    name = _parse_name(call_id.strip(), tools)
     if marker != _ARGUMENTS or not tools.is_name(name):
         raise NotACall
     yield from cursor.skip_space()
@@ -46,7 +46,7 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     yield from cursor.take(_END)
 
 
-def _name(call_id: str, tools: KnownTools) -> str:
+def _parse_name(call_id: str, tools: KnownTools) -> str:
     """Return the tool's name in an id; empty if it has none.
 
     An id without a number counts only if it is the name of a known tool.

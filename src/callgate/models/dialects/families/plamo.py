@@ -21,13 +21,13 @@ from callgate.models.dialects.text_cursor import NotACall, TextCursor
 __all__ = ["PLAMO"]
 
 
-def _token(words: str) -> str:
+def _make_token(words: str) -> str:
     return f"<|plamo:{words}:plamo|>"
 
 
-_BEGIN, _END = _token("begin_tool_request"), _token("end_tool_request")
-_NAME, _END_NAME = _token("begin_tool_name"), _token("end_tool_name")
-_ARGUMENTS, _END_ARGUMENTS = _token("begin_tool_arguments"), _token("end_tool_arguments")
+_BEGIN, _END = _make_token("begin_tool_request"), _make_token("end_tool_request")
+_NAME, _END_NAME = _make_token("begin_tool_name"), _make_token("end_tool_name")
+_ARGUMENTS, _END_ARGUMENTS = _make_token("begin_tool_arguments"), _make_token("end_tool_arguments")
 _CONSTRAINT, _BODY = "<|plamo:constrain|>json", "<|plamo:msg|>"
 
 
@@ -62,6 +62,6 @@ PLAMO = Dialect(
     ),
     openers=(_BEGIN,),
     read=_read,
-    ignored_markers=(_token("begin_tool_requests"), _token("end_tool_requests"), "<|plamo:tag|>"),
-    reasoning_markers=((_token("begin_think"), _token("end_think")),),
+    ignored_markers=(_make_token("begin_tool_requests"), _make_token("end_tool_requests"), "<|plamo:tag|>"),
+    reasoning_markers=((_make_token("begin_think"), _make_token("end_think")),),
 )

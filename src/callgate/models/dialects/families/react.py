@@ -55,7 +55,7 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     line, marker = yield from cursor.read_until("\n", *_INPUT_LABELS, end=True)
     inline = _INLINE_CALL.fullmatch(line.strip())
     if inline is not None and marker not in _INPUT_LABELS and not tools.is_empty and tools.has(inline[1]):
-        yield _inline_call(inline, tools)
+        yield _parse_inline_call(inline, tools)
         return
     name = line.strip("*`, \t\r")
     if name.lower() in _NO_TOOLS or len(name) > 400 or not tools.may_call(name):
@@ -82,11 +82,11 @@ def _read_input(cursor: TextCursor, tools: KnownTools, name: str) -> Incremental
     if (yield from cursor.peek()) == "" or (yield from cursor.at("Observation:")):
         if cursor.truncated:
             raise NotACall
-        return _text_arguments("", tools, name)
+        return _wrap_text("", tools, name)
     if (yield from cursor.peek()) == "{":
         text = yield from cursor.read_bracketed()
         text += yield from read_rest(cursor, (), _NEXT_LABELS)
-        return text if json_type(text) else _as_json(text)
+        return text if json_type(text) else _convert_to_json(text)
     if (yield from cursor.peek()) == '"':
         line, _ = yield from cursor.read_until("\n", end=True)
         text = normalise_arguments(line.strip())
@@ -96,10 +96,10 @@ def _read_input(cursor: TextCursor, tools: KnownTools, name: str) -> Incremental
     else:
         line, _ = yield from cursor.read_until("\n", end=True)
         bare = line.strip()
-    return _text_arguments(bare, tools, name)
+    return _wrap_text(bare, tools, name)
 
 
-def _text_arguments(text: str, tools: KnownTools, name: str) -> str:
+def _wrap_text(text: str, tools: KnownTools, name: str) -> str:
     """Return bare text as arguments."""
     schema = tools.schema(name)
     arguments = single_text_argument(text, schema)
@@ -110,7 +110,7 @@ def _text_arguments(text: str, tools: KnownTools, name: str) -> str:
     return arguments
 
 
-def _inline_call(written: re.Match[str], tools: KnownTools) -> FoundCall:
+def _parse_inline_call(written: re.Match[str], tools: KnownTools) -> FoundCall:
     """Return a call on one line: text in square brackets, or Python arguments in parentheses."""
     name, bare, listed = written.groups()
     schema = tools.schema(name)
@@ -123,7 +123,7 @@ def _inline_call(written: re.Match[str], tools: KnownTools) -> FoundCall:
     return FoundCall(name=tools.clean_name(name), arguments=arguments)
 
 
-def _as_json(text: str) -> str:
+def _convert_to_json(text: str) -> str:
     """Return Python syntax as JSON, and any other text unchanged."""
     try:
         return python_to_json(text)
