@@ -41,7 +41,7 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     yield from cursor.skip_space()
     name = tools.clean_name(recipient[1])
     if (yield from cursor.peek()) == "{":
-        text = yield from read_arguments(cursor, *_ENDS, stops=("<|start|>", "<|channel|>"))
+        text = yield from read_arguments(cursor, *_ENDS, stops=("<|start|>", "<|channel|>", _MESSAGE, "to=functions."))
         yield from cursor.skip_space()
         yield from cursor.take(*_ENDS)
     else:
