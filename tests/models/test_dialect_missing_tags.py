@@ -217,3 +217,16 @@ def test_a_call_with_an_object_inside_may_end_where_the_next_one_begins() -> Non
 )
 def test_the_line_break_before_the_next_tag_is_not_part_of_a_value_without_end_tag(text: str, value: str) -> None:
     assert calls_in(read_text(text, TOOLS)) == [("search", {"query": value})]
+
+
+def test_a_call_in_tags_that_begin_like_a_token_is_not_ended_by_the_start_of_the_next_tag() -> None:
+    """DeepSeek's tags begin like the tokens that end a turn. A truncated message may end within one."""
+    parameters = "".join(f'<｜DSML｜parameter name="{key}" string="true">x</｜DSML｜parameter>\n' for key in ("query", "more"))
+    text = f'<｜DSML｜function_calls>\n<｜DSML｜invoke name="search">\n{parameters}</｜DSML｜invoke>\n</｜DSML｜function_calls>'
+    for end in range(len(text)):
+        assert calls_in(read_text(text[:end], TOOLS, partial=True)) in ([], [("search", {"query": "x", "more": "x"})])
+
+
+def test_a_marker_in_a_string_of_a_truncated_message_ends_no_call() -> None:
+    text = '<tool_call>{"name": "search", "arguments": {"query": "</tool_call>'
+    assert (read_text(text, TOOLS, partial=True).calls, read_text(text, TOOLS, partial=True).content) == ((), text)

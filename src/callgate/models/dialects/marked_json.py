@@ -64,9 +64,9 @@ def _read_malformed(cursor: TextCursor, start: int, ends: tuple[str, ...]) -> In
     """Go back to `start` and consume the text before the first of `ends`.
 
     Raises:
-        NotACall: There is no end.
+        NotACall: There is no end, or the message was truncated, so that a marker may be part of a string.
     """
-    if not ends:
+    if not ends or (cursor.truncated and cursor.ran_out):
         raise NotACall
     cursor.rewind(start)
     text, end = yield from cursor.read_until(*ends)

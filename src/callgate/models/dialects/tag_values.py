@@ -28,6 +28,10 @@ __all__ = ["TURN_ENDS", "ValueTags", "is_message_end", "read_balanced", "read_va
 Schema = Mapping[str, object]
 TURN_ENDS = ("<|", "<\uff5c", "</s>")
 """The end of a turn begins with one of these."""
+_TURN_TOKEN = re.compile("</s>|<[|\uff5c][^<>|\uff5c\\s]+[|\uff5c]>")
+_TURN_TOKEN_START = re.compile("(?:<(?:/s?|[|\uff5c](?:[^<>|\uff5c\\s]+[|\uff5c]?)?)?)?")
+"""Matches text that may become a token."""
+_MAX_TOKEN_CHARS = 64
 _ATTRIBUTE = re.compile(r"""([\w-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'=<>/]+))""")
 _LAST_LINE_BREAK = re.compile(r"\r?\n[ \t]*\Z")
 _CLOSING_TAG = re.compile(r"</([\w.\-\uff5c]+)/?[ \t]*>?\s*\Z")
@@ -67,8 +71,13 @@ class ValueTags(Struct, frozen=True, kw_only=True):
 
 
 def is_message_end(cursor: TextCursor) -> Incremental[bool]:
-    """Return whether the message ends here: with the token that ends a turn, or without it if the message is complete."""
-    return (yield from cursor.at_any(*TURN_ENDS)) or ((yield from cursor.peek()) == "" and not cursor.truncated)
+    """Return whether the message ends here: with a whole token that ends a turn, or without it if the message is complete."""
+    while True:
+        ahead = cursor.ahead(_MAX_TOKEN_CHARS)
+        if _TURN_TOKEN.match(ahead):
+            return True
+        if not _TURN_TOKEN_START.fullmatch(ahead) or len(ahead) == _MAX_TOKEN_CHARS or not (yield from cursor.wait_more()):
+            return ahead == "" and not cursor.truncated
 
 
 def tag_name(header: str) -> str:
