@@ -176,3 +176,57 @@ def test_a_tag_that_names_no_parameter_is_no_call(header: str) -> None:
     """Otherwise the call would run without this argument, if the argument is optional."""
     text = f"<tool_call>\n<function=get_weather>\n{CITY}<parameter={header}</parameter>\n</function>\n</tool_call>"
     assert read_text(text, TOOLS).calls == ()
+
+
+TURN_TOKENS = ("<|im_end|>", "<|observation|>", "</s>")
+
+
+@pytest.mark.parametrize("token", TURN_TOKENS)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<tool_call>\n<function=search>\n<parameter=query>\nx\n</parameter>\n",
+        "<tool_call>search\n<arg_key>query</arg_key>\n<arg_value>x</arg_value>\n",
+        '<minimax:tool_call>\n<invoke name="search">\n<parameter name="query">x</parameter>\n',
+        '<function=search>{"query": "x"}',
+    ],
+)
+def test_the_token_that_ends_a_turn_ends_a_call_without_its_last_tags(text: str, token: str) -> None:
+    """The token proves as much as the end of a complete message, also if the message was truncated after it."""
+    for partial in (False, True):
+        reading = read_text(text + token, TOOLS, partial=partial)
+        assert (calls_in(reading), reading.content) == ([("search", {"query": "x"})], "")
+
+
+def test_a_call_with_an_object_inside_may_end_where_the_next_one_begins() -> None:
+    """It used to be lost, and only the next one ran."""
+    text = '<function=search>{"query": "x"}<function=now>{}</function>'
+    assert calls_in(read_text(text, TOOLS)) == [("search", {"query": "x"}), ("now", {})]
+    assert calls_in(read_text('<tool_call>\n<function=search>{"query": "x"}\n</tool_call>', TOOLS)) == [("search", {"query": "x"})]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("<tool_call>search\n<arg_key>query</arg_key>\n<arg_value>x\n</tool_call>", "x"),
+        ("<tool_call>search\n<arg_key>query</arg_key>\n<arg_value>x\n\n</tool_call>", "x\n"),
+        ("<tool_call>search\n<arg_key>query</arg_key>\n<arg_value>x\n</arg_value>\n</tool_call>", "x\n"),
+        ("<tool_call>\n<function=search>\n<parameter=query>\nx\n\n</function>\n</tool_call>", "x\n"),
+        ("<seed:tool_call><function=search><parameter=query>\nx\n</function></seed:tool_call>", "x"),
+    ],
+)
+def test_the_line_break_before_the_next_tag_is_not_part_of_a_value_without_end_tag(text: str, value: str) -> None:
+    assert calls_in(read_text(text, TOOLS)) == [("search", {"query": value})]
+
+
+def test_a_call_in_tags_that_begin_like_a_token_is_not_ended_by_the_start_of_the_next_tag() -> None:
+    """DeepSeek's tags begin like the tokens that end a turn. A truncated message may end within one."""
+    parameters = "".join(f'<｜DSML｜parameter name="{key}" string="true">x</｜DSML｜parameter>\n' for key in ("query", "more"))
+    text = f'<｜DSML｜function_calls>\n<｜DSML｜invoke name="search">\n{parameters}</｜DSML｜invoke>\n</｜DSML｜function_calls>'
+    for end in range(len(text)):
+        assert calls_in(read_text(text[:end], TOOLS, partial=True)) in ([], [("search", {"query": "x", "more": "x"})])
+
+
+def test_a_marker_in_a_string_of_a_truncated_message_ends_no_call() -> None:
+    text = '<tool_call>{"name": "search", "arguments": {"query": "</tool_call>'
+    assert (read_text(text, TOOLS, partial=True).calls, read_text(text, TOOLS, partial=True).content) == ((), text)

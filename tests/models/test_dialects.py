@@ -118,7 +118,7 @@ def test_a_value_that_contains_a_closing_tag_is_not_truncated() -> None:
     """In a value without its closing tag, the end tag of the call ends the value only where the call can end."""
     text = "<tool_call>search\n<arg_key>query</arg_key>\n<arg_value>a </tool_call> b</arg_value>\n</tool_call>"
     assert calls_in(read_text(text, TOOLS)) == [("search", {"query": "a </tool_call> b"})]
-    assert calls_in(read_text(text.replace("</arg_value>", ""), TOOLS)) == [("search", {"query": "a </tool_call> b\n"})]
+    assert calls_in(read_text(text.replace("</arg_value>", ""), TOOLS)) == [("search", {"query": "a </tool_call> b"})]
 
 
 def test_json_arguments_are_returned_unchanged() -> None:

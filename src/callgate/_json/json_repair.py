@@ -69,10 +69,10 @@ def repair_text(text: str, limits: Limits) -> tuple[bool, object]:
     except (ArgumentsMalformed, ArgumentsTruncated) as error:
         if error.code not in ("invalid_json", "truncated") or len(text.encode()) > limits.repair_bytes:
             return False, None
-    if '\\"' in text and (inner := _unescaped(text, limits)) is not None:
+    if '\\"' in text and (inner := _read_escaped_object(text, limits)) is not None:
         return True, inner
-    tokens = _tokens(text)
-    written = _written(tokens) if tokens else None
+    tokens = _split_tokens(text)
+    written = _write_tokens(tokens) if tokens else None
     if written is None:
         return False, None
     try:
@@ -81,7 +81,7 @@ def repair_text(text: str, limits: Limits) -> tuple[bool, object]:
         return False, None
 
 
-def _unescaped(text: str, limits: Limits) -> object:
+def _read_escaped_object(text: str, limits: Limits) -> object:
     r"""Return the object in text whose quotation marks are all escaped; None if there is none.
 
     The text may be the inside of a JSON string, or an object of which only the quotation marks were escaped. If it is both, both must
@@ -90,7 +90,7 @@ def _unescaped(text: str, limits: Limits) -> object:
     if any(match.group() == '"' for match in _QUOTES_ONLY.finditer(text)):
         return None
     found: list[object] = []
-    for inner in (_string_content(text), text.replace('\\"', '"')):
+    for inner in (_decode_string_content(text), text.replace('\\"', '"')):
         try:
             value = None if inner is None else strict_value(inner, limits)
         except (ArgumentsMalformed, ArgumentsTruncated):
@@ -100,14 +100,14 @@ def _unescaped(text: str, limits: Limits) -> object:
     return found[0] if len(found) == 1 else None
 
 
-def _string_content(text: str) -> str | None:
+def _decode_string_content(text: str) -> str | None:
     try:
         return str(json.loads(f'"{text}"', strict=False))
     except ValueError:
         return None
 
 
-def _tokens(text: str) -> list[Token] | None:
+def _split_tokens(text: str) -> list[Token] | None:
     """Return the tokens of `text` without the code fences around it; None if it contains anything else."""
     found: list[Token] = []
     before, unclear = "", False
@@ -121,10 +121,10 @@ def _tokens(text: str) -> list[Token] | None:
         found.append(Token(kind, match.group(), before, unclear))
         before, unclear = "", False
     found.append(Token("end", "", before, unclear))
-    return _without_fences(found)
+    return _strip_fences(found)
 
 
-def _without_fences(tokens: list[Token]) -> list[Token] | None:
+def _strip_fences(tokens: list[Token]) -> list[Token] | None:
     begin, end = 0, len(tokens) - 1
     while tokens[begin].kind == "fence":
         begin += 1
@@ -136,17 +136,17 @@ def _without_fences(tokens: list[Token]) -> list[Token] | None:
     return None if any(one.kind == "fence" for one in inner) else [*inner, tokens[-1]]
 
 
-def _written(tokens: list[Token]) -> str | None:
+def _write_tokens(tokens: list[Token]) -> str | None:
     """Return the tokens as JSON, or None if they do not have exactly one meaning."""
     if any(_is_torn(one, following) for one, following in pairwise(tokens)):
         return None
     texts = [one.text for one in tokens[:-1]]
     if texts[:2] == ["{", "{"] and texts[-2:] == ["}", "}"]:
-        return _Writer([*tokens[1:-2], tokens[-1]]).write(most_roots=1) or _Writer(_without_doubled_braces(tokens)).write(most_roots=1)
+        return _Writer([*tokens[1:-2], tokens[-1]]).write(most_roots=1) or _Writer(_halve_doubled_braces(tokens)).write(most_roots=1)
     return _Writer(tokens).write()
 
 
-def _without_doubled_braces(tokens: list[Token]) -> list[Token]:
+def _halve_doubled_braces(tokens: list[Token]) -> list[Token]:
     """Return the tokens with one brace for two, as in the text that a template makes; without any change if a brace is alone."""
     found: list[Token] = []
     position = 0
@@ -204,13 +204,13 @@ class _Writer:
         """Return the tokens as text, or None if a token is in the wrong place."""
         position = 0
         while self._tokens[position].kind != "end" and not self._is_tail(position):
-            taken = self._take(position)
+            taken = self._write_token(position)
             if not taken:
                 return None
             position += taken
         if self._tokens[position].kind == "end" and self._open:
             return None
-        if not all(self._close() for _ in list(self._open)):
+        if not all(self._close_container() for _ in list(self._open)):
             return None
         if not self._roots or (most_roots is not None and self._roots > most_roots):
             return None
@@ -230,24 +230,24 @@ class _Writer:
             return False
         return all(one.kind == "close" for one in rest[:-1]) and (not self._open or len(rest) - 1 == len(self._open))
 
-    def _take(self, position: int) -> int:
+    def _write_token(self, position: int) -> int:
         """Write the token and return how many tokens were used; 0 if it is in the wrong place."""
         token, following = self._tokens[position], self._tokens[position + 1]
         if not self._open:
-            return self._root(token, following)
+            return self._write_root(token, following)
         match token.kind:
             case "comma":
-                return self._comma(self._open[-1])
+                return self._write_comma(self._open[-1])
             case "gap":
-                return self._gap(self._open[-1], following)
+                return self._skip_gap(self._open[-1], following)
             case "colon":
-                return self._colon(self._open[-1])
+                return self._write_colon(self._open[-1])
             case "close":
-                return token.text == _CLOSER[self._open[-1].opener] and self._close()
+                return token.text == _CLOSER[self._open[-1].opener] and self._close_container()
             case _:
-                return self._word(position)
+                return self._write_word(position)
 
-    def _root(self, token: Token, following: Token) -> int:
+    def _write_root(self, token: Token, following: Token) -> int:
         if token.kind == "comma":
             return self._roots > 0 and following.kind in ("open", "end")
         if token.kind != "open":
@@ -255,35 +255,35 @@ class _Writer:
         if self._roots:
             self._out.append(",")
         self._roots += 1
-        return self._begin(token.text)
+        return self._open_container(token.text)
 
-    def _begin(self, opener: str) -> int:
+    def _open_container(self, opener: str) -> int:
         self._out.append(opener)
         self._open.append(_Container(opener))
         return 1
 
-    def _comma(self, into: _Container) -> int:
+    def _write_comma(self, into: _Container) -> int:
         leading = into.opener == "{" and not into.values and not into.gaps and not into.comma and into.state == "key"
         if into.state != "next" and not leading:
             return 0
         into.state, into.comma, into.strings = "key" if into.opener == "{" else "item", True, 0
         return 1
 
-    def _gap(self, into: _Container, following: Token) -> int:
+    def _skip_gap(self, into: _Container, following: Token) -> int:
         if into.state not in ("key", "item") or following.kind not in ("comma", "close"):
             return 0
         into.gaps += 1
         into.state, into.comma = "next", False
         return 1
 
-    def _colon(self, into: _Container) -> int:
+    def _write_colon(self, into: _Container) -> int:
         if into.state != "colon":
             return 0
         self._out.append(":")
         into.state = "value"
         return 1
 
-    def _close(self) -> int:
+    def _close_container(self) -> int:
         closed = self._open.pop()
         is_whole = closed.state in ("next", "key", "item")
         if not is_whole or (not closed.values and (closed.gaps or closed.comma)):
@@ -293,20 +293,20 @@ class _Writer:
             self._open[-1].state = "next"
         return 1
 
-    def _word(self, position: int) -> int:
+    def _write_word(self, position: int) -> int:
         into, token, following = self._open[-1], self._tokens[position], self._tokens[position + 1]
         if into.state == "colon" or (into.state == "next" and not self._may_lack_comma(position)):
             return 0
         if into.opener == "{" and into.state != "value":
-            return self._key(into, token, following, self._tokens[position - 1])
+            return self._write_key(into, token, following, self._tokens[position - 1])
         if into.opener == "[" and following.kind == "colon":
             return 0
-        return self._value(into, position)
+        return self._write_value(into, position)
 
-    def _key(self, into: _Container, token: Token, following: Token, previous: Token) -> int:
+    def _write_key(self, into: _Container, token: Token, following: Token, previous: Token) -> int:
         if following.kind != "colon" or token.kind == "open" or (token.kind == "key" and previous.text not in ("{", ",")):
             return 0
-        written = key_as_json(token.text) if token.kind == "bare" else _as_json(token)
+        written = key_as_json(token.text) if token.kind == "bare" else _convert_token(token)
         if written is None:
             return 0
         self._out += (",", written) if into.values else (written,)
@@ -314,7 +314,7 @@ class _Writer:
         into.state, into.comma = "colon", False
         return 1
 
-    def _value(self, into: _Container, position: int) -> int:
+    def _write_value(self, into: _Container, position: int) -> int:
         token = self._tokens[position]
         if into.opener == "[":
             if into.values:
@@ -324,9 +324,11 @@ class _Writer:
             into.comma = False
         into.state = "next"
         if token.kind == "open":
-            return self._begin(token.text)
+            return self._open_container(token.text)
         count = self._count_words(position) if into.opener == "{" else 1
-        written = _as_json(token) if count == 1 else json.dumps(" ".join(one.text for one in self._tokens[position : position + count]))
+        written = (
+            _convert_token(token) if count == 1 else json.dumps(" ".join(one.text for one in self._tokens[position : position + count]))
+        )
         if written is None:
             return 0
         self._out.append(written)
@@ -360,7 +362,7 @@ class _Writer:
         return has_break or (previous.kind == "quoted") != (token.kind == "quoted")
 
 
-def _as_json(token: Token) -> str | None:
+def _convert_token(token: Token) -> str | None:
     if token.kind == "key":
         return json.dumps(token.text[:-1])
     return quoted_as_json(token.text[1:-1]) if token.kind == "quoted" else value_as_json(token.text)

@@ -69,7 +69,7 @@ class _ArgumentsCopier:
         self.keys_left = limits.arguments_keys
 
     def mapped(self, source: Mapping[str, object], depth: int) -> dict[str, object]:
-        self._enter(depth)
+        self._enter_level(depth)
         copy: dict[str, object] = {}
         for key in source:
             if not isinstance(key, str):
@@ -77,48 +77,48 @@ class _ArgumentsCopier:
             self.keys_left -= 1
             if self.keys_left < 0:
                 refuse.too_many_keys(self.limits)
-            copy[self._text(key)] = self._value(source[key], depth + 1)
+            copy[self._copy_text(key)] = self._copy_value(source[key], depth + 1)
         return copy
 
-    def _value(self, value: object, depth: int) -> object:
+    def _copy_value(self, value: object, depth: int) -> object:
         if value is None or value is True or value is False:
-            self._spend(5)
+            self._spend_bytes(5)
             return value
         if isinstance(value, str):
-            return self._text(value)
+            return self._copy_text(value)
         if type(value) is int or type(value) is float:
-            return self._number(value)
+            return self._check_number(value)
         if isinstance(value, (list, tuple)):
-            self._enter(depth)
+            self._enter_level(depth)
             if 2 * len(value) > self.bytes_left:  # each item takes at least two bytes: refuse before walking it
-                self._spend(2 * len(value))
-            return [self._value(item, depth + 1) for item in value]
+                self._spend_bytes(2 * len(value))
+            return [self._copy_value(item, depth + 1) for item in value]
         if isinstance(value, Mapping):
             return self.mapped(value, depth)
         return refuse.not_plain(f"that holds a {type(value).__name__}, which is not a JSON value")
 
-    def _number(self, value: int | float) -> int | float:
-        self._spend(2)
+    def _check_number(self, value: int | float) -> int | float:
+        self._spend_bytes(2)
         if not math.isfinite(value) if isinstance(value, float) else not -(2**63) <= value < 2**64:
             refuse.bad_number("NaN, infinite, or an integer outside the range from -2^63 to 2^64-1")
         return value
 
-    def _text(self, value: str) -> str:
+    def _copy_text(self, value: str) -> str:
         plain = value if type(value) is str else str.__str__(value)
-        self._spend(len(plain) + 2)
+        self._spend_bytes(len(plain) + 2)
         if not plain.isascii():
             try:
-                self._spend(len(plain.encode()) - len(plain))
+                self._spend_bytes(len(plain.encode()) - len(plain))
             except UnicodeEncodeError:
                 refuse.bad_unicode("hold half of a surrogate pair, which is not a character")
         return plain
 
-    def _enter(self, depth: int) -> None:
+    def _enter_level(self, depth: int) -> None:
         if depth > self.limits.arguments_depth:
             refuse.too_deep(self.limits)
-        self._spend(2)
+        self._spend_bytes(2)
 
-    def _spend(self, size: int) -> None:
+    def _spend_bytes(self, size: int) -> None:
         self.bytes_left -= size
         if self.bytes_left < 0:
             refuse.too_large(self.limits.arguments_bytes - self.bytes_left, self.limits)

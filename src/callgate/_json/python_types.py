@@ -76,12 +76,12 @@ def unfold(value: object, maker: ToPlainData, depth: int) -> object:
         return sorted(maker.listed(value, depth), key=msgspec.json.encode)
     if isinstance(value, dict):
         return maker.mapped(value.items(), depth)
-    return _fields(value, maker, depth)
+    return _convert_fields(value, maker, depth)
 
 
-def _fields(value: Any, maker: ToPlainData, depth: int) -> object:
+def _convert_fields(value: Any, maker: ToPlainData, depth: int) -> object:
     if isinstance(value, msgspec.Struct):
-        return maker.mapped(_struct_fields(value), depth)
+        return maker.mapped(_list_struct_fields(value), depth)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return maker.mapped([(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)], depth)
     if hasattr(type(value), "__pydantic_serializer__") and hasattr(value, "model_dump"):
@@ -92,7 +92,7 @@ def _fields(value: Any, maker: ToPlainData, depth: int) -> object:
     raise NotJson(f"is of type {type_name(value)}")
 
 
-def _struct_fields(value: msgspec.Struct) -> Iterable[tuple[object, object]]:
+def _list_struct_fields(value: msgspec.Struct) -> Iterable[tuple[object, object]]:
     config = value.__struct_config__
     if config.tag is not None:
         yield config.tag_field, config.tag
@@ -100,7 +100,7 @@ def _struct_fields(value: msgspec.Struct) -> Iterable[tuple[object, object]]:
         yield field.encode_name, getattr(value, field.name)
 
 
-def _decimal(value: decimal.Decimal) -> str:
+def _format_decimal(value: decimal.Decimal) -> str:
     if not value.is_finite():
         raise NotJson(f"is the decimal {value}, which JSON does not have")
     return str(value)
@@ -113,5 +113,5 @@ _SCALARS: tuple[tuple[type | tuple[type, ...], Callable[[Any], object]], ...] = 
     ((datetime.date, datetime.time), lambda value: value.isoformat()),
     (datetime.timedelta, msgspec.to_builtins),
     ((uuid.UUID, pathlib.PurePath), str),
-    (decimal.Decimal, _decimal),
+    (decimal.Decimal, _format_decimal),
 )

@@ -50,8 +50,8 @@ def read_object(text: str | bytes | Mapping[str, object], limits: Limits) -> tup
     if not isinstance(text, str):
         if not isinstance(text, bytes):
             return copied_object(text, limits), True
-        text = _utf8(text, limits)
-    read = _read(text, limits)
+        text = _decode_utf8(text, limits)
+    read = _parse(text, limits)
     if read[0].__class__ is dict:
         return read  # type: ignore[return-value]
     return ({}, False) if read[0] is None else refuse.not_object(read[0])
@@ -59,23 +59,23 @@ def read_object(text: str | bytes | Mapping[str, object], limits: Limits) -> tup
 
 def strict_value(text: str, limits: Limits) -> object:
     """Parse `text` as any JSON value, by the rules of `strict_object`. Return None for empty text."""
-    return _read(text, limits)[0]
+    return _parse(text, limits)[0]
 
 
-def _read(text: str, limits: Limits) -> tuple[object, bool]:
+def _parse(text: str, limits: Limits) -> tuple[object, bool]:
     """Return the JSON value of `text`, and whether it may contain a float without a fraction."""
     if len(text) * 4 > limits.arguments_bytes:
         _check_size(text, limits)
     try:
         value = _decode(text)
     except (ValueError, RecursionError, MemoryError) as error:
-        _explain(text, error, limits)
+        _raise_cause(text, error, limits)
         return None, False
     kind, whole = value.__class__, False
     if kind is dict and _is_plain(value):
         members = len(value)
     elif kind is dict or kind is list:
-        members, whole = _members(value, limits)
+        members, whole = _count_members(value, limits)
     else:
         return value, True
     if text.count(":") != members:
@@ -95,7 +95,7 @@ def _is_plain(value: dict[str, object]) -> bool:
     return True
 
 
-def _members(root: object, limits: Limits) -> tuple[int, bool]:
+def _count_members(root: object, limits: Limits) -> tuple[int, bool]:
     """Count the members of all objects, and return whether a float has no fraction.
 
     Check the depth and the integers.
@@ -127,12 +127,12 @@ def _prove_unique(text: str, value: object, members: int) -> None:
     Each colon in the text follows a key or is inside a string. If no colon is escaped, and their number equals that of
     the members and of the colons in decoded strings, no member was lost. Otherwise the text is parsed again.
     """
-    if "\\u003" not in text and text.count(":") == members + _colons(value):
+    if "\\u003" not in text and text.count(":") == members + _count_colons(value):
         return
-    json.loads(text, object_pairs_hook=_unique)
+    json.loads(text, object_pairs_hook=_refuse_duplicates)
 
 
-def _colons(root: object) -> int:
+def _count_colons(root: object) -> int:
     count, stack = 0, [root]
     while stack:
         node = stack.pop()
@@ -146,7 +146,7 @@ def _colons(root: object) -> int:
     return count
 
 
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         keys = sorted(key for key, _ in pairs)
@@ -162,7 +162,7 @@ def _check_size(text: str, limits: Limits) -> None:
         refuse.too_large(size, limits)
 
 
-def _utf8(data: bytes, limits: Limits) -> str:
+def _decode_utf8(data: bytes, limits: Limits) -> str:
     if len(data) > limits.arguments_bytes:
         refuse.too_large(len(data), limits)
     try:
@@ -171,7 +171,7 @@ def _utf8(data: bytes, limits: Limits) -> str:
         return refuse.bad_unicode(f"are not valid UTF-8 (at byte {error.start})")
 
 
-def _explain(text: str, error: BaseException, limits: Limits) -> None:
+def _raise_cause(text: str, error: BaseException, limits: Limits) -> None:
     """Raise the most specific error for a text that msgspec refused. Return if the text is empty."""
     if not text.strip(_WHITE):
         return

@@ -110,29 +110,29 @@ class _JsonMaker:
     def plain(self, value: object, depth: int) -> object:
         kind = type(value)
         if kind is str:
-            return self._text(value)  # type: ignore[arg-type]
+            return self._convert_text(value)  # type: ignore[arg-type]
         if value is None or kind is bool:
             return value
         if kind is int:
-            return self._integer(value)  # type: ignore[arg-type]
+            return self._convert_integer(value)  # type: ignore[arg-type]
         if kind is float:
-            return self._number(value)  # type: ignore[arg-type]
+            return self._convert_number(value)  # type: ignore[arg-type]
         if kind is dict:
             return self.mapped(value.items(), depth)  # type: ignore[attr-defined]
         if kind is list:
             return self.listed(value, depth)  # type: ignore[arg-type]
-        return self._other(value, depth)
+        return self._convert_other(value, depth)
 
-    def _text(self, value: str) -> str:
-        self._spend(len(value))
+    def _convert_text(self, value: str) -> str:
+        self._spend_bytes(len(value))
         if value.isascii():
             return value
         size = utf8_size(value, len(value) + self.bytes_left)
         if size is None:
-            self._note("surrogate", "halves of surrogate pairs in text were replaced by U+FFFD")
+            self._add_note("surrogate", "halves of surrogate pairs in text were replaced by U+FFFD")
             value = without_surrogates(value)
             size = utf8_size(value, len(value) + self.bytes_left) or 0
-        self._spend(size - len(value))
+        self._spend_bytes(size - len(value))
         return value
 
     def check_size(self, size: int) -> None:
@@ -140,21 +140,21 @@ class _JsonMaker:
         if size > self.bytes_left:
             raise NotJson("is larger than a result may be (Limits.result_bytes)", "output_too_large")
 
-    def _spend(self, size: int) -> None:
+    def _spend_bytes(self, size: int) -> None:
         self.check_size(size)
         self.bytes_left -= size
 
-    def _integer(self, value: int) -> int:
+    def _convert_integer(self, value: int) -> int:
         if value.bit_length() > _MOST_BITS:
             raise NotJson(f"is an integer of {value.bit_length()} bits")
         return value
 
-    def _number(self, value: float) -> float:
+    def _convert_number(self, value: float) -> float:
         if not math.isfinite(value):
             raise NotJson(f"is the number {value}, which JSON does not have")
         return value
 
-    def _enter(self, depth: int, size: int) -> None:
+    def _enter_level(self, depth: int, size: int) -> None:
         if depth >= self.max_depth:
             raise NotJson(f"nests deeper than {self.max_depth} levels or contains itself")
         self.values_left -= size
@@ -164,11 +164,11 @@ class _JsonMaker:
     def mapped(self, items: Iterable[tuple[object, object]], depth: int) -> dict[str, object]:
         made: dict[str, object] = {}
         pairs = list(islice(items, self.values_left + 1))
-        self._enter(depth, len(pairs))
+        self._enter_level(depth, len(pairs))
         for key, value in pairs:
             try:
-                name = key if type(key) is str and key.isascii() else self._key(key)
-                self._spend(len(name))
+                name = key if type(key) is str and key.isascii() else self._convert_key(key)
+                self._spend_bytes(len(name))
                 if name in made:
                     raise NotJson(f"has two keys that JSON writes alike: {clip(name)}")
                 made[name] = self.plain(value, depth + 1)
@@ -176,10 +176,10 @@ class _JsonMaker:
                 raise refusal.below(key) from refusal.__cause__
         return made
 
-    def _key(self, key: object) -> str:
+    def _convert_key(self, key: object) -> str:
         if type(key) is int:
-            self._note("key", "integer keys were written as text")
-            return str(self._integer(key))
+            self._add_note("key", "integer keys were written as text")
+            return str(self._convert_integer(key))
         if not isinstance(key, str):
             raise NotJson(f"has a key of type {type_name(key)}")
         plain = str.__str__(key)
@@ -189,7 +189,7 @@ class _JsonMaker:
 
     def listed(self, values: Iterable[object], depth: int) -> list[object]:
         items = list(islice(values, self.values_left + 1))
-        self._enter(depth, len(items))
+        self._enter_level(depth, len(items))
         made: list[object] = []
         for value in items:
             try:
@@ -198,7 +198,7 @@ class _JsonMaker:
                 raise refusal.below(len(made)) from refusal.__cause__
         return made
 
-    def _other(self, value: object, depth: int) -> object:
+    def _convert_other(self, value: object, depth: int) -> object:
         from callgate._json.python_types import unfold
 
         try:
@@ -209,10 +209,10 @@ class _JsonMaker:
             if not is_own_failure(error):
                 raise
             raise NotJson(f"is of type {type_name(value)}, which cannot be read ({type_name(error)})") from error
-        self._note(type_name(value), f"{type_name(value)} was written as {_json_name(made)}")
+        self._add_note(type_name(value), f"{type_name(value)} was written as {_name_json_type(made)}")
         return made
 
-    def _note(self, key: str, text: str) -> None:
+    def _add_note(self, key: str, text: str) -> None:
         if len(self.notes) < 20:
             self.notes.setdefault(key, text)
 
@@ -220,13 +220,13 @@ class _JsonMaker:
 class _SmallJsonMaker(_JsonMaker):
     """Refuses a value whose type may run code of its own."""
 
-    def _other(self, value: object, depth: int) -> object:
+    def _convert_other(self, value: object, depth: int) -> object:
         from callgate._json.python_types import has_own_code
 
         if has_own_code(value):
             raise NotJson("may have code of its own")
-        return super()._other(value, depth)
+        return super()._convert_other(value, depth)
 
 
-def _json_name(value: object) -> str:
+def _name_json_type(value: object) -> str:
     return {dict: "an object", list: "a list", str: "text", bool: "a boolean", type(None): "null"}.get(type(value), "a number")

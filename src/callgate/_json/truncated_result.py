@@ -36,28 +36,28 @@ def excerpt(raw: bytes, value: object, budget: int) -> str:
     """
     if len(raw) <= budget:
         return raw.decode()
-    return (_structure(value, budget, _LEVELS) if isinstance(value, (list, dict)) else _lines(raw, budget)).decode()
+    return (_cut_structure(value, budget, _LEVELS) if isinstance(value, (list, dict)) else _cut_lines(raw, budget)).decode()
 
 
-def _structure(value: list[object] | dict[str, object], budget: int, levels: int) -> bytes:
+def _cut_structure(value: list[object] | dict[str, object], budget: int, levels: int) -> bytes:
     if isinstance(value, list):
-        return _ends(value, reversed(value), len(value), _Items(levels - 1).show, (b"[", b"items", b"]"), budget)
+        return _take_both_ends(value, reversed(value), len(value), _Items(levels - 1).show, (b"[", b"items", b"]"), budget)
     members = _Members(levels - 1)
-    shares = _shares(value, budget)
+    shares = _divide_budget(value, budget)
     if shares is None:
-        return _ends(value.items(), reversed(value.items()), len(value), members.show, (b"{", b"members", b"}"), budget)
+        return _take_both_ends(value.items(), reversed(value.items()), len(value), members.show, (b"{", b"members", b"}"), budget)
     shown = (members.show(member, share, cut=True) or b"" for member, share in zip(value.items(), shares, strict=True))
     return b"{" + b",\n".join(shown) + b"}"
 
 
-def _shares(value: dict[str, object], budget: int) -> list[int] | None:
+def _divide_budget(value: dict[str, object], budget: int) -> list[int] | None:
     """Return the number of bytes for each member. Small members get all they need, large ones share the rest equally.
 
     Return None if the shares are too small to show every member.
     """
     if len(value) * _LEAST > budget:
         return None
-    whole = (_member(member, budget) for member in value.items())
+    whole = (_show_member(member, budget) for member in value.items())
     shares = [budget if member is None else len(member) for member in whole]
     left = budget - 2 * len(value) - 2
     for done, place in enumerate(sorted(range(len(shares)), key=shares.__getitem__)):
@@ -70,7 +70,7 @@ def _shares(value: dict[str, object], budget: int) -> list[int] | None:
     return shares
 
 
-def _ends(
+def _take_both_ends(
     forwards: Iterable[object], backwards: Iterable[object], count: int, show: _Show, frame: tuple[bytes, bytes, bytes], budget: int
 ) -> bytes:
     """Return as many parts from the start and the end as fit into the budget, and a note on how many are left out.
@@ -78,14 +78,14 @@ def _ends(
     The first or the last part is shortened if it does not fit.
     """
     room = budget - _LEAST
-    head, used = _take(forwards, room if count == 1 else int(room * _HEAD_SHARE), show)
-    tail, _ = _take(islice(backwards, count - len(head)), room - used, show)
+    head, used = _take_parts(forwards, room if count == 1 else int(room * _HEAD_SHARE), show)
+    tail, _ = _take_parts(islice(backwards, count - len(head)), room - used, show)
     left_out = count - len(head) - len(tail)
     middle = [b"... %d of %d %b left out ..." % (left_out, count, frame[1])] if left_out else []
     return frame[0] + b",\n".join([*head, *middle, *reversed(tail)]) + frame[2]
 
 
-def _take(parts: Iterable[object], budget: int, show: _Show) -> tuple[list[bytes], int]:
+def _take_parts(parts: Iterable[object], budget: int, show: _Show) -> tuple[list[bytes], int]:
     taken, used = list[bytes](), 0
     for part in parts:
         shown = show(part, budget - used - 2, cut=not taken)
@@ -103,12 +103,12 @@ class _Items:
         self._levels = levels
 
     def show(self, item: object, budget: int, *, cut: bool) -> bytes | None:
-        whole = _whole(item, budget)
+        whole = _show_whole(item, budget)
         if whole is not None or not cut or budget < _LEAST:
             return whole
         if isinstance(item, (list, dict)) and self._levels:
-            return _structure(item, budget, self._levels)
-        return _lines(plain_bytes(item), budget)
+            return _cut_structure(item, budget, self._levels)
+        return _cut_lines(plain_bytes(item), budget)
 
 
 class _Members:
@@ -118,20 +118,20 @@ class _Members:
         self._items = _Items(levels)
 
     def show(self, member: tuple[str, object], budget: int, *, cut: bool) -> bytes | None:
-        whole = _member(member, budget)
+        whole = _show_member(member, budget)
         if whole is not None or not cut or budget < _LEAST_MEMBER:
             return whole
-        key = _lines(plain_bytes(member[0]), budget // 2)
+        key = _cut_lines(plain_bytes(member[0]), budget // 2)
         return key + b":" + (self._items.show(member[1], budget - len(key) - 1, cut=True) or b"")
 
 
-def _member(member: tuple[str, object], budget: int) -> bytes | None:
-    key = _whole(member[0], budget - 1)
-    value = None if key is None else _whole(member[1], budget - len(key) - 1)
+def _show_member(member: tuple[str, object], budget: int) -> bytes | None:
+    key = _show_whole(member[0], budget - 1)
+    value = None if key is None else _show_whole(member[1], budget - len(key) - 1)
     return None if key is None or value is None else key + b":" + value
 
 
-def _whole(value: object, budget: int) -> bytes | None:
+def _show_whole(value: object, budget: int) -> bytes | None:
     """Return `value` as JSON if it fits into `budget` bytes, else None."""
     if exceeds(value, budget):
         return None
@@ -139,20 +139,20 @@ def _whole(value: object, budget: int) -> bytes | None:
     return raw if len(raw) <= budget else None
 
 
-def _lines(raw: bytes, budget: int) -> bytes:
+def _cut_lines(raw: bytes, budget: int) -> bytes:
     if len(raw) <= budget:
         return raw
-    room = max(0, budget - len(_gap(len(raw), len(raw))))
-    head = _cut(raw[: int(room * _HEAD_SHARE)], from_start=True)
-    tail = _cut(raw[len(raw) - (room - int(room * _HEAD_SHARE)) :], from_start=False)
-    return head + _gap(len(raw) - len(head) - len(tail), len(raw)) + tail
+    room = max(0, budget - len(_show_gap(len(raw), len(raw))))
+    head = _cut_piece(raw[: int(room * _HEAD_SHARE)], from_start=True)
+    tail = _cut_piece(raw[len(raw) - (room - int(room * _HEAD_SHARE)) :], from_start=False)
+    return head + _show_gap(len(raw) - len(head) - len(tail), len(raw)) + tail
 
 
-def _gap(left_out: int, size: int) -> bytes:
+def _show_gap(left_out: int, size: int) -> bytes:
     return b"\n... %d of %d bytes left out ...\n" % (left_out, size)
 
 
-def _cut(piece: bytes, *, from_start: bool) -> bytes:
+def _cut_piece(piece: bytes, *, from_start: bool) -> bytes:
     """Remove the incomplete character and the incomplete line at the cut end of `piece`.
 
     An incomplete line that is about half of `piece` or more is kept.

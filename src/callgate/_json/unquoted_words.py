@@ -28,7 +28,7 @@ def value_as_json(word: str) -> str | None:
     constant = _CONSTANTS.get(word)
     if constant is not None:
         return constant
-    return _number(word) or (json.dumps(word) if _is_text(word) else None)
+    return _write_number(word) or (json.dumps(word) if _is_text(word) else None)
 
 
 def key_as_json(word: str) -> str | None:
@@ -68,7 +68,7 @@ def _is_damaged_number(word: str) -> bool:
     return _BROKEN_NUMBER.fullmatch(word) is not None and any(letter.isdigit() for letter in word)
 
 
-def _number(text: str) -> str | None:
+def _write_number(text: str) -> str | None:
     """Return a number in JSON's notation, with a digit before and after the point; None if the text is not a number."""
     found = _NUMBER.fullmatch(text)
     if found is None or not (found["whole"] or found["part"]):

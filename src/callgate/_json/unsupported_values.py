@@ -33,11 +33,11 @@ class NotJson(Exception):
     @property
     def where(self) -> str:
         """Return the outermost steps of the path as text."""
-        steps = [_step(key) for key in reversed(self.path[-8:])] + ["…"] * (len(self.path) > 8)
+        steps = [_format_step(key) for key in reversed(self.path[-8:])] + ["…"] * (len(self.path) > 8)
         return f" at {''.join(steps)}" if steps else ""
 
 
-def _step(key: object) -> str:
+def _format_step(key: object) -> str:
     if isinstance(key, int):
         return f"[{key}]" if -(2**63) < key < 2**63 else "[…]"
     return f".{key[:40]}" if isinstance(key, str) and key.isidentifier() else "[…]"

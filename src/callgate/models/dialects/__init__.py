@@ -7,7 +7,7 @@ Every family of models has a dialect. In reading order:
 - Reading a stream: `text_cursor`, `markers`, `marker_search`.
 - The text around a call: `text_output`, `line_context`, `json_nesting`, `mentioned_calls`; and `example_phrases` with `quotation_phrases`,
   `refusal_phrases`, `phrases_of_other_languages` and `phrase_patterns`.
-- Shared by the dialects: `json_calls`, `python_calls` with `python_literals`, `tagged_calls` with `tag_values`,
+- Shared by the dialects: `json_calls` with `marked_json`, `python_calls` with `python_literals`, `tagged_calls` with `tag_values`,
   `typed_values`, `known_tools`, `schema_matching`.
 
 Only text that a model wrote may be fed to a reader, never a tool's result. Knows the tools' names and schemas; runs and

@@ -75,6 +75,8 @@ _INSTRUCTION = any_of(
     rf"\byou (?:(?:just|only|simply) )?(?:can|could|may|might|must|should|would|need to|have to) (?:\w+ )?{MAKE_VERB}\b",
     # You call it like this:
     rf"{SENTENCE_START}you(?:['\u2019](?:d|ll))? (?:will )?(?:\w+ )?{CALL_VERB}\b|{SENTENCE_START}you['\u2019]d {MAKE_VERB}\b",
+    # You can test your parser with:
+    r"\byou (?:can|could|may|might|should) [^:.]*\b(?:with|using|via)\W*$",
     # A call looks like this:
     r"\blooks? (?:\w+ )?(?:like|so|as follows)(?: (?:this|that|so|the following))?\W*$",
     # To call it, write:
@@ -103,7 +105,10 @@ _INSTRUCTION = any_of(
     # Something like this:
     r"^\W*(?:or |and )?(?:something )?(?:like (?:this|that|so)|like|such as|as in|along (?:the|these) lines(?: of)?)\W*$",
     # A call would look like:
-    r"\b(?:calls?|syntax|format|command|message|output|request|invocation|markup|block|tags?) would (?:be|look|read)\b",
+    (
+        r"\b(?:calls?|syntax|format|command|message|output|request|invocation|markup|block|tags?|answer|response|reply) would "
+        r"(?:be|look|read)\b"
+    ),
     # Claude would write:
     rf"(?:\bwould|\w['\u2019]d)(?: \w+)? {ANSWER_VERB}\W*$",
     # Given the call:
@@ -132,7 +137,7 @@ _LABEL = any_of(
     # The format is:
     (
         rf"\b(?:syntax|form|pattern|schema|{_FORM_WORD})\b(?: (?:for|of|used|that|which)\b[^:.]*)?"
-        rf" (?:is|are|looks?|must be|should be)(?: [\w'`<>]+){{0,4}}\W*$"
+        rf" (?:is|are|was|were|looks?|must be|should be)(?: [\w'`<>]+){{0,4}}\W*$"
     ),
     # Use this format:
     rf"\b(?:has|have|uses?|takes?|follows?) (?:the|this|that|an?) (?:\w+ )?(?:syntax|{_FORM_WORD})\W*$",
@@ -140,7 +145,7 @@ _LABEL = any_of(
     (
         r"^\W*(?:an? |the )?(?:expected|hypothetical|typical|previous|earlier|original|failed|mock|fake|dummy|simulated|pseudo"
         r"|imaginary|fictional) (?:\w+ ){0,2}"
-        r"(?:calls?|invocation|request|output|response|answer|message)\W*$"
+        r"(?:calls?|invocation|request|output|response|answer|message)(?: (?:is|was|would be|reads))?\W*$"
     ),
     # The expected format:
     (
@@ -152,6 +157,15 @@ _LABEL = any_of(
         r"^\W*(?:an? |the |this |some )?(?:suspicious|injected|hidden|embedded|malicious|untrusted|quoted|original|raw|logged|offending) "
         r"(?:\w+ )?(?:calls?|instructions?|text|content|block|string|message|request|input|payload|prompt|markup|entry)"
         r"(?: (?:is|was|reads))?\W*$|^\W*(?:the )?(?:code )?(?:snippet|excerpt|log entry)(?: (?:is|was|reads))?\W*$"
+    ),
+    # This is the format that Hermes uses:
+    rf"\b(?:this|that|here|it)(?:['\u2019]s| is) the (?:\w+ )?(?:{_FORM_WORD}|syntax|markup) (?:that|which|of|for|used)\b[^:.]*\W*$",
+    # A test input for the parser:
+    r"^\W*(?:an? |the |another )?(?:test|sample|dummy) (?:input|case|string|message|prompt)s?(?: (?:for|of|to) [^:.]*)?\W*$",
+    # The equivalent call in XML:
+    (
+        r"^\W*(?:the |an? )?(?:equivalent|corresponding|same) (?:\w+ )?(?:calls?|request|invocation) (?:in|as) "
+        r"(?:xml|json|yaml|python|text)\W*$"
     ),
     # Here's a template:
     rf"{SENTENCE_START}here{BE} (?:an?|the|your) (?:\w+ )?(?:template|snippet|excerpt)\W*$",
@@ -170,7 +184,8 @@ _LABEL = any_of(
     # The following call fails:
     (
         r"\b(?:this|that|the following|such an?) (?:\w+ )?(?:call|request|form|syntax|one)s? (?:(?:would|will|does|is|are|was|were) )?"
-        r"(?:fails?|failed|wrong|invalid|incorrect|malformed|rejected|refused|not (?:work|valid|allowed))\W*$"
+        r"(?:fails?|failed|wrong|invalid|incorrect|malformed|rejected|refused|blocked|denied"
+        r"|forbidden|stopped|not (?:work|valid|allowed|made|sent|run))\W*$"
     ),
     # Don't call it like this:
     rf"{SENTENCE_START}(?:please )?(?:do not|don['\u2019]t|never) (?:\w+ )?{MAKE_VERB}\b",
@@ -260,7 +275,7 @@ def announces_example(line: str) -> bool:
     """Whether a line announces an example, or text that the reader is told to write."""
     if introduces_example(line):
         return True
-    line = _collapsed(line)
+    line = _collapse_spaces(line)
     sentence = _SENTENCE_END.split(line)[-1]
     is_about_itself = _FIRST_PERSON.search(sentence) or _PROGRESSIVE.match(sentence)
     if states_example(sentence) or asks_approval(sentence) or ASKS_APPROVAL.search(sentence):
@@ -282,7 +297,7 @@ def announces_example(line: str) -> bool:
 
 def introduces_example(line: str) -> bool:
     """Whether a line that goes on with a call introduces it as an example, as in `e.g. <tool_call>` and `<code><tool_call>`."""
-    line = _collapsed(line)
+    line = _collapse_spaces(line)
     if _SHOWN_IN_MARKUP.search(line):
         return True
     return bool(_ENDS_WITH_EXAMPLE.search(line)) and not _FIRST_PERSON.search(_SENTENCE_END.split(line)[-1])
@@ -290,7 +305,7 @@ def introduces_example(line: str) -> bool:
 
 def announces_quotation(line: str) -> bool:
     """Whether a line announces what another text contains. Only what directly follows is a quotation."""
-    line = _collapsed(line)
+    line = _collapse_spaces(line)
     if not _OPEN_END.search(line):
         return False
     return bool(RECEIVED.search(line) or quotes_text(line) or (QUOTATION.search(line) and not _FIRST_PERSON.search(line)))
@@ -302,7 +317,7 @@ def without_first_sentence(text: str) -> str:
     return text[end.end() :] if end else ""
 
 
-def _collapsed(line: str) -> str:
+def _collapse_spaces(line: str) -> str:
     """Return the line with single spaces and without a fence at its end, so that the patterns take little time for any line."""
     return _LAST_FENCE.sub("", " ".join(line.split()))
 

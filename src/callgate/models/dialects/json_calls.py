@@ -13,36 +13,29 @@ from collections.abc import Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate.models.dialects.dialect import ParsedCalls
-from callgate.models.dialects.known_tools import MAX_NAME_CHARS, KnownTools
-from callgate.models.dialects.python_calls import read_python_calls
+from callgate.models.dialects.known_tools import KnownTools
 from callgate.models.dialects.python_literals import python_to_json
 from callgate.models.dialects.schema_matching import single_text_argument
 from callgate.models.dialects.text_and_call_parts import FoundCall
-from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
-from callgate.models.dialects.typed_values import json_object
+from callgate.models.dialects.typed_values import json_object, json_type
 
 __all__ = [
-    "ARGUMENT_KEYS",
-    "NAME_KEYS",
     "JsonCall",
-    "MarkedJson",
-    "list_items",
     "may_start_call",
-    "member_spans",
     "normalise_arguments",
     "parse_call",
+    "parse_malformed_call",
+    "parse_marked_calls",
     "parse_unmarked_calls",
-    "read_json_calls",
 ]
 
-NAME_KEYS = ("name", "tool_name", "tool", "function_name", "function", "action", "recipient_name")
-ARGUMENT_KEYS = ("arguments", "parameters", "args", "params", "input", "action_input", "tool_input", "kwargs", "tool_arguments")
-_UNIQUE_KEYS = frozenset({*NAME_KEYS, *ARGUMENT_KEYS})
+_NAME_KEYS = ("name", "tool_name", "tool", "function_name", "function", "action", "recipient_name")
+_ARGUMENT_KEYS = ("arguments", "parameters", "args", "params", "input", "action_input", "tool_input", "kwargs", "tool_arguments")
+_UNIQUE_KEYS = frozenset({*_NAME_KEYS, *_ARGUMENT_KEYS})
 _ID_KEYS = ("id", "tool_call_id", "call_id")
 _REASON_KEYS = ("reasoning", "thought", "thoughts")
 _OTHER_KEYS = frozenset({"type", "index"})
-_CALL_KEYS = frozenset({*NAME_KEYS, *ARGUMENT_KEYS, *_ID_KEYS, *_REASON_KEYS, *_OTHER_KEYS})
+_CALL_KEYS = frozenset({*_NAME_KEYS, *_ARGUMENT_KEYS, *_ID_KEYS, *_REASON_KEYS, *_OTHER_KEYS})
 _GROUP_KEYS = ("tool_calls", "tool_call", "function_calls", "function_call", "functionCall", "tool_uses")
 _NESTING_KEYS = ("function", "tool", "action")
 _ROLE_KEY = "role"
@@ -55,15 +48,15 @@ _SPACE = re.compile(r"\s*")
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _FIRST_MEMBER = re.compile(r"""\s*(["'])([^"'\\]{1,64})\1\s*(?::\s*("[^"\\]*(?:\\.[^"\\]*)*"|'[^'\\]*')?)?""", re.DOTALL)
 _BARE_VALUE = re.compile(r"[^\s,\]}\[{\"':]+")
-_TRAILING = re.compile(r"[\s;,\]}]*")
-_PYTHON_LIST, _PYTHON_LIST_START = re.compile(r"\[\s*[^\W\d][\w.\-/]*\("), re.compile(r"\[\s*(?:[^\W\d][\w.\-/]*)?")
-_FENCES = ("```json", "```")
 _PLACEHOLDER = re.compile(r"<[^<>]*>|\W*")
 """Matches what a template has in place of a name, as in `{"name": "<function-name>"}` and `{"name": "..."}`."""
-_UNCLOSED = re.compile(
-    r'\{\s*"(?:name|tool_name)"\s*:\s*("[^"\\]*(?:\\.[^"\\]*)*")\s*,\s*"(?:arguments|parameters)"\s*:\s*(\{.*)', re.DOTALL
+_MALFORMED = re.compile(
+    r"""\s*(?P<list>\[\s*)?\{\s*(?:"(?:id|type|tool_call_id|call_id)"\s*:\s*"[^"\\]{0,100}"\s*,\s*){0,3}"""
+    r"""(["']?)(?:name|tool_name)\2\s*:\s*(["'])(?P<name>[^"'\\]{1,200})\3\s*,?\s*"""
+    r"""(["']?)(?:arguments|parameters|args)\5\s*:\s*(?P<arguments>\{.*)""",
+    re.DOTALL,
 )
-"""Matches the name and the arguments of a call that lacks closing brackets."""
+"""Matches the name and the arguments of a call in malformed JSON."""
 _BRACKET_OR_QUOTE = re.compile(r'[\[\]{}"]')
 
 
@@ -96,7 +89,7 @@ class JsonCall(Struct, frozen=True, kw_only=True):
         return FoundCall(name=name, arguments=arguments, id=self.id, reasoning=self.reasoning, lifted=self.lifted)
 
 
-def member_spans(text: str) -> dict[str, tuple[int, int]]:
+def _find_members(text: str) -> dict[str, tuple[int, int]]:
     """Return the span of each member's value in the text of an object; empty if `text` is not an object.
 
     If a key is repeated, its first member counts. Empty if it is the key of a call's name or arguments, because either member may be meant.
@@ -109,7 +102,7 @@ def member_spans(text: str) -> dict[str, tuple[int, int]]:
         if key is None or text[colon : colon + 1] != ":":
             return {}
         start = _skip_space(text, colon + 1)
-        end = _value_end(text, start)
+        end = _find_value_end(text, start)
         if end <= start:
             return {}
         name = _decode_string(key.group())
@@ -128,7 +121,7 @@ def _skip_space(text: str, pos: int) -> int:
     return found.end() if found else pos
 
 
-def _value_end(text: str, pos: int) -> int:
+def _find_value_end(text: str, pos: int) -> int:
     """Return where the JSON value that starts at `pos` ends; `pos` if none starts there."""
     if text[pos : pos + 1] not in ("{", "["):
         found = _STRING.match(text, pos) or _BARE_VALUE.match(text, pos)
@@ -162,55 +155,55 @@ def _decode_string(text: str) -> str:
 
 def parse_call(text: str) -> JsonCall | None:
     """Return the call that an object, or an object nested in it, describes; None if it has no name."""
-    spans = member_spans(text)
+    spans = _find_members(text)
     if not spans:
-        return _python_call(text)
-    held = (_member(text, spans, key) for key in _NESTING_KEYS if key in spans)
+        return _parse_python_object(text)
+    held = (_get_member(text, spans, key) for key in _NESTING_KEYS if key in spans)
     inner = next((one for one in held if one.startswith("{")), "")
-    outer = _call_from(text, spans)
-    if not inner or (outer is not None and any(key in spans for key in ARGUMENT_KEYS)):
+    outer = _parse_members(text, spans)
+    if not inner or (outer is not None and any(key in spans for key in _ARGUMENT_KEYS)):
         return outer
-    call = _call_from(inner, member_spans(inner))
-    return call if call is None or call.id else replace(call, id=_first_member(text, spans, _ID_KEYS))
+    call = _parse_members(inner, _find_members(inner))
+    return call if call is None or call.id else replace(call, id=_get_first_member(text, spans, _ID_KEYS))
 
 
-def _call_from(text: str, spans: dict[str, tuple[int, int]]) -> JsonCall | None:
-    name_key = next((key for key in NAME_KEYS if key in spans and _member(text, spans, key).startswith('"')), None)
+def _parse_members(text: str, spans: dict[str, tuple[int, int]]) -> JsonCall | None:
+    name_key = next((key for key in _NAME_KEYS if key in spans and _get_member(text, spans, key).startswith('"')), None)
     if name_key is None:
         return None
-    name = _member(text, spans, name_key)
-    key = next((key for key in ARGUMENT_KEYS if key in spans), None)
-    arguments = normalise_arguments(_member(text, spans, key)) if key else ""
+    name = _get_member(text, spans, name_key)
+    key = next((key for key in _ARGUMENT_KEYS if key in spans), None)
+    arguments = normalise_arguments(_get_member(text, spans, key)) if key else ""
     return JsonCall(
         name=_decode_string(name),
         arguments=arguments,
-        id=_first_member(text, spans, _ID_KEYS),
-        reasoning=_first_member(text, spans, _REASON_KEYS),
+        id=_get_first_member(text, spans, _ID_KEYS),
+        reasoning=_get_first_member(text, spans, _REASON_KEYS),
         has_other_keys=not _CALL_KEYS.issuperset(spans),
         has_standard_keys=name_key in _STANDARD_NAME_KEYS and key in _STANDARD_ARGUMENT_KEYS,
-        sibling_arguments=_remaining_arguments(text) if name_key == "tool" and arguments in ("", "{}") else "",
+        sibling_arguments=_collect_other_members(text) if name_key == "tool" and arguments in ("", "{}") else "",
         has_input_key=key in _INPUT_KEYS,
         is_fallback=name_key == "tool" and key in _STANDARD_ARGUMENT_KEYS and _FALLBACK_KEYS.issuperset(spans),
     )
 
 
-def _member(text: str, spans: dict[str, tuple[int, int]], key: str) -> str:
+def _get_member(text: str, spans: dict[str, tuple[int, int]], key: str) -> str:
     start, end = spans[key]
     return text[start:end]
 
 
-def _first_member(text: str, spans: dict[str, tuple[int, int]], keys: tuple[str, ...]) -> str:
+def _get_first_member(text: str, spans: dict[str, tuple[int, int]], keys: tuple[str, ...]) -> str:
     """Return the text of the first of these members that exists; empty if there is none."""
-    return next((_decode_string(_member(text, spans, key)) for key in keys if key in spans), "")
+    return next((_decode_string(_get_member(text, spans, key)) for key in keys if key in spans), "")
 
 
-def _python_call(text: str) -> JsonCall | None:
+def _parse_python_object(text: str) -> JsonCall | None:
     """Return the call that an object in Python syntax describes."""
     try:
         written = python_to_json(text)
     except ValueError:
         return None
-    return parse_call(written) if written != text and member_spans(written) else None
+    return parse_call(written) if written != text and _find_members(written) else None
 
 
 def normalise_arguments(text: str) -> str:
@@ -226,7 +219,7 @@ def normalise_arguments(text: str) -> str:
     return text
 
 
-def list_items(text: str) -> list[str]:
+def _split_list(text: str) -> list[str]:
     """Return the items of a list, each as the text that was written; empty if a text between its items is no JSON.
 
     Otherwise an object in an argument of a Python call would be an item. If an item has no end, the items before it are
@@ -235,7 +228,7 @@ def list_items(text: str) -> list[str]:
     found: list[str] = []
     pos = _skip_space(text, 1)
     while text[pos : pos + 1] not in ("", "]"):
-        end = _value_end(text, pos)
+        end = _find_value_end(text, pos)
         if end <= pos:
             return found
         found.append(text[pos:end])
@@ -258,7 +251,7 @@ def may_start_call(text: str, tools: KnownTools) -> bool | None:
     key, value, rest = found[2], found[3], body[found.end() :]
     if key in _GROUP_KEYS or (key in _NESTING_KEYS and rest.startswith("{")):
         return True
-    if key not in NAME_KEYS and key != _ROLE_KEY:
+    if key not in _NAME_KEYS and key != _ROLE_KEY:
         return key in _CALL_KEYS
     if value is None:
         return None if len(rest) < 1_000 else False
@@ -272,117 +265,72 @@ def parse_unmarked_calls(text: str) -> list[JsonCall]:
 
     Empty if the object contains anything else than calls.
     """
-    spans = member_spans(text)
+    spans = _find_members(text)
     key = next((key for key in _GROUP_KEYS if key in spans), None)
     if key is None:
         call = parse_call(text)
         return [call] if call is not None else []
-    group = _member(text, spans, key)
-    texts = [group] if group.startswith("{") else list_items(group) if group.startswith("[") else []
+    group = _get_member(text, spans, key)
+    texts = [group] if group.startswith("{") else _split_list(group) if group.startswith("[") else []
     found = [call for call in map(parse_call, texts) if call is not None]
     return found if len(found) == len(texts) and _has_only_calls(text, spans, key) else []
 
 
 def _has_only_calls(text: str, spans: dict[str, tuple[int, int]], key: str) -> bool:
     """Whether an object has no other members than its calls, except those of a message without text, and a reason."""
-    return spans.keys() - {key} <= _MESSAGE_KEYS and ("content" not in spans or _member(text, spans, "content") in ("null", '""'))
+    return spans.keys() - {key} <= _MESSAGE_KEYS and ("content" not in spans or _get_member(text, spans, "content") in ("null", '""'))
 
 
-def read_json_calls(cursor: TextCursor, tools: KnownTools, *ends: str, keyed: bool = False) -> Incremental[list[FoundCall]]:
-    """Read one JSON value after a marker: an object, or a list of objects. Items that are not calls are skipped.
+def parse_marked_calls(text: str, tools: KnownTools, *, keyed: bool = False) -> list[FoundCall]:
+    """Return the calls in a JSON value that follows a marker: an object, or a list of objects. Items that are not calls are skipped.
 
     In an object without a name key, each member is a call and its key is the tool's name, if all values are objects or
-    `null`, and if all tools are known or the family writes calls like this (`keyed`). If the brackets do not match, the
-    value ends at the first of `ends`: a call whose own bracket is missing has its arguments, and one whose arguments are
-    not complete has malformed ones.
+    `null`, and if all tools are known or the family writes calls like this (`keyed`).
     """
-    text = yield from cursor.read_bracketed(*ends)
-    texts = [text] if text.startswith("{") else list_items(text)
-    found = [call for one in texts for call in _marked_calls(one, tools, keyed)] or _unclosed_call(text, tools)
-    if not found and text.strip("[] \t\r\n"):
-        raise NotACall
-    return found
+    texts = [text] if text.startswith("{") else _split_list(text)
+    return [call for one in texts for call in _parse_marked_object(one, tools, keyed)]
 
 
-def _unclosed_call(text: str, tools: KnownTools) -> list[FoundCall]:
-    """Return the call in an object that ended at its closing marker without all of its brackets."""
-    written = _UNCLOSED.fullmatch(text)
-    if written is None or _value_end(text, 0):
+def parse_malformed_call(text: str, tools: KnownTools) -> list[FoundCall]:
+    """Return the call in malformed JSON before its closing marker, with its arguments as written; none without a name or in valid JSON.
+
+    The closing bracket of the call itself is not part of the arguments; if only this one is missing, the arguments are complete.
+    """
+    written = _MALFORMED.fullmatch(text)
+    if written is None or _PLACEHOLDER.fullmatch(written["name"]) or json_type(text):
         return []
-    name = _decode_string(written[1])
-    if _PLACEHOLDER.fullmatch(name):
-        return []
-    return [FoundCall(name=tools.clean_name(name), arguments=written[2].rstrip())]
+    arguments = written["arguments"].rstrip("; \t\r\n")
+    if written["list"]:
+        arguments = arguments.removesuffix("]").rstrip()
+    is_unclosed = _find_value_end(written["arguments"], 0) == len(arguments)
+    if not is_unclosed:
+        arguments = arguments.removesuffix("}").rstrip()
+    return [FoundCall(name=tools.clean_name(written["name"]), arguments=arguments)]
 
 
-def _marked_calls(text: str, tools: KnownTools, keyed: bool) -> Iterator[FoundCall]:
+def _parse_marked_object(text: str, tools: KnownTools, keyed: bool) -> Iterator[FoundCall]:
     call = parse_call(text) if text.startswith("{") else None
     held = parse_unmarked_calls(text) if call is None else []
     if held:
         yield from (replace(one, arguments=one.arguments or "{}").to_found_call(tools) for one in held)
         return
     if call is None:
-        yield from _keyed_calls(text, tools, keyed)
+        yield from _parse_keyed_object(text, tools, keyed)
         return
     if not call.arguments:
-        rest = _remaining_arguments(text)
+        rest = _collect_other_members(text)
         call = JsonCall(name=call.name, arguments=rest, id=call.id, reasoning=call.reasoning, lifted=rest != "{}")
     if not _PLACEHOLDER.fullmatch(call.name):
         yield call.to_found_call(tools)
 
 
-def _keyed_calls(text: str, tools: KnownTools, keyed: bool) -> Iterator[FoundCall]:
+def _parse_keyed_object(text: str, tools: KnownTools, keyed: bool) -> Iterator[FoundCall]:
     """Yield a call for each member of an object; none if a member cannot be one."""
-    named = {name: normalise_arguments(text[start:end]) for name, (start, end) in member_spans(text).items()}
+    named = {name: normalise_arguments(text[start:end]) for name, (start, end) in _find_members(text).items()}
     if all((tools.has(name) or (keyed and name not in _CALL_KEYS)) and value[0] == "{" for name, value in named.items()):
         yield from (FoundCall(name=tools.clean_name(name), arguments=value) for name, value in named.items())
 
 
-def _remaining_arguments(text: str) -> str:
+def _collect_other_members(text: str) -> str:
     """Return the members that may be the arguments of a call without arguments: all except the call's own keys."""
-    return json_object({key: text[start:end] for key, (start, end) in member_spans(text).items() if key not in _CALL_KEYS})
-
-
-def _is_python_list(cursor: TextCursor) -> Incremental[bool]:
-    """Return whether a list that begins with a name and a bracket comes next. Consumes nothing."""
-    while True:
-        ahead = cursor.ahead(MAX_NAME_CHARS)
-        if _PYTHON_LIST.match(ahead):
-            return True
-        if not _PYTHON_LIST_START.fullmatch(ahead) or len(ahead) == MAX_NAME_CHARS or not (yield from cursor.wait_more()):
-            return False
-
-
-class MarkedJson:
-    """Reads JSON calls between a family's markers: objects, and lists of objects, up to one of the closing markers.
-
-    The markers prove that the text is a call, so its name may be unknown: the engine answers such a call with the known
-    tools. The value ends at its own closing bracket; a missing closing marker, or surplus brackets, change nothing.
-    Some models write a list of Python calls instead; these must be calls of known tools.
-
-    Args:
-        closers: The family's closing markers.
-        keyed: Whether the family writes objects whose keys are the names of tools.
-    """
-
-    def __init__(self, *closers: str, keyed: bool = False) -> None:
-        self._closers = closers
-        self._tags = tuple(closer for closer in closers if closer[0] == "<")
-        self._keyed = keyed
-
-    def __call__(self, cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
-        yield from cursor.skip_space()
-        yield from cursor.take(*_FENCES)
-        yield from cursor.skip_space()
-        if (yield from cursor.peek()) not in ("{", "["):
-            raise NotACall
-        while (yield from cursor.peek()) in ("{", "[") and not (yield from cursor.at_any(*self._closers)):
-            if (yield from _is_python_list(cursor)):
-                yield from read_python_calls(cursor, tools, known_only=True)
-            else:
-                yield from (yield from read_json_calls(cursor, tools, *self._tags, keyed=self._keyed))
-            yield from cursor.take_while(_TRAILING)
-            yield from cursor.take("```")
-            yield from cursor.skip_space()
-        if self._closers:
-            yield from cursor.take(*self._closers)
+    return json_object({key: text[start:end] for key, (start, end) in _find_members(text).items() if key not in _CALL_KEYS})

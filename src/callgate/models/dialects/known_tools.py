@@ -36,7 +36,7 @@ class KnownTools:
         self.fallback_taught = fallback_taught
         self._by_folded: dict[str, str] = {}
         for name in self._tools:
-            self._by_folded.setdefault(_fold(name), name)
+            self._by_folded.setdefault(_fold_name(name), name)
 
     @property
     def is_empty(self) -> bool:
@@ -45,7 +45,7 @@ class KnownTools:
 
     def has(self, name: str) -> bool:
         """Whether `name`, which may be written inexactly, refers to a known tool."""
-        return len(name) <= MAX_NAME_CHARS and (name in self._tools or _fold(self.clean_name(name)) in self._by_folded)
+        return len(name) <= MAX_NAME_CHARS and (name in self._tools or _fold_name(self.clean_name(name)) in self._by_folded)
 
     def is_name(self, text: str) -> bool:
         """Whether text between markers may be the name of a tool: a known tool, or one word that is not too long."""
@@ -53,7 +53,7 @@ class KnownTools:
 
     def any_begins_with(self, text: str) -> bool:
         """Whether the name of a known tool, or a namespace, begins with `text`, up to its first dot."""
-        start = _fold(text.partition(".")[0])
+        start = _fold_name(text.partition(".")[0])
         return any(name.startswith(start) for name in (*self._by_folded, *_NAMESPACES))
 
     def may_call(self, name: str) -> bool:
@@ -76,8 +76,8 @@ class KnownTools:
     def schema(self, name: str) -> Schema | None:
         """Return the schema of the tool that `name` means; None if it is unknown."""
         name = self.clean_name(name)
-        return self._tools.get(name) or self._tools.get(self._by_folded.get(_fold(name), ""))
+        return self._tools.get(name) or self._tools.get(self._by_folded.get(_fold_name(name), ""))
 
 
-def _fold(name: str) -> str:
+def _fold_name(name: str) -> str:
     return "".join(letter.lower() if letter.isascii() else letter for letter in name).replace("-", "_")

@@ -108,11 +108,11 @@ class LineContext:
     def add_text(self, text: str) -> None:
         """Add text of one or more lines."""
         first, *rest = text.split("\n")
-        self._append(first)
+        self._append_to_line(first)
         for line in rest:
             self._end_line()
             self._start_line(from_line_start=True)
-            self._append(line)
+            self._append_to_line(line)
 
     def add_marker(self, *, ignored: bool = False) -> None:
         """Record a marker or a call. It ends an example, unless the marker is ignored."""
@@ -125,7 +125,7 @@ class LineContext:
         self._line, self._line_end, self._line_chars = "", "", 0
         self._from_line_start = from_line_start
 
-    def _append(self, text: str) -> None:
+    def _append_to_line(self, text: str) -> None:
         self._line += text[: max(0, _MAX_LINE_CHARS - len(self._line))]
         self._line_end = (self._line_end + text[-_MAX_LINE_CHARS:])[-_MAX_LINE_CHARS:]
         self._line_chars += len(text)
@@ -169,7 +169,7 @@ class InlineCode:
 
     @property
     def open(self) -> bool:
-        return bool(self._open_ticks())
+        return bool(self._count_open_ticks())
 
     def add_text(self, text: str) -> None:
         """Add more of the line, in pieces of any size."""
@@ -177,12 +177,12 @@ class InlineCode:
             if piece[0] == "`":
                 self._tick_run, self._single_quotes = self._tick_run + len(piece), 0
                 continue
-            self._opening_ticks, self._tick_run = self._open_ticks(), 0
+            self._opening_ticks, self._tick_run = self._count_open_ticks(), 0
             self._single_quotes = self._single_quotes + len(piece) if piece[0] == "'" else 0
             if self._single_quotes >= 2 and self._opening_ticks == 2:
                 self._opening_ticks = 0
 
-    def _open_ticks(self) -> int:
+    def _count_open_ticks(self) -> int:
         if not self._tick_run:
             return self._opening_ticks
         if not self._opening_ticks:

@@ -125,16 +125,16 @@ class Markers:
         literals = {*self.dialects, *self.ignored, *self.reasoning, *self.closers, *self.line_start, *ANSWER_TAGS, *ANSWER_TAGS.values()}
         literals.update(OTHERS_TEXT, filter(None, OTHERS_TEXT.values()))
         anywhere = literals - self.line_start
-        self.anywhere = re.compile(_alternation(_minimal(anywhere)))
-        self.at_line_start = re.compile(rf"(?:\n[ \t]*|[.!?] ?)({_alternation(_minimal(self.line_start))})")
-        self.at_cursor = re.compile(rf"\s*({_alternation(_minimal(self.line_start))})")
-        self.prefixes = _proper_prefixes(anywhere)
-        self.line_start_prefixes = _proper_prefixes(self.line_start)
+        self.anywhere = re.compile(_join_alternatives(_drop_longer_literals(anywhere)))
+        self.at_line_start = re.compile(rf"(?:\n[ \t]*|[.!?] ?)({_join_alternatives(_drop_longer_literals(self.line_start))})")
+        self.at_cursor = re.compile(rf"\s*({_join_alternatives(_drop_longer_literals(self.line_start))})")
+        self.prefixes = _collect_prefixes(anywhere)
+        self.line_start_prefixes = _collect_prefixes(self.line_start)
         self.max_chars = max(map(len, literals))
         self.dialects[""] = unopened
         self._by_prefix = {
             short: sorted((one for one in literals if one.startswith(short)), key=len, reverse=True)
-            for short in (*_minimal(anywhere), *_minimal(self.line_start))
+            for short in (*_drop_longer_literals(anywhere), *_drop_longer_literals(self.line_start))
         }
 
     def starting_with(self, literal: str) -> list[str]:
@@ -142,17 +142,17 @@ class Markers:
         return self._by_prefix[literal]
 
 
-def _minimal(literals: Iterable[str]) -> list[str]:
+def _drop_longer_literals(literals: Iterable[str]) -> list[str]:
     """Return the literals of which no other literal is a prefix."""
     known = set(literals)
     return sorted(one for one in known if not any(one[:end] in known for end in range(1, len(one))))
 
 
-def _alternation(literals: Iterable[str]) -> str:
+def _join_alternatives(literals: Iterable[str]) -> str:
     return "|".join(map(re.escape, literals))
 
 
-def _proper_prefixes(literals: Iterable[str]) -> frozenset[str]:
+def _collect_prefixes(literals: Iterable[str]) -> frozenset[str]:
     return frozenset(one[:end] for one in literals for end in range(1, len(one)))
 
 
@@ -162,11 +162,11 @@ def markers_for(hint: str | None, *, fallback_taught: bool = False) -> Markers:
 
     If the fallback was taught, other dialects without markers are left out.
     """
-    chosen = [_with_hint(one) if one.name == hint else one for one in ALL_DIALECTS if not one.hint_only or one.name == hint]
+    chosen = [_apply_hint(one) if one.name == hint else one for one in ALL_DIALECTS if not one.hint_only or one.name == hint]
     if fallback_taught:
         chosen = [one for one in chosen if not one.is_unmarked or one.name in _FALLBACK_DIALECTS]
     return Markers(sorted(chosen, key=lambda one: one.name != hint))
 
 
-def _with_hint(dialect: Dialect) -> Dialect:
+def _apply_hint(dialect: Dialect) -> Dialect:
     return dialect if dialect.read_hinted is None else replace(dialect, line_start_only=False, read=dialect.read_hinted)

@@ -47,7 +47,7 @@ class MentionFinder:
             if not (yield from self._cursor.at(opener)):
                 continue
             for dialect in self._markers.dialects.get(opener, ()):
-                chars = 0 if dialect.is_unmarked else (yield from self._mention_chars(dialect, opener))
+                chars = 0 if dialect.is_unmarked else (yield from self._measure_mention(dialect, opener))
                 if chars:
                     return chars
         return 0
@@ -90,7 +90,7 @@ class MentionFinder:
                 return len(marker)
         return 0
 
-    def _mention_chars(self, dialect: Dialect, opener: str) -> Incremental[int]:
+    def _measure_mention(self, dialect: Dialect, opener: str) -> Incremental[int]:
         cursor = self._cursor
         cursor.start_candidate()
         start, chars = cursor.offset, 0

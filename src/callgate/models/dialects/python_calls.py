@@ -20,6 +20,11 @@ __all__ = ["parse_python_arguments", "read_python_calls"]
 
 _NAME = re.compile(r"[\w.\-/]*")
 _SEPARATORS = re.compile(r"[\s,;]*")
+_CLOSING = re.compile(r"[ \t,;)\]]*")
+_QUOTES = frozenset("\"'")
+_REST_END = re.compile(r"[\n<`]")
+_MAX_REST_CHARS = 1_000
+"""How far the line of a call is searched for the rest of it."""
 _SUFFIX = ".call"
 
 
@@ -44,6 +49,8 @@ def read_python_calls(cursor: TextCursor, tools: KnownTools, *, known_only: bool
         found = yield from _read_call(cursor, tools, known_only)
         if found is None:
             break
+        if (yield from _is_followed_by_rest(cursor)):
+            raise NotACall
         count += 1
         yield found
         yield from cursor.take_while(_SEPARATORS)
@@ -62,6 +69,36 @@ def _read_call(cursor: TextCursor, tools: KnownTools, known_only: bool) -> Incre
         raise NotACall
     text = yield from cursor.read_bracketed()
     return FoundCall(name=tools.clean_name(name), arguments=parse_python_arguments(name, text[1:-1], tools))
+
+
+def _is_followed_by_rest(cursor: TextCursor) -> Incremental[bool]:
+    """Return whether the rest of a call follows whose closing bracket was read. Consumes nothing.
+
+    If a quotation mark in a string is not escaped, a bracket in the string may close the call. The rest of the string then follows: it
+    begins with a quotation mark, or its line contains one and ends with a bracket.
+    """
+    start = cursor.offset
+    yield from cursor.take_while(_CLOSING)
+    is_complete = yield from _is_call_start(cursor)
+    rest = "" if is_complete else (yield from _peek_line(cursor))
+    cursor.rewind(start)
+    if rest[:1] in _QUOTES or (rest and cursor.truncated and cursor.ran_out):
+        return True
+    return rest.rstrip().endswith((")", "]")) and not _QUOTES.isdisjoint(rest)
+
+
+def _peek_line(cursor: TextCursor) -> Incremental[str]:
+    """Return the start of the rest of the line, up to a tag or code. Consumes nothing."""
+    while True:
+        ahead = cursor.ahead(_MAX_REST_CHARS)
+        end = _REST_END.search(ahead)
+        if end is not None or len(ahead) == _MAX_REST_CHARS or not (yield from cursor.wait_more()):
+            return ahead[: end.start()] if end else ahead
+
+
+def _is_call_start(cursor: TextCursor) -> Incremental[bool]:
+    name = yield from cursor.take_while(_NAME)
+    return name != "" and (yield from cursor.peek()) == "("
 
 
 def parse_python_arguments(name: str, text: str, tools: KnownTools) -> str:

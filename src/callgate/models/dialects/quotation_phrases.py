@@ -12,6 +12,7 @@ _SOURCE = (
     r"|(?:web ?)?site|web ?page|ticket|description|attachment|content|data|report|turn|image|screenshot|docstring)"
 )
 _ACTOR = rf"(?:tool|function|command|search|query|server|api|script|program|shell|{_SOURCE})"
+_STRANGER = r"(?:attacker|sender|hacker|spammer|scammer|customer|visitor|commenter|poster|maintainer|person|colleague|writer)"
 _SHOWN = r"(?:calls?|line|block|snippet|text|content|string|message|result|output|response|answer|instructions?|json|xml|data)"
 _QUOTED = (
     r"(?: (?:this|that|the following|exactly|to (?:write|use|call|send)"
@@ -23,7 +24,7 @@ QUOTATION = any_of(
     rf"\b{_SOURCE} (?:(?!to )\w+ )?(?:say|show|read|state|contain|describe|give|suggest|recommend|mention|expect|include|ha)s?{_QUOTED}",
     # The user wrote:
     (
-        rf"\b(?:they|he|she|someone|somebody|the (?:user|author|other \w+|model|assistant|agent|developer)|you|{_SOURCE}) "
+        rf"\b(?:they|he|she|someone|somebody|the (?:user|author|other \w+|model|assistant|agent|developer|{_STRANGER})|you|{_SOURCE}) "
         r"(?:(?:has|have|had) )?(?:\w+ )?(?:wrote|said|called|invoked|ran|executed|emitted|generated|produced|issued|made|sent|posted|typed"
         rf"|quoted|replied|answered|showed|pasted|shared|printed)(?: (?:me|us))?{_QUOTED}"
     ),
@@ -83,6 +84,15 @@ QUOTATION = any_of(
     rf"^\W*(?:(?:from|in) (?:the|its|their|your)|(?:per|according to) (?:the|its|their)) (?:\w+ )?{_SOURCE}(?:,[^:]* (?:is|are|was))?\W*$",
     # The tool returned:
     rf"\b{_ACTOR} (?:\w+ )?(?:return(?:s|ed)|respond(?:s|ed)(?: with)?|print(?:s|ed)|contained|included|had|output|gave|sent){_QUOTED}",
+    # For reference, the call was:
+    r"\b(?:the|this|that|its|their|your) (?:\w+ )?(?:calls?|request|invocation) (?:was|were|had been)\W*$",
+    # The assistant's message was:
+    rf"\b{WRITERS}['\u2019]s? (?:\w+ )?(?:calls?|message|output|turn|response|answer|request) (?:is|was|reads)\W*$",
+    # Qwen emits calls like:
+    (
+        r"\b(?-i:[A-Z])\S* (?:\w+ )?(?:emits?|outputs?|writes?|produces?|generates?|expects?) (?:\w+ ){0,2}"
+        r"(?:calls?|messages?|text|tags?|markup|syntax|json|xml) (?:like|as|such as|in this form)\W*$"
+    ),
     # The output was:
     rf"\b(?:results?|output|response|reply|answer) (?:(?:of|from) \w+ \w+ )?(?:was|were){_QUOTED}",
     # For reference:

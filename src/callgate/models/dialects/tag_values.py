@@ -23,11 +23,15 @@ from msgspec import Struct
 from callgate.models.dialects.text_cursor import Incremental, TextCursor
 from callgate.models.dialects.typed_values import has_parameter
 
-__all__ = ["TURN_ENDS", "ValueTags", "read_balanced", "read_value", "tag_name"]
+__all__ = ["TURN_ENDS", "ValueTags", "is_message_end", "read_balanced", "read_value", "tag_name"]
 
 Schema = Mapping[str, object]
 TURN_ENDS = ("<|", "<\uff5c", "</s>")
 """The end of a turn begins with one of these."""
+_TURN_TOKEN = re.compile("</s>|<[|\uff5c][^<>|\uff5c\\s]+[|\uff5c]>")
+_TURN_TOKEN_START = re.compile("(?:<(?:/s?|[|\uff5c](?:[^<>|\uff5c\\s]+[|\uff5c]?)?)?)?")
+"""Matches text that may become a token."""
+_MAX_TOKEN_CHARS = 64
 _ATTRIBUTE = re.compile(r"""([\w-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'=<>/]+))""")
 _LAST_LINE_BREAK = re.compile(r"\r?\n[ \t]*\Z")
 _CLOSING_TAG = re.compile(r"</([\w.\-\uff5c]+)/?[ \t]*>?\s*\Z")
@@ -58,8 +62,22 @@ class ValueTags(Struct, frozen=True, kw_only=True):
     """What may follow the end of a call."""
     value_followers: tuple[str, ...]
     """What may follow the end of a value."""
+    drops_last_line_break: bool = True
+    """Whether the line break before the next tag is not part of a value whose own end tag is missing. If the value also begins with a
+    line break, the dialect decides about both.
+    """
     inline_tags_are_text: bool = False
     """Whether text in a value may contain the tag of a parameter. A tag then ends a value only at the start of a line."""
+
+
+def is_message_end(cursor: TextCursor) -> Incremental[bool]:
+    """Return whether the message ends here: with a whole token that ends a turn, or without it if the message is complete."""
+    while True:
+        ahead = cursor.ahead(_MAX_TOKEN_CHARS)
+        if _TURN_TOKEN.match(ahead):
+            return True
+        if not _TURN_TOKEN_START.fullmatch(ahead) or len(ahead) == _MAX_TOKEN_CHARS or not (yield from cursor.wait_more()):
+            return ahead == "" and not cursor.truncated
 
 
 def tag_name(header: str) -> str:
@@ -94,12 +112,12 @@ def read_value(cursor: TextCursor, tags: ValueTags, schema: Schema | None, key: 
             in_quoted_value = tag in parameters
             quoted_calls -= tag in ends
         elif tag in (*tags.parameter, *tags.end) and (yield from _ends_value(cursor, tag, tags, schema, key, _is_line_start(parts))):
-            value = _without_damaged_end("".join(parts), tags, key)
-            return _LAST_LINE_BREAK.sub("", value) if tags.inline_tags_are_text else value
+            value = _strip_damaged_end("".join(parts), tags, key)
+            return _LAST_LINE_BREAK.sub("", value) if tags.drops_last_line_break and not value.startswith(("\n", "\r\n")) else value
         parts.append(tag)
 
 
-def _without_damaged_end(value: str, tags: ValueTags, key: str) -> str:
+def _strip_damaged_end(value: str, tags: ValueTags, key: str) -> str:
     """Return a value that lacks its end tag without what a model wrote instead: a misspelt end tag, or the end of a tag named `key`.
 
     If the value contains the start of such a tag, its end belongs to the value.

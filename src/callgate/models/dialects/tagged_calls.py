@@ -15,7 +15,8 @@ from msgspec import Struct
 from callgate.models.dialects.dialect import ParsedCalls
 from callgate.models.dialects.json_calls import normalise_arguments
 from callgate.models.dialects.known_tools import MAX_HEADER_CHARS, MAX_NAME_CHARS, KnownTools
-from callgate.models.dialects.tag_values import TURN_ENDS, ValueTags, read_value, tag_name
+from callgate.models.dialects.marked_json import read_arguments
+from callgate.models.dialects.tag_values import TURN_ENDS, ValueTags, is_message_end, read_value, tag_name
 from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 from callgate.models.dialects.typed_values import allowed_types, has_parameter, json_object, json_string, parameter_schema, to_typed_json
@@ -60,6 +61,7 @@ class CallTags(Struct, frozen=True, kw_only=True):
             end_name=">",
             call_followers=(*closers, *self.call, *TURN_ENDS),
             value_followers=(*self.parameter, *self.end, *self.ignored_tags, *closers, *self.call, *TURN_ENDS),
+            drops_last_line_break=not self.trim_line_breaks,
             inline_tags_are_text=self.inline_tags_are_text,
         )
 
@@ -84,14 +86,14 @@ def read_tagged_call(cursor: TextCursor, tools: KnownTools, tags: CallTags, *clo
     """Read one call from behind the start of its tag to its end, or to what closes all calls."""
     header, _ = yield from cursor.read_until(">", limit=MAX_HEADER_CHARS)
     name = tools.clean_name(tag_name(header))
-    name = _without_namespace(name, tools) if tags.has_namespace else name
+    name = _strip_namespace(name, tools) if tags.has_namespace else name
     if len(name) > MAX_NAME_CHARS or "<" in name or not _WORD_CHARACTER.search(name):
         raise NotACall
     if header.rstrip().endswith("/"):
         return FoundCall(name=name, arguments="{}")
     yield from cursor.skip_space()
     if (yield from cursor.peek()) == "{":
-        return (yield from _read_json_body(cursor, tags, name))
+        return (yield from _read_json_body(cursor, tags, name, closers))
     return (yield from read_parameters(cursor, tools, tags, name, *closers))
 
 
@@ -108,14 +110,14 @@ def read_parameters(cursor: TextCursor, tools: KnownTools, tags: CallTags, name:
         elif (yield from cursor.take(*tags.ignored_tags)):
             continue
         elif (yield from cursor.take(*tags.end)) or (yield from cursor.at_any(*closers)):
-            return FoundCall(name=name, arguments=_unwrap(members, tools.schema(name)))
-        elif (yield from cursor.peek()) == "" and members and not cursor.truncated:
-            return FoundCall(name=name, arguments=_unwrap(members, tools.schema(name)), closed="finished")
+            return FoundCall(name=name, arguments=_unwrap_arguments(members, tools.schema(name)))
+        elif members and (yield from is_message_end(cursor)):
+            return FoundCall(name=name, arguments=_unwrap_arguments(members, tools.schema(name)), closed="finished")
         else:
             raise NotACall
 
 
-def _without_namespace(name: str, tools: KnownTools) -> str:
+def _strip_namespace(name: str, tools: KnownTools) -> str:
     """Return a tool's name without its namespace."""
     group, dot, own = name.rpartition(".")
     return own if dot and not tools.has(name) and (tools.has(own) or group == own) else name
@@ -135,10 +137,15 @@ def read_tagged_calls(cursor: TextCursor, tools: KnownTools, tags: CallTags, *cl
             raise NotACall
 
 
-def _read_json_body(cursor: TextCursor, tags: CallTags, name: str) -> Incremental[FoundCall]:
-    text = yield from cursor.read_bracketed()
+def _read_json_body(cursor: TextCursor, tags: CallTags, name: str, closers: tuple[str, ...]) -> Incremental[FoundCall]:
+    """Read the arguments as one object, up to the end of the call. The end tag may be missing where another call or the end follows."""
+    text = yield from read_arguments(cursor, *tags.end, *closers, stops=(*tags.call, *TURN_ENDS))
     yield from cursor.skip_space()
-    if (yield from cursor.take(*tags.end)) or not (yield from cursor.peek()):
+    if (
+        (yield from cursor.take(*tags.end))
+        or not (yield from cursor.peek())
+        or (yield from cursor.at_any(*closers, *tags.call, *TURN_ENDS))
+    ):
         return FoundCall(name=name, arguments=normalise_arguments(text))
     raise NotACall
 
@@ -149,19 +156,19 @@ def _read_parameter(
     """Return the name and the JSON value of one parameter."""
     header, _ = yield from cursor.read_until(">", limit=MAX_HEADER_CHARS)
     if "<" in header:
-        key, text = _parameter_in_header(header, tools, name)
-        return key, _typed_value(text, "", key, tools, name)
+        key, text = _split_header(header, tools, name)
+        return key, _convert_value(text, "", key, tools, name)
     key = tag_name(header)
     if tags.is_xml and (yield from cursor.take("<![CDATA[")):
         text, _ = yield from cursor.read_until("]]>")
         yield from cursor.read_until(*tags.end_parameter)
     else:
-        text = _trim((yield from read_value(cursor, tags.value_tags(closers), tools.schema(name), key)), tags)
+        text = _trim_value((yield from read_value(cursor, tags.value_tags(closers), tools.schema(name), key)), tags)
         text = html.unescape(_CDATA.sub(lambda found: found[1], text)) if tags.is_xml else text
-    return key, _typed_value(text, header, key, tools, name)
+    return key, _convert_value(text, header, key, tools, name)
 
 
-def _parameter_in_header(header: str, tools: KnownTools, name: str) -> tuple[str, str]:
+def _split_header(header: str, tools: KnownTools, name: str) -> tuple[str, str]:
     """Return the name and the value of a parameter whose value was written into its tag, as in `<parameter=city=Paris</parameter>`."""
     written = _PARAMETER_IN_HEADER.fullmatch(header)
     if written is None or not has_parameter(tools.schema(name), written[1]):
@@ -169,7 +176,7 @@ def _parameter_in_header(header: str, tools: KnownTools, name: str) -> tuple[str
     return written[1], written[2]
 
 
-def _trim(text: str, tags: CallTags) -> str:
+def _trim_value(text: str, tags: CallTags) -> str:
     first, last = (_LINE_BREAK.match(text), _LAST_LINE_BREAK.search(text))
     if tags.trim_line_breaks or (first and last and first.end() <= last.start()):
         text = text[: last.start()] if last else text
@@ -177,7 +184,7 @@ def _trim(text: str, tags: CallTags) -> str:
     return text
 
 
-def _typed_value(text: str, header: str, key: str, tools: KnownTools, name: str) -> str:
+def _convert_value(text: str, header: str, key: str, tools: KnownTools, name: str) -> str:
     """Return a value as JSON: the type comes from the tool's schema, then from the tag."""
     root = tools.schema(name)
     schema = parameter_schema(root, key)
@@ -187,7 +194,7 @@ def _typed_value(text: str, header: str, key: str, tools: KnownTools, name: str)
     return to_typed_json(text, schema, root)
 
 
-def _unwrap(members: dict[str, str], schema: Mapping[str, object] | None) -> str:
+def _unwrap_arguments(members: dict[str, str], schema: Mapping[str, object] | None) -> str:
     """Return the object inside a single member whose name means all arguments."""
     if len(members) == 1:
         ((key, value),) = members.items()

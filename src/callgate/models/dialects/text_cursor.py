@@ -87,15 +87,15 @@ class TextCursor:
         self._consumed.clear()
         self._candidate_pos, self._candidate_start, self.ran_out = self.pos, self.offset, False
 
-    def rewind(self) -> None:
-        """Go back to the start of the candidate."""
+    def rewind(self, offset: int | None = None) -> None:
+        """Go back to the start of the candidate, or to a later `offset` in it."""
         if self._consumed:
             self.text = "".join(self._consumed) + self.text[self._candidate_pos :]
             self.work += len(self.text)
             self.version += 1
             self._consumed.clear()
             self._candidate_pos, self.base = 0, self._candidate_start
-        self.pos = self._candidate_pos
+        self.pos = self._candidate_pos if offset is None else offset - self.base
 
     def shorten_candidate(self, chars: int) -> None:
         """Remove this many characters from the start of the candidate. The position of the cursor does not change."""

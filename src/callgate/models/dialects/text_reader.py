@@ -108,7 +108,7 @@ class TextReader:
         """
         for start in range(0, len(text), _STEP_CHARS):
             self._cursor.feed(text[start : start + _STEP_CHARS])
-            yield from self._steps(more=start + _STEP_CHARS < len(text))
+            yield from self._run_steps(more=start + _STEP_CHARS < len(text))
 
     def close(self, *, cut: bool = False) -> list[ParsedPart]:
         """End the message. Return the remaining parts.
@@ -121,11 +121,11 @@ class TextReader:
     def close_in_steps(self, *, cut: bool = False) -> Iterator[list[ParsedPart]]:
         """Do the same as `close` in steps of bounded work."""
         self._cursor.truncated, self._cursor.final = cut, True
-        yield from self._steps()
+        yield from self._run_steps()
         self._output.release_calls(as_reasoning=cut)
         yield self._output.drain()
 
-    def _steps(self, *, more: bool = False) -> Iterator[list[ParsedPart]]:
+    def _run_steps(self, *, more: bool = False) -> Iterator[list[ParsedPart]]:
         """Read until more text is needed; `more` tells whether more has arrived."""
         cursor = self._cursor
         cursor.paused = True

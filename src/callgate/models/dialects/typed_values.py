@@ -79,7 +79,7 @@ def has_parameter(schema: Schema | None, name: str) -> bool:
 
 def nested_schema(schema: Schema | None, name: str, root: Schema | None) -> Schema | None:
     """Return the schema of a value's member, or of its items."""
-    parts = [*_subschemas(schema, root)] if schema is not None else []
+    parts = [*_walk_subschemas(schema, root)] if schema is not None else []
     members = (parameter_schema(part, name) for part in parts)
     others = (part.get("additionalProperties") for part in parts)
     return next((found for found in (*members, *map(items_schema, parts), *others) if isinstance(found, Mapping)), None)
@@ -87,24 +87,24 @@ def nested_schema(schema: Schema | None, name: str, root: Schema | None) -> Sche
 
 def allowed_types(schema: Schema | None, root: Schema | None) -> frozenset[str]:
     """Return the JSON Schema types that a schema allows."""
-    return frozenset(_types_and_words(schema, root)[0])
+    return frozenset(_collect_types_and_words(schema, root)[0])
 
 
 def to_typed_json(text: str, schema: Schema | None, root: Schema | None = None) -> str:
     """Return `text` as JSON text of a type that `schema` allows. Local references are resolved in `root`."""
-    types, words = _types_and_words(schema, root)
+    types, words = _collect_types_and_words(schema, root)
     if types == {"string"} or text in words:
         return json_string(text)
     bare = text.strip()
     word = _CONSTANTS.get(bare.lower(), "") if schema is not None else ""
-    for reading in (bare, word, *_alternative_readings(bare)):
+    for reading in (bare, word, *_generate_readings(bare)):
         kind = json_type(reading)
         if kind in types or (kind == "integer" and "number" in types) or (kind == "number" and _is_whole(reading) and "integer" in types):
             return reading if kind != "string" or "string" not in types else json_string(text)
     return "null" if word == "null" and "string" not in types else json_string(text)
 
 
-def _alternative_readings(text: str) -> Iterator[str]:
+def _generate_readings(text: str) -> Iterator[str]:
     """Yield other readings of a list or object: unquoted, in Python syntax, or unescaped once."""
     if text[:1] == '"':
         with suppress(ValueError, RecursionError):
@@ -148,12 +148,12 @@ def _reject_constant(constant: str) -> None:
     raise ValueError(constant)
 
 
-def _types_and_words(schema: Schema | None, root: Schema | None) -> tuple[set[str], set[str]]:
+def _collect_types_and_words(schema: Schema | None, root: Schema | None) -> tuple[set[str], set[str]]:
     """Return the types that a schema allows, and the strings that it lists."""
     if schema is None:
         return set(_ALL_TYPES), set()
     types, words = set[str](), set[str]()
-    for part in _subschemas(schema, root):
+    for part in _walk_subschemas(schema, root):
         kind = part.get("type")
         named = kind if isinstance(kind, list) else [kind]
         types |= {_TYPES.get(one.lower(), one) for one in named if isinstance(one, str)}
@@ -170,7 +170,7 @@ def _types_and_words(schema: Schema | None, root: Schema | None) -> tuple[set[st
     return types or set(_ALL_TYPES), words
 
 
-def _subschemas(schema: Schema, root: Schema | None) -> Iterator[Schema]:
+def _walk_subschemas(schema: Schema, root: Schema | None) -> Iterator[Schema]:
     """Yield the schema, its alternatives and references, at most `_MAX_SUBSCHEMAS`."""
     waiting: list[object] = [schema]
     for _ in range(_MAX_SUBSCHEMAS):
@@ -184,10 +184,10 @@ def _subschemas(schema: Schema, root: Schema | None) -> Iterator[Schema]:
             inner = part.get(word)
             waiting += inner if isinstance(inner, list) else []
         if isinstance(part.get("$ref"), str):
-            waiting.append(_resolve(str(part["$ref"]), root))
+            waiting.append(_resolve_reference(str(part["$ref"]), root))
 
 
-def _resolve(reference: str, root: Schema | None) -> object:
+def _resolve_reference(reference: str, root: Schema | None) -> object:
     found: object = root
     for step in reference.removeprefix("#/").split("/") if reference.startswith("#/") else ["?"]:
         found = found.get(step) if isinstance(found, Mapping) else None

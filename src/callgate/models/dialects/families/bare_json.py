@@ -120,7 +120,7 @@ def _read_fenced(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCa
     while (yield from cursor.take("{")):
         yield from _read(cursor, tools, "{")
     if tag:
-        yield from cursor.take(_closing_tag(tag))
+        yield from cursor.take(_make_closing_tag(tag))
         yield from cursor.skip_space()
     yield from cursor.take("```")
 
@@ -129,10 +129,10 @@ def _read_in_tags(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedC
     yield from cursor.skip_space()
     start = yield from cursor.expect("[", "{")
     yield from _read(cursor, tools, start)
-    yield from cursor.take(_closing_tag(opener))
+    yield from cursor.take(_make_closing_tag(opener))
 
 
-def _closing_tag(tag: str) -> str:
+def _make_closing_tag(tag: str) -> str:
     return f"</{tag[1:]}"
 
 

@@ -15,6 +15,7 @@ from itertools import product
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.json_calls import normalise_arguments
 from callgate.models.dialects.known_tools import MAX_HEADER_CHARS, KnownTools
+from callgate.models.dialects.marked_json import read_arguments
 from callgate.models.dialects.tagged_calls import CallTags, read_tagged_call
 from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
@@ -22,15 +23,15 @@ from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCurs
 __all__ = ["DEEPSEEK"]
 
 
-def _spellings(words: str) -> tuple[str, ...]:
+def _spell_token(words: str) -> tuple[str, ...]:
     """Return a token in the spellings that quantised models and other tokenizers produce."""
     return tuple(f"<{bar}{words.replace(' ', gap)}{bar}>" for bar, gap in product("｜|", "▁_ "))
 
 
-_SEPARATOR = _spellings("tool sep")
-_END = _spellings("tool call end")
-_END_ALL = _spellings("tool calls end")
-_BEGIN = _spellings("tool call begin")
+_SEPARATOR = _spell_token("tool sep")
+_END = _spell_token("tool call end")
+_END_ALL = _spell_token("tool calls end")
+_BEGIN = _spell_token("tool call begin")
 _IGNORED = (
     "tool calls begin",
     "tool calls end",
@@ -77,13 +78,15 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
 def _read_call_without_separator(cursor: TextCursor, tools: KnownTools, header: str) -> Incremental[FoundCall]:
     """Read a call whose arguments directly follow the name. They must be an object, and the call's end must follow."""
     name = header.removeprefix("function ").strip()
-    found = yield from _read_json_call(cursor, tools, name)
+    found = yield from _read_json_call(cursor, tools, name, ends=())
     yield from cursor.skip_space()
     yield from cursor.expect(*_END)
     return found
 
 
-def _read_json_call(cursor: TextCursor, tools: KnownTools, header: str) -> Incremental[FoundCall]:
+def _read_json_call(
+    cursor: TextCursor, tools: KnownTools, header: str, *, ends: tuple[str, ...] = (*_END, *_END_ALL)
+) -> Incremental[FoundCall]:
     """Read the arguments, and before them the name unless it came before the separator."""
     name = (yield from cursor.take_while(_NAME)).strip() if header in ("function", "") else header
     yield from cursor.skip_space()
@@ -92,7 +95,7 @@ def _read_json_call(cursor: TextCursor, tools: KnownTools, header: str) -> Incre
     if not tools.is_name(name):
         raise NotACall
     if (yield from cursor.peek()) == "{":
-        text = (yield from cursor.read_bracketed(*_END, *_END_ALL)).rstrip("`\n\r\t ")
+        text = (yield from read_arguments(cursor, *ends, stops=_BEGIN)).rstrip("`\n\r\t ")
     else:
         text = yield from cursor.take("null")
     yield from cursor.skip_space()
@@ -109,5 +112,5 @@ DEEPSEEK = Dialect(
     example='<｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{"city": "Paris"}<｜tool▁call▁end｜>',
     openers=(*_BEGIN, "function<｜tool▁sep｜>", "function<|tool▁sep|>"),
     read=_read,
-    ignored_markers=tuple(token for words in _IGNORED for token in _spellings(words)),
+    ignored_markers=tuple(token for words in _IGNORED for token in _spell_token(words)),
 )

@@ -17,6 +17,7 @@ import re
 
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.known_tools import MAX_HEADER_CHARS, KnownTools
+from callgate.models.dialects.marked_json import read_arguments
 from callgate.models.dialects.schema_matching import matches_schema, peek_known_name, single_text_argument
 from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
@@ -42,7 +43,7 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
         raise NotACall
     yield from cursor.skip_space()
     if (yield from cursor.peek()) == "{":
-        yield FoundCall(name=name, arguments=(yield from cursor.read_bracketed()))
+        yield FoundCall(name=name, arguments=(yield from read_arguments(cursor, *_ENDS, stops=_PART_STARTS)))
         yield from cursor.skip_space()
         yield from cursor.take(*_ENDS)
     else:

@@ -18,6 +18,7 @@ from contextlib import suppress
 
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.known_tools import MAX_NAME_CHARS, KnownTools
+from callgate.models.dialects.marked_json import read_rest
 from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 from callgate.models.dialects.typed_values import is_text_only, items_schema, json_object, json_string, parameter_schema, to_typed_json
@@ -25,6 +26,7 @@ from callgate.models.dialects.typed_values import is_text_only, items_schema, js
 __all__ = ["GEMMA", "GEMMA_BARE"]
 
 _CALL_PREFIX = "call:"
+_OPENERS = ("<|tool_call>", "<start_function_call>")
 _ENDS = ("<tool_call|>", "<end_function_call>")
 _QUOTE_TOKENS = ('<|"|>', "<escape>")
 _QUOTES = (*_QUOTE_TOKENS, '"', "'")
@@ -54,7 +56,7 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
         yield from cursor.skip_space()
         has_next = yield from cursor.at(_CALL_PREFIX)
         ended = yield from cursor.take(*_ENDS)
-        if not ended and not tools.is_name(name):
+        if not ended and not (tools.is_name(name) and (has_next or not (yield from read_rest(cursor, _ENDS, _OPENERS)))):
             raise NotACall
         yield FoundCall(name=name, arguments=arguments)
 
@@ -143,7 +145,7 @@ def _read_string(cursor: TextCursor, quote: str) -> Incremental[str]:
         parts.append(text)
         if marker == quote:
             yield from cursor.take(*_QUOTE_TOKENS)
-            return _unescaped("".join(parts), quote)
+            return _decode_string("".join(parts), quote)
         parts.append(marker)
 
 
@@ -157,15 +159,15 @@ def _read_token_string(cursor: TextCursor, quote: str) -> Incremental[str]:
     while True:
         text, marker = yield from cursor.read_until(quote, *(f"{closer}{end}" for closer in _BRACKETS.values() for end in _ENDS))
         parts.append(text)
-        depth = _quoted_call_depth(text, depth)
+        depth = _follow_quoted_call(text, depth)
         if not depth and (marker != quote or (yield from cursor.is_followed_by("", *_AFTER_STRING, *_ENDS))):
             cursor.give_back("" if marker == quote else marker)
             return "".join(parts)
-        depth = _quoted_call_depth(marker, depth)
+        depth = _follow_quoted_call(marker, depth)
         parts.append(marker)
 
 
-def _quoted_call_depth(text: str, depth: int) -> int:
+def _follow_quoted_call(text: str, depth: int) -> int:
     """Return the depth of the brackets of a quoted call after `text`; `depth` is the one before."""
     for bracket in _CALL_OR_BRACKET.findall(text):
         if depth or len(bracket) > 1:
@@ -173,7 +175,7 @@ def _quoted_call_depth(text: str, depth: int) -> int:
     return depth
 
 
-def _unescaped(text: str, quote: str) -> str:
+def _decode_string(text: str, quote: str) -> str:
     """Return the content of a string in ordinary quotes."""
     with suppress(ValueError):
         return str(json.loads(f'"{text}"', strict=False)) if quote == '"' else text.replace(f"\\{quote}", quote)
@@ -215,7 +217,7 @@ GEMMA = Dialect(
     name="gemma",
     families="Gemma 4, FunctionGemma",
     example='<|tool_call>call:get_weather{city:<|"|>Paris<|"|>}<tool_call|>',
-    openers=("<|tool_call>", "<start_function_call>"),
+    openers=_OPENERS,
     read=_read,
     ignored_markers=("<turn|>", "<tool_call|>", "<|tool_response>", "<start_function_response>", "<end_of_turn>", "<|turn>model"),
     reasoning_markers=(("<|channel>thought", "<channel|>"),),

@@ -17,8 +17,8 @@ Source: the chat templates of GigaChat3-10B and GigaChat 3.5.
 from __future__ import annotations
 
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
-from callgate.models.dialects.json_calls import MarkedJson
 from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.marked_json import MarkedJson
 from callgate.models.dialects.tagged_calls import invoke_tags, read_tagged_calls
 from callgate.models.dialects.text_cursor import TextCursor
 

@@ -16,8 +16,9 @@ from collections.abc import Mapping
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.json_calls import normalise_arguments
 from callgate.models.dialects.known_tools import MAX_HEADER_CHARS, KnownTools
+from callgate.models.dialects.marked_json import read_arguments
 from callgate.models.dialects.schema_matching import peek_known_name
-from callgate.models.dialects.tag_values import TURN_ENDS, ValueTags, read_value
+from callgate.models.dialects.tag_values import TURN_ENDS, ValueTags, is_message_end, read_value
 from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 from callgate.models.dialects.typed_values import json_object, parameter_schema, to_typed_json
@@ -106,17 +107,17 @@ class KeyValueReader:
     def _read_end(self, cursor: TextCursor, name: str, members: Mapping[str, str]) -> ParsedCalls:
         if (yield from cursor.take(self._end)) or (members and (yield from cursor.at(self._begin))):
             yield FoundCall(name=name, arguments=json_object(members))
-        elif members and not cursor.truncated and not (yield from cursor.peek()):
+        elif members and (yield from is_message_end(cursor)):
             yield FoundCall(name=name, arguments=json_object(members), closed="finished")
         else:
             raise NotACall
 
     def _read_json_call(self, cursor: TextCursor, name: str) -> Incremental[FoundCall]:
-        text = normalise_arguments((yield from cursor.read_bracketed()))
+        text = normalise_arguments((yield from read_arguments(cursor, self._end, stops=(self._begin,))))
         yield from cursor.skip_space()
         if (yield from cursor.take(self._end)) or (yield from cursor.at(self._begin)):
             return FoundCall(name=name, arguments=text)
-        if cursor.truncated or (yield from cursor.peek()):
+        if not (yield from is_message_end(cursor)):
             raise NotACall
         return FoundCall(name=name, arguments=text, closed="finished")
 

@@ -8,7 +8,7 @@ Source: the chat templates of granite-3.1 and granite-20b-functioncalling.
 from __future__ import annotations
 
 from callgate.models.dialects.dialect import Dialect
-from callgate.models.dialects.json_calls import MarkedJson
+from callgate.models.dialects.marked_json import MarkedJson
 
 __all__ = ["GRANITE"]
 

@@ -15,6 +15,7 @@ import re
 
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.known_tools import MAX_HEADER_CHARS, KnownTools
+from callgate.models.dialects.marked_json import read_arguments
 from callgate.models.dialects.schema_matching import single_text_argument
 from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
@@ -40,7 +41,7 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     yield from cursor.skip_space()
     name = tools.clean_name(recipient[1])
     if (yield from cursor.peek()) == "{":
-        text = yield from cursor.read_bracketed()
+        text = yield from read_arguments(cursor, *_ENDS, stops=("<|start|>", "<|channel|>", _MESSAGE, "to=functions."))
         yield from cursor.skip_space()
         yield from cursor.take(*_ENDS)
     else:

@@ -10,7 +10,7 @@ Source: the chat templates of NousResearch Hermes 2 Pro and Qwen2.5.
 from __future__ import annotations
 
 from callgate.models.dialects.dialect import Dialect
-from callgate.models.dialects.json_calls import MarkedJson
+from callgate.models.dialects.marked_json import MarkedJson
 
 __all__ = ["HERMES"]
 

@@ -11,7 +11,7 @@ Source: vLLM's tool parsers for HyperCLOVA X Seed Think and openPangu.
 from __future__ import annotations
 
 from callgate.models.dialects.dialect import Dialect
-from callgate.models.dialects.json_calls import MarkedJson
+from callgate.models.dialects.marked_json import MarkedJson
 
 __all__ = ["HYPERCLOVA"]
 

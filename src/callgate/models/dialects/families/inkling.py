@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
-from callgate.models.dialects.json_calls import MarkedJson
 from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.marked_json import MarkedJson
 from callgate.models.dialects.text_cursor import NotACall, TextCursor
 
 __all__ = ["INKLING"]

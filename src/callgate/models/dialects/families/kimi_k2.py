@@ -13,6 +13,7 @@ import re
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.json_calls import normalise_arguments
 from callgate.models.dialects.known_tools import MAX_HEADER_CHARS, KnownTools
+from callgate.models.dialects.marked_json import read_arguments
 from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import NotACall, TextCursor
 
@@ -25,7 +26,7 @@ _SECTION_ENDS = ("<|tool_calls_section_end|>", "<|tool_call_section_end|>")
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     call_id, marker = yield from cursor.read_until(_ARGUMENTS, _END, "<|tool_call_begin|>", limit=MAX_HEADER_CHARS)
-    name = _name(call_id.strip(), tools)
+    name = _parse_name(call_id.strip(), tools)
     if marker != _ARGUMENTS or not tools.is_name(name):
         raise NotACall
     yield from cursor.skip_space()
@@ -34,7 +35,7 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     if (yield from cursor.take(_END)):
         text = "{}"
     elif (yield from cursor.peek()) == "{":
-        text = (yield from cursor.read_bracketed(_END, *_SECTION_ENDS)).rstrip()
+        text = (yield from read_arguments(cursor, _END, *_SECTION_ENDS, stops=("<|tool_call_begin|>",))).rstrip()
     else:
         text = normalise_arguments((yield from cursor.read_until(_END))[0].strip())
         cursor.give_back(_END)
@@ -45,7 +46,7 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     yield from cursor.take(_END)
 
 
-def _name(call_id: str, tools: KnownTools) -> str:
+def _parse_name(call_id: str, tools: KnownTools) -> str:
     """Return the tool's name in an id; empty if it has none.
 
     An id without a number counts only if it is the name of a known tool.

@@ -24,23 +24,23 @@ __all__ = ["KIMI_K3"]
 _SEPARATOR = "<|sep|>"
 
 
-def _openers(name: str) -> tuple[str, ...]:
+def _make_openers(name: str) -> tuple[str, ...]:
     return f"<|open|>{name} ", f"<|open|> {name} "
 
 
-def _marker(kind: str, name: str) -> tuple[str, ...]:
+def _make_marker(kind: str, name: str) -> tuple[str, ...]:
     """Return a marker without attributes, with and without the spaces that some servers put between its tokens."""
     return f"<|{kind}|>{name}{_SEPARATOR}", f"<|{kind}|> {name} {_SEPARATOR}"
 
 
-_ARGUMENT, _END_ARGUMENT = _openers("argument"), _marker("close", "argument")
-_CALL, _END_CALL = _openers("call"), _marker("close", "call")
+_ARGUMENT, _END_ARGUMENT = _make_openers("argument"), _make_marker("close", "argument")
+_CALL, _END_CALL = _make_openers("call"), _make_marker("close", "call")
 _NAME = re.compile(r'(?:tool|name)="([^"]*)"')
 _KEY = re.compile(r'(?:key|name)="([^"]*)"')
 
 
-def _part_markers(*names: str) -> tuple[str, ...]:
-    return tuple(marker for name in names for kind in ("open", "close") for marker in _marker(kind, name))
+def _make_part_markers(*names: str) -> tuple[str, ...]:
+    return tuple(marker for name in names for kind in ("open", "close") for marker in _make_marker(kind, name))
 
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
@@ -66,10 +66,10 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
             raise NotACall
         key = unescape(found[1])
         text = yield from read_balanced(cursor, _ARGUMENT, _END_ARGUMENT)
-        members[key] = _typed_value(text, header, parameter_schema(root, key), root)
+        members[key] = _convert_value(text, header, parameter_schema(root, key), root)
 
 
-def _typed_value(text: str, header: str, schema: Mapping[str, object] | None, root: Mapping[str, object] | None) -> str:
+def _convert_value(text: str, header: str, schema: Mapping[str, object] | None, root: Mapping[str, object] | None) -> str:
     """Return a value as JSON: the argument's own type takes precedence over the schema."""
     if 'type="string"' in header:
         return json_string(text)
@@ -85,6 +85,6 @@ KIMI_K3 = Dialect(
     ),
     openers=_CALL,
     read=_read,
-    ignored_markers=(*_part_markers("response", "tools", "message"), "<|end_of_msg|>"),
-    reasoning_markers=tuple(zip(_marker("open", "think"), _marker("close", "think"), strict=True)),
+    ignored_markers=(*_make_part_markers("response", "tools", "message"), "<|end_of_msg|>"),
+    reasoning_markers=tuple(zip(_make_marker("open", "think"), _make_marker("close", "think"), strict=True)),
 )

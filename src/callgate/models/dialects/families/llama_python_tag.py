@@ -9,8 +9,8 @@ Source: Meta's prompt formats for Llama 3.1 and Llama 4.
 from __future__ import annotations
 
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
-from callgate.models.dialects.json_calls import MarkedJson
 from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.marked_json import MarkedJson
 from callgate.models.dialects.python_calls import read_python_calls
 from callgate.models.dialects.schema_matching import peek_known_name, single_text_argument
 from callgate.models.dialects.text_and_call_parts import FoundCall

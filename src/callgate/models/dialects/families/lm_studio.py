@@ -8,7 +8,7 @@ Source: LM Studio's documentation of tool use, "default tool use support".
 from __future__ import annotations
 
 from callgate.models.dialects.dialect import Dialect
-from callgate.models.dialects.json_calls import MarkedJson
+from callgate.models.dialects.marked_json import MarkedJson
 
 __all__ = ["LM_STUDIO"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.families.glm import KeyValueReader
-from callgate.models.dialects.json_calls import MarkedJson
 from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.marked_json import MarkedJson
 from callgate.models.dialects.text_cursor import TextCursor
 
 __all__ = ["LONGCAT"]

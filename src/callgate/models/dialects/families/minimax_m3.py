@@ -72,15 +72,15 @@ def _read_tag_value(cursor: TextCursor, schema: Schema | None, root: Schema | No
         members.setdefault(name, []).append((yield from _read_tag_value(cursor, nested_schema(schema, name, root), root, name, depth + 1)))
     text = "".join(texts)
     if depth == 0:
-        return _json_object(members)
+        return _write_object(members)
     if not members:
-        return _text_value(text, schema, root)
+        return _convert_text(text, schema, root)
     if text.strip():
         members.setdefault(_TEXT_KEY, []).append(json_string(text))
-    return _json_list(members) if _is_list(members, allowed_types(schema, root)) else _json_object(members)
+    return _write_list(members) if _is_list(members, allowed_types(schema, root)) else _write_object(members)
 
 
-def _text_value(text: str, schema: Schema | None, root: Schema | None) -> str:
+def _convert_text(text: str, schema: Schema | None, root: Schema | None) -> str:
     """Return a value without tags as JSON.
 
     An empty value becomes an empty list or object if the schema allows one of these and no text.
@@ -95,11 +95,11 @@ def _is_list(members: dict[str, list[str]], kinds: frozenset[str]) -> bool:
     return "array" in kinds and ("object" not in kinds or list(members) == ["item"])
 
 
-def _json_list(members: dict[str, list[str]]) -> str:
+def _write_list(members: dict[str, list[str]]) -> str:
     return f"[{', '.join(value for values in members.values() for value in values)}]"
 
 
-def _json_object(members: dict[str, list[str]]) -> str:
+def _write_object(members: dict[str, list[str]]) -> str:
     return json_object({name: values[0] if len(values) == 1 else f"[{', '.join(values)}]" for name, values in members.items()})
 
 

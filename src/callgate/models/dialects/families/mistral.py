@@ -13,8 +13,9 @@ from __future__ import annotations
 import re
 
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
-from callgate.models.dialects.json_calls import MarkedJson, parse_call
+from callgate.models.dialects.json_calls import parse_call
 from callgate.models.dialects.known_tools import MAX_HEADER_CHARS, KnownTools
+from callgate.models.dialects.marked_json import MarkedJson, read_arguments
 from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 
@@ -59,7 +60,7 @@ def _read_call(cursor: TextCursor, tools: KnownTools, name: str, call_id: str) -
         return FoundCall(name=tools.clean_name(name), arguments="{}", id=call_id)
     if (yield from cursor.peek()) != "{":
         raise NotACall
-    text = yield from cursor.read_bracketed()
+    text = yield from read_arguments(cursor, stops=("[TOOL_CALLS]", "[/TOOL_CALLS]", "</s>"))
     call = None if name else parse_call(text)
     if call is not None and call.arguments.startswith("{"):
         return call.to_found_call(tools)

@@ -8,7 +8,7 @@ Source: the chat template of NVIDIA-Nemotron-Nano-9B-v2.
 from __future__ import annotations
 
 from callgate.models.dialects.dialect import Dialect
-from callgate.models.dialects.json_calls import MarkedJson
+from callgate.models.dialects.marked_json import MarkedJson
 
 __all__ = ["NEMOTRON"]
 

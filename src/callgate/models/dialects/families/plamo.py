@@ -14,19 +14,20 @@ from __future__ import annotations
 
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.known_tools import MAX_HEADER_CHARS, KnownTools
+from callgate.models.dialects.marked_json import read_arguments
 from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import NotACall, TextCursor
 
 __all__ = ["PLAMO"]
 
 
-def _token(words: str) -> str:
+def _make_token(words: str) -> str:
     return f"<|plamo:{words}:plamo|>"
 
 
-_BEGIN, _END = _token("begin_tool_request"), _token("end_tool_request")
-_NAME, _END_NAME = _token("begin_tool_name"), _token("end_tool_name")
-_ARGUMENTS, _END_ARGUMENTS = _token("begin_tool_arguments"), _token("end_tool_arguments")
+_BEGIN, _END = _make_token("begin_tool_request"), _make_token("end_tool_request")
+_NAME, _END_NAME = _make_token("begin_tool_name"), _make_token("end_tool_name")
+_ARGUMENTS, _END_ARGUMENTS = _make_token("begin_tool_arguments"), _make_token("end_tool_arguments")
 _CONSTRAINT, _BODY = "<|plamo:constrain|>json", "<|plamo:msg|>"
 
 
@@ -43,7 +44,7 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     is_empty = yield from cursor.at(_END_ARGUMENTS)
     if not is_empty and (yield from cursor.peek()) != "{":
         raise NotACall
-    text = "{}" if is_empty else (yield from cursor.read_bracketed(_END_ARGUMENTS))
+    text = "{}" if is_empty else (yield from read_arguments(cursor, _END_ARGUMENTS))
     yield from cursor.skip_space()
     yield from cursor.expect(_END_ARGUMENTS)
     yield FoundCall(name=tools.clean_name(name), arguments=text)
@@ -61,6 +62,6 @@ PLAMO = Dialect(
     ),
     openers=(_BEGIN,),
     read=_read,
-    ignored_markers=(_token("begin_tool_requests"), _token("end_tool_requests"), "<|plamo:tag|>"),
-    reasoning_markers=((_token("begin_think"), _token("end_think")),),
+    ignored_markers=(_make_token("begin_tool_requests"), _make_token("end_tool_requests"), "<|plamo:tag|>"),
+    reasoning_markers=((_make_token("begin_think"), _make_token("end_think")),),
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.known_tools import MAX_HEADER_CHARS, KnownTools
+from callgate.models.dialects.marked_json import read_arguments
 from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import NotACall, TextCursor
 
@@ -27,7 +28,7 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     yield from cursor.skip_space()
     if not tools.is_name(name) or (yield from cursor.peek()) != "{":
         raise NotACall
-    yield FoundCall(name=name, arguments=(yield from cursor.read_bracketed()))
+    yield FoundCall(name=name, arguments=(yield from read_arguments(cursor, stops=("✿",))))
     yield from cursor.skip_space()
     yield from cursor.take("✿RESULT✿:", "✿RESULT✿")
 

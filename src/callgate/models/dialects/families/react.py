@@ -15,8 +15,9 @@ from __future__ import annotations
 import re
 
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
-from callgate.models.dialects.json_calls import normalise_arguments, read_json_calls
+from callgate.models.dialects.json_calls import normalise_arguments
 from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.marked_json import read_json_calls, read_rest
 from callgate.models.dialects.python_calls import parse_python_arguments
 from callgate.models.dialects.python_literals import python_to_json
 from callgate.models.dialects.schema_matching import matches_schema, single_text_argument
@@ -41,6 +42,7 @@ _INPUT_LABELS = (
     "**Action Input**:",
 )
 _INLINE_CALL = re.compile(r"([\w.\-/]+)\s*(?:\[(.*)\]|\((.*)\))")
+_NEXT_LABELS = ("Observation:", "\nObservation", "\nThought", "\nAction", "\nFinal Answer")
 _NO_TOOLS = frozenset({"none", "directly-answer", "directly_answer", "n/a", "final answer"})
 _EMPTY_INPUTS = frozenset({"", "none", "null", "n/a"})
 
@@ -53,7 +55,7 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     line, marker = yield from cursor.read_until("\n", *_INPUT_LABELS, end=True)
     inline = _INLINE_CALL.fullmatch(line.strip())
     if inline is not None and marker not in _INPUT_LABELS and not tools.is_empty and tools.has(inline[1]):
-        yield _inline_call(inline, tools)
+        yield _parse_inline_call(inline, tools)
         return
     name = line.strip("*`, \t\r")
     if name.lower() in _NO_TOOLS or len(name) > 400 or not tools.may_call(name):
@@ -80,10 +82,11 @@ def _read_input(cursor: TextCursor, tools: KnownTools, name: str) -> Incremental
     if (yield from cursor.peek()) == "" or (yield from cursor.at("Observation:")):
         if cursor.truncated:
             raise NotACall
-        return _text_arguments("", tools, name)
+        return _wrap_text("", tools, name)
     if (yield from cursor.peek()) == "{":
         text = yield from cursor.read_bracketed()
-        return text if json_type(text) else _as_json(text)
+        text += yield from read_rest(cursor, (), _NEXT_LABELS)
+        return text if json_type(text) else _convert_to_json(text)
     if (yield from cursor.peek()) == '"':
         line, _ = yield from cursor.read_until("\n", end=True)
         text = normalise_arguments(line.strip())
@@ -93,10 +96,10 @@ def _read_input(cursor: TextCursor, tools: KnownTools, name: str) -> Incremental
     else:
         line, _ = yield from cursor.read_until("\n", end=True)
         bare = line.strip()
-    return _text_arguments(bare, tools, name)
+    return _wrap_text(bare, tools, name)
 
 
-def _text_arguments(text: str, tools: KnownTools, name: str) -> str:
+def _wrap_text(text: str, tools: KnownTools, name: str) -> str:
     """Return bare text as arguments."""
     schema = tools.schema(name)
     arguments = single_text_argument(text, schema)
@@ -107,7 +110,7 @@ def _text_arguments(text: str, tools: KnownTools, name: str) -> str:
     return arguments
 
 
-def _inline_call(written: re.Match[str], tools: KnownTools) -> FoundCall:
+def _parse_inline_call(written: re.Match[str], tools: KnownTools) -> FoundCall:
     """Return a call on one line: text in square brackets, or Python arguments in parentheses."""
     name, bare, listed = written.groups()
     schema = tools.schema(name)
@@ -120,7 +123,7 @@ def _inline_call(written: re.Match[str], tools: KnownTools) -> FoundCall:
     return FoundCall(name=tools.clean_name(name), arguments=arguments)
 
 
-def _as_json(text: str) -> str:
+def _convert_to_json(text: str) -> str:
     """Return Python syntax as JSON, and any other text unchanged."""
     try:
         return python_to_json(text)

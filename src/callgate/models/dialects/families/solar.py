@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.known_tools import MAX_HEADER_CHARS, KnownTools
+from callgate.models.dialects.marked_json import read_arguments
 from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 from callgate.models.dialects.typed_values import json_object, parameter_schema, to_typed_json
@@ -35,7 +36,7 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     yield from cursor.skip_space()
     if (yield from cursor.peek()) != "{":
         raise NotACall
-    text = yield from cursor.read_bracketed()
+    text = yield from read_arguments(cursor, _END, stops=("<|tool_call:begin|>",))
     yield FoundCall(name=tools.clean_name(name), arguments=text, id=call_id.strip())
     yield from cursor.skip_space()
     yield from cursor.take(_END)
