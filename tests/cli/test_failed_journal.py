@@ -153,7 +153,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("mounting a small file system needs privileges that this process does not have")
     yield place
-    subprocess.run(["umount", place], check=True)
+    subprocess.run(["umount", "--lazy", place], check=True)
 
 
 def test_commands_that_only_read_work_on_a_full_disk(small_disk: Path) -> None:
