@@ -178,6 +178,7 @@ class MessageCommitter:
             texts=tuple(self._state.texts),
             repeats=parts.guard.repeats if parts.guard is not None else (),
             errors=parts.engine.control.errors_in_a_row(parts.scope.conversation),
+            reflects=parts.record.phase == "reflect",
         )
         return Ending("waiting", "; ".join(one.question for one in approvals.values()))
 
