@@ -300,7 +300,10 @@ class Emission:
             await self._held.open(self._kill)
         except (RunHeld, RecordFailed) as error:
             self._refusal = error
+            waiting = [entry for entry in self._entries if entry.outcome is None and not entry.entered]
             await self._end_all(str(error))
+            for entry in waiting:
+                entry.outcome = self._route.unopened(entry.state.raw, self._scope, error)
         self._held.take()
 
     async def _run_rest(self) -> None:
