@@ -95,6 +95,8 @@ class EndedCall(Struct, frozen=True, kw_only=True, gc=False):
     """The position of the call's latest event."""
     arguments: bytes = b""
     """The final arguments as canonical JSON: approved, or at least valid; empty if the arguments were not valid."""
+    in_doubt: bool = False
+    """Whether the call has no outcome because its caller was cancelled, although it had started."""
 
 
 _LEFT_OUT = EndedCall()
@@ -276,7 +278,8 @@ class Emission:
             if type(place) is EmissionCall:
                 state, call = place.state, place.call
                 final = state.encoded or (b"" if call is None else canonical(call.arguments))
-                ends.append(EndedCall(outcome=place.outcome, uid=state.uid, position=state.last, arguments=final))
+                cut = place.outcome is None and state.started
+                ends.append(EndedCall(outcome=place.outcome, uid=state.uid, position=state.last, arguments=final, in_doubt=cut))
             else:
                 ends.append(place if type(place) is EndedCall else _LEFT_OUT)
         return ends
