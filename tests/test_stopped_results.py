@@ -139,6 +139,25 @@ async def test_a_call_in_doubt_that_is_handed_in_again_during_a_stop_is_unknown(
         assert "chat/0/0" in texts(reply)[0]
 
 
+async def test_the_reply_has_the_failure_of_a_call_that_raised_after_a_stop(tmp_path: Path) -> None:
+    """Its effect may have happened before it raised, so the model has to know that it was made."""
+    shop = Shop()
+
+    @tool(effect="idempotent")
+    async def save(order: str) -> str:
+        """Save an order."""
+        shop.paid.append(order)
+        engine.control.stop("chat", "ops")
+        raise ValueError("disk is full")
+
+    async with shop.engine(tmp_path) as engine:
+        engine.tools.register(save)
+        reply = await engine.respond(claude(("save", {"order": "A7"}), message_id="msg_1"), IN_RUN)
+        assert (reply.ended, len(reply.messages)) == ("aborted", 2)
+        assert "save failed: disk is full" in texts(reply)[0]
+    assert shop.paid == ["A7"]
+
+
 async def test_a_nested_call_that_finishes_after_a_stop_gives_its_result_to_the_tool_that_made_it(tmp_path: Path) -> None:
     shop, told = Shop(), asyncio.Queue[ToolResult]()
 

@@ -320,8 +320,7 @@ class CallRoute:
         """Return why the message ends after a call with an effect that finished although a stop is pending; empty if the call leaves no
         result.
         """
-        finished = checked.status == "ok" or (checked.status == "error" and checked.failure_class == "tool_declared")
-        if not finished or call.tool.effect == "none" or state.kill.aborted:
+        if checked.status == "unknown" or call.tool.effect == "none" or state.kill.aborted:
             return ""
         return state.stopped or self._control.pending(state.scope.conversation) or ""
 
