@@ -38,11 +38,17 @@ def _note(why: str, *, unknown: bool) -> str:
     return f"It was broken off: {why}. It may have taken effect; check the real state before you repeat it."
 
 
-def is_killed(event: Event) -> bool:
-    """Return whether the call was aborted after it had started, so that it may have taken effect."""
+def is_killed(event: Event, *, by_user: bool = False) -> bool:
+    """Return whether the call was aborted after it had started, so that it may have taken effect.
+
+    Args:
+        by_user: Whether to leave out a call that was aborted when its engine or its caller ended.
+    """
     if event.kind != "call.aborted":
         return False
     reason = decode_reason(event.body)
+    if by_user and reason.status == "unknown":
+        return False
     return "unknown" in (reason.status, (reason.details or {}).get("status"))
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from callgate.agent.commit_results import ExecutedMessage, MessageCommitter
 from callgate.agent.exit_tools import ask_for_more
+from callgate.agent.interruption_note import interruption_note
 from callgate.agent.message_calls import MessageCalls, UncommittedCall
 from callgate.agent.model_passes import ModelPasses
 from callgate.agent.run_result import CommittedMessage, PendingCalls, RunResult
@@ -77,7 +78,21 @@ class Turn:
         self._parts.budget.calls += sum(call.counts for call in left.values()) - (len(message.calls) if opened.again else 0)
         calls = ExecutedMessage(message=message, calls=message.calls, closed=closed, ends=ends, whole=opened.whole, broken_off=True)
         ending = self._committer.commit(calls)
-        return (None if ending is None else await self._end_or_continue(ending)) or await self.run()
+        if ending is not None and (left_ending := await self._end_or_continue(ending)) is not None:
+            return left_ending
+        self.note_interruption(asks_again=True)
+        return await self.run()
+
+    def note_interruption(self, *, asks_again: bool) -> None:
+        """Tell the model of calls that a kill ended, and let it continue an answer that was cut off.
+
+        Args:
+            asks_again: Whether the model is asked again without a new message of the user.
+        """
+        history = self._parts.history
+        if (history.killed or asks_again) and (note := interruption_note(history, asks_again=asks_again)):
+            self.say(note)
+            history.killed.clear()
 
     def say(self, text: str) -> None:
         """Append a message of the user to the conversation and the record."""
