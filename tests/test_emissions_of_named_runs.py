@@ -91,7 +91,7 @@ async def test_a_message_that_is_sealed_while_another_engine_keeps_its_run_start
         (sealed,) = await emission.seal()
         over.set()
         await waiting
-    assert result_of(sealed).status == "error"
+    assert result_of(sealed).code == "run_held"
     assert not ledger.lines()
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from callgate import Aborted, Answered, Engine, Scope, SqliteJournal, ToolContext, ToolResult, tool
 from callgate.response_calls import ResponseReply
 from tests.engine_calls import call, result_of
@@ -89,6 +91,70 @@ async def test_a_call_that_has_not_started_when_the_stop_comes_does_not_start(tm
         assert outcome.finished is None
         shop.release.set()
         assert isinstance(await engine.call(call("refund", order="A7"), IN_RUN), Answered)
+    assert shop.paid == ["A7"]
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+@pytest.mark.parametrize("before", [(), (("refund", {"order": "B8"}),)], ids=["alone", "after a new call"])
+async def test_a_call_that_is_handed_in_again_during_a_stop_has_the_result_that_it_had(
+    how: str, before: tuple[tuple[str, dict[str, str]], ...], tmp_path: Path
+) -> None:
+    """Also after a restart. If the model read that nothing had happened, it would ask for a second refund."""
+    shop = Shop()
+    shop.release.set()
+    paid = {"type": "tool_use", "id": "toolu_paid", "name": "refund", "input": {"order": "A7"}}
+    response = claude(("look", {}), message_id="msg_1")
+    response["content"].append(paid)
+    async with shop.engine(tmp_path) as engine:
+        assert texts(await engine.respond(response, IN_RUN)) == ["seen", "refunded A7"]
+    response["content"] = [*claude(*before)["content"], paid]
+    async with shop.engine(tmp_path) as engine:
+        getattr(engine.control, how)("chat", "ops")
+        reply = await engine.respond(response, IN_RUN)
+        assert (reply.ended, texts(reply)[-1]) == ("aborted", "refunded A7")
+    assert shop.paid == ["A7"]
+
+
+async def test_a_kill_that_is_pending_aborts_a_response(tmp_path: Path) -> None:
+    shop = Shop()
+    async with shop.engine(tmp_path) as engine:
+        engine.control.kill("chat", "ops")
+        reply = await engine.respond(claude(*MESSAGE, message_id="msg_1"), IN_RUN)
+        assert (reply.ended, reply.done, reply.messages) == ("aborted", True, [])
+    assert shop.paid == []
+
+
+async def test_a_call_in_doubt_that_is_handed_in_again_during_a_stop_is_unknown(tmp_path: Path) -> None:
+    shop = Shop()
+    response = claude(("refund", {"order": "A7"}), message_id="msg_1")
+    async with shop.engine(tmp_path) as engine:
+        asked = asyncio.create_task(engine.respond(response, IN_RUN))
+        await shop.running.wait()
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)
+        engine.control.stop("chat", "ops")
+        reply = await engine.respond(response, IN_RUN)
+        assert (reply.ended, len(reply.messages)) == ("aborted", 2)
+        assert "may have taken effect" in texts(reply)[0]
+        assert "chat/0/0" in texts(reply)[0]
+
+
+async def test_the_reply_has_the_failure_of_a_call_that_raised_after_a_stop(tmp_path: Path) -> None:
+    """Its effect may have happened before it raised, so the model has to know that it was made."""
+    shop = Shop()
+
+    @tool(effect="idempotent")
+    async def save(order: str) -> str:
+        """Save an order."""
+        shop.paid.append(order)
+        engine.control.stop("chat", "ops")
+        raise ValueError("disk is full")
+
+    async with shop.engine(tmp_path) as engine:
+        engine.tools.register(save)
+        reply = await engine.respond(claude(("save", {"order": "A7"}), message_id="msg_1"), IN_RUN)
+        assert (reply.ended, len(reply.messages)) == ("aborted", 2)
+        assert "save failed: disk is full" in texts(reply)[0]
     assert shop.paid == ["A7"]
 
 

@@ -69,6 +69,7 @@ class Route(Protocol):
     def preparation(self) -> Preparation: ...
     def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int, unfinished: Unfinished | None) -> CallState: ...
     async def complete(self, state: CallState, call: ValidatedCall) -> Outcome: ...
+    async def end_unstarted(self, state: CallState, call: ValidatedCall, why: str) -> Outcome: ...
     def unopened(self, raw: RawCall, scope: Scope, error: RunHeld | RecordFailed) -> Outcome: ...
     def withdraw_question(self, state: CallState, approval_id: str, why: str) -> None: ...
     def remembered(self, state: CallState, outcome: Outcome) -> Outcome: ...
@@ -94,6 +95,8 @@ class EndedCall(Struct, frozen=True, kw_only=True, gc=False):
     """The position of the call's latest event."""
     arguments: bytes = b""
     """The final arguments as canonical JSON: approved, or at least valid; empty if the arguments were not valid."""
+    in_doubt: bool = False
+    """Whether the call has no outcome because its caller was cancelled, although it had started."""
 
 
 _LEFT_OUT = EndedCall()
@@ -275,7 +278,8 @@ class Emission:
             if type(place) is EmissionCall:
                 state, call = place.state, place.call
                 final = state.encoded or (b"" if call is None else canonical(call.arguments))
-                ends.append(EndedCall(outcome=place.outcome, uid=state.uid, position=state.last, arguments=final))
+                cut = place.outcome is None and state.started
+                ends.append(EndedCall(outcome=place.outcome, uid=state.uid, position=state.last, arguments=final, in_doubt=cut))
             else:
                 ends.append(place if type(place) is EndedCall else _LEFT_OUT)
         return ends
@@ -300,14 +304,21 @@ class Emission:
             await self._held.open(self._kill)
         except (RunHeld, RecordFailed) as error:
             self._refusal = error
+            waiting = [entry for entry in self._entries if entry.outcome is None and not entry.entered]
             await self._end_all(str(error))
+            for entry in waiting:
+                entry.outcome = self._route.unopened(entry.state.raw, self._scope, error)
         self._held.take()
 
     async def _run_rest(self) -> None:
         """Run every call on the route to its outcome, and wait until all outcomes are on disk."""
         for entry in self._entries:
             if type(entry.outcome) is Aborted:
-                await self._end_all(f"its message was ended by another call ({entry.outcome.reason})")
+                why = f"its message was ended by another call ({entry.outcome.reason})"
+                for other in self._entries:
+                    if other.outcome is None and not other.entered:
+                        await self._end_unstarted(other, why)
+                await self._end_all(why)
                 break
         else:
             await self._finish()
@@ -348,6 +359,7 @@ class Emission:
 
         `seal` still returns their outcomes.
         """
+        self._held.ended = True
         self._kill.fire(reason)
         self._end_rest(reason, [entry for entry in self._entries if not entry.entered])
 
@@ -392,12 +404,19 @@ class Emission:
                     await self._duplicates.join_same_id(entry, entry.call)
                 entry.outcome = await self._route.complete(entry.state, entry.call)
             elif entry.outcome is None:
-                entry.outcome = self._unstarted.not_started(entry.state, "the message was stopped before this call")
+                await self._end_unstarted(entry, "the message was stopped before this call")
             self._stopped = self._stopped or isinstance(entry.outcome, Aborted)
         finally:
             entry.state.before_start = None  # breaks the reference cycle between entry and state
             if entry.ended is not None:
                 entry.notify_end()
+
+    async def _end_unstarted(self, entry: EmissionCall, why: str) -> None:
+        """End a call that has not started because its message was stopped. If it was handed in before, it gets its result."""
+        if entry.call is None:
+            entry.outcome = self._unstarted.not_started(entry.state, why)
+        else:
+            entry.outcome = await self._route.end_unstarted(entry.state, entry.call, why)
 
     async def _finish(self) -> None:
         for number, entry in enumerate(self._entries, 1):

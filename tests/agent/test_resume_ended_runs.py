@@ -10,7 +10,7 @@ import pytest
 from callgate import Agent, Engine, Scope, SqliteJournal, ToolContext, UsageError, tool
 from callgate.agent import Settings
 from callgate.agent.loop_settings import Budget
-from callgate.messages import UserMessage
+from callgate.messages import ToolMessage, UserMessage
 from callgate.models.wire.request import ModelRequest
 from callgate.replay import Replay
 from callgate.testing import Call, Fail, Item, Pause, ScriptedModel
@@ -203,5 +203,45 @@ async def test_a_model_is_told_of_a_killed_call_in_the_next_run_of_its_conversat
     last = await agent.run("Thanks.", conversation="talk")
     note = 'check the real state before you repeat one.\npay {"to":"ann"}'
     assert ["".join(said).count(note) for said in told] == [1, 1], told
+    assert not Replay.of(engine.journal, last.run, engine.blobs).differences
+    await engine.close()
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["next run", "resumed elsewhere"])
+async def test_a_model_is_told_of_the_calls_of_a_cancelled_run(tmp_path: Path, restarts: bool) -> None:
+    """A web server cancels a run when its client leaves. The conversation goes on, and the model must not pay again."""
+    path, paid, told = tmp_path / "journal.db", asyncio.Event(), []
+
+    @tool
+    async def pay(to: str) -> str:
+        """Pay."""
+        if to == "bob":
+            paid.set()
+            await asyncio.Event().wait()
+        return f"paid {to}"
+
+    def answer(request: ModelRequest) -> str:
+        told.append([message.text for message in request.messages if isinstance(message, ToolMessage)])
+        return "Done."
+
+    calls = [Call("pay", {"to": to}) for to in ("ann", "bob", "cid")]
+    engine = Engine([pay], journal=SqliteJournal(path))
+    agent = Agent(ScriptedModel([calls, answer]), engine)
+    running = asyncio.ensure_future(agent.run("Pay.", conversation="talk", scope=SCOPE))
+    await paid.wait()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    if restarts:
+        await engine.close()
+        engine = Engine([pay], journal=SqliteJournal(path))
+        last = await Agent(ScriptedModel([answer]), engine).resume("case-7")
+    else:
+        last = await agent.run("Go on.", conversation="talk")
+    assert last.completed
+    (first, second, third), *others = told
+    assert not others
+    assert first == "paid ann"
+    assert "It may have taken effect" in second
+    assert "It was not started" in third
     assert not Replay.of(engine.journal, last.run, engine.blobs).differences
     await engine.close()

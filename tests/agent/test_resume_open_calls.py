@@ -10,16 +10,17 @@ from typing import Any
 import apsw
 import pytest
 
-from callgate import Allow, Deny, Engine, Modify, Scope, SqliteJournal, Tool, Verified, before_call, tool
+from callgate import Allow, Deny, Engine, Limits, Modify, Scope, SqliteJournal, Tool, Verified, before_call, tool
 from callgate.agent import Agent, RunResult
 from callgate.calls import Effect
 from callgate.events import TERMINAL, Event
+from callgate.messages import UserMessage
 from callgate.protocols import Verdict
 from callgate.stage_types import ValidatedCall
 from tests.agent.scripted_model import Answer, Gate, Script, call, says
 from tests.effect_ledger import Ledger
 from tests.host_fakes import Hider
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 RUN = "the-run"
 IN_RUN = Scope(run=RUN)
@@ -47,15 +48,23 @@ class InterruptedRun:
         self._path, self._copy = folder / "journal.db", folder / "copy.db"
         self.events: list[Event] = []
         """The events of the run, set after the resume."""
+        self.engine: Engine | None = None
+        """The engine of the first process."""
+        self.copied = asyncio.Event()
+        """Set when the journal was copied."""
+        self.model = Script()
+        """The model of the resumed run."""
 
     async def ends(self, answer: Answer, when: Callable[[], object], **settings: Any) -> None:
         async with Engine(journal=SqliteJournal(self._path), **settings) as engine:
+            self.engine = engine
             running = asyncio.ensure_future(Agent(Script(answer), engine).run("Pay ann.", scope=IN_RUN))
             await until(when)
             await until(lambda: self._on_disk() == len(list(engine.journal.read())))
             source = apsw.Connection(str(self._path))
             source.execute("VACUUM INTO ?", (str(self._copy),))
             source.close()
+            self.copied.set()
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
 
@@ -69,7 +78,8 @@ class InterruptedRun:
 
     async def goes_on(self, *answers: Answer, **settings: Any) -> RunResult:
         async with Engine(journal=SqliteJournal(self._copy), **settings) as engine:
-            result = await Agent(Script(*answers, says("I see.")), engine).resume(RUN)
+            self.model = Script(*answers, says("I see."))
+            result = await Agent(self.model, engine).resume(RUN)
             self.events = list(engine.journal.read(run=RUN))
         return result
 
@@ -94,6 +104,39 @@ async def test_an_open_call_runs_again_only_if_its_tool_was_and_is_idempotent(
     result = await broken.goes_on(tools=[paying(ledger, after)])
     assert ledger.lines() == ["ann"] * effects
     assert [one.status for one in result.results] == ["ok" if effects == 2 else "unknown"]
+
+
+@pytest.mark.parametrize("text", ["", "I pay."])
+async def test_a_call_that_a_kill_ended_before_its_process_ended_is_told_when_the_run_is_resumed(
+    text: str, broken: InterruptedRun, ledger: Ledger
+) -> None:
+    """Its message was not committed. The request of the resumed run ends with a message of the user, as providers require."""
+
+    @tool(writes="account:{to}")
+    async def pay(to: str) -> str:
+        """Pay somebody."""
+        ledger.write(to)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            if to == "bob":
+                await broken.copied.wait()
+        return "paid"
+
+    def one_was_ended() -> bool:
+        assert broken.engine is not None
+        if len(ledger.lines()) == 2:
+            broken.engine.control.kill(RUN)
+        return any(event.kind == "call.aborted" for event in broken.engine.journal.read(run=RUN))
+
+    calls = [call("pay", {"to": to}, id=to, position=at) for at, to in enumerate(("ann", "bob"))]
+    answer = says(*([text] if text else []), *calls)
+    await broken.ends(answer, one_was_ended, tools=[pay], limits=Limits(grace_s=PATIENCE_S))
+    assert (await broken.goes_on(tools=[pay])).completed
+    *_, last = broken.model.seen[0]
+    assert isinstance(last, UserMessage)
+    assert str(last.content).count('{"to": "ann"}') == 1
+    assert sorted(ledger.lines()) == ["ann", "bob"]
 
 
 class Redirects:

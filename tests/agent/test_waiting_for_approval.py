@@ -7,6 +7,7 @@ import pytest
 from callgate import Scope, ToolContext, tool
 from callgate.agent import Agent, Budget, Settings
 from callgate.errors import UsageError
+from callgate.messages import AssistantMessage
 from tests.agent.recording_tools import LOOK, Board, RecordingTools
 from tests.agent.scripted_model import Script, call, says, tool_texts
 from tests.host_fakes import Asks
@@ -107,3 +108,24 @@ async def test_a_call_that_waited_for_approval_counts_once_against_the_budget(re
         await agent.engine.answer(partly.pending.approvals[0].approval_id, allow=True)
         result = await agent.resume(partly)
     assert (result.text, recording.changed, result.spent.calls) == ("done", ["1", "0"], 2)
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+async def test_a_reflection_that_waited_for_approval_is_not_kept_in_the_conversation(by_name: bool, board: Board) -> None:
+    model = Script(says("Hello."), says(call("change", {"what": "b"})), says("I changed b."), says("Yes."))
+    async with Agent(model, tools=board.tools(), policies=[Asks("change")]) as agent:
+        await agent.run("Hi.", conversation="c")
+        waiting = await agent.run("Reflect.", conversation="c", reflect=True)
+        assert waiting.pending is not None
+        await agent.engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
+        result = await agent.resume(waiting.run if by_name else waiting)
+        assert (result.text, board.done) == ("I changed b.", ["change b"])
+        assert [type(message).__name__ for message in model.seen[2]] == [
+            "UserMessage",
+            "AssistantMessage",
+            "UserMessage",
+            "AssistantMessage",
+            "ToolMessage",
+        ]
+        await agent.run("Go on?", conversation="c")
+    assert [message.text for message in model.seen[3] if isinstance(message, AssistantMessage)] == ["Hello."]

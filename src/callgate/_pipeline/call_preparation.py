@@ -82,7 +82,8 @@ class CallPreparation:
     def prepare(self, state: CallState, refusal: CallFailed | None = None) -> ValidatedCall | Outcome:
         """Parse, resolve and validate a call. Has no effect other than recording events.
 
-        The name is checked first, then a pending stop, before anything else of the call is read.
+        The name is checked first, then a pending stop, before anything else of the call is read. A call that was handed in before and has a
+        result passes, because a stop starts nothing, and keeps no result from the model.
 
         Args:
             refusal: The error with which the loop refuses the call, or None.
@@ -92,7 +93,8 @@ class CallPreparation:
             state.received()
             if refusal is not None or state.stopped or self._control.stops:
                 check_name(state.raw)
-                state.check_stop(self._control)
+                if refusal is not None or not self._has_ended(state):
+                    state.check_stop(self._control)
             if refusal is not None:
                 return self._outcomes.ended(state, refusal, name)
             repair, arguments = self.settings.repair, state.arguments
@@ -121,6 +123,15 @@ class CallPreparation:
         except BaseException as error:
             self._outcomes.left(state, error)
             raise
+
+    def _has_ended(self, state: CallState) -> bool:
+        """Return whether a call that no tool makes was handed in before and has ended."""
+        if state.identical is not None or state.doubtful:
+            return False
+        try:
+            return state.run_state.has_ended(self.valid(state.raw, state.scope))
+        except (CallFailed, CallAborted):
+            return False
 
     def asked(self, raw: RawCall, scope: Scope) -> tuple[str, bytes] | None:
         """Return the name of a call's tool, and its valid arguments as canonical JSON; None if the call is invalid.

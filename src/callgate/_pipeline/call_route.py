@@ -155,10 +155,11 @@ class CallRoute:
         try:
             plan = self._plans[call.tool.identity]
             approved = await self._approve(state, call, plan)
-            if not isinstance(approved, ApprovedCall):
-                return await self._outcomes.answered(state, approved)
-            result = await self._result(state, plan, approved)
-            outcome = await self._outcomes.answered(state, result, state.release_lock if self._survives else None)
+            if isinstance(approved, ApprovedCall):
+                result = await self._result(state, plan, approved)
+                outcome = await self._outcomes.answered(state, result, state.release_lock if self._survives else None)
+            else:
+                outcome = await self._outcomes.answered(state, approved)
             return self._outcomes.stopped(state, outcome) if state.stopped_late else outcome
         except (Exception, SystemExit) as error:
             self._repeated.keep_doubt(state, call)
@@ -181,6 +182,12 @@ class CallRoute:
                 self._effects.release(state.claim)
             self._lifecycle.ended(state)
 
+    async def end_unstarted(self, state: CallState, call: ValidatedCall, why: str) -> Outcome:
+        """End a call whose message was stopped before it: with its result, if it was handed in before and has ended."""
+        state.run_state = self._runs.get(state.scope.run, state.run_state)
+        earlier = await self._repeated.answer_stopped(state, call)
+        return self._unstarted.not_started(state, why) if earlier is None else await self._outcomes.answered(state, earlier)
+
     def withdraw_question(self, state: CallState, approval_id: str, why: str) -> None:
         """Close the open question about a call whose message was discarded. An answer is kept: it is for the next such call of the run."""
         question = self._approvals.find(approval_id)
@@ -190,9 +197,12 @@ class CallRoute:
     async def _approve(self, state: CallState, call: ValidatedCall, plan: ToolPlan) -> ApprovedCall | ToolResult:
         """Return the approved call: gate. If an earlier call has answered this one, return its result."""
         state.key, state.judged, state.withholds = state.uid, call, plan.hooks.withholds
-        if state.stopped or self._control.stops:
-            state.check_stop(self._control)
         earlier: ToolResult | None = None
+        if (state.stopped or self._control.stops) and state.stop_reason(self._control) is not None:
+            earlier = await self._repeated.answer_stopped(state, call)
+            if earlier is not None:
+                return earlier
+            state.check_stop(self._control)
         if not plan.reads_only or state.raw.idempotency_key is not None or state.doubtful or state.first is not None:
             earlier = await self._repeated.answer_or_remember(state, call)
         elif state.run_state.keeps_reads:
@@ -310,8 +320,7 @@ class CallRoute:
         """Return why the message ends after a call with an effect that finished although a stop is pending; empty if the call leaves no
         result.
         """
-        finished = checked.status == "ok" or (checked.status == "error" and checked.failure_class == "tool_declared")
-        if not finished or call.tool.effect == "none" or state.kill.aborted:
+        if checked.status == "unknown" or call.tool.effect == "none" or state.kill.aborted:
             return ""
         return state.stopped or self._control.pending(state.scope.conversation) or ""
 

@@ -400,12 +400,16 @@ class CallState(Struct, kw_only=True, eq=False):
         if held is not None:
             held.release()
 
+    def stop_reason(self, control: Control) -> str | None:
+        """Return the reason of a stop or a kill that is pending, or None."""
+        return self.stopped or control.pending(self.scope.conversation)
+
     def check_stop(self, control: Control, checked: Checked | None = None) -> None:
         """Raise `CallAborted` if a stop is pending.
 
         The result of a call that ran is recorded, but not added to the history.
         """
-        reason = self.stopped or control.pending(self.scope.conversation)
+        reason = self.stop_reason(control)
         if reason is not None:
             facts = None if checked is None else checked.facts
             if facts is not None and self.withholds:

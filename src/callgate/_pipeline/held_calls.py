@@ -42,6 +42,8 @@ class HeldCalls(Struct, eq=False):
     """The run of the message. None: no other engine can work on it, so it is always open."""
     by_position: dict[int, Callable[[], None]] = {}
     """Functions that take the held calls."""
+    ended: bool = False
+    """Whether the engine ended the message, so that no further call of it is taken."""
     _opening: asyncio.Task[None] | None = None
     _over: bool = False
     """Whether the message was sealed or discarded."""
@@ -85,7 +87,7 @@ class HeldCalls(Struct, eq=False):
         self._over = True
         if self.run is None:
             return
-        if kill.aborted:
+        if kill.aborted and (self.ended or not self.run.is_open):
             why = f"the message was ended before its run was open ({kill.reason})."
             raise RecordFailed(why, told=why)
         await self.run.open()

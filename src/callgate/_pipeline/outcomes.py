@@ -97,12 +97,13 @@ class Outcomes:
         return _answered(result=result)
 
     def stopped(self, state: CallState, outcome: Outcome) -> Outcome:
-        """Return the outcome of a call that finished and whose message was stopped meanwhile: the message ends, the result is kept."""
+        """Return the outcome of a call that has a result and whose message was stopped: the message ends, the result is kept."""
         if not isinstance(outcome, Answered):
             return outcome
         why, result = self._recorder.cut(state.stopped_late), outcome.result
-        self._recorder.log.warning("The message of %s was stopped: %s. The call ran to its end, and its result is kept", state.uid, why)
-        told = f"{why}. {result.name} ({state.uid}) ran to its end; its result is kept"
+        how = "ran to its end" if state.started else "was made before"
+        self._recorder.log.warning("The message of %s was stopped: %s. The call %s, and its result is kept", state.uid, why, how)
+        told = f"{why}. {result.name} ({state.uid}) {how}; its result is kept"
         return Aborted("stopped_by_user", self._recorder.redacted(told), finished=result)
 
     def _end_restarted(self, state: CallState) -> Restarted:

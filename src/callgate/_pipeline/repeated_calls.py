@@ -35,7 +35,7 @@ from callgate._run_state.idempotency import (
 from callgate._run_state.recorder import off_loop
 from callgate._run_state.settlements import call_in_doubt, is_settled
 from callgate.calls import ToolResult
-from callgate.errors import ApprovalNeeded, CallNotStarted, ResultRejected
+from callgate.errors import ApprovalNeeded, CallNotStarted, OutcomeUnknown, ResultRejected
 from callgate.stage_types import ApprovedCall, Checked, ValidatedCall
 
 __all__ = ["RepeatedCalls"]
@@ -110,6 +110,18 @@ class RepeatedCalls:
         known = state.run_state.find(call, *_identity(state, call))
         return None if known is None else await self._replay(state, known)
 
+    async def answer_stopped(self, state: CallState, call: ValidatedCall) -> ToolResult | None:
+        """Return the result of the same call, if it has an effect, was handed in before and has ended. Waits for no call."""
+        if state.identical is not None or state.doubtful or state.first is not None or not state.run_state.has_ended(call):
+            return None
+        key, asked = _identity(state, call)
+        try:
+            known = state.run_state.find(call, key, asked)
+        except OutcomeUnknown as unknown:
+            state.stopped_late = state.stop_reason(self._control) or ""
+            return self._normaliser.refusal(state.raw, state.uid, call.tool.name, unknown, call.notes)
+        return None if known is None else await self._replay(state, known)
+
     async def _replay(self, state: CallState, known: Known) -> ToolResult | None:
         """Return the stored result of the same call, or wait for it if the call is still running.
 
@@ -131,9 +143,11 @@ class RepeatedCalls:
                 )
             with self._waits.waiting(state, first):
                 earlier = await earlier_result(known, state, self._journal, self._timeout_s, harmless=harmless, first=first)
-        state.check_stop(self._control)
+        if earlier is None or harmless:
+            state.check_stop(self._control)
         if earlier is None:
             return None
+        state.stopped_late = state.stop_reason(self._control) or ""
         result, why = earlier
         self._warn_once(state, known, result, harmless=harmless)
         if state.duplicate and not harmless and result.status == "ok":  # without the note, the model reads of two effects

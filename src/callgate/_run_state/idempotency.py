@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal, settled
-from callgate._json import plain_bytes
+from callgate._json import canonical, plain_bytes
 from callgate._run_state.calls_in_doubt import CallsInDoubt, Doubt, Uncertain
 from callgate._run_state.event_bodies import arguments_hash, decode_result
 from callgate._run_state.recorder import off_loop
@@ -184,6 +184,14 @@ class RunState:
                 return None
             raise OutcomeUnknown(_unknown_text(call.tool.name, known.uid), details={EARLIER: known.uid})
         return known
+
+    def has_ended(self, call: ValidatedCall) -> bool:
+        """Return whether the same call, with an effect, was handed in before and has ended otherwise than by a human's denial."""
+        asked = arguments_hash(canonical(call.arguments))
+        known = self.known.get(call_key(call, asked))
+        if known is None or known.running or known.denied or call.tool.effect == "none":
+            return False
+        return known.tool == call.tool.name and known.arguments in ("", asked)
 
     def take_on(self, call: ValidatedCall, key: str, asked_hash: str) -> Known:
         """Remember a call that is being run."""

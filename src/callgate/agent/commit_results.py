@@ -10,6 +10,7 @@ does not know calls. Messages with calls become part of the conversation only he
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 
 from msgspec import Struct
@@ -18,6 +19,7 @@ from msgspec.structs import replace
 from callgate.agent.budget import BudgetTracker
 from callgate.agent.history import committed
 from callgate.agent.message_calls import BROKEN_OFF, CallContext, MessageCalls
+from callgate.agent.recorded_results import cancelled
 from callgate.agent.repetition import StuckGuard
 from callgate.agent.run_events import AgentEvent, CallEnded
 from callgate.agent.run_recorder import PhaseExecutedBody
@@ -25,7 +27,7 @@ from callgate.agent.run_result import CommittedMessage, PendingCalls
 from callgate.agent.turn_state import TurnParts, TurnState
 from callgate.calls import Aborted, Answered, Outcome, Suspended, Text, ToolResult
 from callgate.emission import EndedCall
-from callgate.errors import CallFailed
+from callgate.errors import CallFailed, RecordFailed
 from callgate.loop_decision import CallEnd, Ending, check_loop_continuation
 from callgate.messages import AssistantMessage, ToolCall
 
@@ -103,7 +105,20 @@ class MessageCommitter:
         unanswered = None if _ALL_ANSWERED.issuperset(map(type, ends)) else self._abort_or_wait(calls, whole)
         return unanswered or self._decide_continuation(whole.answered, whole.message)
 
+    def commit_cancelled(self, calls: ExecutedMessage) -> None:
+        """Commit a message whose calls ended because the run was cancelled, so that the conversation's next run tells the model of them."""
+        ends = [cancelled(call, end) for call, end in zip(calls.calls, calls.ends, strict=False)]
+        if len(ends) == len(calls.calls):
+            self._note_killed(calls)
+            with suppress(RecordFailed):
+                results = self._record_ends(replace(calls, ends=ends, broken_off=True))
+                committed(self._parts.history, calls.whole, calls.message, results, self._state.results)
+
     # Inside
+
+    def _note_killed(self, calls: ExecutedMessage) -> None:
+        ends = zip(calls.calls, calls.ends, strict=True)
+        self._parts.history.killed += [call for call, end in ends if isinstance(end.outcome, Aborted) and end.outcome.in_doubt]
 
     def _take_up_again(self) -> None:
         """Append a user message that says that waiting calls were answered, if the conversation ends with an answer.
@@ -150,8 +165,7 @@ class MessageCommitter:
 
     def _abort_or_wait(self, calls: ExecutedMessage, whole: CommittedMessage) -> Ending | None:
         """Return how the turn ends if a call aborted the message or waits for a human, else None."""
-        ends = zip(calls.calls, calls.ends, strict=True)
-        self._parts.history.killed += [call for call, end in ends if isinstance(end.outcome, Aborted) and end.outcome.in_doubt]
+        self._note_killed(calls)
         for end in calls.ends:
             outcome = end.outcome
             if isinstance(outcome, Aborted):
@@ -178,6 +192,7 @@ class MessageCommitter:
             texts=tuple(self._state.texts),
             repeats=parts.guard.repeats if parts.guard is not None else (),
             errors=parts.engine.control.errors_in_a_row(parts.scope.conversation),
+            reflects=parts.record.phase == "reflect",
         )
         return Ending("waiting", "; ".join(one.question for one in approvals.values()))
 

@@ -122,6 +122,11 @@ class MessageCalls(Struct, eq=False):
                 await asyncio.sleep(0)
         return await emission.ended()
 
+    @property
+    def ends(self) -> list[EndedCall]:
+        """How each call of the message has ended so far, by position."""
+        return self._emission.ends if self._emission is not None else []
+
     async def take_up(
         self, calls: tuple[ToolCall, ...], closed: tuple[Closed, ...], left: Mapping[int, UncommittedCall]
     ) -> list[EndedCall]:

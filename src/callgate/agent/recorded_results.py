@@ -14,12 +14,13 @@ from callgate._run_state.event_bodies import decode_reason, decode_result, quest
 from callgate.agent.message_calls import BROKEN_OFF
 from callgate.agent.run_recorder import PhaseAnsweredBody, RunBeganBody
 from callgate.agent.run_result import CommittedMessage, PendingCalls
-from callgate.calls import Text, ToolResult
+from callgate.calls import Answered, Text, ToolResult
+from callgate.emission import EndedCall
 from callgate.errors import CallNotStarted
 from callgate.events import Event
 from callgate.messages import AssistantMessage, ToolCall
 
-__all__ = ["broken_off", "final_of", "interrupted", "is_killed", "pending_at", "result_at"]
+__all__ = ["broken_off", "cancelled", "final_of", "interrupted", "is_killed", "pending_at", "result_at"]
 
 
 def interrupted(event: Event) -> str:
@@ -28,18 +29,26 @@ def interrupted(event: Event) -> str:
     Empty if nothing about the call is reported to the model.
     """
     reason = decode_reason(event.body)
-    if reason.status == "not_started":
-        return str(CallNotStarted.because(reason.reason))
-    if reason.status == "unknown":
-        return f"It was broken off: {reason.reason}. It may have taken effect; check the real state before you repeat it."
-    return ""
+    return _note(reason.reason, unknown=reason.status == "unknown") if reason.status in ("not_started", "unknown") else ""
 
 
-def is_killed(event: Event) -> bool:
-    """Return whether the call was aborted after it had started, so that it may have taken effect."""
+def _note(why: str, *, unknown: bool) -> str:
+    if not unknown:
+        return str(CallNotStarted.because(why))
+    return f"It was broken off: {why}. It may have taken effect; check the real state before you repeat it."
+
+
+def is_killed(event: Event, *, by_user: bool = False) -> bool:
+    """Return whether the call was aborted after it had started, so that it may have taken effect.
+
+    Args:
+        by_user: Whether to leave out a call that was aborted when its engine or its caller ended.
+    """
     if event.kind != "call.aborted":
         return False
     reason = decode_reason(event.body)
+    if by_user and reason.status == "unknown":
+        return False
     return "unknown" in (reason.status, (reason.details or {}).get("status"))
 
 
@@ -54,11 +63,22 @@ def result_at(call: ToolCall, end: Event | None, hint: str) -> ToolResult | None
 
 
 def broken_off(call: ToolCall, end: Event, told: str) -> ToolResult:
-    """Return the result of a call that was aborted when its engine ended."""
-    unknown = decode_reason(end.body).status == "unknown"
+    """Return the result of a call that was aborted when its engine or its caller ended."""
+    return _broken_off(call, end.call, told, unknown=decode_reason(end.body).status == "unknown")
+
+
+def cancelled(call: ToolCall, end: EndedCall) -> EndedCall:
+    """Return the end of a call whose run was cancelled, with the result that the model reads in the conversation's next run."""
+    if end.outcome is not None or not end.uid:
+        return end
+    told = _note("the run was cancelled", unknown=end.in_doubt)
+    return replace(end, outcome=Answered(_broken_off(call, end.uid, told, unknown=end.in_doubt)))
+
+
+def _broken_off(call: ToolCall, uid: str, told: str, *, unknown: bool) -> ToolResult:
     return ToolResult(
         id=call.id,
-        uid=end.call,
+        uid=uid,
         name=call.name,
         status="unknown" if unknown else "error",
         content=(Text(text=told),),

@@ -219,6 +219,9 @@ class _RunReader:
         run.wall_ns += max(0, events[-1].at_ns - self._since_ns) if not run.ended else 0
         if run.open is not None:
             run.open.calls = [uid for uid in self._handed_in if uid not in self._dropped]
+            ends = [run.ends.get(uid) for uid in run.open.calls]
+            made = [call for call in run.open.message.calls if _exits(run).meant(call.name) is None]
+            run.history.killed += [call for call, end in zip(made, ends, strict=False) if end is not None and is_killed(end, by_user=True)]
         return run
 
     def _take(self, run: LoadedRun, event: Event) -> None:

@@ -20,7 +20,6 @@ from callgate._secret_redaction import RedactedLog, Redactor, cut_middle, redact
 from callgate.agent.agent_config import AgentConfig
 from callgate.agent.budget import enforce_wall_time
 from callgate.agent.history import History
-from callgate.agent.interruption_note import interruption_note
 from callgate.agent.run_events import AgentEvent, CallStarted, RunEnded
 from callgate.agent.run_recorder import RunBeganBody, RunRecord
 from callgate.agent.run_result import RunResult
@@ -89,7 +88,7 @@ class RunExecutor:
             await self._begin(record, start)
             with self._engine.runs.showing(start.scope.run, start.history.messages):
                 async with enforce_wall_time(parts.budget, self._engine.clock, self._engine.control, start.scope.conversation):
-                    ending = await self._work(turn, plan, start.history)
+                    ending = await self._work(turn, plan)
                     return await self._read_typed(turn, ending) if self._config.output is not None else turn.result(ending)
         except Exception as error:
             self._log.error("The run failed", error=error)
@@ -141,13 +140,10 @@ class RunExecutor:
         found = next(iter(self._engine.journal.read(after=at - 1, limit=1)), None) if at else None
         return at if found is not None and found.position == at and found.run == run else 0
 
-    async def _work(self, turn: Turn, plan: ResumePlan | None, history: History) -> Ending:
-        asks_again = plan is not None and plan.open is None and plan.pending is None
-        if (history.killed or asks_again) and (note := interruption_note(history, asks_again=asks_again)):
-            turn.say(note)
-            history.killed.clear()
+    async def _work(self, turn: Turn, plan: ResumePlan | None) -> Ending:
         if plan is not None and plan.open is not None:
             return await turn.go_on(plan.open, plan.left)
+        turn.note_interruption(asks_again=plan is not None and plan.pending is None)
         return await (turn.resume(plan.pending) if plan is not None and plan.pending is not None else turn.run())
 
     async def _end(self, record: RunRecord, history: History, result: RunResult) -> RunResult:

@@ -221,13 +221,13 @@ class RunRecord:
         phase: The kind of the run's phases.
     """
 
-    __slots__ = ("_encoder", "_phase", "_run", "_system", "_write", "last")
+    __slots__ = ("_encoder", "_run", "_system", "_write", "last", "phase")
 
     def __init__(self, engine: Engine, run: str, phase: Phase = "deliberate") -> None:
         self._encoder = BodyEncoder(engine.redactor, engine.blobs, engine.limits.result_inline_bytes)
         self._write = engine.runs.write
         self._run = run
-        self._phase: Phase = phase
+        self.phase: Phase = phase
         self._system = ""
         """The system text that was recorded last."""
         self.last = 0
@@ -250,7 +250,7 @@ class RunRecord:
         """
         said = None if system == self._system else system
         self._system = system
-        body = LazyPhaseBegan(self._encoder, self._phase, iteration, shown, said, PromptHash(None, added) if added else None)
+        body = LazyPhaseBegan(self._encoder, self.phase, iteration, shown, said, PromptHash(None, added) if added else None)
         self.last = position = self._write("phase.began", self._run, body, (self.last,) if self.last else ())
         return position
 

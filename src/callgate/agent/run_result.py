@@ -125,6 +125,8 @@ class PendingCalls(Struct, frozen=True, kw_only=True):
     """The calls that the run has repeated, and how often."""
     errors: int = 0
     """Failed calls since the last success."""
+    reflects: bool = False
+    """Whether the run is a reflection, which is not kept in its conversation."""
 
 
 class RunResult(Struct, frozen=True, kw_only=True):

@@ -80,13 +80,15 @@ class RunResumer:
 
         scope = replace(pending.scope, run=run.run, conversation=run.conversation, extra=extra)
         self._engine.runs.check_extra(scope)
+        kept = None if pending.reflects else self._histories.get(run.conversation)
         return await self._executor.run(
             TurnStart(
                 place=place,
-                history=self._histories.get(run.conversation) or History(run.messages),
+                history=kept or History(run.messages),
                 scope=scope,
                 on_event=on_event,
-                exposure=self._turns.exposure_again(pending.exposed, leaves_trace=run.conversation != run.run),
+                exposure=self._turns.exposure_again(pending.exposed, leaves_trace=not pending.reflects and run.conversation != run.run),
+                phase="reflect" if pending.reflects else "deliberate",
                 plan=ResumePlan.of(run, pending),
             )
         )

@@ -8,15 +8,18 @@ pass, `message_calls` runs the calls of a message, and `commit_results` commits 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from callgate.agent.commit_results import ExecutedMessage, MessageCommitter
 from callgate.agent.exit_tools import ask_for_more
+from callgate.agent.interruption_note import interruption_note
 from callgate.agent.message_calls import MessageCalls, UncommittedCall
 from callgate.agent.model_passes import ModelPasses
-from callgate.agent.run_result import PendingCalls, RunResult
+from callgate.agent.run_result import CommittedMessage, PendingCalls, RunResult
 from callgate.agent.turn_state import TurnParts, TurnState
+from callgate.emission import EndedCall
 from callgate.loop_decision import RUN_STATUS, Ending
 from callgate.messages import AssistantMessage
 from callgate.stream import StreamResult
@@ -69,13 +72,27 @@ class Turn:
         with self._parts.enrichment:
             message_calls = self._committer.next_message()
             message_calls.cause = self._parts.record.last
-            ends = await message_calls.take_up(message.calls, closed, left)  # type: ignore[arg-type]
+            ends = await self._taken_up(message_calls, message, closed, left, opened.whole)
         self._state.signals += message_calls.signals_of(message.calls)
         self._parts.budget.iterations += not opened.again
         self._parts.budget.calls += sum(call.counts for call in left.values()) - (len(message.calls) if opened.again else 0)
         calls = ExecutedMessage(message=message, calls=message.calls, closed=closed, ends=ends, whole=opened.whole, broken_off=True)
         ending = self._committer.commit(calls)
-        return (None if ending is None else await self._end_or_continue(ending)) or await self.run()
+        if ending is not None and (left_ending := await self._end_or_continue(ending)) is not None:
+            return left_ending
+        self.note_interruption(asks_again=True)
+        return await self.run()
+
+    def note_interruption(self, *, asks_again: bool) -> None:
+        """Tell the model of calls that a kill ended, and let it continue an answer that was cut off.
+
+        Args:
+            asks_again: Whether the model is asked again without a new message of the user.
+        """
+        history = self._parts.history
+        if (history.killed or asks_again) and (note := interruption_note(history, asks_again=asks_again)):
+            self.say(note)
+            history.killed.clear()
 
     def say(self, text: str) -> None:
         """Append a message of the user to the conversation and the record."""
@@ -137,11 +154,37 @@ class Turn:
             return await self._end_out_of_iterations(message, message_calls)
         if not normal:
             return self._commit_exit_calls(message)
-        ends = await message_calls.ended(result.calls, result.closed)
+        try:
+            ends = await message_calls.ended(result.calls, result.closed)
+        except asyncio.CancelledError:
+            self._commit_cancelled(message_calls, message, result.closed)
+            raise
         self._state.reported = False
         budget.iterations += 1
         ending = self._committer.commit(ExecutedMessage(message=message, calls=result.calls, closed=result.closed, ends=ends))
         return None if ending is None else await self._end_or_continue(ending)
+
+    async def _taken_up(
+        self,
+        message_calls: MessageCalls,
+        message: AssistantMessage,
+        closed: Sequence[str],
+        left: Mapping[int, UncommittedCall],
+        whole: CommittedMessage | None,
+    ) -> list[EndedCall]:
+        """Run the open calls of a message that was interrupted, or of which calls waited."""
+        try:
+            return await message_calls.take_up(message.calls, closed, left)  # type: ignore[arg-type]
+        except asyncio.CancelledError:
+            self._commit_cancelled(message_calls, message, closed, whole)
+            raise
+
+    def _commit_cancelled(
+        self, message_calls: MessageCalls, message: AssistantMessage, closed: Sequence[str], whole: CommittedMessage | None = None
+    ) -> None:
+        """Commit a message with what came of its calls until the run was cancelled."""
+        ended = ExecutedMessage(message=message, calls=message.calls, closed=closed, ends=message_calls.ends, whole=whole)
+        self._committer.commit_cancelled(ended)
 
     def _commit_exit_calls(self, message: AssistantMessage) -> Ending | None:
         """Commit a message with exit calls only.
@@ -179,7 +222,7 @@ class Turn:
         with parts.enrichment:
             message_calls = self._committer.next_message()
             message_calls.cause = parts.record.handed_in_again(message, pending.closed, pending.iteration)
-            ends = await message_calls.take_up(message.calls, pending.closed, left)  # type: ignore[arg-type]
+            ends = await self._taken_up(message_calls, message, pending.closed, left, pending.whole)
         calls = ExecutedMessage(message=message, calls=message.calls, closed=pending.closed, ends=ends, whole=pending.whole)
         ending = self._committer.commit(calls)
         return None if ending is None else await self._end_or_continue(ending)
