@@ -7,8 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from callgate import Aborted, Answered, Engine, Scope, SqliteJournal, ToolContext, ToolResult, tool
 from callgate.response_calls import ResponseReply
 from tests.engine_calls import call, result_of
@@ -137,14 +135,13 @@ async def test_the_reply_says_that_a_killed_call_may_have_taken_effect(tmp_path:
     assert shop.paid == ["A7"]
 
 
-@pytest.mark.parametrize("end", ["stop", "kill"])
-async def test_an_answer_of_a_tool_that_came_before_its_call_was_ended_is_kept(end: str) -> None:
+async def test_an_answer_of_a_tool_that_came_before_its_call_was_ended_is_kept() -> None:
     """It says what the tool did: that it succeeded, or returned something of the wrong type."""
 
     @tool(output_schema={"type": "integer"})
     async def pay(order: str) -> Any:
         """Pay, and end the conversation."""
-        getattr(engine.control, end)("chat", "ops")
+        engine.control.stop("chat", "ops")
         return 12 if order == "A7" else "twelve"
 
     async with Engine([pay]) as engine:

@@ -310,10 +310,11 @@ class CallRoute:
         return await hook_result(call, checked, plan.hooks.after, self._host) if plan.hooks.after else checked
 
     def _late_stop_reason(self, state: CallState, call: ValidatedCall, checked: Checked) -> str:
-        """Return why the message ends after a call with an effect that finished although it was stopped or killed; empty if the call leaves
+        """Return why the message ends after a call with an effect that finished although a stop is pending; empty if the call leaves
         no result.
         """
-        if call.tool.effect == "none" or checked.status == "unknown" or checked.failure_class in _NEVER_ACTED:
+        never_acted = call.tool.effect == "none" or checked.failure_class in _NEVER_ACTED
+        if never_acted or checked.status == "unknown" or state.kill.aborted:
             return ""
         return state.stopped or self._control.pending(state.scope.conversation) or ""
 
