@@ -220,7 +220,9 @@ async def test_an_unknown_value_of_closed_counts_as_truncated() -> None:
 
 async def test_answer_settle_and_register_refuse_invalid_arguments() -> None:
     async with Engine([seen]) as engine:
-        with pytest.raises(UsageError, match=r"engine\.approve was given None to answer; give the id of the question as text"):
+        with pytest.raises(
+            UsageError, match=r"engine\.approve was given None as approval_id\. Give the `approval_id` of a Suspended outcome"
+        ):
             await engine.answer(None, allow=True)  # type: ignore[arg-type]
         with pytest.raises(UsageError, match="The call None is NoneType"):
             await engine.settle(None, happened=True)  # type: ignore[arg-type]

@@ -1,9 +1,11 @@
-"""A stop lets running calls finish, so what they did is kept: on record, for their key, and for the history of the host."""
+"""What a call with an effect did, or may have done, before a stop or a kill is kept: on record and for the history of the host."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,7 +90,7 @@ async def test_a_call_that_has_not_started_when_the_stop_comes_does_not_start(tm
         outcome = await engine.call(call("refund", order="A7"), IN_RUN)
         engine.control.end_turn("chat")
         assert isinstance(outcome, Aborted)
-        assert outcome.finished is None
+        assert outcome.kept_result is None
         shop.release.set()
         assert isinstance(await engine.call(call("refund", order="A7"), IN_RUN), Answered)
     assert shop.paid == ["A7"]
@@ -176,3 +178,43 @@ async def test_a_nested_call_that_finishes_after_a_stop_gives_its_result_to_the_
         await asked
         refunded = told.get_nowait()
     assert (refunded.status, refunded.text) == ("ok", "refunded A7")
+
+
+async def test_the_reply_says_that_a_killed_call_may_have_taken_effect(tmp_path: Path) -> None:
+    """A host appends `messages` and goes on with the next message of its user: the model must not pay again in other words."""
+    shop = Shop()
+    async with shop.engine(tmp_path) as engine:
+        asked = asyncio.create_task(engine.respond(claude(MESSAGE[0], message_id="msg_1"), IN_RUN))
+        await shop.running.wait()
+        engine.control.kill("chat", "ops")
+        reply = await asked
+        assert (reply.ended, reply.done, reply.outcomes[0].message()["tool_call_id"]) == ("aborted", True, "toolu_0")
+        assert reply.reason == "stopped_by_user: " + json.loads(texts(reply)[0])["error"]
+        assert [part["name"] for part in reply.messages[0]["content"]] == ["refund"]
+        refunded = json.loads(texts(reply)[0])
+        assert (refunded["status"], refunded["code"]) == ("unknown", "killed")
+        assert "refund (chat/0/0) had started and may have taken effect" in refunded["error"]
+        assert [(one.result.uid, one.result.failure_class) for one in reply.unknown] == [("chat/0/0", "killed")]
+        engine.control.end_turn("chat")
+        again = await engine.respond(claude(MESSAGE[0], message_id="msg_1"), IN_RUN)
+        assert [one.result.uid for one in again.unknown] == ["chat/0/1"]
+    assert shop.paid == ["A7"]
+
+
+async def test_an_answer_of_a_tool_that_came_before_its_call_was_ended_is_kept() -> None:
+    """It says what the tool did: that it succeeded, or returned something of the wrong type."""
+
+    @tool(output_schema={"type": "integer"})
+    async def pay(order: str) -> Any:
+        """Pay, and end the conversation."""
+        engine.control.stop("chat", "ops")
+        return 12 if order == "A7" else "twelve"
+
+    async with Engine([pay]) as engine:
+        for number, (order, code) in enumerate({"A7": None, "B8": "output_schema"}.items()):
+            reply = await engine.respond(claude(("pay", {"order": order}), message_id=f"msg_{number}"), IN_RUN)
+            outcome = reply.outcomes[0]
+            assert isinstance(outcome, Aborted)
+            assert outcome.kept_result is not None
+            assert (outcome.kept_result.code, len(texts(reply))) == (code, 1)
+            engine.control.end_turn("chat")

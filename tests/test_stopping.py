@@ -236,8 +236,8 @@ async def test_a_stop_without_a_kill_lets_the_tool_finish_and_then_ends_the_mess
         release.set()
         outcome = await task
         assert isinstance(outcome, Aborted)
-        assert outcome.finished is not None
-        assert (outcome.status, outcome.finished.text) == ("stopped_by_user", "paid")
+        assert outcome.kept_result is not None
+        assert (outcome.status, outcome.kept_result.text) == ("stopped_by_user", "paid")
         assert kinds(engine)[-1] == "call.completed"
 
 

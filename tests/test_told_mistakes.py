@@ -52,6 +52,8 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "a stop without a name": (lambda: engine().control.stop(None), "Scope.conversation of its calls"),
     "an end of a turn by number": (lambda: engine().control.end_turn(17), "control.end_turn was given int, not text"),
     "a wrong effect": (decorated_with_a_wrong_effect, "has effect='read'; it must be one of 'none', 'idempotent', 'once'"),
+    "an option of another library": (lambda: tool(pay.function, **cast("Any", {"idempotent": True})), "did you mean 'effect'?"),
+    "the command of a server": (lambda: Engine([pay], servers=cast("Any", ["uvx mcp-server-git"])), "Write mcp('uvx mcp-server-git')"),
     "with": (left_by_with, "async with Engine(...) as engine"),
     "a watched stream in synchronous code": (watched_by_with, "stream.get_final_completion(), to engine.respond_sync"),
     "an iteration over it in synchronous code": (watched_by_for, "stream.get_final_completion(), to engine.respond_sync"),

@@ -302,7 +302,7 @@ class Answered(NamedStruct, frozen=True):
         `[image/png]`.
 
         The other outcomes have this method, too, so that it can be called without checking the type of the outcome.
-        They raise.
+        They raise if they have no result.
 
         Raises:
             UsageError: The call has no result; the error says what to do instead.
@@ -322,20 +322,25 @@ class Restarted(NamedStruct, frozen=True):
 
 
 class Aborted(NamedStruct, frozen=True):
-    """The call ended its message, with this turn status. Add no history entry of it, unless it has a result in `finished`."""
+    """The call ended its message, with this turn status. Add no history entry of it, unless it has a `kept_result`."""
 
     status: Literal["error", "stopped_by_user"]
     reason: str = ""
     recorded: bool = True
     """False if this could not be recorded; `reason` says why."""
-    finished: ToolResult | None = None
-    """The result of a call with an effect that had finished when its message was stopped. It is on record; add it to the history, so that
-    the model does not make the call again.
+    kept_result: ToolResult | None = None
+    """The result of a call with an effect that had started when its message was stopped: what the tool returned, or that the call was ended
+    and may have taken effect (`unknown`). Add it to the history, so that the model does not make the call again.
     """
-    in_doubt: bool = False
-    """Whether the call had started, so that it may have taken effect. Say so before the model is asked again."""
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the call was ended and may have taken effect."""
+        return self.kept_result is not None and self.kept_result.status == "unknown"
 
     def message(self) -> dict[str, Any]:
+        if self.kept_result is not None:
+            return Answered(self.kept_result).message()
         raise UsageError(f"The call ended its message (Aborted, {self.status}): {self.reason} Add no message of it, and end the turn.")
 
 

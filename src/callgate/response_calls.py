@@ -75,7 +75,8 @@ class ResponseReply(Struct, frozen=True, kw_only=True):
 
         Check and settle them. Their results tell the model so, and the conversation continues with `messages`.
         """
-        return tuple(outcome for outcome in self.outcomes if isinstance(outcome, Answered) and outcome.result.status == "unknown")
+        results = map(_result_of, self.outcomes)
+        return tuple(Answered(result) for result in results if result is not None and result.status == "unknown")
 
 
 def scope_of(scope: Scope, message_id: str) -> Scope:
@@ -124,7 +125,7 @@ def reply_to(response: ProviderResponse, ends: Sequence[EndedCall]) -> ResponseR
     ended, reason = _ending(outcomes)
     results = [_result_of(end.outcome) for end in ends]
     keeps = ended is None or (ended == "aborted" and any(result is not None for result in results))
-    items = history_items(response, results) if keeps else None
+    items = history_items(response, results, with_host_calls=ended is None) if keeps else None
     return ResponseReply(
         api=response.provider.api,
         messages=items.messages if items is not None else [],
@@ -142,7 +143,7 @@ def reply_to(response: ProviderResponse, ends: Sequence[EndedCall]) -> ResponseR
 
 def _result_of(outcome: Outcome | None) -> ToolResult | None:
     match outcome:
-        case Answered(result=result) | Aborted(finished=result):
+        case Answered(result=result) | Aborted(kept_result=result):
             return result
     return None
 

@@ -136,6 +136,22 @@ class WrapperContract(ABC):
         assert told["c1"] == Told("A7 refunded", is_error=False)
         assert "the shop is closed" in told["c2"].text
 
+    async def test_a_call_that_a_kill_ended_may_have_taken_effect(self) -> None:
+        async def refund(order: str) -> str:
+            """Refund an order."""
+            for conversation in ("", next(iter(engine.journal.read())).run):  # each framework names one of them
+                engine.control.kill(conversation, "the shop is closed")
+            await asyncio.Event().wait()
+            return "never"
+
+        tools = [self.tool(refund)]
+        engine = Engine(import_tools(tools), journal=MemoryJournal())
+        async with engine:
+            told = await self.run(engine, tools, [Call("refund", {"order": "A7"})])
+        assert told["c1"].is_error
+        assert "had started and may have taken effect" in told["c1"].text
+        assert "gave no result" not in told["c1"].text
+
     async def test_a_call_whose_result_has_no_json_form_is_not_in_doubt(self) -> None:
         """A framework may write the result as text; else the model is told what is wrong with it."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from callgate import Engine
+from callgate import Engine, Scope, tool
 from tests.provider_responses.recorded_bodies import ANSWERS, QUESTIONS, body
 from tests.provider_responses.recorded_server import RecordedServer
 from tests.provider_responses.sdk_requests import ASK, SDK_WARNINGS
@@ -123,5 +124,25 @@ async def test_after_an_abort_such_an_item_is_neither_handed_to_the_host_nor_app
     unnamed = {**STOCK, "id": "fc_2", "call_id": "c_3", "name": ""}
     async with Engine([stock]) as engine:
         reply = await engine.respond(response(item, STOCK, unnamed))
+    assert (reply.ended, reply.host_calls) == ("aborted", ())
+    assert [one["type"] for one in reply.messages] == ["function_call", "function_call_output"]
+
+
+async def test_after_a_kill_such_an_item_is_not_appended_although_each_call_has_a_result() -> None:
+    """Nobody answers it any more, and a request with an item without its output is refused."""
+    item, _ = WAITING["computer"]
+    started = asyncio.Event()
+
+    @tool
+    async def pay(article: str) -> None:
+        """Pay."""
+        started.set()
+        await asyncio.Event().wait()
+
+    async with Engine([pay]) as engine:
+        replying = asyncio.create_task(engine.respond(response(item, {**STOCK, "name": "pay"}), Scope(conversation="chat")))
+        await started.wait()
+        engine.control.kill("chat")
+        reply = await replying
     assert (reply.ended, reply.host_calls) == ("aborted", ())
     assert [one["type"] for one in reply.messages] == ["function_call", "function_call_output"]

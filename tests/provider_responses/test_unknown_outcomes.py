@@ -64,7 +64,7 @@ async def test_the_reply_names_a_call_with_an_effect_that_was_ended_while_it_ran
         await started.wait()
         engine.control.kill("c", "bye")
         ended = await reply
-    assert (ended.ended, ended.messages) == ("aborted", [])
+    assert (ended.ended, [one.result.uid for one in ended.unknown]) == ("aborted", ["r/0/0"])
     assert (
         ended.reason
         == "stopped_by_user: bye. hang (r/0/0) had started and may have taken effect: check that before the call is made again."

@@ -91,7 +91,7 @@ def check_answer(owner: str, approval_id: object, by: object, reason: object) ->
     """
     if not isinstance(approval_id, str):
         given = "the call's outcome" if isinstance(approval_id, Suspended) else shown(approval_id)
-        raise UsageError(f"{owner} was given {given} to answer; give the id of the question as text: `approval_id` of the `Suspended`.")
+        raise UsageError(f"{owner} was given {given} as approval_id. Give the `approval_id` of a Suspended outcome, which is text.")
     check_said(owner, by, reason)
 
 

@@ -51,6 +51,9 @@ from callgate.stage_types import ApprovedCall, Checked, ValidatedCall
 
 __all__ = ["CallRoute", "RouteParts"]
 
+_NEVER_ACTED = frozenset({"killed", "not_started"})
+"""Failure classes of calls that were ended before their tool can have had an effect, unless their status is `unknown`."""
+
 
 class RouteParts(Struct, frozen=True, kw_only=True):
     """The parts of the route."""
@@ -317,10 +320,11 @@ class CallRoute:
         return await hook_result(call, checked, plan.hooks.after, self._host) if plan.hooks.after else checked
 
     def _late_stop_reason(self, state: CallState, call: ValidatedCall, checked: Checked) -> str:
-        """Return why the message ends after a call with an effect that finished although a stop is pending; empty if the call leaves no
-        result.
+        """Return why the message ends after a call with an effect that finished although a stop is pending; empty if the call leaves
+        no result.
         """
-        if checked.status == "unknown" or call.tool.effect == "none" or state.kill.aborted:
+        never_acted = call.tool.effect == "none" or checked.failure_class in _NEVER_ACTED
+        if never_acted or checked.status == "unknown" or state.kill.aborted:
             return ""
         return state.stopped or self._control.pending(state.scope.conversation) or ""
 
@@ -335,7 +339,7 @@ class CallRoute:
         state = self._admission.admit_nested(raw, parent)
         parent.release_slot()
         match await self._run(state):
-            case Answered(result=result) | Aborted(finished=ToolResult() as result):
+            case Answered(result=result) | Aborted(kept_result=ToolResult() as result):
                 return result
             case Suspended(question=question):
                 why = f"a human has to decide first: {question}"

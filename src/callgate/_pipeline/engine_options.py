@@ -7,6 +7,7 @@ during a call. Decides nothing about calls.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from callgate._engine_limits import Limits
@@ -78,6 +79,8 @@ def servers_of(
     found: list[ToolServer] = []
     for one in (*_as_tuple("tools", tools), *_as_tuple("servers", servers)):
         server = _tool_server(one)
+        if isinstance(one, (str, Path)):
+            raise UsageError(f"{one!r} is neither a tool nor a server. Write mcp('uvx mcp-server-git') or plugin('./invoices').")
         if server is None:
             plain.append(one)  # type: ignore[arg-type]
         else:

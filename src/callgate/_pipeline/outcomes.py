@@ -104,7 +104,7 @@ class Outcomes:
         how = "ran to its end" if state.started else "was made before"
         self._recorder.log.warning("The message of %s was stopped: %s. The call %s, and its result is kept", state.uid, why, how)
         told = f"{why}. {result.name} ({state.uid}) {how}; its result is kept"
-        return Aborted("stopped_by_user", self._recorder.redacted(told), finished=result)
+        return Aborted("stopped_by_user", self._recorder.redacted(told), kept_result=result)
 
     def _end_restarted(self, state: CallState) -> Restarted:
         self._control.count(state.scope.conversation, success=True)
@@ -174,7 +174,7 @@ class Outcomes:
                 failed = _unrecorded_question(outcome.question, error)
                 return Answered(self._mark_unrecorded(self.result_of(state, failed, self._recorder.cut(state.raw.name or ""), None), error))
             case Aborted():
-                return replace(outcome, reason=_with(outcome.reason, error), recorded=False, finished=None)
+                return self._unrecorded_abort(outcome, error)
             case Restarted():
                 return replace(outcome, recorded=False)
             case Answered(result=result) if result.metadata.recorded:
@@ -333,14 +333,21 @@ class Outcomes:
         in_doubt = (end.details or {}).get("status") == "unknown"
         told = f"{reason}. {name} ({state.uid}) had started and {_CHECK_BEFORE_REPEAT}" if in_doubt else reason
         self._recorder.log.warning("Tool call aborted: %s", reason)
+        result = None
         if in_doubt:
             self._warn_in_doubt(state.uid, name)
+            result = replace(self.result_of(state, OutcomeUnknown(told, code="killed"), name, None), failure_class="killed")
+        aborted = Aborted(end.status, self._recorder.redacted(told), kept_result=result)
         try:
             state.end("call.aborted", Reason(reason=reason, status=end.status, details=end.details))
         except RecordFailed as unwritable:  # the message ends nevertheless
             self._recorder.log.error("%s", unwritable)
-            return Aborted(end.status, self._recorder.redacted(_with(told, unwritable)), recorded=False, in_doubt=in_doubt)
-        return Aborted(end.status, self._recorder.redacted(told), in_doubt=in_doubt)
+            return self._unrecorded_abort(aborted, unwritable)
+        return aborted
+
+    def _unrecorded_abort(self, outcome: Aborted, error: RecordFailed) -> Aborted:
+        result = None if outcome.kept_result is None else self._mark_if_new(outcome.kept_result, error)
+        return replace(outcome, reason=_with(outcome.reason, error), recorded=False, kept_result=result)
 
     def _mark_unrecorded(self, result: ToolResult, failure: RecordFailed | RunHeld) -> ToolResult:
         """Mark a result that is not on record, and says so."""

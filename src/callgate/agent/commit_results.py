@@ -222,7 +222,7 @@ def _refusal(guard: StuckGuard | None, budget: BudgetTracker, call: ToolCall, pl
 
 def _result_of_finished(outcome: Outcome | None) -> ToolResult | None:
     """Return the result of a call that finished after a stop; None if there is none."""
-    return outcome.finished if isinstance(outcome, Aborted) else None
+    return outcome.kept_result if isinstance(outcome, Aborted) and not outcome.in_doubt else None
 
 
 def _append_hint(result: ToolResult | None, hint: str | None) -> ToolResult | None:

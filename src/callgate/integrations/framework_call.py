@@ -248,7 +248,7 @@ async def run_call(engine: CallsEngine, call: FrameworkCall, decide: Decide | No
     if call.ended_by is not None:
         raise call.ended_by
     match outcome:
-        case Answered(result=result) | Aborted(finished=ToolResult() as result):
+        case Answered(result=result) | Aborted(kept_result=ToolResult() as result):
             return result
         case Suspended():
             return outcome

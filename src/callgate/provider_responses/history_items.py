@@ -34,16 +34,20 @@ class HistoryItems(Struct, frozen=True, kw_only=True):
     """The results alone; for APIs that hold results in a turn of the user, this turn."""
 
 
-def history_items(response: ProviderResponse, results: Sequence[ToolResult | None]) -> HistoryItems:
+def history_items(response: ProviderResponse, results: Sequence[ToolResult | None], *, with_host_calls: bool = True) -> HistoryItems:
     """Return what to append to the conversation after a response.
 
     Args:
         response: The response, as `read_response` returned it.
         results: For each call of the message, its result; None leaves the call, and all calls that the host answers itself, out of the
             message.
+        with_host_calls: False leaves out the calls that the host answers itself, because it will not answer them.
     """
     names = response.names or WireNames()
     message, answers = _pair_results(response, results, names)
+    if None in results or not with_host_calls:
+        parts = [part for part in message.parts if not (isinstance(part, Native) and part.item in response.host_calls)]
+        message = replace(message, parts=tuple(parts))
     if not message.parts:
         return HistoryItems(messages=[], results=[])
     wire, api = codec(response.provider.api), response.provider
@@ -69,8 +73,6 @@ def _pair_results(
             call = _with_accepted_name(part, result, names)
             parts.append(call)
             answers.append(_tool_message(call, result))
-    if None in results:
-        parts = [part for part in parts if not (isinstance(part, Native) and part.item in response.host_calls)]
     return replace(response.message, parts=tuple(parts)), answers
 
 

@@ -294,7 +294,7 @@ class ToolCalls:
 
     def _result(self, outcome: Outcome, client_call: ClientCall, call: SubmittedCall) -> Message:
         match outcome:
-            case Answered(result=result) | Aborted(finished=ToolResult() as result):
+            case Answered(result=result) | Aborted(kept_result=ToolResult() as result):
                 client_call.status.uid, client_call.status.is_unrecorded = result.uid, result.failure_class == "record_failed"
                 client_call.status.is_replayed = result.metadata.replayed and result.metadata.attempts > 0 and result.status != "unknown"
                 if result.uid:  # else nothing is on record, and an approval is still unused
