@@ -157,7 +157,7 @@ class ClientCall:
         exchange: The way back to the client. Changes if the client continues the request with another one.
         ask: Asks the client.
         redaction: Removes secrets from what servers send to the client.
-        number: The id of the request; None if no client has made it.
+        request_id: The id of the request; None if no client has made it.
         ask_later: Ends the request with the question whether its call may run. None: the question is asked with `ask`.
         continued: The earlier request that this one continues; None if it continues none.
         resumed: The call to submit again; None: a new one.
@@ -172,7 +172,7 @@ class ClientCall:
         ask: Ask,
         *,
         redaction: ClientRedaction,
-        number: object = None,
+        request_id: object = None,
         ask_later: AskLater | None = None,
         continued: Continued | None = None,
         resumed: RecordedCall | None = None,
@@ -180,7 +180,7 @@ class ClientCall:
     ) -> None:
         self.client = client
         self.key = client.principal.session_key
-        self.number = number
+        self.request_id = request_id
         self._clean = redaction.clean
         self.exchange = exchange
         self._ask = ask

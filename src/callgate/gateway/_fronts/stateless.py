@@ -93,7 +93,7 @@ class StatelessFront:
         elif method == "subscriptions/listen":
             wanted = read_subscription(message["id"], params, exchange)
             named = await self._tasks.find(client, wanted.task_ids)
-            result = await listen(wanted, self._parts, self._make_call(client, params, exchange, wanted.number), named)
+            result = await listen(wanted, self._parts, self._make_call(client, params, exchange, wanted.request_id), named)
         elif method in TASK_METHODS:
             result = await self._tasks.answer(method, client, params)
         elif method in _MAY_ASK and (client.answers_requests or "requestState" in params or self._may_become_task(method, client)):
@@ -104,9 +104,9 @@ class StatelessFront:
             result = await self._parts.methods.answer(method, call, params)
         return self._stamp(method, result)
 
-    def _make_call(self, client: Client, params: Mapping[str, Any], exchange: Exchange, number: object) -> ClientCall:
+    def _make_call(self, client: Client, params: Mapping[str, Any], exchange: Exchange, request_id: object) -> ClientCall:
         """Return the `ClientCall` of a request during which the client is not asked."""
-        return ClientCall(client, params, exchange, _cannot_ask, redaction=self._parts.redaction, number=number)
+        return ClientCall(client, params, exchange, _cannot_ask, redaction=self._parts.redaction, request_id=request_id)
 
     async def _result_of_ended(self, call: ClientCall) -> Message | None:
         result = await self._parts.result_of_ended(call)
@@ -145,10 +145,12 @@ class StatelessFront:
         result: Message = {"supportedVersions": list(STATELESS_REVISIONS), "capabilities": capabilities}
         return result | ({"instructions": instructions} if instructions else {})
 
-    async def _answer_or_ask(self, method: str, client: Client, params: Mapping[str, Any], exchange: Exchange, number: object) -> Message:
+    async def _answer_or_ask(
+        self, method: str, client: Client, params: Mapping[str, Any], exchange: Exchange, request_id: object
+    ) -> Message:
         """Answer a request, or a continuation of one, with its result or with what the client is to be asked."""
-        request, tasks = self._continue(method, client, params, exchange, number), self._parts.tasks
-        self._running.note_call(number, request.call)
+        request, tasks = self._continue(method, client, params, exchange, request_id), self._parts.tasks
+        self._running.note_call(request_id, request.call)
         if self._may_become_task(method, client) and await self._must_become_task(request):
             digest = self._parts.records.keep_arguments(params.get("arguments") or {})
             return {"resultType": "task", **tasks.begin(request, self._stamp_call, digest).describe()}
@@ -169,18 +171,20 @@ class StatelessFront:
             wait_s = _RECORDED_S
         return False
 
-    def _continue(self, method: str, client: Client, params: Mapping[str, Any], exchange: Exchange, number: object) -> MultiRoundRequest:
+    def _continue(
+        self, method: str, client: Client, params: Mapping[str, Any], exchange: Exchange, request_id: object
+    ) -> MultiRoundRequest:
         """Return the request that the params continue, or a new one.
 
         Raises:
             RpcError: The state or the answers of the client are not valid.
         """
         if "requestState" not in params:
-            return self._start(method, client, params, exchange, number)
+            return self._start(method, client, params, exchange, request_id)
         state = self._parts.states.open(params["requestState"], self._principal.name, request_digest(method, params))
         if isinstance(state, ApprovalState):
             answer = read_answers(params).get(_APPROVAL)
-            return self._start(method, client, params, exchange, number, continued=Continued(state.question, answer))
+            return self._start(method, client, params, exchange, request_id, continued=Continued(state.question, answer))
         request = self._parts.parked.take(state, params.get("inputResponses"))
         request.call.exchange = exchange
         request.questions.take_answers(params.get("inputResponses"))
@@ -192,7 +196,7 @@ class StatelessFront:
         client: Client,
         params: Mapping[str, Any],
         exchange: Exchange,
-        number: object = None,
+        request_id: object = None,
         *,
         continued: Continued | None = None,
         resumed: RecordedCall | None = None,
@@ -212,7 +216,7 @@ class StatelessFront:
             exchange,
             questions.ask,
             redaction=self._parts.redaction,
-            number=number,
+            request_id=request_id,
             ask_later=ask_later,
             continued=continued,
             resumed=resumed,

@@ -31,7 +31,7 @@ _LISTS = {f"{kind}ListChanged": f"notifications/{kind}/list_changed" for kind in
 class Subscription(Struct, frozen=True, kw_only=True, eq=False):
     """What one client wants to be told, and where."""
 
-    number: object
+    request_id: object
     """The id of the request that listens."""
     exchange: Exchange
     methods: frozenset[str]
@@ -41,11 +41,11 @@ class Subscription(Struct, frozen=True, kw_only=True, eq=False):
 
     def send(self, method: str, params: Mapping[str, Any]) -> bool:
         said = params.get("_meta")
-        meta = {**(said if isinstance(said, dict) else {}), SUBSCRIPTION_ID: self.number}
+        meta = {**(said if isinstance(said, dict) else {}), SUBSCRIPTION_ID: self.request_id}
         return self.exchange.send(notification(method, {**params, "_meta": meta}))
 
 
-def read_subscription(number: object, params: Mapping[str, Any], exchange: Exchange) -> Subscription:
+def read_subscription(request_id: object, params: Mapping[str, Any], exchange: Exchange) -> Subscription:
     """Return what a request `subscriptions/listen` asks for.
 
     Raises:
@@ -55,7 +55,7 @@ def read_subscription(number: object, params: Mapping[str, Any], exchange: Excha
     if not isinstance(asked, dict):
         raise RpcError(INVALID_PARAMS, "subscriptions/listen needs notifications, an object.")
     return Subscription(
-        number=number,
+        request_id=request_id,
         exchange=exchange,
         methods=frozenset(method for key, method in _LISTS.items() if asked.get(key) is True),
         uris=frozenset(_texts(asked, "resourceSubscriptions", "URIs")),
@@ -103,7 +103,7 @@ async def listen(wanted: Subscription, parts: FrontParts, call: ClientCall, task
         for task in tasks:
             task.watchers.discard(tell_task)
         await watched.close()
-    return {"_meta": {SUBSCRIPTION_ID: wanted.number}}
+    return {"_meta": {SUBSCRIPTION_ID: wanted.request_id}}
 
 
 def _agreed_notifications(wanted: Subscription, tasks: Sequence[RunningTask]) -> Message:
