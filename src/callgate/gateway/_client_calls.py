@@ -229,8 +229,8 @@ class ClientCall:
         """
         mode, modes = params.get("mode", "form"), self.client.elicitation_modes
         if method == "elicitation/create" and mode not in modes:
-            told = f"The client of this call does not ask its user in the mode {mode!r:.40}, only in: {', '.join(modes)}."
-            raise RpcError(INVALID_PARAMS, told)
+            text = f"The client of this call does not ask its user in the mode {mode!r:.40}, only in: {', '.join(modes)}."
+            raise RpcError(INVALID_PARAMS, text)
         if (
             method == "sampling/createMessage"
             and not params.keys().isdisjoint(("tools", "toolChoice"))
@@ -252,8 +252,8 @@ class ClientCall:
         """Send the client a piece of the tool's output as a notification of progress, unless it has only whitespace."""
         if message := text.strip():
             self._reported += 1
-            told = self._clean({"progress": self._reported, "message": message})
-            params = {"progressToken": self._progress_token, **told}
+            progress = self._clean({"progress": self._reported, "message": message})
+            params = {"progressToken": self._progress_token, **progress}
             self.exchange.send(notification("notifications/progress", params))
 
     def logged(self, params: Mapping[str, Any]) -> None:

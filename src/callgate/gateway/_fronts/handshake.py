@@ -69,10 +69,10 @@ class HandshakeSession:
         if message["method"] == "notifications/cancelled":
             self._running.cancel(message)
         elif message["method"] == "notifications/roots/list_changed" and self.events is not None and self.client.can_answer("roots/list"):
-            told = self._parts.content.to(self.client.principal).roots_changed(self._call({}, self.events))
-            telling = asyncio.get_running_loop().create_task(told, context=Context())
-            self._tasks.add(telling)
-            telling.add_done_callback(self._tasks.discard)
+            notify = self._parts.content.to(self.client.principal).roots_changed(self._call({}, self.events))
+            task = asyncio.get_running_loop().create_task(notify, context=Context())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     def response(self, message: Mapping[str, Any]) -> None:
         request_id = message.get("id")

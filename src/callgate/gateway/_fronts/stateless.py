@@ -125,8 +125,8 @@ class StatelessFront:
         if not isinstance(revision, str) or not isinstance(capabilities, dict):
             raise RpcError(INVALID_PARAMS, f"'{_REVISION}' must be a text and '{_CAPABILITIES}' an object.")
         if revision not in STATELESS_REVISIONS:
-            told = {"supported": list(STATELESS_REVISIONS), "requested": revision[:100]}
-            raise RpcError(UNSUPPORTED_REVISION, f"The revision {revision[:100]} is not supported.", told)
+            revisions = {"supported": list(STATELESS_REVISIONS), "requested": revision[:100]}
+            raise RpcError(UNSUPPORTED_REVISION, f"The revision {revision[:100]} is not supported.", revisions)
         return Client(
             principal=self._principal,
             era="stateless",
@@ -238,9 +238,8 @@ class StatelessFront:
 
     def _stamp(self, method: str, result: Message) -> Message:
         """Return a result with what each result of this era has."""
-        meta = result.get("_meta")
-        told = meta if isinstance(meta, dict) else {}
-        stamped: Message = {"resultType": "complete", **result, "_meta": {_SERVER_INFO: self._parts.info, **told}}
+        meta = object_of(result.get("_meta"))
+        stamped: Message = {"resultType": "complete", **result, "_meta": {_SERVER_INFO: self._parts.info, **meta}}
         if method in _CACHEABLE and stamped["resultType"] == "complete":
             stamped.setdefault("ttlMs", 0)
             stamped.setdefault("cacheScope", "private")

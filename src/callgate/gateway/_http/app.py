@@ -148,10 +148,10 @@ class HttpApp:
                 send = _with_headers(send, _cors(headers[b"origin"]))
             await self._route(scope["method"], path, headers, receive, send)
         except RefusedRequest as refused:
-            told = error_answer(refused.request_id, RpcError(refused.code, refused.message, refused.data))
+            response = error_answer(refused.request_id, RpcError(refused.code, refused.message, refused.data))
             _LOG.info("refused %s: %s", refused.status, refused.message)
             self.on_refused(refused.reason)
-            await send_body(send, refused.status, encoded(told), refused.headers)
+            await send_body(send, refused.status, encoded(response), refused.headers)
 
     def connection_counts(self) -> dict[str, int]:
         """Return the numbers of open `sessions` and of open requests and streams, which are `connections` in the metrics."""
@@ -366,12 +366,12 @@ async def _preflight(headers: Headers, send: Send) -> None:
     asked = headers.get(b"access-control-request-headers", b"").decode("latin-1").lower().split(",")
     named = (name.strip() for name in asked)
     allowed = sorted(name for name in named if name in _CORS_HEADERS or _PARAM_HEADER.fullmatch(name))
-    told = (
+    response_headers = (
         (b"access-control-allow-methods", b"GET, POST, DELETE"),
         (b"access-control-allow-headers", ", ".join(allowed).encode()),
         (b"access-control-max-age", b"600"),
     )
-    await send_body(send, 204, b"", told)
+    await send_body(send, 204, b"", response_headers)
 
 
 def _cors(origin: bytes) -> RawHeaders:
@@ -398,6 +398,6 @@ def _read_message(body: bytes) -> Message:
     except RefusedMessage as error:
         raise RefusedRequest(400, f"The body is refused: {error}.", error.code, reason="body", request_id=error.request_id) from None
     if not kind_of(message):
-        told = "The body is not a JSON-RPC 2.0 message with a valid id."
-        raise RefusedRequest(400, told, INVALID_REQUEST, reason="body", request_id=read_request_id(message))
+        text = "The body is not a JSON-RPC 2.0 message with a valid id."
+        raise RefusedRequest(400, text, INVALID_REQUEST, reason="body", request_id=read_request_id(message))
     return message

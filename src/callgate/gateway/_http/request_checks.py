@@ -198,8 +198,8 @@ class RequestChecks:
         """Return the principal of a request for the metrics, or raise `RefusedRequest`."""
         principal = await self.principal(headers)
         if not any(fnmatchcase(principal.name, pattern) for pattern in self._metrics_readers):
-            told = f"{principal.name} may not read the metrics. Add the name to `metrics` in [http]."
-            raise RefusedRequest(403, told, reason="metrics")
+            text = f"{principal.name} may not read the metrics. Add the name to `metrics` in [http]."
+            raise RefusedRequest(403, text, reason="metrics")
         return principal
 
     async def is_from(self, name: str, headers: Headers) -> bool:

@@ -114,8 +114,8 @@ class CancellableRequests:
 
 def duplicate_id(request_id: object) -> Message:
     """Return the response to a request with the id of one that runs or is being cancelled."""
-    told = RpcError(INVALID_REQUEST, f"A request with the id {request_id!r:.80} runs already. Use another id.")
-    return error_answer(None, told)
+    error = RpcError(INVALID_REQUEST, f"A request with the id {request_id!r:.80} runs already. Use another id.")
+    return error_answer(None, error)
 
 
 async def _response(request_id: object, work: Awaitable[Message]) -> Message:

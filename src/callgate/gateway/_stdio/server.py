@@ -160,8 +160,8 @@ class _StdioServer:
             case "notification":
                 self._take_notification(message)
             case _:
-                told = RpcError(INVALID_REQUEST, "The line is not a JSON-RPC 2.0 message with a valid id.")
-                self._refuse(error_answer(read_request_id(message), told))
+                invalid = RpcError(INVALID_REQUEST, "The line is not a JSON-RPC 2.0 message with a valid id.")
+                self._refuse(error_answer(read_request_id(message), invalid))
 
     def _refuse(self, response: Message) -> None:
         self._held.note_small()

@@ -78,7 +78,7 @@ class RunningTask:
 
     def describe(self) -> Message:
         """Return the task with its result, its error or what it asks the client."""
-        told: Message = {
+        task: Message = {
             "taskId": self.id,
             "status": "working",
             "createdAt": _iso(self.state.created_ms),
@@ -87,13 +87,13 @@ class RunningTask:
             "pollIntervalMs": _POLL_MS,
         }
         if self.lacks_record:
-            return {**told, "statusMessage": UNRECORDED_TEXT}
-        return told | (self._end() if self.request.done else self._progress())
+            return {**task, "statusMessage": UNRECORDED_TEXT}
+        return task | (self._end() if self.request.done else self._progress())
 
     def _progress(self) -> Message:
         questions, waits_for = self.request.questions.unanswered(), self.request.call.status.waits_for
-        told: Message = {"status": "input_required", "inputRequests": questions} if questions else {}
-        return {**told, "statusMessage": waits_for} if waits_for else told
+        progress: Message = {"status": "input_required", "inputRequests": questions} if questions else {}
+        return {**progress, "statusMessage": waits_for} if waits_for else progress
 
     def _end(self) -> Message:
         try:
@@ -102,9 +102,9 @@ class RunningTask:
             return {"status": "cancelled", **self.cancelled_fields} if self.cancelled_fields else {"statusMessage": _CANCELLING}
         except Exception as failure:
             error = error_for_client(failure)
-            told: Message = {"code": error.code, "message": error.message}
-            told |= {} if error.data is None else {"data": error.data}
-            return {"status": "failed", "statusMessage": error.message, "error": told}
+            body: Message = {"code": error.code, "message": error.message}
+            body |= {} if error.data is None else {"data": error.data}
+            return {"status": "failed", "statusMessage": error.message, "error": body}
 
 
 class Tasks:

@@ -67,8 +67,8 @@ class SubmittedCall(Struct, frozen=True):
 class _Pending(Struct, frozen=True):
     call: SubmittedCall
     approval: str
-    told: bool
-    """Whether the client can continue the call only by making it again."""
+    found_unanswered: bool
+    """Whether the call is found before its question is answered, because the client can continue it only by making it again."""
     identities: frozenset[str]
     """The digests by which it is found."""
 
@@ -150,14 +150,14 @@ class SuspendedCalls:
         recorded = RecordedCall(question.call, question.run)
         return None if question.call in self._in_work else self.call_of(recorded, principal, tool, arguments)
 
-    def keep(self, call: SubmittedCall, asked: Suspended, *, told: bool = True) -> None:
+    def keep(self, call: SubmittedCall, asked: Suspended, *, found_unanswered: bool = True) -> None:
         """Remember a suspended call.
 
         Args:
-            told: False if the client has something else to continue it with; then it is found only if its question is answered.
+            found_unanswered: False if the client has something else to continue it with; then it is found only if its question is answered.
         """
         self._see(asked.uid)
-        self._add(call, asked.approval_id, told=told)
+        self._add(call, asked.approval_id, found_unanswered=found_unanswered)
 
     def forget(self, call_id: str) -> None:
         """Forget a call, because it is answered."""
@@ -194,10 +194,10 @@ class SuspendedCalls:
                 self.forget(call_id)
             return False
 
-    def _add(self, call: SubmittedCall, approval: str, *, told: bool) -> None:
+    def _add(self, call: SubmittedCall, approval: str, *, found_unanswered: bool) -> None:
         self.forget(call.id)
         identities = self._identities(call)
-        self._pending[call.id] = _Pending(call, approval, told, identities)
+        self._pending[call.id] = _Pending(call, approval, found_unanswered, identities)
         for identity in identities:
             self._by_identity.setdefault(identity, []).append(call.id)
         self._by_principal.setdefault(call.scope.principal, set()).add(call.id)
@@ -233,7 +233,7 @@ class SuspendedCalls:
         except UsageError:  # used up, or expired
             self.forget(pending.call.id)
             return False
-        return pending.told or answer is not None
+        return pending.found_unanswered or answer is not None
 
     async def _is_answered(self, approval: str) -> bool:
         journal = self._engine.journal
@@ -252,7 +252,7 @@ class SuspendedCalls:
             self._see(event.call)
             self._read_to = max(self._read_to, event.position)
             if call is not None and call.id not in self._pending:
-                self._add(call, approval_id_of(event), told=True)
+                self._add(call, approval_id_of(event), found_unanswered=True)
 
     def _read(self, after: int) -> list[tuple[Event, SubmittedCall | None]]:
         """Return the suspended calls after a position, the oldest first; None for those that were not made by a client of a gateway."""

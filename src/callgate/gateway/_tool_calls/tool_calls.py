@@ -231,15 +231,15 @@ class ToolCalls:
                 break
             left -= 1
             if client_call.ask_later is not None:
-                self._pending.keep(call, outcome, told=False)
+                self._pending.keep(call, outcome, found_unanswered=False)
                 question = CallInQuestion(call.id, call.scope.run, outcome.approval_id)
                 return client_call.ask_later(question, approval_form(outcome))
             if not await self._user.is_answered(client_call, outcome):
                 left = 0
                 if not client_call.may_become_task:
                     break
-        told = {"status": "waiting", "code": "approval_needed", "uid": outcome.uid, "approval": outcome.approval_id}
-        return error_result(pending_text(outcome, expired=outcome.expires_at <= self._engine.clock.wall_ns()), told)
+        waiting = {"status": "waiting", "code": "approval_needed", "uid": outcome.uid, "approval": outcome.approval_id}
+        return error_result(pending_text(outcome, expired=outcome.expires_at <= self._engine.clock.wall_ns()), waiting)
 
     async def _wait_for_other_answer(self, client_call: ClientCall, asked: Suspended) -> bool:
         """Wait for an answer of somebody else than the client's user, which may take long; return whether there is one."""
