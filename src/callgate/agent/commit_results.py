@@ -96,7 +96,7 @@ class MessageCommitter:
         if parts.enrichment.in_use:
             kept = parts.enrichment.settle(parts.history)
             if kept:
-                parts.record.kept(kept)
+                parts.recorder.write_kept_context(kept)
         if parts.tell is not None:
             self._announce(calls, parts.tell)
         state.iteration += 1
@@ -112,7 +112,7 @@ class MessageCommitter:
         """
         messages = self._parts.history.messages
         if messages and isinstance(messages[-1], AssistantMessage):
-            self._parts.record.said(_ANSWERED)
+            self._parts.recorder.write_message(_ANSWERED)
             self._parts.history.user(_ANSWERED)
 
     def _record_ends(self, calls: ExecutedMessage) -> list[ToolResult | Suspended | None]:
@@ -132,7 +132,7 @@ class MessageCommitter:
         if calls.broken_off:
             said |= {str(place): str(one.error) for place, one in enumerate(results) if one is not None and one.code == BROKEN_OFF}
         added = parts.enrichment.news if parts.enrichment.in_use else None
-        parts.record.executed(PhaseExecutedBody(calls=tuple(uids), hints=said, added=added), positions)
+        parts.recorder.write_phase_executed(PhaseExecutedBody(calls=tuple(uids), hints=said, added=added), positions)
         if not hints and None not in results:
             return list(results)
         return [

@@ -21,7 +21,7 @@ from callgate.agent.exit_tools import ExitTools
 from callgate.agent.history import History
 from callgate.agent.repetition import StuckGuard
 from callgate.agent.run_events import AgentEvent
-from callgate.agent.run_recorder import Phase, RunRecord
+from callgate.agent.run_recorder import Phase, RunRecorder
 from callgate.agent.run_result import Exposed
 from callgate.agent.turn_state import TurnParts
 from callgate.calls import Scope
@@ -71,7 +71,7 @@ class TurnFactory:
         self._config = config
         self._deliberation = config.deliberation
 
-    def parts(self, start: TurnStart, record: RunRecord) -> TurnParts:
+    def parts(self, start: TurnStart, recorder: RunRecorder) -> TurnParts:
         """Make the parts of one turn."""
         config, plan, offered = self._config, start.plan, start.turn_scope
         engine, settings = config.engine, config.settings
@@ -89,7 +89,7 @@ class TurnFactory:
             limits=config.stream_limits,
             guards=config.guards,
             budget=BudgetTracker(settings.budget, settings.prices, engine.clock, plan.spent if plan else None),
-            record=record,
+            recorder=recorder,
             exits=self.exit_calls(),
             head=partial(self._head, len(tools) > len(config.exits)) if config.system_text or config.instructions else None,
             tell=start.on_event,

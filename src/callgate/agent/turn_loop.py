@@ -68,7 +68,7 @@ class Turn:
         self._state.iteration = opened.body.iteration
         with self._parts.enrichment:
             message_calls = self._committer.next_message()
-            message_calls.cause = self._parts.record.last
+            message_calls.cause = self._parts.recorder.last
             ends = await message_calls.take_up(message.calls, closed, left)  # type: ignore[arg-type]
         self._state.signals += message_calls.signals_of(message.calls)
         self._parts.budget.iterations += not opened.again
@@ -79,7 +79,7 @@ class Turn:
 
     def say(self, text: str) -> None:
         """Append a message of the user to the conversation and the record."""
-        self._parts.record.said(text)
+        self._parts.recorder.write_message(text)
         self._parts.history.user(text)
 
     @property
@@ -132,7 +132,7 @@ class Turn:
             self._state.signals += message_calls.signals_of(result.calls)
             normal = any(exits.meant(call.name) is None for call in result.calls)
         may_run = normal and left != 0
-        message_calls.cause = self._parts.record.answered(result, message, self._state.iteration, executes=may_run)
+        message_calls.cause = self._parts.recorder.write_answer(result, message, self._state.iteration, executes=may_run)
         if normal and not may_run:
             return await self._end_out_of_iterations(message, message_calls)
         if not normal:
@@ -178,7 +178,7 @@ class Turn:
         parts.budget.give_back(len(message.calls) - len(left))  # calls that are not refused are reserved once more when they are handed in
         with parts.enrichment:
             message_calls = self._committer.next_message()
-            message_calls.cause = parts.record.handed_in_again(message, pending.closed, pending.iteration)
+            message_calls.cause = parts.recorder.write_resumed_calls(message, pending.closed, pending.iteration)
             ends = await message_calls.take_up(message.calls, pending.closed, left)  # type: ignore[arg-type]
         calls = ExecutedMessage(message=message, calls=message.calls, closed=pending.closed, ends=ends, whole=pending.whole)
         ending = self._committer.commit(calls)
