@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate.agent.budget import BudgetTracker
-from callgate.agent.history import committed
+from callgate.agent.history import commit_message
 from callgate.agent.message_calls import BROKEN_OFF, CallContext, MessageCalls
 from callgate.agent.repetition import StuckGuard
 from callgate.agent.run_events import AgentEvent, CallEnded
@@ -72,7 +72,7 @@ class MessageCommitter:
             may_run=partial(_refusal, parts.guard, parts.budget),
             give_back=parts.budget.give_back,
             origin=parts.model.provider,
-            on_result=partial(parts.exposure.used, parts.scope.conversation) if parts.exposure is not None else None,
+            on_result=partial(parts.exposure.record_use, parts.scope.conversation) if parts.exposure is not None else None,
         )
 
     def next_message(self, *, early: bool = False) -> MessageCalls:
@@ -92,7 +92,7 @@ class MessageCommitter:
         if calls.whole is not None and any(not isinstance(end.outcome, Suspended) for end in calls.ends):
             self._take_up_again()
         ends = self._record_ends(calls)
-        whole = committed(parts.history, calls.whole, calls.message, ends, state.results)
+        whole = commit_message(parts.history, calls.whole, calls.message, ends, state.results)
         if parts.enrichment.in_use:
             kept = parts.enrichment.settle(parts.history)
             if kept:
@@ -127,7 +127,7 @@ class MessageCommitter:
             positions.append(end.position)
             finals.append(end.arguments)
             results.append(end.outcome.result if type(end.outcome) is Answered else _result_of_finished(end.outcome))
-        hints = parts.guard.told(calls.calls, results, finals) if parts.guard is not None else {}
+        hints = parts.guard.count_results(calls.calls, results, finals) if parts.guard is not None else {}
         said = {str(place): hint for place, hint in hints.items()} if hints else {}
         if calls.broken_off:
             said |= {str(place): str(one.error) for place, one in enumerate(results) if one is not None and one.code == BROKEN_OFF}

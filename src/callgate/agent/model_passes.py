@@ -60,7 +60,7 @@ class ModelPasses:
         self._warned = False
         self._blind = False
 
-    def ready(self) -> Ending | None:
+    def limit_reached(self) -> Ending | None:
         """Return why no further pass may begin, or None. Ignores a pending stop or follow-up, which ends the pass itself."""
         budget = self._parts.budget
         over = None if budget.boundless else budget.over()
@@ -71,7 +71,7 @@ class ModelPasses:
             self._notice(Notice("long_turn", f"The turn has taken {self._state.iteration} rounds of tools and goes on."))
         return None
 
-    async def compacted(self, compactor: Compactor) -> Ending | None:
+    async def compact_if_long(self, compactor: Compactor) -> Ending | None:
         """Compact the history if it is too long. Return why no further pass may begin after that, or None."""
         parts = self._parts
         with self._interruptible() as signal:
@@ -131,7 +131,7 @@ class ModelPasses:
             self._state.reported = False
         return result
 
-    def broke_off(self, message_calls: MessageCalls) -> None:
+    def keep_exit_calls(self, message_calls: MessageCalls) -> None:
         """Keep the signals of a message whose stream raised an exception, and record its complete exit calls."""
         exits = message_calls.sealed_exits
         self._state.signals += message_calls.signals_of(exits)
@@ -140,7 +140,7 @@ class ModelPasses:
             with suppress(RecordFailed):  # the error of the stream is reported, not the later one of the record
                 self._parts.recorder.write_answer(result, AssistantMessage(parts=exits), self._state.iteration, executes=False)
 
-    async def answered(self, result: StreamResult, message_calls: MessageCalls) -> Ending | None:
+    async def commit_answer(self, result: StreamResult, message_calls: MessageCalls) -> Ending | None:
         """Commit a message whose calls are not run. Return how the turn ends, or None if the model is called again."""
         exits = message_calls.sealed_exits if result.status != "completed" else ()
         self._state.signals += message_calls.signals_of(exits)

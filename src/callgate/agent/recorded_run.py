@@ -17,7 +17,7 @@ from callgate._run_state.event_bodies import decode_reason, question_of
 from callgate._run_state.run_recovery import Unfinished, unfinished_calls
 from callgate.agent.context_restarts import AddedContext
 from callgate.agent.exit_tools import ExitTools, as_signal
-from callgate.agent.history import History, committed
+from callgate.agent.history import History, commit_message
 from callgate.agent.loop_settings import Prices
 from callgate.agent.recorded_results import broken_off, final_of, interrupted, is_killed, pending_at, result_at
 from callgate.agent.run_recorder import (
@@ -308,7 +308,7 @@ class _RunReader:
         told = [result_at(call, end, executed.hints.get(str(place), "")) for place, (call, end) in enumerate(zip(calls, ends, strict=True))]
         asked = [question_of(end) if end is not None and end.kind == "call.suspended" else None for end in ends]
         both = [question or result for question, result in zip(asked, told, strict=True)]
-        whole = committed(run.history, opened.whole, opened.message, both, run.results)
+        whole = commit_message(run.history, opened.whole, opened.message, both, run.results)
         untold = zip(calls, ends, told, strict=True)
         run.history.killed += [call for call, end, result in untold if end and result is None and is_killed(end)]
         run.told.append((calls, given, [run.finals.get(uid, b"") for uid in executed.calls]))

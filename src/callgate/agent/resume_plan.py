@@ -60,7 +60,7 @@ class ResumePlan(Struct, frozen=True, kw_only=True):
         return TurnState(iteration=self.iteration, signals=list(self.signals), results=list(self.results), texts=list(self.texts))
 
     @classmethod
-    def of(cls, run: RunResult, pending: PendingCalls) -> ResumePlan:
+    def from_result(cls, run: RunResult, pending: PendingCalls) -> ResumePlan:
         """Make a plan from the result that a waiting run had in this process."""
         return cls(
             spent=run.spent,
@@ -75,7 +75,7 @@ class ResumePlan(Struct, frozen=True, kw_only=True):
         )
 
     @classmethod
-    def recorded(cls, run: LoadedRun, exits: ExitTools, prices: Prices | None) -> ResumePlan:
+    def from_record(cls, run: LoadedRun, exits: ExitTools, prices: Prices | None) -> ResumePlan:
         """Make a plan from the run's record."""
         return cls(
             spent=run.spent(prices),

@@ -128,7 +128,7 @@ class TurnFactory:
 
     def exposure_again(self, exposed: Exposed | None, *, leaves_trace: bool) -> Exposure | None:
         """Return the tools that deliberate mode offered when the resumed turn began; None if the mode was off."""
-        return self._planner().resumed(exposed, leaves_trace=leaves_trace) if exposed is not None else None
+        return self._planner().restore(exposed, leaves_trace=leaves_trace) if exposed is not None else None
 
     def _planner(self) -> Deliberation:
         """Return deliberate mode's planner, which is made on first use."""
@@ -150,7 +150,7 @@ class TurnFactory:
             self._config.stuck, partial(self._identify_call, scope), plan.repeats if plan is not None else (), may_end=may_end
         )
         for calls, results, finals in plan.rounds if plan is not None else ():
-            guard.told(calls, results, finals)
+            guard.count_results(calls, results, finals)
         return guard
 
     def _identify_call(self, scope: Scope, call: ToolCall) -> tuple[str, bytes] | None:

@@ -50,9 +50,9 @@ class Turn:
         passes, compactor = self._passes, self._parts.compactor
         with self._parts.enrichment:
             while True:
-                ending = passes.ready()
+                ending = passes.limit_reached()
                 if ending is None and compactor is not None:
-                    ending = await passes.compacted(compactor)
+                    ending = await passes.compact_if_long(compactor)
                 if ending is None:
                     ending = await self._run_pass()
                 if ending is not None:
@@ -119,10 +119,10 @@ class Turn:
         except BaseException:
             await message_calls.drop(f"{doing} failed")
             if doing == "the model's stream":
-                self._passes.broke_off(message_calls)
+                self._passes.keep_exit_calls(message_calls)
             raise
         await message_calls.drop(result.reason or result.status)
-        return await self._passes.answered(result, message_calls)
+        return await self._passes.commit_answer(result, message_calls)
 
     async def _run_calls(self, result: StreamResult, message_calls: MessageCalls, left: int | None) -> Ending | None:
         message = result.message
@@ -137,7 +137,7 @@ class Turn:
             return await self._end_out_of_iterations(message, message_calls)
         if not normal:
             return self._commit_exit_calls(message)
-        ends = await message_calls.ended(result.calls, result.closed)
+        ends = await message_calls.run_to_end(result.calls, result.closed)
         self._state.reported = False
         budget.iterations += 1
         ending = self._committer.commit(ExecutedMessage(message=message, calls=result.calls, closed=result.closed, ends=ends))
