@@ -114,7 +114,7 @@ class HandshakeSession:
             raise
 
     async def _result_of_ended(self, call: ClientCall) -> Message | None:
-        result = await self._parts.result_of_ended(call)
+        result = await self._parts.calls.result_of_ended(call)
         return None if result is None else _adapt(result)
 
     async def _initialize(self, params: Mapping[str, Any]) -> Message:
@@ -175,13 +175,13 @@ class HandshakeSession:
         try:
             if not exchange.send(rpc_request(request_id, method, params)):
                 raise RpcError(INTERNAL_ERROR, "The client can no longer be asked.")
-            async with asyncio.timeout(self._parts.answer_s):
+            async with asyncio.timeout(self._parts.limits.answer_s):
                 return result_of(await waiting)
         except TimeoutError:
             exchange.send(
                 notification("notifications/cancelled", {"requestId": request_id, "reason": "the answer is not waited for any longer"})
             )
-            raise RpcError(INTERNAL_ERROR, f"The client did not answer within {self._parts.answer_s:g} s.") from None
+            raise RpcError(INTERNAL_ERROR, f"The client did not answer within {self._parts.limits.answer_s:g} s.") from None
         except asyncio.CancelledError:
             exchange.send(notification("notifications/cancelled", {"requestId": request_id, "reason": "the call has ended"}))
             raise

@@ -59,7 +59,7 @@ class StatelessFront:
             principal.name,
             parts.tasks,
             parts.records,
-            withdraw=parts.withdraw,
+            parts.calls,
             resume=self._resume,
             finish=self._stamp_call,
         )
@@ -109,7 +109,7 @@ class StatelessFront:
         return ClientCall(client, params, exchange, _cannot_ask, redaction=self._parts.redaction, request_id=request_id)
 
     async def _result_of_ended(self, call: ClientCall) -> Message | None:
-        result = await self._parts.result_of_ended(call)
+        result = await self._parts.calls.result_of_ended(call)
         return None if result is None else self._stamp_call(result)
 
     def _client(self, params: Mapping[str, Any]) -> Client:

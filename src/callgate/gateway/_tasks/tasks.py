@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 
 from callgate._clock import Clock
 from callgate._json import plain_bytes
+from callgate.gateway._gateway_limits import GatewayLimits
 from callgate.gateway._requests.cancellable_requests import UNRECORDED, UNRECORDED_TEXT, error_for_client
 from callgate.gateway._requests.multi_round_requests import MultiRoundRequest
 from callgate.gateway._requests.request_states import RequestStates, TaskState
@@ -112,22 +113,19 @@ class Tasks:
 
     Args:
         replica: The address of this gateway for others on its journal; empty if there are none.
-        after_s: After how many seconds a call becomes a task.
-        ttl_s: Seconds for which a task is kept. If it still runs then, it is cancelled.
-        most: How many tasks this process keeps; 0: the extension is not offered.
-        most_bytes: How large the results of the kept tasks may be together. The latest one is kept in any case.
+        limits: How many tasks this process keeps, for how long, and how large their results may be together. The latest one is kept in
+            any case.
     """
 
-    def __init__(
-        self, states: RequestStates, clock: Clock, replica: str, *, after_s: float, ttl_s: float, most: int, most_bytes: int
-    ) -> None:
-        self.after_s = after_s
+    def __init__(self, states: RequestStates, clock: Clock, replica: str, limits: GatewayLimits) -> None:
+        self.after_s = limits.task_after_s
+        """Seconds after which a call becomes a task."""
         self._states = states
         self._clock = clock
         self._replica = replica
-        self._ttl_s = ttl_s
-        self._most = most
-        self._most_bytes = most_bytes
+        self._ttl_s = limits.task_ttl_s
+        self._most = limits.tasks
+        self._most_bytes = limits.task_bytes
         self._kept: dict[str, tuple[RunningTask, asyncio.TimerHandle]] = {}
         self._sizes: OrderedDict[str, int] = OrderedDict()
         """The sizes of the results of the kept tasks, by the id of the task, in the order of their ends."""

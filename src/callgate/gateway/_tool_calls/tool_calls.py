@@ -144,7 +144,7 @@ class ToolCalls:
                 asks_user = await self._user.record(client_call, approval_id, read_answer(continued.answer))
             return await self._make(client_call, call, asks_user=asks_user)
 
-    async def withdraw(self, recorded: SubmittedCall, *, by: str) -> None:
+    async def withdraw(self, recorded: SubmittedCall) -> None:
         """Deny a call that its client has cancelled, so that it does not run later.
 
         Raises:
@@ -152,7 +152,7 @@ class ToolCalls:
         """
         await self._engine.asks_human(recorded.raw, recorded.scope)  # which needs the run
         try:
-            await self._engine.deny(recorded.uid, by=by, reason=CLIENT_CANCELLED)
+            await self._engine.deny(recorded.uid, by="the client", reason=CLIENT_CANCELLED)
         except RunHeld:
             raise
         except UsageError:  # nobody was asked, or somebody has answered
