@@ -75,7 +75,7 @@ class HeldRequests:
             self._size_bytes += _REQUEST_BYTES
             self._check_room()
 
-    def ended(self) -> None:
+    def note_answered(self) -> None:
         """Note that a request was answered."""
         self._running -= 1
         if self._at_once < _MOST and not self._unread_bytes():

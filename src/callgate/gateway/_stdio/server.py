@@ -186,7 +186,7 @@ class _StdioServer:
             front.notification(message)
 
     def _start_held(self, message: Message) -> None:
-        self._start(message).add_done_callback(lambda _: self._held.ended())
+        self._start(message).add_done_callback(lambda _: self._held.note_answered())
 
     def _start(self, message: Message) -> asyncio.Task[None]:
         front = self._stateless if _is_stateless(message) else self._handshake
