@@ -25,7 +25,7 @@ from callgate.gateway._requests.multi_round_requests import MultiRoundRequest
 from callgate.gateway._requests.request_states import ApprovalState, request_digest
 from callgate.gateway._tasks.task_requests import TASK_METHODS, TaskRequests
 from callgate.gateway._tasks.tasks import DiscardingExchange
-from callgate.gateway._tool_calls.suspended_calls import SubmittedCall
+from callgate.gateway._tool_calls.submitted_calls import SubmittedCall
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._extensions import TASKS

@@ -15,7 +15,7 @@ from callgate.gateway._requests.multi_round_requests import MultiRoundRequest
 from callgate.gateway._tasks.tasks import RunningTask, Tasks, task_not_found
 from callgate.gateway._tool_calls.call_records import CLIENT_CANCELLED, CallRecords
 from callgate.gateway._tool_calls.ended_requests import cancelled_outcome
-from callgate.gateway._tool_calls.suspended_calls import SubmittedCall
+from callgate.gateway._tool_calls.submitted_calls import SubmittedCall
 from callgate.gateway._tool_calls.tool_calls import ToolCalls
 from callgate.gateway._tool_calls.tool_results import OUTCOME_KEY
 from callgate.mcp._connection import Message

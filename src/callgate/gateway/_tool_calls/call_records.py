@@ -23,7 +23,7 @@ from callgate.engine import Engine
 from callgate.errors import CallgateError
 from callgate.event_queries import EventQuery
 from callgate.events import Event
-from callgate.gateway._tool_calls.suspended_calls import SubmittedCall, recorded_call
+from callgate.gateway._tool_calls.submitted_calls import SubmittedCall, recorded_call
 
 __all__ = ["CLIENT_CANCELLED", "CallRecords", "RecordedOutcome"]
 

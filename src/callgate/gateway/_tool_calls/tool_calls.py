@@ -24,7 +24,8 @@ from callgate.gateway._tool_calls.ended_requests import ended_result, unread_res
 from callgate.gateway._tool_calls.live_output import LiveOutput
 from callgate.gateway._tool_calls.principal_limits import PrincipalLimits
 from callgate.gateway._tool_calls.result_outcomes import outcome_of
-from callgate.gateway._tool_calls.suspended_calls import SubmittedCall, SuspendedCalls
+from callgate.gateway._tool_calls.submitted_calls import SubmittedCall
+from callgate.gateway._tool_calls.suspended_calls import SuspendedCalls
 from callgate.gateway._tool_calls.tool_results import HELD, NOT_RECORDED, OUTCOME_KEY, RUN_HELD, ToolResults, error_result
 from callgate.gateway._tool_calls.user_approval import UserApproval
 from callgate.gateway.principals import EVERY, Principal
