@@ -250,7 +250,7 @@ class RunScreen:
         if not self._running and not self._waiting:
             self._stop_live()
         elif self._live is None:
-            rows = _RunningCall(self)
+            rows = _RunningRows(self._rows)
             self._live = Live(
                 get_renderable=lambda: rows,
                 console=self._console,
@@ -266,7 +266,7 @@ class RunScreen:
             self._live.stop()
             self._live = None
 
-    def rows(self) -> list[tuple[str, float]]:
+    def _rows(self) -> list[tuple[str, float]]:
         """Return what is running now, and for how many seconds."""
         now = time.monotonic()
         running = [(f"{self._calls.get(call, call)}{self._describe_output(call)}", now - since) for call, since in [*self._running.items()]]
@@ -289,16 +289,20 @@ class RunScreen:
         self._console.print(line)
 
 
-class _RunningCall:
-    """Renders the running calls, one row each, cut to the terminal's width; redrawn several times a second."""
+class _RunningRows:
+    """Renders what is running, one row each, cut to the terminal's width; redrawn several times a second.
 
-    def __init__(self, screen: RunScreen) -> None:
-        self._screen = screen
+    Args:
+        rows: Returns what is running now, and for how many seconds.
+    """
+
+    def __init__(self, rows: Callable[[], list[tuple[str, float]]]) -> None:
+        self._rows = rows
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         frames = _PLAIN_FRAMES if options.ascii_only else _FRAMES
         sign = frames[int(time.monotonic() * 8) % len(frames)]
-        for line, seconds in self._screen.rows()[: max(1, options.max_height - 2)]:
+        for line, seconds in self._rows()[: max(1, options.max_height - 2)]:
             tail = f"  {seconds:.0f} s" if seconds >= 1 else ""
             text = Text(f"{sign} {one_line(line, max(8, options.max_width - len(tail) - 3))}{tail}", style="dim", no_wrap=True)
             text.truncate(options.max_width, overflow="ellipsis")

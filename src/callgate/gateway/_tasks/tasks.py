@@ -44,10 +44,17 @@ class RunningTask:
     Args:
         ttl_s: Seconds from its creation for which it is kept.
         finish: Returns the result that the request would have had, given the result of the call.
+        ended_ms: When the call ended, if that is on record and the task is restored from it; else None.
     """
 
     def __init__(
-        self, task_id: str, state: TaskState, request: MultiRoundRequest, ttl_s: float, finish: Callable[[Message], Message]
+        self,
+        task_id: str,
+        state: TaskState,
+        request: MultiRoundRequest,
+        ttl_s: float,
+        finish: Callable[[Message], Message],
+        ended_ms: int | None = None,
     ) -> None:
         self.id = task_id
         self.state = state
@@ -55,8 +62,7 @@ class RunningTask:
         self.watchers: set[Callable[[RunningTask], None]] = set()
         """Called at each change."""
         self.updated_ms = state.created_ms
-        self.ended_ms: int | None = None
-        """When the call ended, if that is on record and the task is restored from it."""
+        self.ended_ms = ended_ms
         self.cancelled_fields: Message = {}
         """The fields of a cancelled task that say whether its call may have taken effect; empty until that is on record."""
         self._ttl_ms = int(ttl_s * 1_000)
@@ -209,8 +215,7 @@ class Tasks:
         ended_ms: int | None = None,
     ) -> RunningTask:
         self._make_room()
-        task = RunningTask(task_id, state, request, self._ttl_s, finish)
-        task.ended_ms = ended_ms
+        task = RunningTask(task_id, state, request, self._ttl_s, finish, ended_ms)
         timer = asyncio.get_running_loop().call_later(self._left_s(state), self._expire, task_id)
         self._kept[task_id] = task, timer
         request.call.exchange, request.call.ask_later = DiscardingExchange(), None
