@@ -53,7 +53,7 @@ def result_at(call: ToolCall, end: Event | None, hint: str) -> ToolResult | None
     return broken_off(call, end, hint) if end.kind == "call.aborted" and hint else None
 
 
-def broken_off(call: ToolCall, end: Event, told: str) -> ToolResult:
+def broken_off(call: ToolCall, end: Event, text: str) -> ToolResult:
     """Return the result of a call that was aborted when its engine ended."""
     unknown = decode_reason(end.body).status == "unknown"
     return ToolResult(
@@ -61,8 +61,8 @@ def broken_off(call: ToolCall, end: Event, told: str) -> ToolResult:
         uid=end.call,
         name=call.name,
         status="unknown" if unknown else "error",
-        content=(Text(text=told),),
-        error=told,
+        content=(Text(text=text),),
+        error=text,
         failure_class="outcome_unknown" if unknown else "not_started",
         code=BROKEN_OFF,
     )

@@ -144,8 +144,8 @@ def _outcome(call: ToolCall, end: Event) -> Outcome | None:
             return question_of(end)
         case "call.restarted":
             return Restarted(end.call)
-    told = interrupted(end)
-    return Answered(broken_off(call, end, told)) if told else None
+    text = interrupted(end)
+    return Answered(broken_off(call, end, text)) if text else None
 
 
 def _error_for_lost(call: ToolCall, unfinished: Unfinished | None) -> CallFailed:

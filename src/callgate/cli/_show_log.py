@@ -147,7 +147,7 @@ def _settlement_text(call: CallSummary) -> str:
 
 def _question_text(call: CallSummary) -> str:
     """Return the question that the call waits for, if an earlier call asked it."""
-    return f"again, the question of {call.question}" if call.status == "query_of" and call.question != call.uid else ""
+    return f"again, the question of {call.question}" if call.status == "asked" and call.question != call.uid else ""
 
 
 def _unknown_text(call: CallSummary) -> str:

@@ -271,9 +271,9 @@ def _output(engine: CallsEngine, made: FrameworkCall, result: ToolResult, call: 
     """Return LangGraph's own result: that of the tool if nothing has changed it, else one from the record."""
     unchanged = made.unchanged(result)
     if result.status == "ok":
-        told = result.metadata.truncated or len(result.content) > 1
-        if unchanged and not (told and isinstance(made.native, ToolMessage)):
-            return with_notes(made.native, result, call) if told else made.native
+        has_notes = result.metadata.truncated or len(result.content) > 1
+        if unchanged and not (has_notes and isinstance(made.native, ToolMessage)):
+            return with_notes(made.native, result, call) if has_notes else made.native
         restored = restore(whole_value(engine, result), result, call)
         if unchanged and isinstance(restored, ToolMessage):
             restored.artifact = made.native.artifact
