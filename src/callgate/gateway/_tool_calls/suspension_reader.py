@@ -1,6 +1,6 @@
 """Read the suspended calls that other processes have submitted, or this gateway before it was restarted, from the journal.
 
-The calls of one client's run are not known to other runs, so the journal is read again from time to time, and only what is new.
+Only what was written since the last read is read, at most once a second. Decides nothing about the calls.
 """
 
 from __future__ import annotations
