@@ -77,7 +77,7 @@ async def test_two_gateways_count_apart() -> None:
 async def test_what_a_transport_reports_is_shown() -> None:
     async with observed() as (gateway, _):
         gateway.observed.connections = lambda: {"sessions": 2, "connections": 3}
-        gateway.observed.refused("origin")
+        gateway.observed.count_refusal("origin")
         found = samples(gateway)
     assert found[key("callgate_sessions_open")] == 2
     assert found[key("callgate_connections_open")] == 3

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate.agent.budget import BudgetTracker
-from callgate.agent.history import committed
+from callgate.agent.history import commit_message
 from callgate.agent.message_calls import BROKEN_OFF, CallContext, MessageCalls
 from callgate.agent.recorded_results import cancelled
 from callgate.agent.repetition import StuckGuard
@@ -74,7 +74,7 @@ class MessageCommitter:
             may_run=partial(_refusal, parts.guard, parts.budget),
             give_back=parts.budget.give_back,
             origin=parts.model.provider,
-            on_result=partial(parts.exposure.used, parts.scope.conversation) if parts.exposure is not None else None,
+            on_result=partial(parts.exposure.record_use, parts.scope.conversation) if parts.exposure is not None else None,
         )
 
     def next_message(self, *, early: bool = False) -> MessageCalls:
@@ -94,11 +94,11 @@ class MessageCommitter:
         if calls.whole is not None and any(not isinstance(end.outcome, Suspended) for end in calls.ends):
             self._take_up_again()
         ends = self._record_ends(calls)
-        whole = committed(parts.history, calls.whole, calls.message, ends, state.results)
+        whole = commit_message(parts.history, calls.whole, calls.message, ends, state.results)
         if parts.enrichment.in_use:
             kept = parts.enrichment.settle(parts.history)
             if kept:
-                parts.record.kept(kept)
+                parts.recorder.write_kept_context(kept)
         if parts.tell is not None:
             self._announce(calls, parts.tell)
         state.iteration += 1
@@ -112,7 +112,7 @@ class MessageCommitter:
             self._note_killed(calls)
             with suppress(RecordFailed):
                 results = self._record_ends(replace(calls, ends=ends, broken_off=True))
-                committed(self._parts.history, calls.whole, calls.message, results, self._state.results)
+                commit_message(self._parts.history, calls.whole, calls.message, results, self._state.results)
 
     # Inside
 
@@ -127,7 +127,7 @@ class MessageCommitter:
         """
         messages = self._parts.history.messages
         if messages and isinstance(messages[-1], AssistantMessage):
-            self._parts.record.said(_ANSWERED)
+            self._parts.recorder.write_message(_ANSWERED)
             self._parts.history.user(_ANSWERED)
 
     def _record_ends(self, calls: ExecutedMessage) -> list[ToolResult | Suspended | None]:
@@ -142,12 +142,12 @@ class MessageCommitter:
             positions.append(end.position)
             finals.append(end.arguments)
             results.append(end.outcome.result if type(end.outcome) is Answered else _result_of_finished(end.outcome))
-        hints = parts.guard.told(calls.calls, results, finals) if parts.guard is not None else {}
+        hints = parts.guard.count_results(calls.calls, results, finals) if parts.guard is not None else {}
         said = {str(place): hint for place, hint in hints.items()} if hints else {}
         if calls.broken_off:
             said |= {str(place): str(one.error) for place, one in enumerate(results) if one is not None and one.code == BROKEN_OFF}
         added = parts.enrichment.news if parts.enrichment.in_use else None
-        parts.record.executed(PhaseExecutedBody(calls=tuple(uids), hints=said, added=added), positions)
+        parts.recorder.write_phase_executed(PhaseExecutedBody(calls=tuple(uids), hints=said, added=added), positions)
         if not hints and None not in results:
             return list(results)
         return [
@@ -192,7 +192,7 @@ class MessageCommitter:
             texts=tuple(self._state.texts),
             repeats=parts.guard.repeats if parts.guard is not None else (),
             errors=parts.engine.control.errors_in_a_row(parts.scope.conversation),
-            reflects=parts.record.phase == "reflect",
+            reflects=parts.recorder.phase == "reflect",
         )
         return Ending("waiting", "; ".join(one.question for one in approvals.values()))
 

@@ -164,7 +164,7 @@ class Exposure:
         """Return the scope with this turn's allowlist."""
         return replace(scope, deliberate=True, allowed_tools=self.exposed.allowed)
 
-    def used(self, conversation: str, result: ToolResult) -> None:
+    def record_use(self, conversation: str, result: ToolResult) -> None:
         """Record a call's result: keep its tool exposed if it succeeded, and tell the thought log why the tool was offered."""
         name = self._owner.name_of(result.name)
         if name not in self.exposed.allowed:
@@ -242,7 +242,7 @@ class Deliberation:
         )
         return Exposure(exposed, self, leaves_trace=leaves_trace)
 
-    def resumed(self, exposed: Exposed | None, *, leaves_trace: bool) -> Exposure | None:
+    def restore(self, exposed: Exposed | None, *, leaves_trace: bool) -> Exposure | None:
         """Return the exposure of a turn that is resumed: the tools that it offered when it began."""
         return Exposure(exposed, self, leaves_trace=leaves_trace) if exposed is not None else None
 

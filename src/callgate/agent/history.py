@@ -19,7 +19,7 @@ from callgate.calls import Suspended, Text, ToolResult
 from callgate.errors import UsageError
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
 
-__all__ = ["History", "HistoryCache", "committed"]
+__all__ = ["History", "HistoryCache", "commit_message"]
 
 _WAITS = "This call has not run: it waits for a human's answer. Its result will stand here. Do not send it again."
 
@@ -237,7 +237,7 @@ class HistoryCache:
             self._histories.popitem(last=False)
 
 
-def committed(
+def commit_message(
     history: History,
     before: CommittedMessage | None,
     message: AssistantMessage,

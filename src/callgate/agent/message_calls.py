@@ -108,7 +108,7 @@ class MessageCalls(Struct, eq=False):
             if self.early and not self._spoiled:
                 self._hand_in(event.call, event.closed, event.position)
 
-    async def ended(self, calls: tuple[ToolCall, ...], closed: tuple[Closed, ...]) -> list[EndedCall]:
+    async def run_to_end(self, calls: tuple[ToolCall, ...], closed: tuple[Closed, ...]) -> list[EndedCall]:
         """Run the calls of the complete message. Return how each ended, by position; exit calls have no outcome."""
         if self._emission is not None and not self._as_handed_in(calls, self._emission):
             await self.drop("a call was changed after its end")

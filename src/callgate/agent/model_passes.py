@@ -60,7 +60,7 @@ class ModelPasses:
         self._warned = False
         self._blind = False
 
-    def ready(self) -> Ending | None:
+    def limit_reached(self) -> Ending | None:
         """Return why no further pass may begin, or None. Ignores a pending stop or follow-up, which ends the pass itself."""
         budget = self._parts.budget
         over = None if budget.boundless else budget.over()
@@ -71,13 +71,13 @@ class ModelPasses:
             self._notice(Notice("long_turn", f"The turn has taken {self._state.iteration} rounds of tools and goes on."))
         return None
 
-    async def compacted(self, compactor: Compactor) -> Ending | None:
+    async def compact_if_long(self, compactor: Compactor) -> Ending | None:
         """Compact the history if it is too long. Return why no further pass may begin after that, or None."""
         parts = self._parts
         with self._interruptible() as signal:
             sizes = await compactor.before_pass(parts.history, signal)
         if sizes is not None:
-            parts.record.compacted(parts.history.messages)
+            parts.recorder.write_compaction(parts.history.messages)
             before, after = sizes
             self._notice(Notice("compacted", f"The history was made shorter: about {before} tokens, now {after}.", hidden=True))
         over = parts.budget.out_of_time()
@@ -98,7 +98,7 @@ class ModelPasses:
             self._view.tail = parts.enrichment.tail()
         request = self._last if left == 0 and parts.settings.when_spent == "answer" else self._request
         self._state.cut = ""
-        message_calls.cause = parts.record.pass_began(iteration, parts.history.prompt_hash(), self._system, self._view.tail)
+        message_calls.cause = parts.recorder.write_pass_began(iteration, parts.history.prompt_hash(), self._system, self._view.tail)
         if parts.tell is not None:
             parts.tell(MessageBegan(iteration))
         last = ModelAfterReport(parts.model) if self._state.reported else None
@@ -131,21 +131,21 @@ class ModelPasses:
             self._state.reported = False
         return result
 
-    def broke_off(self, message_calls: MessageCalls) -> None:
+    def keep_exit_calls(self, message_calls: MessageCalls) -> None:
         """Keep the signals of a message whose stream raised an exception, and record its complete exit calls."""
         exits = message_calls.sealed_exits
         self._state.signals += message_calls.signals_of(exits)
         if exits:
             result = StreamResult(status="error", reason="the model's stream failed")
             with suppress(RecordFailed):  # the error of the stream is reported, not the later one of the record
-                self._parts.record.answered(result, AssistantMessage(parts=exits), self._state.iteration, executes=False)
+                self._parts.recorder.write_answer(result, AssistantMessage(parts=exits), self._state.iteration, executes=False)
 
-    async def answered(self, result: StreamResult, message_calls: MessageCalls) -> Ending | None:
+    async def commit_answer(self, result: StreamResult, message_calls: MessageCalls) -> Ending | None:
         """Commit a message whose calls are not run. Return how the turn ends, or None if the model is called again."""
         exits = message_calls.sealed_exits if result.status != "completed" else ()
         self._state.signals += message_calls.signals_of(exits)
         message = _part_to_keep(result, exits)
-        self._parts.record.answered(result, message, self._state.iteration, executes=False)
+        self._parts.recorder.write_answer(result, message, self._state.iteration, executes=False)
         if message is not None:
             self._parts.history.answer(message)
         settings, status = self._parts.settings, result.status

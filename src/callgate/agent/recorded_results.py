@@ -62,27 +62,27 @@ def result_at(call: ToolCall, end: Event | None, hint: str) -> ToolResult | None
     return broken_off(call, end, hint) if end.kind == "call.aborted" and hint else None
 
 
-def broken_off(call: ToolCall, end: Event, told: str) -> ToolResult:
+def broken_off(call: ToolCall, end: Event, text: str) -> ToolResult:
     """Return the result of a call that was aborted when its engine or its caller ended."""
-    return _broken_off(call, end.call, told, unknown=decode_reason(end.body).status == "unknown")
+    return _broken_off(call, end.call, text, unknown=decode_reason(end.body).status == "unknown")
 
 
 def cancelled(call: ToolCall, end: EndedCall) -> EndedCall:
     """Return the end of a call whose run was cancelled, with the result that the model reads in the conversation's next run."""
     if end.outcome is not None or not end.uid:
         return end
-    told = _note("the run was cancelled", unknown=end.in_doubt)
-    return replace(end, outcome=Answered(_broken_off(call, end.uid, told, unknown=end.in_doubt)))
+    text = _note("the run was cancelled", unknown=end.in_doubt)
+    return replace(end, outcome=Answered(_broken_off(call, end.uid, text, unknown=end.in_doubt)))
 
 
-def _broken_off(call: ToolCall, uid: str, told: str, *, unknown: bool) -> ToolResult:
+def _broken_off(call: ToolCall, uid: str, text: str, *, unknown: bool) -> ToolResult:
     return ToolResult(
         id=call.id,
         uid=uid,
         name=call.name,
         status="unknown" if unknown else "error",
-        content=(Text(text=told),),
-        error=told,
+        content=(Text(text=text),),
+        error=text,
         failure_class="outcome_unknown" if unknown else "not_started",
         code=BROKEN_OFF,
     )

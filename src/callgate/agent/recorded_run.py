@@ -17,7 +17,7 @@ from callgate._run_state.event_bodies import decode_reason, question_of
 from callgate._run_state.run_recovery import Unfinished, unfinished_calls
 from callgate.agent.context_restarts import AddedContext
 from callgate.agent.exit_tools import ExitTools, as_signal
-from callgate.agent.history import History, committed
+from callgate.agent.history import History, commit_message
 from callgate.agent.loop_settings import Prices
 from callgate.agent.recorded_results import broken_off, final_of, interrupted, is_killed, pending_at, result_at
 from callgate.agent.run_recorder import (
@@ -307,18 +307,20 @@ class _RunReader:
         for call, uid in zip(calls, executed.calls, strict=True):
             if not uid:
                 run.signals.append(as_signal(call, opened.body.iteration, exits.meant(call.name) or ""))
-        given = [result_at(call, end, "") for call, end in zip(calls, ends, strict=True)]
-        told = [result_at(call, end, executed.hints.get(str(place), "")) for place, (call, end) in enumerate(zip(calls, ends, strict=True))]
+        results = [result_at(call, end, "") for call, end in zip(calls, ends, strict=True)]
+        shown = [
+            result_at(call, end, executed.hints.get(str(place), "")) for place, (call, end) in enumerate(zip(calls, ends, strict=True))
+        ]
         asked = [question_of(end) if end is not None and end.kind == "call.suspended" else None for end in ends]
-        both = [question or result for question, result in zip(asked, told, strict=True)]
-        whole = committed(run.history, opened.whole, opened.message, both, run.results)
-        untold = zip(calls, ends, told, strict=True)
-        run.history.killed += [call for call, end, result in untold if end and result is None and is_killed(end)]
-        run.told.append((calls, given, [run.finals.get(uid, b"") for uid in executed.calls]))
-        _count(run, ends, told)
+        both = [question or result for question, result in zip(asked, shown, strict=True)]
+        whole = commit_message(run.history, opened.whole, opened.message, both, run.results)
+        each = zip(calls, ends, shown, strict=True)
+        run.history.killed += [call for call, end, result in each if end and result is None and is_killed(end)]
+        run.told.append((calls, results, [run.finals.get(uid, b"") for uid in executed.calls]))
+        _count(run, ends, shown)
         _apply_context(run, executed.added)
         reserved = 0 if opened.again else sum(1 for uid in executed.calls if uid)
-        run.calls += reserved - sum(result is not None and result.code in REFUSED_BY_LOOP for result in told)
+        run.calls += reserved - sum(result is not None and result.code in REFUSED_BY_LOOP for result in shown)
         run.rounds += not opened.again
         run.iteration = opened.body.iteration + 1
         run.pending = pending_at(opened.body, calls, ends, run.began, whole)

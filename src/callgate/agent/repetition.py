@@ -44,7 +44,7 @@ class StuckLimits(Options, frozen=True, kw_only=True):
     """The maximum number of different calls that are remembered; the oldest is dropped first."""
 
 
-_Asked = tuple[str, bytes]
+_CallKey = tuple[str, bytes]
 """A call: the tool's name, and the final arguments as canonical JSON."""
 
 
@@ -53,24 +53,24 @@ class StuckGuard:
 
     Args:
         limits: The numbers of repetitions at which the guard reacts.
-        asked: Returns the tool's name and the final arguments of a call that has not run; None if the call is invalid.
+        identify: Returns the tool's name and the final arguments of a call that has not run; None if the call is invalid.
             Called only when a call is close to being refused.
         before: The counts from before the turn waited for a human.
         may_end: Whether repeated failures may end the turn.
     """
 
     def __init__(
-        self, limits: StuckLimits, asked: Callable[[ToolCall], _Asked | None], before: Sequence[Repeat] = (), *, may_end: bool = True
+        self, limits: StuckLimits, identify: Callable[[ToolCall], _CallKey | None], before: Sequence[Repeat] = (), *, may_end: bool = True
     ) -> None:
         self._limits = limits
         self._may_end = may_end
-        self._asked = asked
-        self._seen: OrderedDict[_Asked, Repeat] = OrderedDict(((one.tool, one.arguments), one) for one in before)
+        self._identify = identify
+        self._seen: OrderedDict[_CallKey, Repeat] = OrderedDict(((one.tool, one.arguments), one) for one in before)
         self._most = max((one.times for one in before), default=0)
         self._place = -1
         self._uncounted: list[ToolCall] = []
         """Calls of the current message that are not counted yet, because no call is close to a limit."""
-        self._in_message: Counter[_Asked] = Counter()
+        self._in_message: Counter[_CallKey] = Counter()
         """The number of identical calls in the current message. Only counted when a call is close to a limit."""
         self.gave_up = ""
         """The reason to end the turn; empty if it may continue."""
@@ -97,24 +97,24 @@ class StuckGuard:
         if not (near or many):
             self._uncounted.append(call)
             return None
-        asked = self._identity(call)
-        seen, here = self._seen.get(asked), self._count(asked)
+        key = self._key(call)
+        seen, here = self._seen.get(key), self._count(key)
         before = seen.times if seen is not None else 0
         if before >= self._limits.refuse - 1:
             return _refusal(
-                f"{asked[0]} has been called {before} times with these arguments, and the result was the same each time."
+                f"{key[0]} has been called {before} times with these arguments, and the result was the same each time."
                 " Use that result, call it with other arguments, or answer.",
                 seen,
             )
         if here and before + here >= self._limits.stop - 1:
             return _refusal(
-                f"{asked[0]} stands {_times(here)} before it in your message with the same arguments."
+                f"{key[0]} stands {_times(here)} before it in your message with the same arguments."
                 " Look at the results first, and send it again if it is still needed.",
                 seen,
             )
         return None
 
-    def told(self, calls: Sequence[ToolCall], results: Sequence[ToolResult | None], finals: Sequence[bytes]) -> dict[int, str]:
+    def count_results(self, calls: Sequence[ToolCall], results: Sequence[ToolResult | None], finals: Sequence[bytes]) -> dict[int, str]:
         """Count the results of a message. Return the hints that are due, by the call's index in the message.
 
         Args:
@@ -130,7 +130,7 @@ class StuckGuard:
         for place, result in enumerate(results):
             if result is not None:
                 final = finals[place]
-                made = (result.name, final) if final and result.code != REPEATED else self._identity_of_refused(calls[place], result)
+                made = (result.name, final) if final and result.code != REPEATED else self._key_of_refused(calls[place], result)
                 if result.code == REPEATED and made not in due:
                     continue  # refused for its own message alone
                 seen = self._note(made, result)
@@ -138,27 +138,27 @@ class StuckGuard:
                     hints[place] = _hint(seen)
         return hints
 
-    def _calls_to_refuse(self) -> set[_Asked]:
+    def _calls_to_refuse(self) -> set[_CallKey]:
         """Return the calls that are refused because of earlier messages."""
-        return {asked for asked, seen in self._seen.items() if seen.times >= self._limits.refuse - 1}
+        return {key for key, seen in self._seen.items() if seen.times >= self._limits.refuse - 1}
 
-    def _count(self, asked: _Asked) -> int:
+    def _count(self, key: _CallKey) -> int:
         """Count one more call of the message. Return how many identical calls precede it in the message."""
         for earlier in self._uncounted:
-            self._in_message[self._identity(earlier)] += 1
+            self._in_message[self._key(earlier)] += 1
         self._uncounted.clear()
-        self._in_message[asked] += 1
-        return self._in_message[asked] - 1
+        self._in_message[key] += 1
+        return self._in_message[key] - 1
 
-    def _identity_of_refused(self, call: ToolCall, result: ToolResult) -> _Asked:
+    def _key_of_refused(self, call: ToolCall, result: ToolResult) -> _CallKey:
         """Return the identity of a call whose tool got no arguments."""
-        return self._identity(call) if result.code == REPEATED else _as_written(call)
+        return self._key(call) if result.code == REPEATED else _as_written(call)
 
-    def _identity(self, call: ToolCall) -> _Asked:
-        return self._asked(call) or _as_written(call)
+    def _key(self, call: ToolCall) -> _CallKey:
+        return self._identify(call) or _as_written(call)
 
-    def _note(self, asked: _Asked, result: ToolResult) -> Repeat:
-        before = self._seen.pop(asked, None)
+    def _note(self, key: _CallKey, result: ToolResult) -> Repeat:
+        before = self._seen.pop(key, None)
         content = result.content
         text = content[0].text if len(content) == 1 and type(content[0]) is Text else _fingerprint(content)
         said: tuple[str, str | None, str] | None = (result.status, result.code, text)
@@ -166,7 +166,7 @@ class StuckGuard:
         if result.code == REPEATED:
             said, is_data = (before.said, before.is_data) if before is not None else (None, False)
         times = before.times + 1 if before is not None and before.said == said else 1
-        seen = self._seen[asked] = Repeat(tool=asked[0], arguments=asked[1], said=said, times=times, is_data=is_data)
+        seen = self._seen[key] = Repeat(tool=key[0], arguments=key[1], said=said, times=times, is_data=is_data)
         if times > self._most:
             self._most = times
             self._give_up(seen)
@@ -193,7 +193,7 @@ def _times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
 
 
-def _as_written(call: ToolCall) -> _Asked:
+def _as_written(call: ToolCall) -> _CallKey:
     """Return the identity of a call that cannot be matched to a tool, from its name and its arguments as written.
 
     Arguments that are valid JSON are compared in canonical form, all others as text.

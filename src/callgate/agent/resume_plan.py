@@ -60,7 +60,7 @@ class ResumePlan(Struct, frozen=True, kw_only=True):
         return TurnState(iteration=self.iteration, signals=list(self.signals), results=list(self.results), texts=list(self.texts))
 
     @classmethod
-    def of(cls, run: RunResult, pending: PendingCalls) -> ResumePlan:
+    def from_result(cls, run: RunResult, pending: PendingCalls) -> ResumePlan:
         """Make a plan from the result that a waiting run had in this process."""
         return cls(
             spent=run.spent,
@@ -75,7 +75,7 @@ class ResumePlan(Struct, frozen=True, kw_only=True):
         )
 
     @classmethod
-    def recorded(cls, run: LoadedRun, exits: ExitTools, prices: Prices | None) -> ResumePlan:
+    def from_record(cls, run: LoadedRun, exits: ExitTools, prices: Prices | None) -> ResumePlan:
         """Make a plan from the run's record."""
         return cls(
             spent=run.spent(prices),
@@ -144,8 +144,8 @@ def _outcome(call: ToolCall, end: Event) -> Outcome | None:
             return question_of(end)
         case "call.restarted":
             return Restarted(end.call)
-    told = interrupted(end)
-    return Answered(broken_off(call, end, told)) if told else None
+    text = interrupted(end)
+    return Answered(broken_off(call, end, text)) if text else None
 
 
 def _error_for_lost(call: ToolCall, unfinished: Unfinished | None) -> CallFailed:

@@ -21,7 +21,7 @@ from callgate.agent.agent_config import AgentConfig
 from callgate.agent.budget import enforce_wall_time
 from callgate.agent.history import History
 from callgate.agent.run_events import AgentEvent, CallStarted, RunEnded
-from callgate.agent.run_recorder import RunBeganBody, RunRecord
+from callgate.agent.run_recorder import RunBeganBody, RunRecorder
 from callgate.agent.run_result import RunResult
 from callgate.agent.turn_factory import TurnFactory, TurnStart
 from callgate.agent.turn_loop import Turn
@@ -62,17 +62,17 @@ class RunExecutor:
         self._engine.runs.begin(start.scope.run)
         start.history.turns = max(start.history.turns, start.scope.turn)
         stop_listening = self._listen(start.scope, start.on_event) if start.on_event is not None else None
-        record = RunRecord(self._engine, start.scope.run, start.phase)
+        recorder = RunRecorder(self._engine, start.scope.run, start.phase)
         try:
-            result = await self._run(start, record)
+            result = await self._run(start, recorder)
         finally:
-            if record.last:  # also if the run is cancelled: the next run continues from here
-                start.history.recorded = record.last
+            if recorder.last:  # also if the run is cancelled: the next run continues from here
+                start.history.recorded = recorder.last
             if stop_listening is not None:
                 stop_listening()
         if why := self._engine.runs.why_lost(start.scope.run):
             result = replace(result, status="failed", turn_status="error", reason=why)
-        result = await self._end(record, start.history, result)
+        result = await self._end(recorder, start.history, result)
         if start.on_event is not None:
             try:
                 start.on_event(RunEnded(result))
@@ -80,12 +80,12 @@ class RunExecutor:
                 self._log.error("The listener failed at the end of the run, which is as it was", error=error)
         return result
 
-    async def _run(self, start: TurnStart, record: RunRecord) -> RunResult:
+    async def _run(self, start: TurnStart, recorder: RunRecorder) -> RunResult:
         """Run the turn and return its result. An exception ends the turn with an error status."""
-        parts, plan = self._turns.parts(start, record), start.plan
+        parts, plan = self._turns.parts(start, recorder), start.plan
         turn = Turn(parts, plan.state() if plan is not None else None)
         try:
-            await self._begin(record, start)
+            await self._begin(recorder, start)
             with self._engine.runs.showing(start.scope.run, start.history.messages):
                 async with enforce_wall_time(parts.budget, self._engine.clock, self._engine.control, start.scope.conversation):
                     ending = await self._work(turn, plan)
@@ -98,7 +98,7 @@ class RunExecutor:
                 raise
             return turn.result(Ending("error", "the model cancelled itself; nobody had asked it to stop"))
 
-    async def _begin(self, record: RunRecord, start: TurnStart) -> None:
+    async def _begin(self, recorder: RunRecorder, start: TurnStart) -> None:
         """Record that the run begins or is resumed, and append its task to the conversation."""
         history, scope, plan, exposure = start.history, start.scope, start.plan, start.exposure
         if history.recorded:
@@ -117,9 +117,9 @@ class RunExecutor:
             history=() if known else tuple(history.messages),
         )
         if plan is None or not begun:
-            record.began(body)
+            recorder.write_run_began(body)
         else:
-            record.resumed(body, plan.last)
+            recorder.write_run_resumed(body, plan.last)
         if start.task is not None:
             history.add(start.task)
 
@@ -146,16 +146,16 @@ class RunExecutor:
         turn.note_interruption(asks_again=plan is not None and plan.pending is None)
         return await (turn.resume(plan.pending) if plan is not None and plan.pending is not None else turn.run())
 
-    async def _end(self, record: RunRecord, history: History, result: RunResult) -> RunResult:
+    async def _end(self, recorder: RunRecorder, history: History, result: RunResult) -> RunResult:
         """Record the end. Return the result, with a note if its end could not be recorded."""
         try:
-            record.ended(result)
-            await self._engine.runs.durable(record.last)
+            recorder.write_run_ended(result)
+            await self._engine.runs.durable(recorder.last)
         except RecordFailed as error:
             self._log.error("The end of run %s is not on record: %s", result.run, error)
             history.recorded = 0
             return replace(result, reason=_with_unrecorded_end(result.reason, error))
-        history.recorded = await self._engine.runs.placed(record.last)
+        history.recorded = await self._engine.runs.placed(recorder.last)
         return replace(result, recorded=history.recorded)
 
     async def _read_typed(self, turn: Turn, ending: Ending) -> RunResult:

@@ -40,7 +40,7 @@ __all__ = [
     "RunCompactedBody",
     "RunEndedBody",
     "RunMessageBody",
-    "RunRecord",
+    "RunRecorder",
     "StoredBody",
     "read_body",
 ]
@@ -212,7 +212,7 @@ class LazyBody(Struct, frozen=True, gc=False):
         return self.encoder.encoded(self.value)
 
 
-class RunRecord:
+class RunRecorder:
     """Writes the events of one run.
 
     Args:
@@ -233,13 +233,13 @@ class RunRecord:
         self.last = 0
         """The position of the latest event."""
 
-    def began(self, body: RunBeganBody) -> None:
+    def write_run_began(self, body: RunBeganBody) -> None:
         self._put("run.began", body, (body.after,) if body.after else ())
 
-    def resumed(self, body: RunBeganBody, after: int) -> None:
+    def write_run_resumed(self, body: RunBeganBody, after: int) -> None:
         self._put("run.resumed", body, (after,) if after else ())
 
-    def pass_began(self, iteration: int, shown: PromptHash, system: str = "", added: Sequence[Message] = ()) -> int:
+    def write_pass_began(self, iteration: int, shown: PromptHash, system: str = "", added: Sequence[Message] = ()) -> int:
         """Record that a pass begins.
 
         Args:
@@ -254,7 +254,8 @@ class RunRecord:
         self.last = position = self._write("phase.began", self._run, body, (self.last,) if self.last else ())
         return position
 
-    def answered(self, result: StreamResult, message: AssistantMessage | None, iteration: int, *, executes: bool) -> int:
+    def write_answer(self, result: StreamResult, message: AssistantMessage | None, iteration: int, *, executes: bool) -> int:
+        """Record the model's answer, with its message as the conversation keeps it. Return the position of the event."""
         body = PhaseAnsweredBody(
             status=result.status,
             iteration=iteration,
@@ -268,24 +269,28 @@ class RunRecord:
         self.last = position = self._write("phase.answered", self._run, LazyBody(self._encoder, body), (self.last,) if self.last else ())
         return position
 
-    def handed_in_again(self, message: AssistantMessage, closed: Sequence[str], iteration: int) -> int:
+    def write_resumed_calls(self, message: AssistantMessage, closed: Sequence[str], iteration: int) -> int:
+        """Record that calls which waited for a human are handed in again. Return the position of the event."""
         body = PhaseAnsweredBody(status="waiting", iteration=iteration, message=message, closed=tuple(closed), executes=True)
         return self._put("phase.answered", body, self._causes())
 
-    def executed(self, body: PhaseExecutedBody, ends: Sequence[int]) -> None:
+    def write_phase_executed(self, body: PhaseExecutedBody, ends: Sequence[int]) -> None:
+        """Record that all calls of a message have ended, at these positions."""
         parents = tuple(ends) if len(ends) == 1 and ends[0] else tuple(sorted({end for end in ends if end})) or self._causes()
         self.last = self._write("phase.executed", self._run, LazyBody(self._encoder, body), parents)
 
-    def said(self, text: str) -> None:
+    def write_message(self, text: str) -> None:
+        """Record a message of the user that the loop has added."""
         self._put("run.message", RunMessageBody(text=valid_text(text)), self._causes())
 
-    def kept(self, parts: tuple[Part, ...]) -> None:
+    def write_kept_context(self, parts: tuple[Part, ...]) -> None:
+        """Record context of a tool that stays in the conversation."""
         self._put("run.message", RunMessageBody(content=parts), self._causes())
 
-    def compacted(self, messages: Sequence[Message]) -> None:
+    def write_compaction(self, messages: Sequence[Message]) -> None:
         self._put("run.compacted", RunCompactedBody(messages=tuple(messages)), self._causes())
 
-    def ended(self, result: RunResult) -> None:
+    def write_run_ended(self, result: RunResult) -> None:
         reason, text = (clean(said, self._encoder.redactor) for said in (result.reason, result.text))
         body = RunEndedBody(status=result.status, turn_status=result.turn_status, reason=reason, text=text)
         self._put("run.ended", body, self._causes())

@@ -89,7 +89,7 @@ class RunResumer:
                 on_event=on_event,
                 exposure=self._turns.exposure_again(pending.exposed, leaves_trace=not pending.reflects and run.conversation != run.run),
                 phase="reflect" if pending.reflects else "deliberate",
-                plan=ResumePlan.of(run, pending),
+                plan=ResumePlan.from_result(run, pending),
             )
         )
 
@@ -128,7 +128,7 @@ class RunResumer:
             on_event=on_event,
             exposure=self._turns.exposure_again(began.exposed, leaves_trace=trace),
             phase=began.phase,
-            plan=ResumePlan.recorded(run, self._turns.exit_calls(), self._config.settings.prices),
+            plan=ResumePlan.from_record(run, self._turns.exit_calls(), self._config.settings.prices),
         )
         with self._engine.runs.at_work(run.run, scope.conversation):
             return await self._executor.run(start)

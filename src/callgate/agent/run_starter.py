@@ -57,7 +57,7 @@ class ActiveRuns:
         self._closed = False
 
     @contextmanager
-    def noted(self, conversation: str) -> Iterator[None]:
+    def track(self, conversation: str) -> Iterator[None]:
         """Track a run for as long as the block lasts, so that `end` ends it.
 
         Raises:
@@ -140,7 +140,7 @@ class AgentRuns:
         """
         request, control = request or TurnRequest(), self._engine.control
         waits = self._engine.conversations.turn(conversation, trigger=request.trigger, scene=request.scene, first=request.first)
-        with self._active.noted(conversation):
+        with self._active.track(conversation):
             async with waits as place:
                 if not (place.queued or place.drained):
                     control.end_turn(conversation)

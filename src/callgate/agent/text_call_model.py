@@ -206,11 +206,11 @@ class _MessageReader:
         if event.reason != "error":
             self._out.set_finish_reason("tool_calls" if self._out.calls and event.reason == "stop" else event.reason, event.said)
         self._out.finish(complete=event.reason in COMPLETE_REASONS)
-        told = self._take_events()
-        end = told[-1]
+        events = self._take_events()
+        end = events[-1]
         assert isinstance(end, Finished)
         message = _as_read(end.message, event.message)
-        yield [*told[:-1], replace(end, message=message, usage=event.usage or end.usage, fault=event.fault)]
+        yield [*events[:-1], replace(end, message=message, usage=event.usage or end.usage, fault=event.fault)]
 
     def _tell(self, pieces: Sequence[ParsedPart]) -> None:
         for piece in pieces:

@@ -21,7 +21,7 @@ from callgate.agent.exit_tools import ExitTools
 from callgate.agent.history import History
 from callgate.agent.repetition import StuckGuard
 from callgate.agent.run_events import AgentEvent
-from callgate.agent.run_recorder import Phase, RunRecord
+from callgate.agent.run_recorder import Phase, RunRecorder
 from callgate.agent.run_result import Exposed
 from callgate.agent.turn_state import TurnParts
 from callgate.calls import Scope
@@ -71,7 +71,7 @@ class TurnFactory:
         self._config = config
         self._deliberation = config.deliberation
 
-    def parts(self, start: TurnStart, record: RunRecord) -> TurnParts:
+    def parts(self, start: TurnStart, recorder: RunRecorder) -> TurnParts:
         """Make the parts of one turn."""
         config, plan, offered = self._config, start.plan, start.turn_scope
         engine, settings = config.engine, config.settings
@@ -89,7 +89,7 @@ class TurnFactory:
             limits=config.stream_limits,
             guards=config.guards,
             budget=BudgetTracker(settings.budget, settings.prices, engine.clock, plan.spent if plan else None),
-            record=record,
+            recorder=recorder,
             exits=self.exit_calls(),
             head=partial(self._head, len(tools) > len(config.exits)) if config.system_text or config.instructions else None,
             tell=start.on_event,
@@ -128,7 +128,7 @@ class TurnFactory:
 
     def exposure_again(self, exposed: Exposed | None, *, leaves_trace: bool) -> Exposure | None:
         """Return the tools that deliberate mode offered when the resumed turn began; None if the mode was off."""
-        return self._planner().resumed(exposed, leaves_trace=leaves_trace) if exposed is not None else None
+        return self._planner().restore(exposed, leaves_trace=leaves_trace) if exposed is not None else None
 
     def _planner(self) -> Deliberation:
         """Return deliberate mode's planner, which is made on first use."""
@@ -150,7 +150,7 @@ class TurnFactory:
             self._config.stuck, partial(self._identify_call, scope), plan.repeats if plan is not None else (), may_end=may_end
         )
         for calls, results, finals in plan.rounds if plan is not None else ():
-            guard.told(calls, results, finals)
+            guard.count_results(calls, results, finals)
         return guard
 
     def _identify_call(self, scope: Scope, call: ToolCall) -> tuple[str, bytes] | None:

@@ -53,9 +53,9 @@ class Turn:
         passes, compactor = self._passes, self._parts.compactor
         with self._parts.enrichment:
             while True:
-                ending = passes.ready()
+                ending = passes.limit_reached()
                 if ending is None and compactor is not None:
-                    ending = await passes.compacted(compactor)
+                    ending = await passes.compact_if_long(compactor)
                 if ending is None:
                     ending = await self._run_pass()
                 if ending is not None:
@@ -71,7 +71,7 @@ class Turn:
         self._state.iteration = opened.body.iteration
         with self._parts.enrichment:
             message_calls = self._committer.next_message()
-            message_calls.cause = self._parts.record.last
+            message_calls.cause = self._parts.recorder.last
             ends = await self._taken_up(message_calls, message, closed, left, opened.whole)
         self._state.signals += message_calls.signals_of(message.calls)
         self._parts.budget.iterations += not opened.again
@@ -96,7 +96,7 @@ class Turn:
 
     def say(self, text: str) -> None:
         """Append a message of the user to the conversation and the record."""
-        self._parts.record.said(text)
+        self._parts.recorder.write_message(text)
         self._parts.history.user(text)
 
     @property
@@ -136,10 +136,10 @@ class Turn:
         except BaseException:
             await message_calls.drop(f"{doing} failed")
             if doing == "the model's stream":
-                self._passes.broke_off(message_calls)
+                self._passes.keep_exit_calls(message_calls)
             raise
         await message_calls.drop(result.reason or result.status)
-        return await self._passes.answered(result, message_calls)
+        return await self._passes.commit_answer(result, message_calls)
 
     async def _run_calls(self, result: StreamResult, message_calls: MessageCalls, left: int | None) -> Ending | None:
         message = result.message
@@ -149,13 +149,13 @@ class Turn:
             self._state.signals += message_calls.signals_of(result.calls)
             normal = any(exits.meant(call.name) is None for call in result.calls)
         may_run = normal and left != 0
-        message_calls.cause = self._parts.record.answered(result, message, self._state.iteration, executes=may_run)
+        message_calls.cause = self._parts.recorder.write_answer(result, message, self._state.iteration, executes=may_run)
         if normal and not may_run:
             return await self._end_out_of_iterations(message, message_calls)
         if not normal:
             return self._commit_exit_calls(message)
         try:
-            ends = await message_calls.ended(result.calls, result.closed)
+            ends = await message_calls.run_to_end(result.calls, result.closed)
         except asyncio.CancelledError:
             self._commit_cancelled(message_calls, message, result.closed)
             raise
@@ -221,7 +221,7 @@ class Turn:
         parts.budget.give_back(len(message.calls) - len(left))  # calls that are not refused are reserved once more when they are handed in
         with parts.enrichment:
             message_calls = self._committer.next_message()
-            message_calls.cause = parts.record.handed_in_again(message, pending.closed, pending.iteration)
+            message_calls.cause = parts.recorder.write_resumed_calls(message, pending.closed, pending.iteration)
             ends = await self._taken_up(message_calls, message, pending.closed, left, pending.whole)
         calls = ExecutedMessage(message=message, calls=message.calls, closed=pending.closed, ends=ends, whole=pending.whole)
         ending = self._committer.commit(calls)

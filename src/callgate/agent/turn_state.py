@@ -19,7 +19,7 @@ from callgate.agent.history import History
 from callgate.agent.loop_settings import Settings
 from callgate.agent.repetition import StuckGuard
 from callgate.agent.run_events import AgentEvent
-from callgate.agent.run_recorder import RunRecord
+from callgate.agent.run_recorder import RunRecorder
 from callgate.agent.run_result import PendingCalls, Signal
 from callgate.calls import Scope, ToolResult
 from callgate.engine import Engine
@@ -54,7 +54,7 @@ class TurnParts(Struct, frozen=True, kw_only=True, eq=False):
     guards: HostAwaits
     """Runs code of the host that may not stop when it is cancelled, such as models."""
     budget: BudgetTracker
-    record: RunRecord
+    recorder: RunRecorder
     exits: ExitTools
     head: Callable[[int | None], str] | None = None
     """Called with the number of iterations that are left. Returns the system text of the next pass."""

@@ -28,7 +28,7 @@ from callgate.cli._run_commands import resume as resume_words
 from callgate.cli._run_commands import run as run_words
 from callgate.cli._serve_commands import serve_app
 from callgate.cli._shared_options import AsJson, Tools
-from callgate.cli._standard_streams import guarded
+from callgate.cli._standard_streams import guard_streams
 from callgate.cli._undo_commands import add_undo
 from callgate.errors import CallgateError
 
@@ -70,7 +70,7 @@ app.command(replay_words, name="replay")
 def run(words: list[str]) -> int:
     """Run one command line and return its exit code."""
     logging.getLogger("callgate").addHandler(logging.NullHandler())  # the commands print what is logged
-    with guarded() as (output, _), unwinding_on_termination():
+    with guard_streams() as (output, _), unwinding_on_termination():
         if output is None:
             say(
                 "Standard output is closed, so nothing could be shown. Nothing was done. Leave it open, or redirect it to /dev/null.", "red"

@@ -43,7 +43,7 @@ async def put_question(
 
     end = engine.bus.subscribe(hear, "approval.answered")
     try:
-        allowed = await interrupts.unless(person.asked(tool, question, arguments), elsewhere, *ends)
+        allowed = await interrupts.unless(person.ask(tool, question, arguments), elsewhere, *ends)
     finally:
         end()
     if allowed is None:

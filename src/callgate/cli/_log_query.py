@@ -22,7 +22,7 @@ from callgate.cli._run_names import run_named
 from callgate.errors import UsageError
 from callgate.event_queries import EventQuery
 
-__all__ = ["asked", "end_orphans", "has_run", "reading", "refuse_damaged", "with_run"]
+__all__ = ["end_orphans", "has_run", "query_of", "reading", "refuse_damaged", "with_run"]
 
 _MOST = 2**63 - 1
 """The largest number that a store can hold."""
@@ -85,7 +85,7 @@ def refuse_damaged(reader: JournalReader, journal: str) -> None:
 
 def _refuse_unknown(reader: JournalReader, options: LogOptions) -> None:
     """Raise `UsageError` for a run or event that does not exist, instead of showing that no events match."""
-    run, cause = options.run, asked(options).caused_by
+    run, cause = options.run, query_of(options).caused_by
     if run is not None and not has_run(reader, run):
         latest = [event.run for event in reader.find(EventQuery(kinds=("call.received",), limit=_LATEST, newest_first=True))]
         shown = ", ".join(one_line(name, 80) for name in dict.fromkeys(latest)) or "none"
@@ -108,7 +108,7 @@ def with_run(options: LogOptions) -> LogOptions:
     return options if options.run is None else replace(options, run=run_named(options.run, options.journal))
 
 
-def asked(options: LogOptions) -> EventQuery:
+def query_of(options: LogOptions) -> EventQuery:
     """Return the query for these options.
 
     Raises:

@@ -20,7 +20,7 @@ from callgate.cli import _exit_codes as _exits
 from callgate.cli._command_options import LogOptions
 from callgate.cli._console import STYLES, grid, output, print_json, say
 from callgate.cli._journal_location import without_password
-from callgate.cli._log_query import asked, end_orphans, reading
+from callgate.cli._log_query import end_orphans, query_of, reading
 from callgate.cli._standard_streams import reader_is_gone
 from callgate.errors import UsageError
 from callgate.event_queries import EventQuery
@@ -34,7 +34,7 @@ _BAR = 24
 
 
 def stats(options: LogOptions) -> int:
-    query = asked(options)
+    query = query_of(options)
     with reading(options) as reader:
         calls = summarise(reader.find(query))
         end_orphans(calls, options.journal)
@@ -116,7 +116,7 @@ def export(options: LogOptions, to: str | None) -> int:
 
     Each body is written byte for byte, so that the file alone suffices to verify the hashes.
     """
-    query = asked(options)
+    query = query_of(options)
     with reading(options) as reader:
         written = _print(reader.find(query)) if to is None else _write(to, reader.find(query))
     if to is not None:

@@ -125,5 +125,5 @@ def _show(one: ConfiguredServer, look: ServerLook, found: ToolComparison, config
 
 def _as_json(one: ConfiguredServer, look: ServerLook, found: ToolComparison) -> dict[str, object]:
     changes = [as_json_change(change) for change in found.changes]
-    told = {"instructions": found.instructions.values} if found.instructions is not None else {}
-    return {"server": one.name, "problem": look.failure or None, "changes": changes, **told}
+    instructions = {"instructions": found.instructions.values} if found.instructions is not None else {}
+    return {"server": one.name, "problem": look.failure or None, "changes": changes, **instructions}

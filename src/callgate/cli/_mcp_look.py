@@ -115,8 +115,8 @@ def _failure(server: McpServer, session: Session, error: McpError) -> str:
     why = session.why_lost
     if not why:
         return at_terminal(str(error).removesuffix(f" {LOOK_FIRST}"))  # nothing was asked of it but to start
-    told = with_last_words(why, session.connection.last_words)
-    return f"The MCP server '{server.name}' ended before it listed its tools: {told.removesuffix('.')}."
+    text = with_last_words(why, session.connection.last_words)
+    return f"The MCP server '{server.name}' ended before it listed its tools: {text.removesuffix('.')}."
 
 
 def _by_name(listed: Sequence[Definition]) -> tuple[tuple[Definition, ...], tuple[str, ...]]:

@@ -119,8 +119,8 @@ def show_asked(asked: ModelComparison) -> None:
 
 
 def asked_json(asked: ModelComparison) -> dict[str, object]:
-    told: dict[str, object] = msgspec.to_builtins(asked)
-    return told | {"differs": asked.differs}
+    fields: dict[str, object] = msgspec.to_builtins(asked)
+    return fields | {"differs": asked.differs}
 
 
 def _plural(count: int, one: str, several: str = "") -> str:

@@ -58,13 +58,13 @@ def resume_run(run: str, options: ResumeOptions, *, allow: Sequence[str], deny: 
         asyncio.run(record.journal.close())
         raise
     resumed = _Resumed(options, "", system, model, record, tools, servers, policies, settings, memory)
-    return asyncio.run(resumed.answered(loaded, allow, deny))
+    return asyncio.run(resumed.answer_and_resume(loaded, allow, deny))
 
 
 class _Resumed(TerminalRun):
     """A run that is resumed at the terminal."""
 
-    async def answered(self, run: LoadedRun, allow: Sequence[str], deny: Sequence[str]) -> int:
+    async def answer_and_resume(self, run: LoadedRun, allow: Sequence[str], deny: Sequence[str]) -> int:
         """Record the answers, then resume; return the exit code."""
         self._run, self._conversation = run.run, run.began.scope.conversation
         self._waiting = [asked.approval_id for asked in run.pending.approvals] if run.pending is not None else []

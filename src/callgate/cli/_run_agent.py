@@ -29,7 +29,7 @@ from callgate.cli._error_advice import at_terminal
 from callgate.cli._interrupt_signals import Interrupts, exit_code_of, interruptible
 from callgate.cli._journal_location import CommandJournal, default_journal
 from callgate.cli._named_servers import plugins_of, servers_of, shown_server, test_commands
-from callgate.cli._run_events import ApprovalAnswered, ApprovalAsked, RunBegan, RunEventStream, RunFinished, RunInterrupted, Told
+from callgate.cli._run_events import ApprovalAnswered, ApprovalAsked, CommandEvent, RunBegan, RunEventStream, RunFinished, RunInterrupted
 from callgate.cli._run_options import model_of, policies_of, settings_of, system_of, task_of
 from callgate.cli._run_screen import RunScreen
 from callgate.cli._search_memory import open_memory
@@ -291,7 +291,7 @@ class TerminalRun:
 
     # Start and end
 
-    def _begin_event(self) -> Told:
+    def _begin_event(self) -> CommandEvent:
         return RunBegan(
             run=self._run,
             model=f"{self._model.provider}:{self._model.name}",
@@ -307,7 +307,7 @@ class TerminalRun:
         tests = test_commands(self._options.mcp, self._options.plugin) if whys else {}
         return [f"{why} More: `{tests[name]}`" if name in tests and "`callgate " not in why else why for name, why in whys]
 
-    def _end_event(self, result: RunResult) -> Told:
+    def _end_event(self, result: RunResult) -> CommandEvent:
         spent = result.spent
         refused = sum(one.code in REFUSED_BY_LOOP for one in result.results)
         return RunFinished(

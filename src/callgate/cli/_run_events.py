@@ -18,7 +18,6 @@ from callgate.events import Bus, Event, Progress
 from callgate.models.model_events import CallOpened, Finished, ReasoningDelta, TextDelta
 
 __all__ = [
-    "TOLD",
     "ApprovalAnswered",
     "ApprovalAsked",
     "CallAnswered",
@@ -27,6 +26,7 @@ __all__ = [
     "CallOutput",
     "CallRetried",
     "CallRunning",
+    "CommandEvent",
     "ModelMessageBegan",
     "Noticed",
     "PassEnded",
@@ -36,7 +36,6 @@ __all__ = [
     "RunFinished",
     "RunInterrupted",
     "TextWritten",
-    "Told",
 ]
 
 
@@ -168,25 +167,7 @@ class RunFinished(Struct, frozen=True, kw_only=True, tag_field="event", tag="run
     record: str
 
 
-TOLD: tuple[type[Any], ...] = (
-    RunBegan,
-    ModelMessageBegan,
-    TextWritten,
-    ReasoningWritten,
-    CallOpening,
-    CallArrived,
-    CallRunning,
-    CallOutput,
-    CallRetried,
-    CallAnswered,
-    PassEnded,
-    Noticed,
-    ApprovalAsked,
-    ApprovalAnswered,
-    RunInterrupted,
-    RunFinished,
-)
-Told = (
+CommandEvent = (
     RunBegan
     | ModelMessageBegan
     | TextWritten
@@ -214,7 +195,7 @@ class RunEventStream:
         tell: Called with each event; must not raise.
     """
 
-    def __init__(self, bus: Bus, tell: Callable[[Told], None]) -> None:
+    def __init__(self, bus: Bus, tell: Callable[[CommandEvent], None]) -> None:
         self._tell = tell
         self._tools: dict[str, str] = {}
         self._early: set[str] = set()
@@ -255,11 +236,11 @@ class RunEventStream:
         elif isinstance(item, ToolResult):
             self._tell(self._call_answered(item))
         elif isinstance(item, Event):
-            told = self._convert(topic, item, body_of(item))
-            if told is not None:
-                self._tell(told)
+            event = self._convert(topic, item, body_of(item))
+            if event is not None:
+                self._tell(event)
 
-    def _convert(self, topic: str, event: Event, body: dict[str, Any]) -> Told | None:
+    def _convert(self, topic: str, event: Event, body: dict[str, Any]) -> CommandEvent | None:
         call = event.call
         match topic:
             case "call.received":

@@ -27,6 +27,7 @@ from callgate.cli._run_events import (
     CallOutput,
     CallRetried,
     CallRunning,
+    CommandEvent,
     ModelMessageBegan,
     Noticed,
     PassEnded,
@@ -35,7 +36,6 @@ from callgate.cli._run_events import (
     RunFinished,
     RunInterrupted,
     TextWritten,
-    Told,
 )
 
 __all__ = ["RunScreen"]
@@ -80,14 +80,14 @@ class RunScreen:
         if servers:
             self._wait_for(f"starting {', '.join(servers)}")
 
-    def show(self, told: Told) -> None:
+    def show(self, event: CommandEvent) -> None:
         """Show an event."""
-        match told:
+        match event:
             case RunBegan():
                 self._stop_live()
                 self._waiting = ""
-                self._say(f"callgate run · {told.model} · {tool_count(len(told.tools))} · {told.workspace}", "dim")
-                for problem in told.problems:
+                self._say(f"callgate run · {event.model} · {tool_count(len(event.tools))} · {event.workspace}", "dim")
+                for problem in event.problems:
                     self._say(f"  {problem}", "yellow")
             case ModelMessageBegan():
                 self._separator_due = self._piped_line_open
@@ -100,23 +100,23 @@ class RunScreen:
                 self._end_line()
                 self._wait_for(f"the model writes a call of {one_line(tool, 40)}")
             case CallArrived():
-                self._calls[told.call] = _line(told.tool, told.arguments)
+                self._calls[event.call] = _line(event.tool, event.arguments)
             case CallRunning():
-                self._begin(told)
+                self._begin(event)
             case CallOutput():
-                self._progress(told.call, told.text)
+                self._progress(event.call, event.text)
             case CallRetried():
-                self._say(f"  attempt {told.attempt} failed: {one_line(told.reason)}; trying again", "yellow")
+                self._say(f"  attempt {event.attempt} failed: {one_line(event.reason)}; trying again", "yellow")
             case CallAnswered():
-                self._end(told)
+                self._end(event)
             case PassEnded():
                 self._end_line()
                 self._wait_for("")
             case Noticed(text=text):
                 self._say(f"  {one_line(text)}", "yellow")
             case ApprovalAnswered(elsewhere=True):
-                runs = "runs" if told.allowed else "does not run"
-                self._say(f"  {one_line(told.approval, 120)} was answered by {one_line(told.by, 80)}: the call {runs}.", "dim")
+                runs = "runs" if event.allowed else "does not run"
+                self._say(f"  {one_line(event.approval, 120)} was answered by {one_line(event.by, 80)}: the call {runs}.", "dim")
             case ApprovalAnswered(allowed=False):
                 self._say("  The call does not run.", "dim")
             case RunInterrupted(how="stop"):
@@ -124,7 +124,7 @@ class RunScreen:
             case RunInterrupted():
                 self._say("Killed: running calls are being ended.", "yellow")
             case RunFinished():
-                self._sum_up(told)
+                self._sum_up(event)
 
     def close(self) -> None:
         """Remove the drawing below the last line, and end that line."""
@@ -160,10 +160,10 @@ class RunScreen:
 
     # Calls
 
-    def _begin(self, told: CallRunning) -> None:
-        self._running[told.call] = time.monotonic()
-        if not self._lively and told.attempt == 1:
-            self._say(f"→ {self._calls.get(told.call, one_line(told.tool))}{'  early' if told.early else ''}")
+    def _begin(self, event: CallRunning) -> None:
+        self._running[event.call] = time.monotonic()
+        if not self._lively and event.attempt == 1:
+            self._say(f"→ {self._calls.get(event.call, one_line(event.tool))}{'  early' if event.early else ''}")
         self._move()
 
     def _progress(self, call: str, text: str) -> None:
@@ -183,32 +183,32 @@ class RunScreen:
         for line in tail:
             self._output_line(line)
 
-    def _end(self, told: CallAnswered) -> None:
-        self._end_output(told.call)
-        self._running.pop(told.call, None)
-        line = self._calls.pop(told.call, one_line(told.tool))
-        if told.status == "asked":  # the question follows at the end of the message
+    def _end(self, event: CallAnswered) -> None:
+        self._end_output(event.call)
+        self._running.pop(event.call, None)
+        line = self._calls.pop(event.call, one_line(event.tool))
+        if event.status == "asked":  # the question follows at the end of the message
             self._move()
             return
-        took = f"  {told.ms:,.0f} ms" if told.attempts else ""
-        tries = f"  {told.attempts} attempts" if told.attempts > 1 else ""
-        early = "  early" if told.early else ""
-        end = one_line(told.command_end or told.failure_class or "", _COMMAND_END)
+        took = f"  {event.ms:,.0f} ms" if event.attempts else ""
+        tries = f"  {event.attempts} attempts" if event.attempts > 1 else ""
+        early = "  early" if event.early else ""
+        end = one_line(event.command_end or event.failure_class or "", _COMMAND_END)
         why = f"  {end}" if end else ""
-        kind = "command" if told.command_end else told.status
+        kind = "command" if event.command_end else event.status
         tail = f"{took}{tries}{early}{why}"
         room = max(12, self._console.width - len(tail) - 2)
         self._print(Text.assemble((SIGNS.get(kind, "·"), STYLES.get(kind, "")), f" {one_line(line, room)}", (tail, "dim")), cut=True)
-        self._say_reason(told)
+        self._say_reason(event)
         self._move()
 
-    def _say_reason(self, told: CallAnswered) -> None:
+    def _say_reason(self, event: CallAnswered) -> None:
         """Print which of its arguments were changed, and why a call did not succeed."""
-        if told.changed:
-            self._say(f"  {one_line(told.changed, _REASON)}", "yellow")
-        if told.reason and told.status != "ok":
-            reason = self._record_failure_once(told.reason) if told.code == "record_failed" else told.reason
-            self._say(f"  {one_line(reason, _REASON)}", STYLES.get(told.status, ""))
+        if event.changed:
+            self._say(f"  {one_line(event.changed, _REASON)}", "yellow")
+        if event.reason and event.status != "ok":
+            reason = self._record_failure_once(event.reason) if event.code == "record_failed" else event.reason
+            self._say(f"  {one_line(reason, _REASON)}", STYLES.get(event.status, ""))
 
     def _record_failure_once(self, reason: str) -> str:
         """Return the reason with advice for the command line.
@@ -220,20 +220,20 @@ class RunScreen:
 
     # The end
 
-    def _sum_up(self, told: RunFinished) -> None:
+    def _sum_up(self, event: RunFinished) -> None:
         self._wait_for("")
-        failed = f" ({told.failed} failed)" if told.failed else ""
-        refused = f", {told.refused} refused" if told.refused else ""
+        failed = f" ({event.failed} failed)" if event.failed else ""
+        refused = f", {event.refused} refused" if event.refused else ""
         facts = [
-            _count(told.iterations, "round"),
-            f"{_count(told.calls, 'call')}{failed}{refused}",
-            f"{told.input_tokens:,} tokens in, {told.output_tokens:,} out",
-            f"{told.seconds:.1f} s",
+            _count(event.iterations, "round"),
+            f"{_count(event.calls, 'call')}{failed}{refused}",
+            f"{event.input_tokens:,} tokens in, {event.output_tokens:,} out",
+            f"{event.seconds:.1f} s",
         ]
         self._end_line()
-        self._print(Text.assemble((told.status, _RUN_STYLES.get(told.status, "")), f" · {' · '.join(facts)}"))
-        if told.reason and told.status != "completed":
-            self._say(f"  {printable(self._record_failure_once(told.reason))}", _RUN_STYLES.get(told.status, ""))
+        self._print(Text.assemble((event.status, _RUN_STYLES.get(event.status, "")), f" · {' · '.join(facts)}"))
+        if event.reason and event.status != "completed":
+            self._say(f"  {printable(self._record_failure_once(event.reason))}", _RUN_STYLES.get(event.status, ""))
         self._record_failure_said = False
 
     # Running calls
@@ -250,7 +250,7 @@ class RunScreen:
         if not self._running and not self._waiting:
             self._stop_live()
         elif self._live is None:
-            rows = _RunningCall(self)
+            rows = _RunningRows(self._rows)
             self._live = Live(
                 get_renderable=lambda: rows,
                 console=self._console,
@@ -266,7 +266,7 @@ class RunScreen:
             self._live.stop()
             self._live = None
 
-    def rows(self) -> list[tuple[str, float]]:
+    def _rows(self) -> list[tuple[str, float]]:
         """Return what is running now, and for how many seconds."""
         now = time.monotonic()
         running = [(f"{self._calls.get(call, call)}{self._describe_output(call)}", now - since) for call, since in [*self._running.items()]]
@@ -289,16 +289,20 @@ class RunScreen:
         self._console.print(line)
 
 
-class _RunningCall:
-    """Renders the running calls, one row each, cut to the terminal's width; redrawn several times a second."""
+class _RunningRows:
+    """Renders what is running, one row each, cut to the terminal's width; redrawn several times a second.
 
-    def __init__(self, screen: RunScreen) -> None:
-        self._screen = screen
+    Args:
+        rows: Returns what is running now, and for how many seconds.
+    """
+
+    def __init__(self, rows: Callable[[], list[tuple[str, float]]]) -> None:
+        self._rows = rows
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         frames = _PLAIN_FRAMES if options.ascii_only else _FRAMES
         sign = frames[int(time.monotonic() * 8) % len(frames)]
-        for line, seconds in self._screen.rows()[: max(1, options.max_height - 2)]:
+        for line, seconds in self._rows()[: max(1, options.max_height - 2)]:
             tail = f"  {seconds:.0f} s" if seconds >= 1 else ""
             text = Text(f"{sign} {one_line(line, max(8, options.max_width - len(tail) - 3))}{tail}", style="dim", no_wrap=True)
             text.truncate(options.max_width, overflow="ellipsis")

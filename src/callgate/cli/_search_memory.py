@@ -23,7 +23,7 @@ from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._command_options import LogOptions, SearchOptions
 from callgate.cli._console import field, output, print_json, say
 from callgate.cli._journal_location import default_journal
-from callgate.cli._log_query import asked, refuse_damaged
+from callgate.cli._log_query import query_of, refuse_damaged
 from callgate.cli._run_names import run_named
 from callgate.errors import UsageError
 from callgate.tools import ToolRegistry
@@ -67,7 +67,7 @@ def search(words: str, options: SearchOptions) -> int:
         raise UsageError("No search words are given. Give some: callgate memory search WORDS.")
     if not 1 <= options.limit <= 50:
         raise UsageError(f"--limit is {options.limit}; it must be from 1 to 50.")
-    times = asked(LogOptions(journal="", since=options.since, until=options.until))
+    times = query_of(LogOptions(journal="", since=options.since, until=options.until))
     with _open(options.memory) as memory:
         query = PassageQuery(
             text=words,

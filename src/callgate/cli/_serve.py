@@ -76,13 +76,13 @@ async def _serve_over_http(options: ServeOptions, config: GatewayConfig, warning
     opened = open_gateway(config)
     reload = ConfigReload(options, config, opened, access)
 
-    async def served() -> None:
+    async def serve() -> None:
         async with listening(opened.gateway, config, access) as url:
             say(f"Listening on {url} while the servers start.")
             say_how_to_connect(config.name, url, access.token)
             await _serve_during_start(asyncio.Event().wait(), _start(config, opened, warnings, url))
 
-    return await _serve_until_ended(opened, served(), reload)
+    return await _serve_until_ended(opened, serve(), reload)
 
 
 async def _start(config: GatewayConfig, opened: OpenedGateway, warnings: _Warnings, where: str) -> None:
@@ -118,14 +118,14 @@ async def _serve_until_ended(opened: OpenedGateway, serving: Coroutine[Any, Any,
     interrupts = Interrupts()
     terminal_is_gone = terminal_of_process()
 
-    def signalled(number: int) -> None:
+    def take_signal(number: int) -> None:
         if number == signal.SIGHUP and not terminal_is_gone():
             reload.request()
         else:
             interrupts.terminate(number)
 
     reloading = asyncio.create_task(reload.run())
-    with interruptible(lambda: interrupts.terminate(signal.SIGINT), signalled):
+    with interruptible(lambda: interrupts.terminate(signal.SIGINT), take_signal):
         try:
             failure = await interrupts.unless(_serve_while_journal_works(opened, serving))
         finally:
@@ -184,7 +184,7 @@ def _announce(config: GatewayConfig, opened: OpenedGateway, warnings: _Warnings,
     tools = opened.engine.tools
     servers = sum(one.enabled for one in config.servers)
     for problem in (*tools.unavailable.values(), *tools.withdrawn.values()):
-        if not warnings.have_said(problem):
+        if not warnings.have_shown(problem):
             say(printable(at_terminal(problem)), "yellow")
     for one in config.servers:
         for note in one.notes if one.enabled else ():
@@ -211,7 +211,7 @@ class _Warnings(logging.StreamHandler[TextIO]):
         self._latest.append(record.getMessage())
         super().emit(record)
 
-    def have_said(self, problem: str) -> bool:
+    def have_shown(self, problem: str) -> bool:
         """Return whether one of the latest warnings contains this sentence."""
         return any(problem.removesuffix(".") in said for said in self._latest)
 

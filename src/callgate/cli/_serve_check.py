@@ -62,16 +62,16 @@ async def _check(config: GatewayConfig, *, as_json: bool) -> int:
     finally:
         await opened.gateway.close()
     tools = opened.engine.tools
-    told = tuple(problem for row in rows for problem in row.problems)
+    of_rows = tuple(problem for row in rows for problem in row.problems)
     unavailable = [why for name, why in tools.unavailable.items() if name not in (row.name for row in rows if row.problems)]
-    withdrawn = [why for why in tools.withdrawn.values() if not any(problem.endswith(why) for problem in told)]
+    withdrawn = [why for why in tools.withdrawn.values() if not any(problem.endswith(why) for problem in of_rows)]
     useless = _unused_patterns(config, tools.names()) if all(row.state == "ready" for row in rows) else []
     general = list(dict.fromkeys(map(at_terminal, (*filter(None, problems), *unavailable, *withdrawn, *useless))))
     if as_json:
         print_json({"name": config.name, "servers": rows, "tools": tools.names(), "problems": general})
     else:
         _show(rows, general, len(tools.names()))
-    return _exits.FAILED if general or told else _exits.OK
+    return _exits.FAILED if general or of_rows else _exits.OK
 
 
 async def _start_problem(opened: OpenedGateway) -> str:

@@ -148,7 +148,7 @@ async def _bound(gateway: Gateway, http: HttpConfig, jwt: JwtConfig | None, acce
         origins=http.origins,
         limits=http.limits,
         header_params=gateway.header_params,
-        on_refused=gateway.observed.refused,
+        on_refused=gateway.observed.count_refusal,
         started=gateway.start,
         resource=_create_resource_server(gateway, http, jwt),
         tool_scopes=ToolScopes(jwt.tool_scopes if jwt is not None else {}, gateway.engine.tools).of,

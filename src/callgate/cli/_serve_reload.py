@@ -164,7 +164,7 @@ class ConfigReload:
         self._opened.gateway.tell_tools_changed()
         failed = self._describe_failures(change)
         say(f"The configuration was reloaded. {_describe(change)}{failed}", "yellow" if failed else "green")
-        self._opened.gateway.observed.reloaded(succeeded=True)
+        self._opened.gateway.observed.count_reload(succeeded=True)
 
     @contextmanager
     def _report_refusals(self) -> Iterator[None]:
@@ -179,7 +179,7 @@ class ConfigReload:
             say(f"{in_use} ({type(error).__name__}; see the log).", "red")
         else:
             return
-        observed.reloaded(succeeded=False)
+        observed.count_reload(succeeded=False)
 
     def _describe_failures(self, change: ServerChange) -> str:
         """Describe the servers of a change that have not started, and why; empty if all have."""
@@ -187,8 +187,8 @@ class ConfigReload:
         problems = [one.problem for one in self._opened.engine.servers_status() if one.name in started and one.problem]
         if not problems:
             return ""
-        told = " ".join(f"{printable(at_terminal(problem)).removesuffix('.')}." for problem in problems)
-        return f" {told} The new settings count: tools of a server that has not started answer with the reason."
+        text = " ".join(f"{printable(at_terminal(problem)).removesuffix('.')}." for problem in problems)
+        return f" {text} The new settings count: tools of a server that has not started answer with the reason."
 
 
 def terminal_of_process() -> Callable[[], bool]:
@@ -211,5 +211,5 @@ def _describe(change: ServerChange) -> str:
         "removed": change.removed,
         "started again": [one.name for one in change.changed],
     }
-    told = [f"{what}: {', '.join(map(one_line, names))}" for what, names in parts.items() if names]
-    return f"Servers {'; '.join(told)}." if told else "No server has changed; rules and principals were read again."
+    lines = [f"{what}: {', '.join(map(one_line, names))}" for what, names in parts.items() if names]
+    return f"Servers {'; '.join(lines)}." if lines else "No server has changed; rules and principals were read again."

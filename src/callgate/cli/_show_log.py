@@ -24,7 +24,7 @@ from callgate.cli._command_options import LogOptions
 from callgate.cli._console import field, grid, output, print_json, say, status_text
 from callgate.cli._interrupt_signals import remembering_interrupts
 from callgate.cli._journal_location import journal_option, without_password
-from callgate.cli._log_query import asked, end_orphans, has_run, reading
+from callgate.cli._log_query import end_orphans, has_run, query_of, reading
 from callgate.cli._no_calls import why_no_calls
 from callgate.cli._run_names import LAST, newest_run
 from callgate.cli._standard_streams import reader_is_gone
@@ -61,7 +61,7 @@ def list_calls(options: LogOptions, *, arguments: bool = False) -> int:
         elif calls:
             _print_calls(calls, arguments=arguments)
         else:
-            say(why_no_calls(reader, asked(options)))
+            say(why_no_calls(reader, query_of(options)))
         if more:
             say(f"These are the newest {len(calls)}; earlier ones match too. --limit shows more of them.", "dim")
     return _exits.OK
@@ -69,7 +69,7 @@ def list_calls(options: LogOptions, *, arguments: bool = False) -> int:
 
 def _calls(reader: JournalReader, options: LogOptions) -> tuple[list[CallSummary], bool]:
     """Return the newest matching calls, oldest first, and whether earlier calls match too."""
-    query = asked(options)
+    query = query_of(options)
     most = _MOST_CALLS if query.limit is None else query.limit
     uids = _newest(reader.find(replace(_events_of_calls(query), limit=None, newest_first=True)), most + 1)
     calls = [call for call in summaries_of(reader, uids[:most]) if call.position > query.after]
@@ -168,7 +168,7 @@ def _call_json(call: CallSummary) -> dict[str, object]:
 
 def show(identity: str, options: LogOptions) -> int:
     refuse_odd_text(id=identity)
-    query = asked(options)
+    query = query_of(options)
     with reading(options) as reader:
         events = [event for event in events_of(reader, identity) if query.holds(event)]
         if query.tool is not None and events:
@@ -221,7 +221,7 @@ def _with_depths(events: Iterable[Event]) -> list[tuple[Event, int]]:
 
 def tree(identity: str, options: LogOptions) -> int:
     refuse_odd_text(id=identity)
-    query = asked(options)
+    query = query_of(options)
     with reading(options) as reader:
         events = [event for event in _follow(reader, identity) if query.holds(event)]
         _print_tree(events[: _MOST_EVENTS if query.limit is None else query.limit], len(events), identity, options)
@@ -274,18 +274,18 @@ def _build_trees(events: Iterable[Event]) -> list[Tree]:
 
 def _line(event: Event) -> Text:
     body = body_of(event)
-    told = next((str(body[key]) for key in ("tool", "name", "status", "verdict", "reason") if isinstance(body.get(key), str)), "")
+    detail = next((str(body[key]) for key in ("tool", "name", "status", "verdict", "reason") if isinstance(body.get(key), str)), "")
     return Text.assemble(
         (f"{event.position} ", "dim"),
         (field(event.kind), "bold"),
-        f" {field(told, 80)}" if told else "",
+        f" {field(detail, 80)}" if detail else "",
         (f"  {field(event.call)}", "dim"),
     )
 
 
 def follow(options: LogOptions, *, wait: Callable[[float], None] = time.sleep) -> int:
     """Print events as they are committed, until Ctrl-C is pressed or the reader of the output is gone."""
-    query = asked(options)
+    query = query_of(options)
     with reading(options, to_come=True) as reader:
         position = options.after if options.after is not None else _last(reader)
         say(f"Following {without_password(options.journal)} after event {position}. Ctrl-C ends.", "dim")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO, cast
 
-__all__ = ["GuardedStream", "guarded", "reader_is_gone"]
+__all__ = ["GuardedStream", "guard_streams", "reader_is_gone"]
 
 
 class GuardedStream:
@@ -53,7 +53,7 @@ class GuardedStream:
 
 
 @contextmanager
-def guarded() -> Iterator[tuple[GuardedStream | None, GuardedStream]]:
+def guard_streams() -> Iterator[tuple[GuardedStream | None, GuardedStream]]:
     """Guard the process's streams. Yield standard output (None if it is closed) and standard error."""
     _occupy()
     before = sys.stdin, sys.stdout, sys.stderr

@@ -62,7 +62,7 @@ class TerminalApprover:
             if said.strip():
                 return said.strip()
 
-    async def asked(self, tool: str, question: str, arguments: dict[str, object]) -> bool | None:
+    async def ask(self, tool: str, question: str, arguments: dict[str, object]) -> bool | None:
         """Ask whether to run the call and return the answer; None at the end of input.
 
         Input that was typed before the question was shown is discarded.

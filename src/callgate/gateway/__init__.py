@@ -11,7 +11,8 @@ The protocol
 
 The transports
     `_stdio` and `_http` carry messages to a front and back. `_exchange` has the protocols between fronts and transports.
-        `_client_messages` reads the messages of clients, which are untrusted. `_http_limits` has the bounds of HTTP.
+        `_client_messages` reads the messages of clients, which are untrusted. `_http_limits` has the bounds of HTTP,
+        and `_gateway_limits` those of calls, questions and tasks.
 
 The access
     `tokens` and `jwt_tokens` find the principal of a token. `_access` has the rest: keys, scopes, expiry, and what is allowed while the
@@ -28,8 +29,9 @@ Messages are dicts as they were parsed, so that what an upstream server sends re
 
 from __future__ import annotations
 
+from callgate.gateway._gateway_limits import GatewayLimits
 from callgate.gateway._stdio import serve_stdio
-from callgate.gateway.gateway import Gateway, GatewayLimits
+from callgate.gateway.gateway import Gateway
 from callgate.gateway.principals import LOCAL, Principal
 
 __all__ = ["LOCAL", "Gateway", "GatewayLimits", "Principal", "serve_stdio"]

@@ -157,7 +157,7 @@ class ClientCall:
         exchange: The way back to the client. Changes if the client continues the request with another one.
         ask: Asks the client.
         redaction: Removes secrets from what servers send to the client.
-        number: The id of the request; None if no client has made it.
+        request_id: The id of the request; None if no client has made it.
         ask_later: Ends the request with the question whether its call may run. None: the question is asked with `ask`.
         continued: The earlier request that this one continues; None if it continues none.
         resumed: The call to submit again; None: a new one.
@@ -172,7 +172,7 @@ class ClientCall:
         ask: Ask,
         *,
         redaction: ClientRedaction,
-        number: object = None,
+        request_id: object = None,
         ask_later: AskLater | None = None,
         continued: Continued | None = None,
         resumed: RecordedCall | None = None,
@@ -180,7 +180,7 @@ class ClientCall:
     ) -> None:
         self.client = client
         self.key = client.principal.session_key
-        self.number = number
+        self.request_id = request_id
         self._clean = redaction.clean
         self.exchange = exchange
         self._ask = ask
@@ -229,8 +229,8 @@ class ClientCall:
         """
         mode, modes = params.get("mode", "form"), self.client.elicitation_modes
         if method == "elicitation/create" and mode not in modes:
-            told = f"The client of this call does not ask its user in the mode {mode!r:.40}, only in: {', '.join(modes)}."
-            raise RpcError(INVALID_PARAMS, told)
+            text = f"The client of this call does not ask its user in the mode {mode!r:.40}, only in: {', '.join(modes)}."
+            raise RpcError(INVALID_PARAMS, text)
         if (
             method == "sampling/createMessage"
             and not params.keys().isdisjoint(("tools", "toolChoice"))
@@ -252,8 +252,8 @@ class ClientCall:
         """Send the client a piece of the tool's output as a notification of progress, unless it has only whitespace."""
         if message := text.strip():
             self._reported += 1
-            told = self._clean({"progress": self._reported, "message": message})
-            params = {"progressToken": self._progress_token, **told}
+            progress = self._clean({"progress": self._reported, "message": message})
+            params = {"progressToken": self._progress_token, **progress}
             self.exchange.send(notification("notifications/progress", params))
 
     def logged(self, params: Mapping[str, Any]) -> None:

@@ -25,7 +25,7 @@ from callgate.mcp._messages import (
     response_fault,
 )
 
-__all__ = ["PARSE_ERROR", "RefusedMessage", "kind_of", "read_client_message", "refusal", "request_id"]
+__all__ = ["PARSE_ERROR", "RefusedMessage", "kind_of", "read_client_message", "read_request_id", "refusal"]
 
 PARSE_ERROR = -32700
 _HALF_PAIR = "a text in it has half of a surrogate pair, which is not a character"
@@ -37,19 +37,19 @@ class RefusedMessage(Exception):
     """A message that is refused as a whole.
 
     Args:
-        number: The id of the request that it is; None if it is none, or its id cannot be read.
+        request_id: The id of the request that it is; None if it is none, or its id cannot be read.
         is_json: Whether it is valid JSON, but no message.
     """
 
-    def __init__(self, why: str, number: object, *, is_json: bool = False) -> None:
+    def __init__(self, why: str, request_id: object, *, is_json: bool = False) -> None:
         super().__init__(why)
-        self.number = number
+        self.request_id = request_id
         self._is_json = is_json
 
     @property
     def code(self) -> int:
         """The JSON-RPC code of the answer."""
-        return PARSE_ERROR if self.number is None and not self._is_json else INVALID_REQUEST
+        return PARSE_ERROR if self.request_id is None and not self._is_json else INVALID_REQUEST
 
 
 def read_client_message(data: bytes) -> Message:
@@ -85,7 +85,7 @@ def refusal(message: Mapping[str, Any], why: str) -> Message:
     """
     if _is_meant_as_response(message) and not message.keys().isdisjoint(("result", "error")):
         return _refused_response(message, why)
-    raise RefusedMessage(why, request_id(message))
+    raise RefusedMessage(why, read_request_id(message))
 
 
 def _is_meant_as_response(message: Mapping[str, Any]) -> bool:
@@ -97,7 +97,7 @@ def _refused_response(message: Mapping[str, Any], why: str) -> Message:
     return error_answer(message["id"], RpcError(INVALID_REQUEST, f"The client's response was refused: {why}."))
 
 
-def request_id(message: Mapping[str, Any]) -> int | str | None:
+def read_request_id(message: Mapping[str, Any]) -> int | str | None:
     """Return the id of what is meant as a request; None if it has no valid one."""
     found = message.get("id")
     return found if "method" in message and (type(found) is int or isinstance(found, str)) else None

@@ -39,5 +39,5 @@ class ClientRedaction:
         """Return an error of a server without secrets."""
         if self._redactor is None:
             return error
-        told = self.clean(error.body)
-        return RpcError.received({**told, "code": error.code, "message": str(told.get("message", ""))})
+        body = self.clean(error.body)
+        return RpcError.received({**body, "code": error.code, "message": str(body.get("message", ""))})

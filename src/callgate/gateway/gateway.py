@@ -11,7 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from callgate._option_checks import Count, Options, Seconds, Whole, by_name
+from callgate._option_checks import by_name
 from callgate._version import __version__
 from callgate.engine import Engine
 from callgate.gateway._access.current_principals import CurrentPrincipals
@@ -21,6 +21,7 @@ from callgate.gateway._fronts.front_parts import FrontParts
 from callgate.gateway._fronts.handshake import HandshakeSession
 from callgate.gateway._fronts.methods import Answer, Methods
 from callgate.gateway._fronts.stateless import StatelessFront
+from callgate.gateway._gateway_limits import GatewayLimits
 from callgate.gateway._observability.health import health
 from callgate.gateway._redaction import ClientRedaction
 from callgate.gateway._requests.parked_requests import ParkedRequests
@@ -46,23 +47,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("callgate")
 
 __all__ = ["Gateway", "GatewayLimits"]
-
-
-class GatewayLimits(Options, frozen=True, kw_only=True):
-    """The limits of a gateway. Those of a principal are in `Principal`, those of HTTP in the HTTP transport."""
-
-    answer_s: Seconds = 600.0
-    """Seconds that a client may take to answer a question of a server, or about an approval."""
-    parked_requests: Count = 1_000
-    """How many requests of stateless clients may wait for the answers of their clients; those of one principal alone, half as many."""
-    task_after_s: Seconds = 10.0
-    """Seconds after which a call goes on as a task, if its client knows the tasks extension of MCP."""
-    task_ttl_s: Seconds = 3_600.0
-    """Seconds for which a task exists. If it still runs then, it is cancelled."""
-    tasks: Whole = 1_000
-    """How many tasks are kept in memory; 0: the tasks extension is not offered."""
-    task_bytes: Count = 67_108_864
-    """How large the results of tasks in memory may be together. Older ones are read from the journal."""
 
 
 _DEFAULTS = GatewayLimits()
@@ -101,40 +85,26 @@ class Gateway:
         self.engine = engine
         self.name = name
         self.limits = limits
-        redaction = ClientRedaction(engine.redactor)
-        self._changes = Changes(redaction)
-        states = RequestStates(secret)
+        redaction, states = ClientRedaction(engine.redactor), RequestStates(secret)
         self.replicas = Replicas(replica_url, states)
         """Where the sessions and waiting requests of clients are."""
-        self._parked = ParkedRequests(states, self.replicas.url, most=limits.parked_requests, wait_s=limits.answer_s)
+        self._closing = False
+        self._changes = Changes(redaction)
+        self._startup = Startup(engine, self._changes)
         self._lists = ToolLists(engine.tools, redaction)
-        results = ToolResults(engine.blobs, redaction, changed_by_hooks=engine.changes_results)
-        records = CallRecords(engine, workspace)
         self._principals = CurrentPrincipals()
+        self._parked = ParkedRequests(states, self.replicas.url, limits)
+        self._tasks = Tasks(states, engine.clock, self.replicas.url, limits)
+        content = OfferedContent(engine, self._startup, redaction)
+        records = CallRecords(engine, workspace)
+        results = ToolResults(engine.blobs, redaction, changed_by_hooks=engine.changes_results)
         calls = ToolCalls(engine, states, results, records, self._principals.current, workspace)
-        self._tasks = Tasks(
-            states,
-            engine.clock,
-            self.replicas.url,
-            after_s=limits.task_after_s,
-            ttl_s=limits.task_ttl_s,
-            most=limits.tasks,
-            most_bytes=limits.task_bytes,
-        )
         readings = Readings(waiting=lambda: calls.waiting, parked=lambda: len(self._parked), tasks=lambda: len(self._tasks))
         self.observed = GatewayMetrics(engine, readings)
         """Where transports count what they refuse, and say how many clients they have."""
-        self._closing = False
-        self._startup = Startup(engine, self._changes)
-        content = OfferedContent(engine, self._startup, redaction)
+        call = partial(self.observed.call, _trace(calls.call, engine, tracer_provider))
         self._parts = FrontParts(
-            methods=Methods(
-                self._lists,
-                partial(self.observed.call, _trace(calls.call, engine, tracer_provider)),
-                OperatorTools(engine),
-                content,
-                self._startup,
-            ),
+            methods=Methods(self._lists, call, OperatorTools(engine), content, self._startup),
             content=content,
             changes=self._changes,
             runs=ClientRuns(replica),
@@ -143,12 +113,11 @@ class Gateway:
             states=states,
             tasks=self._tasks,
             records=records,
-            withdraw=partial(calls.withdraw, by="the client"),
-            result_of_ended=calls.result_of_ended,
+            calls=calls,
             metrics=self.observed,
             info={"name": name, "version": __version__},
             instructions=partial(content.instructions, instructions),
-            answer_s=limits.answer_s,
+            limits=limits,
         )
 
     def handshake(self, principal: Principal, events: Exchange | None = None) -> HandshakeSession:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -23,8 +22,9 @@ from callgate._run_in_thread import in_thread
 from callgate.argument_checks import possible_names
 from callgate.calls import Approval, Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.engine import Engine
-from callgate.errors import NotDone, PausedByTool, UsageError
+from callgate.errors import PausedByTool, UsageError
 from callgate.integrations._langchain_tools import describe, encode, is_async, is_sync, restore, with_notes
+from callgate.integrations._langgraph_decisions import ResumedDecision
 from callgate.integrations._langgraph_order import MESSAGES, message_of, place_of, turn_of
 from callgate.integrations._langgraph_questions import USER, TaskAnswers
 from callgate.integrations.framework_call import (
@@ -34,13 +34,11 @@ from callgate.integrations.framework_call import (
     FrameworkCall,
     HumanDecision,
     no_because,
-    record_decision,
     run_call,
     until_ended,
     whole_value,
 )
 from callgate.integrations.journaled_calls import read_journal, recorded_call_id, recorded_principal
-from callgate.integrations.open_questions import last_question, paused_or_asked, refusal_by, withdraw_yes
 from callgate.integrations.wrapped_tools import WrappedTools
 from callgate.integrations.wrapper_scopes import check_scope, in_turn, scope_of
 
@@ -150,44 +148,26 @@ class GraphCalls:
         return await self._make(self._engine, request, run, answers, decide)
 
     async def _make(self, engine: CallsEngine, request: ToolCallRequest, run: Handler, answers: TaskAnswers, decide: Decide | None) -> Any:
-        scope = self.placed(request)
+        scope = self.scope_of_request(request)
         if request.tool is None:
             request, scope = self._resolve_tool(request, scope)
         scope = await self._with_recorded_principal(request, scope)
-        call, decided = request.tool_call, self._engine.may_ask or bool(answers.taken) or answers.waiting
+        call, resumed = request.tool_call, None
         if message_of(request, self.messages_key)[1].count(call["id"]) > 1:
-            decide, decided = _refuse_same_ids, False
+            decide = _refuse_same_ids
+        elif self._engine.may_ask or answers.taken or answers.waiting:
+            resumed = ResumedDecision(self._engine, engine, self.tools, request, scope, answers)
         if request.tool is not None:
             self.tools.add_once(call["name"], request.tool, describe)
         self._warn_of_missing_id(request)
-
-        async def run_tool(arguments: dict[str, Any]) -> Any:
-            refusal = await self._drop_decision(request, scope, answers, arguments) if decided else None
-            if refusal is not None:
-                raise refusal
-            try:
-                return await run(_with_arguments(request, arguments))
-            except ValueError as error:
-                if not _is_invalid_resume(error):
-                    raise
-                made.ended_by = error  # the graph asks again
-                raise PausedByTool(f"{call['name']} got an answer of another form than it asked for") from error
-
-        made = FrameworkCall(
-            framework=_LANGGRAPH,
-            name=call["name"],
-            arguments=call["args"],
-            id=call["id"] or "",
-            scope=scope,
-            run=run_tool,
-        )
-        if decided:
-            await self._record_early(engine, request, scope, answers)
-        undecided = await self._check_decision(engine, request, answers, scope) if decided else None
-        if undecided is not None:
-            if decide is not None:
-                decide(undecided, "")
-            return undecided
+        if resumed is not None:
+            await resumed.record_early()
+            undecided = await resumed.find_undecided()
+            if undecided is not None:
+                if decide is not None:
+                    decide(undecided, "")
+                return undecided
+        made = _framework_call(request, scope, run, resumed)
         result = await run_call(engine, made, decide)
         return result if isinstance(result, Suspended) else _output(engine, made, result, call)
 
@@ -207,89 +187,6 @@ class GraphCalls:
         raw = RawCall(name=call["name"], arguments=call["args"], id=recorded_call_id(call["id"] or ""))
         return replace(scope, principal=await read_journal(journal, lambda: recorded_principal(journal, raw, scope, redactor)))
 
-    async def _record_early(self, engine: CallsEngine, request: ToolCallRequest, scope: Scope, answers: TaskAnswers) -> None:
-        """Record the decision with which the graph was resumed, if the engine may not ask for it again.
-
-        That is so for a denial, whatever answer the engine got elsewhere; if no rule, judge or tool of the engine asks any more; and for
-        an edit of a call of the engine's own tool, which does not wait for `_drop_decision`.
-        """
-        if not (answers.taken or answers.waiting):
-            return
-        journal, call_id = self._engine.journal, recorded_call_id(str(request.tool_call["id"]))
-        await answers.read_asked(journal, scope)
-        paused, asked = await read_journal(journal, lambda: paused_or_asked(journal, scope))
-        answers.in_order = answers.in_order or call_id in paused
-        given = answers.taken[0] if answers.taken else answers.next_one()
-        decision = answers.decision_about(request, given, asked.get(call_id, ""))
-        if not isinstance(decision, HumanDecision):
-            return
-        with suppress(UsageError):  # the question is used up or has expired; or the run is held, which the call reports
-            approval_id, may_ask = asked[call_id], self._engine.may_ask
-            answered = await engine.wait_for_answer(approval_id, timeout_s=0)
-            asks_again = may_ask and (decision.arguments is None or self.tools.is_external(request.tool_call["name"]))
-            if answered is None and not (decision.allow and asks_again):
-                await record_decision(engine, approval_id, decision)
-                if not may_ask:
-                    self._take(request, answers)
-            elif answered is not None and answered.allowed and not decision.allow:
-                await engine.deny(answered.approval_id, by=decision.by, reason=decision.reason)
-                self._take(request, answers)
-            elif (
-                answered is not None
-                and answered.allowed
-                and not self.tools.is_external(request.tool_call["name"])
-                and await withdraw_yes(engine, answered, decision, request.tool_call["args"])
-            ):
-                self._take(request, answers)
-
-    async def _check_decision(self, engine: CallsEngine, request: ToolCallRequest, answers: TaskAnswers, scope: Scope) -> Suspended | None:
-        """Return the question about a call if the graph was resumed with a decision about it that cannot be used; else None.
-
-        The call must not run then, although the engine may not ask any more, or has got a yes elsewhere.
-        """
-        given = answers.taken[0] if answers.taken else answers.next_one()
-        if answers.in_order or given is None or not answers.is_asked(request.tool_call["id"]):
-            return None
-        journal = self._engine.journal
-        question = await read_journal(journal, lambda: last_question(journal, scope, str(request.tool_call["id"])))
-        if question is None or isinstance(answers.decision_about(request, given, question.approval_id), HumanDecision):
-            return None
-        with suppress(UsageError):
-            answered = await engine.wait_for_answer(question.approval_id, timeout_s=0)
-            if answered is not None and not answered.allowed:
-                return None
-        return question
-
-    def _take(self, request: ToolCallRequest, answers: TaskAnswers) -> Any:
-        """Take the decision with which the graph was resumed, so that no tool reads it, and return it."""
-        if not answers.taken:
-            name = request.tool_call["name"]
-            answers.taken.append(answers.take_all({"description": f"A human has decided about {name}. Resume with any decision."}))
-        return answers.taken[0]
-
-    async def _drop_decision(
-        self, request: ToolCallRequest, scope: Scope, answers: TaskAnswers, arguments: Mapping[str, Any]
-    ) -> NotDone | None:
-        """Take the decision with which the graph was resumed, if the engine did not ask for it, so that the tool cannot read it.
-
-        The engine has got its answer elsewhere, or its rules do not ask any more. Return why the call must not run: the decision denies
-        it, whatever that answer was, or is about other arguments; else None.
-        """
-        call = request.tool_call
-        if not (answers.taken or answers.waiting):
-            return None
-        if not answers.is_about(call["id"], answers.taken[0] if answers.taken else answers.next_one()):
-            return None
-        decision = answers.decision_about(request, self._take(request, answers), "")
-        if not isinstance(decision, HumanDecision):
-            return None
-        is_final = decision.arguments is not None and self._is_final(call["name"], decision.arguments, arguments)
-        return None if is_final and decision.allow else refusal_by(decision, arguments)
-
-    def _is_final(self, name: str, decided: Mapping[str, object], arguments: Mapping[str, object]) -> bool:
-        """Return whether a call that a human has edited would run with these arguments."""
-        return self.tools.final(name, decided) == self.tools.final(name, arguments)
-
     def _resolve_tool(self, request: ToolCallRequest, scope: Scope) -> tuple[ToolCallRequest, Scope]:
         """Return the request with the tool that its name means, if it is almost the name of one of the agent's tools.
 
@@ -307,7 +204,7 @@ class GraphCalls:
         """Return the arguments with which a call would run if no policy, hook or human changed them."""
         return self.tools.final(request.tool_call["name"], request.tool_call["args"])
 
-    def placed(self, request: ToolCallRequest) -> Scope:
+    def scope_of_request(self, request: ToolCallRequest) -> Scope:
         """Return the scope of a call, with what identifies its run and its message."""
         scope = scope_of(self._scope, request)
         info = request.runtime.execution_info
@@ -322,6 +219,38 @@ class GraphCalls:
             principal=scope.principal or str(configurable.get(USER) or ""),
         )
         return in_turn(scope, turn_of(request, self.messages_key) or message)
+
+
+def _framework_call(request: ToolCallRequest, scope: Scope, run: Handler, resumed: ResumedDecision | None) -> FrameworkCall:
+    """Return a call as the engine's wrapper makes it.
+
+    Args:
+        run: Runs the tool in LangGraph's own way.
+        resumed: The decision with which the graph was resumed, so that the tool does not read it; None if there can be none.
+    """
+    call = request.tool_call
+
+    async def run_tool(arguments: dict[str, Any]) -> Any:
+        refusal = resumed.drop(arguments) if resumed is not None else None
+        if refusal is not None:
+            raise refusal
+        try:
+            return await run(_with_arguments(request, arguments))
+        except ValueError as error:
+            if not _is_invalid_resume(error):
+                raise
+            made.ended_by = error  # the graph asks again
+            raise PausedByTool(f"{call['name']} got an answer of another form than it asked for") from error
+
+    made = FrameworkCall(
+        framework=_LANGGRAPH,
+        name=call["name"],
+        arguments=call["args"],
+        id=call["id"] or "",
+        scope=scope,
+        run=run_tool,
+    )
+    return made
 
 
 def _configurable(request: ToolCallRequest) -> Mapping[str, Any]:
@@ -342,9 +271,9 @@ def _output(engine: CallsEngine, made: FrameworkCall, result: ToolResult, call: 
     """Return LangGraph's own result: that of the tool if nothing has changed it, else one from the record."""
     unchanged = made.unchanged(result)
     if result.status == "ok":
-        told = result.metadata.truncated or len(result.content) > 1
-        if unchanged and not (told and isinstance(made.native, ToolMessage)):
-            return with_notes(made.native, result, call) if told else made.native
+        has_notes = result.metadata.truncated or len(result.content) > 1
+        if unchanged and not (has_notes and isinstance(made.native, ToolMessage)):
+            return with_notes(made.native, result, call) if has_notes else made.native
         restored = restore(whole_value(engine, result), result, call)
         if unchanged and isinstance(restored, ToolMessage):
             restored.artifact = made.native.artifact

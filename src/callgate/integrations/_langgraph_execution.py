@@ -21,7 +21,7 @@ from callgate.integrations._langgraph_calls import GraphCalls
 from callgate.integrations._langgraph_order import MessageOrder, place_of
 from callgate.integrations._langgraph_questions import AskedCall, TaskAnswers
 from callgate.integrations.journaled_calls import recorded_call_id
-from callgate.integrations.open_questions import paused_or_asked
+from callgate.integrations.open_questions import find_paused_and_asked
 
 __all__ = ["NodeExecution", "new_execution", "running"]
 
@@ -50,7 +50,7 @@ class NodeExecution:
         self._paused: dict[str, GraphInterrupt] = {}
         """The interrupts by which tools have paused the graph, by the ids of their calls."""
 
-    def taken_questions(self) -> list[AskedCall]:
+    def take_questions(self) -> list[AskedCall]:
         """Return the calls that a human has to decide about, and forget all calls, because they are made again."""
         waiting, self._waiting, self._requests, self._paused = self._waiting, [], {}, {}
         return waiting
@@ -60,12 +60,12 @@ class NodeExecution:
         """Whether a call waits for a human, or its tool has paused the graph."""
         return bool(self._waiting or self._paused)
 
-    def noted(self, request: ToolCallRequest, output: Any) -> Any:
-        """Return a call's output; note it if it waits for a human, and return a placeholder."""
+    def take_output(self, request: ToolCallRequest, output: Any) -> Any:
+        """Return the output of a call. Keep the question of one that waits for a human, and return a placeholder for it."""
         call_id = str(request.tool_call["id"])
         self._requests[call_id] = request
         if isinstance(output, Suspended):
-            self._waiting.append(AskedCall(request, output, self._calls.placed(request), self._calls.final_arguments(request)))
+            self._waiting.append(AskedCall(request, output, self._calls.scope_of_request(request), self._calls.final_arguments(request)))
         elif isinstance(output, GraphInterrupt):
             self._paused[call_id] = output
         else:
@@ -83,7 +83,7 @@ class NodeExecution:
         """
         if len(self._requests) > 1:
             request = next(iter(self._requests.values()))
-            paused, asked = paused_or_asked(self._engine.journal, self._calls.placed(request))
+            paused, asked = find_paused_and_asked(self._engine.journal, self._calls.scope_of_request(request))
             paused |= {recorded_call_id(one) for one in self._paused}
             involved = paused | asked.keys() | {recorded_call_id(str(one.call["id"])) for one in self._waiting}
             if paused and len(involved) > 1:

@@ -20,7 +20,7 @@ from callgate.errors import UsageError
 from callgate.integrations._langgraph_order import MESSAGES, message_of, place_of
 from callgate.integrations.framework_call import CallsEngine, HumanDecision, answer, human_named
 from callgate.integrations.journaled_calls import read_journal, recorded_call_id
-from callgate.integrations.open_questions import last_asked
+from callgate.integrations.open_questions import find_suspended_calls
 from callgate.integrations.outdated_answers import why_outdated
 from callgate.protocols import Journal
 
@@ -78,7 +78,7 @@ class TaskAnswers:
     async def read_asked(self, journal: Journal, scope: Scope) -> None:
         """Read which calls the last interrupt was about, before a decision about them is recorded."""
         if self.asked is None:
-            found = await read_journal(journal, lambda: last_asked(journal, scope))
+            found = await read_journal(journal, lambda: find_suspended_calls(journal, scope))
             if self.asked is None:  # no other call of the task has read it meanwhile, and recorded a decision
                 asked_once = len(self.in_task) <= 1 or not _has_earlier()
                 self._not_started = frozenset(found)

@@ -36,9 +36,9 @@ def output_of(engine: CallsEngine, call: FrameworkCall, result: ToolResult) -> A
     if result.status != "ok":
         raise (ModelRetry if result.failure_class in _REFUSED else ToolFailed)(_failure_text(result))
     shortened = result.metadata.truncated and not _has_files(call.native)
-    told = not result.metadata.truncated and len(result.content) > 1
-    if call.unchanged(result) and not shortened and (not told or isinstance(call.native, ToolReturn)):
-        return _add_notes(call.native, result) if told else call.native
+    has_notes = not result.metadata.truncated and len(result.content) > 1
+    if call.unchanged(result) and not shortened and (not has_notes or isinstance(call.native, ToolReturn)):
+        return _add_notes(call.native, result) if has_notes else call.native
     return _restore(whole_value(engine, result), result)
 
 
@@ -82,11 +82,11 @@ def _add_notes(made: Any, result: ToolResult) -> Any:
 def _failure_text(result: ToolResult) -> str:
     """Return what the model reads about a call that did not succeed. Pydantic AI wraps it in JSON, so it is not JSON itself."""
     parts = [part.text for part in result.content if isinstance(part, Text)]
-    told = _parse_object(parts[0]) if parts else {}
-    if told.get("error") is None:
+    fields = _parse_object(parts[0]) if parts else {}
+    if fields.get("error") is None:
         return result.text or result.error or "the call failed"
-    more = {key: value for key, value in told.items() if key not in _ALWAYS_TOLD}
-    return "\n".join([str(told["error"]), *([json_text(more)] if more else []), *parts[1:]])
+    more = {key: value for key, value in fields.items() if key not in _ALWAYS_TOLD}
+    return "\n".join([str(fields["error"]), *([json_text(more)] if more else []), *parts[1:]])
 
 
 def _parse_object(text: str) -> dict[str, Any]:

@@ -23,16 +23,16 @@ from callgate.tools import ToolContext
 from callgate.tools.registry import BoundTool
 
 __all__ = [
-    "declared",
-    "defined",
+    "declared_tool",
     "describe",
+    "describe_definition",
     "describe_in_step",
+    "describe_known_tools",
     "in_thread_until_ended",
     "is_sync",
-    "listed",
     "plain",
     "toolset_of",
-    "untimed",
+    "without_timeout",
 ]
 
 T = TypeVar("T")
@@ -79,7 +79,7 @@ def toolset_of(given: object) -> AbstractToolset[Any]:
     return FunctionToolset(list(given))
 
 
-def listed(toolset: AbstractToolset[Any]) -> tuple[ToolDescription, ...]:
+def describe_known_tools(toolset: AbstractToolset[Any]) -> tuple[ToolDescription, ...]:
     """Return the descriptions of a toolset's tools, as far as they are known before an agent runs."""
     try:
         return describe(toolset) or ()
@@ -96,10 +96,10 @@ def _describe(tool: Tool[Any], timeout_s: float | None = None) -> ToolDescriptio
         return encode(await (work if schema.is_async else in_thread_until_ended(work)))
 
     read = ModelArguments(tool.function_schema.validator.validate_python, tool.tool_def.parameters_json_schema)
-    return structs.replace(defined(tool.tool_def, run, timeout_s), forms=read.forms)
+    return structs.replace(describe_definition(tool.tool_def, run, timeout_s), forms=read.forms)
 
 
-def defined(tool: ToolDefinition, run: Any = None, timeout_s: float | None = None) -> ToolDescription:
+def describe_definition(tool: ToolDefinition, run: Any = None, timeout_s: float | None = None) -> ToolDescription:
     """Return the description of a tool from its definition.
 
     Args:
@@ -125,13 +125,13 @@ def describe_in_step(tool: ToolsetTool[Any], registered: BoundTool | None, _: ob
 
     A schema that is made anew for each step is not compared: that of a tool of a server, or of a tool with a `prepare` function.
     """
-    known = declared(tool)
+    known = declared_tool(tool)
     schema = known.tool_def.parameters_json_schema if known is not None else registered and registered.tool.parameters
-    found = defined(tool.tool_def, timeout_s=_timeout_of(tool))
+    found = describe_definition(tool.tool_def, timeout_s=_timeout_of(tool))
     return (structs.replace(found, parameters=schema) if schema else found,)
 
 
-def untimed(tool: ToolsetTool[Any]) -> ToolsetTool[Any]:
+def without_timeout(tool: ToolsetTool[Any]) -> ToolsetTool[Any]:
     """Return the tool, which Pydantic AI does not stop: it would tell the model to try again, whatever the tool has done."""
     if _timeout_of(tool) is None:
         return tool
@@ -144,7 +144,7 @@ def _timeout_of(tool: ToolsetTool[Any]) -> float | None:
     return own if own is not None or not isinstance(toolset, FunctionToolset) else toolset.timeout
 
 
-def declared(tool: ToolsetTool[Any]) -> Tool[Any] | None:
+def declared_tool(tool: ToolsetTool[Any]) -> Tool[Any] | None:
     """Return the tool as it was declared, before a function of the agent prepares it for a step; None if it is not known."""
     source = _unwrap(tool)
     return source.toolset.tools.get(source.tool_def.name) if isinstance(source.toolset, FunctionToolset) else None
@@ -164,7 +164,7 @@ def is_sync(tool: ToolsetTool[Any]) -> bool:
 
 def plain(arguments: Mapping[str, Any], tool: ToolsetTool[Any]) -> dict[str, Any]:
     """Return validated arguments as JSON data, as the tool's schema has them: for a single parameter that is a model, its fields."""
-    values, known = json_form(dict(arguments), whole=True), declared(tool)
+    values, known = json_form(dict(arguments), whole=True), declared_tool(tool)
     single = known.function_schema.single_arg_name if known is not None else None
     fields = values.get(single) if single is not None else None
     return cast("dict[str, Any]", fields if isinstance(fields, dict) else values)

@@ -39,7 +39,7 @@ from callgate.integrations.framework_call import (
     run_call,
     until_ended,
 )
-from callgate.integrations.open_questions import refusing
+from callgate.integrations.open_questions import make_refusal
 from callgate.integrations.wrapped_tools import WrappedTools
 from callgate.integrations.wrapper_scopes import check_scope, placed_scope
 from callgate.tools import ToolOptions
@@ -123,7 +123,7 @@ class _CallgateMiddleware(FunctionMiddleware):
             await call_next()
             return
         if denied:
-            call.run = refusing(reason)
+            call.run = make_refusal(reason)
             await self._withdraw(said.get("approval_id", ""), reason)
 
         def decide(_: Suspended, problem: str) -> HumanDecision | None:

@@ -60,7 +60,7 @@ class CallgateToolNode(ToolNode):
                     output = calls.make_sync(request, execute, execution.answers, None)
                 except GraphInterrupt as pause:
                     output = pause
-            return execution.noted(request, output)
+            return execution.take_output(request, output)
 
         async def awrap(request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
             execution = running.get()
@@ -68,7 +68,7 @@ class CallgateToolNode(ToolNode):
                 output = await calls.make(request, execute, execution.answers, None)
             except GraphInterrupt as pause:
                 output = pause
-            return execution.noted(request, output)
+            return execution.take_output(request, output)
 
         super().__init__(tools, wrap_tool_call=wrap, awrap_tool_call=awrap, **options)
         for name, one in self.tools_by_name.items():
@@ -89,7 +89,7 @@ class CallgateToolNode(ToolNode):
                 if not execution.must_ask:
                     return output
                 execution.raise_interrupt_of_a_tool()
-                without_loop(ask_about(BlockingEngine(self._engine), execution.taken_questions(), execution.answers))
+                without_loop(ask_about(BlockingEngine(self._engine), execution.take_questions(), execution.answers))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         with new_execution(self._engine, self._calls) as execution:
@@ -99,7 +99,7 @@ class CallgateToolNode(ToolNode):
                 if not execution.must_ask:
                     return output
                 await in_thread(execution.raise_interrupt_of_a_tool)
-                await ask_about(self._engine, execution.taken_questions(), execution.answers)
+                await ask_about(self._engine, execution.take_questions(), execution.answers)
 
     def _is_read_only(self, name: str) -> bool:
         tool = self._engine.tools.get(name)

@@ -35,8 +35,8 @@ async def started_before_denial(journal: Journal, call_id: str, scope: Scope, re
         made = ((event, call) for event, call in with_received(journal, started) if call.id == recorded_call_id(call_id))
         same = (one for one in made if is_in_message(one[1], scope) and (not of_tick or is_in_tick(one[1], scope, redactor)))
         uids = dict.fromkeys(event.call for event, call in same if was_made_for(call, scope, redactor))
-        told = (_describe_started(call) for uid in uids for call in summarise(journal.read(call=uid)))
-        return next(filter(None, told), "")
+        texts = (_describe_started(call) for uid in uids for call in summarise(journal.read(call=uid)))
+        return next(filter(None, texts), "")
 
     return await read_journal(journal, find)
 

@@ -37,14 +37,14 @@ __all__ = [
     "DeniableCall",
     "DenialOf",
     "OpenQuestions",
-    "last_asked",
+    "find_paused_and_asked",
+    "find_suspended_calls",
     "last_question",
-    "only_asked",
-    "paused_or_asked",
+    "make_refusal",
+    "only_ask",
     "record_denial",
     "record_edit",
     "refusal_by",
-    "refusing",
     "was_asked",
     "withdraw_yes",
 ]
@@ -57,7 +57,7 @@ DenialOf = Callable[[str, str], str | None]
 The id is the recorded one if another process has asked."""
 
 
-async def only_asked(arguments: dict[str, Any]) -> Any:
+async def only_ask(arguments: dict[str, Any]) -> Any:
     """Raise `NotDone`: the code of a call that is made only to ask a human, who may have answered in the meantime.
 
     Raises:
@@ -70,7 +70,7 @@ def _denied_error(reason: str) -> NotDone:
     return NotDone(f"a human has denied it{': ' if reason else ''}{reason}")
 
 
-def refusing(reason: str) -> Callable[[dict[str, Any]], Awaitable[Any]]:
+def make_refusal(reason: str) -> Callable[[dict[str, Any]], Awaitable[Any]]:
     """Return code that replaces a tool's in a call that a human has denied, if the engine does not ask about it any more."""
 
     async def refuse(arguments: dict[str, Any]) -> Any:
@@ -145,7 +145,7 @@ async def was_asked(engine: Engine, call: FrameworkCall, arguments: Mapping[str,
     return await read_journal(journal, find)
 
 
-def paused_or_asked(journal: Journal, scope: Scope) -> tuple[set[str], dict[str, str]]:
+def find_paused_and_asked(journal: Journal, scope: Scope) -> tuple[set[str], dict[str, str]]:
     """Return the ids of the calls of a message whose tool has paused the run, and the latest question about each call of it."""
     paused: set[str] = set()
     asked: dict[str, str] = {}
@@ -161,7 +161,7 @@ def paused_or_asked(journal: Journal, scope: Scope) -> tuple[set[str], dict[str,
     return paused, asked
 
 
-def last_asked(journal: Journal, scope: Scope) -> dict[str, bool]:
+def find_suspended_calls(journal: Journal, scope: Scope) -> dict[str, bool]:
     """Return the recorded ids of the calls of a message that a human was asked about and that have not been started since.
 
     Each of them was suspended when it was last made, if that is not in a request or a process that has ended before the call was started.

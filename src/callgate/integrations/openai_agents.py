@@ -40,7 +40,7 @@ from callgate.integrations._openai_agents_tools import (
 )
 from callgate.integrations.framework_call import Framework, FrameworkCall, HumanDecision, is_on_route, run_call
 from callgate.integrations.journaled_calls import read_journal, recorded_call_id, recorded_scope
-from callgate.integrations.open_questions import OpenQuestions, only_asked
+from callgate.integrations.open_questions import OpenQuestions, only_ask
 from callgate.integrations.wrapped_tools import WrappedTools
 from callgate.integrations.wrapper_scopes import check_scope, in_turn, scope_of, two_scopes
 from callgate.tools import ToolOptions
@@ -135,7 +135,7 @@ class _Route:
         if callable(self.scope) and scope.tick == run:
             raw = RawCall(name=name, arguments=arguments, id=recorded_call_id(call_id))
             made = await read_journal(engine.journal, lambda: recorded_scope(engine.journal, raw, scope, engine.redactor))
-        return FrameworkCall(framework=_OPENAI_AGENTS, name=name, arguments=arguments, id=call_id, scope=made, place=(run,), run=only_asked)
+        return FrameworkCall(framework=_OPENAI_AGENTS, name=name, arguments=arguments, id=call_id, scope=made, place=(run,), run=only_ask)
 
     async def _invoke(self, context: CallContext[Any], arguments: str) -> Any:
         def decide(_: Suspended, problem: str) -> HumanDecision | None:

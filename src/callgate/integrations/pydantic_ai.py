@@ -35,14 +35,14 @@ from callgate.integrations._pydantic_ai_messages import (
 )
 from callgate.integrations._pydantic_ai_results import encode, output_of
 from callgate.integrations._pydantic_ai_tools import (
-    declared,
+    declared_tool,
     describe_in_step,
+    describe_known_tools,
     in_thread_until_ended,
     is_sync,
-    listed,
     plain,
     toolset_of,
-    untimed,
+    without_timeout,
 )
 from callgate.integrations.framework_call import Framework, FrameworkCall, HumanDecision, is_on_route, run_call
 from callgate.integrations.open_questions import record_denial, record_edit, refusal_by, was_asked
@@ -110,9 +110,9 @@ class CallgateToolset(WrapperToolset[Any]):
         await self._record_denials(ctx)
         tools = await super().get_tools(ctx)
         for name, one in tools.items():
-            self._tools.add_once(name, declared(one) or one, partial(describe_in_step, one, self.engine.tools.get(name)))
+            self._tools.add_once(name, declared_tool(one) or one, partial(describe_in_step, one, self.engine.tools.get(name)))
         if self._tools.unregistered():
-            self._tools.refuse_other_names([*self.engine.tools.names(), *(one.name for one in listed(self.wrapped))])
+            self._tools.refuse_other_names([*self.engine.tools.names(), *(one.name for one in describe_known_tools(self.wrapped))])
         return tools
 
     async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Any:
@@ -122,7 +122,7 @@ class CallgateToolset(WrapperToolset[Any]):
             if call.arguments != given and arguments == call.arguments and (refusal := refusal_by(edit, arguments)) is not None:
                 raise refusal
             valid = tool_args if arguments == given else tool.args_validator.validate_python(arguments, context=ctx.validation_context)
-            work = self.wrapped.call_tool(name, valid, ctx, untimed(tool))
+            work = self.wrapped.call_tool(name, valid, ctx, without_timeout(tool))
             return in_thread_until_ended(work) if is_sync(tool) else work
 
         edit = HumanDecision(allow=True, arguments=given)

@@ -125,25 +125,13 @@ class HttpModel:
                 redact=self._redactor.redact,
             )
             decoder.message.server = self._server
-            size_bytes = 0
+            answer = _DecodedBody(body, decoder, partial(self._end_of_body_events, decoder, body, outgoing))
             try:
-                while data := await body.read():
-                    context.beat()
-                    size_bytes += len(data)
-                    if is_html(body.first):
-                        break
-                    events = await _run_decoder(decoder.waiting_bytes + len(data), partial(decoder.feed, data))
-                    for number, event in enumerate(events, 1):
+                while not answer.has_ended:
+                    for number, event in enumerate(await answer.next_events(context.beat), 1):
                         yield event if type(event) is not Fault else self._redact_fault(event)
                         if number % _EVENTS_PER_YIELD == 0:
                             await asyncio.sleep(0)
-                    if decoder.done:
-                        break
-                events = await _run_decoder(size_bytes, partial(self._end_of_body_events, decoder, body, outgoing))
-                for number, event in enumerate(events, 1):
-                    yield event
-                    if number % _EVENTS_PER_YIELD == 0:
-                        await asyncio.sleep(0)
             except RequestInterrupted as interrupted:
                 for event in self._interrupted_events(interrupted, outgoing, decoder):
                     yield event
@@ -213,6 +201,40 @@ class HttpModel:
         if isinstance(event, Finished) and event.fault is not None:
             return msgspec.structs.replace(event, fault=self._redact_fault(event.fault))
         return event
+
+
+class _DecodedBody:
+    """Reads the body of a response and decodes it.
+
+    Args:
+        end_of_body: Returns the events that the end of the body completes.
+    """
+
+    def __init__(self, body: ResponseBody, decoder: Decoder, end_of_body: Callable[[], list[ModelEvent]]) -> None:
+        self._body = body
+        self._decoder = decoder
+        self._end_of_body = end_of_body
+        self._size_bytes = 0
+        self.has_ended = False
+        """Whether all events were returned."""
+
+    async def next_events(self, beat: Callable[[], None]) -> list[ModelEvent]:
+        """Return the events of the next bytes. At the end of the body, or of the message in it, return the last ones.
+
+        Args:
+            beat: Called when bytes have arrived.
+
+        Raises:
+            RequestInterrupted: A deadline has passed, or the request was aborted.
+        """
+        data = b"" if self._decoder.done else await self._body.read()
+        if data:
+            beat()
+            self._size_bytes += len(data)
+            if not is_html(self._body.first):
+                return await _run_decoder(self._decoder.waiting_bytes + len(data), partial(self._decoder.feed, data))
+        self.has_ended = True
+        return await _run_decoder(self._size_bytes, self._end_of_body)
 
 
 async def _run_decoder(size_bytes: int, work: Callable[[], list[ModelEvent]]) -> list[ModelEvent]:

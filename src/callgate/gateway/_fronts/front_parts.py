@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from callgate.gateway._client_calls import ClientCall
 from callgate.gateway._fronts.client_runs import ClientRuns
 from callgate.gateway._fronts.methods import Methods
+from callgate.gateway._gateway_limits import GatewayLimits
 from callgate.gateway._redaction import ClientRedaction
 from callgate.gateway._requests.parked_requests import ParkedRequests
 from callgate.gateway._requests.request_states import RequestStates
@@ -17,9 +17,8 @@ from callgate.gateway._server_features.changes import Changes
 from callgate.gateway._server_features.offered_content import OfferedContent
 from callgate.gateway._tasks.tasks import Tasks
 from callgate.gateway._tool_calls.call_records import CallRecords
-from callgate.gateway._tool_calls.suspended_calls import SubmittedCall
+from callgate.gateway._tool_calls.tool_calls import ToolCalls
 from callgate.gateway.principals import Principal
-from callgate.mcp._connection import Message
 from callgate.mcp._messages import INVALID_PARAMS, RpcError
 
 if TYPE_CHECKING:
@@ -40,17 +39,13 @@ class FrontParts(Struct, frozen=True, kw_only=True):
     states: RequestStates
     tasks: Tasks
     records: CallRecords
-    withdraw: Callable[[SubmittedCall], Awaitable[None]]
-    """Denies a cancelled call. Raises `RunHeld` if another process works on the call."""
-    result_of_ended: Callable[[ClientCall], Awaitable[Message | None]]
-    """Returns the result of a call whose request the gateway has ended; None if the request was not for a call."""
+    calls: ToolCalls
     metrics: GatewayMetrics
     info: Mapping[str, Any]
     """The gateway's `name` and `version`."""
     instructions: Callable[[Principal], Awaitable[str]]
     """Returns what a principal's client may tell its model about the tools; may be empty."""
-    answer_s: float
-    """Seconds that a client may take to answer a question."""
+    limits: GatewayLimits
 
 
 def params_of(message: Mapping[str, Any]) -> Mapping[str, Any]:

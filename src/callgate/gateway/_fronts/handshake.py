@@ -69,14 +69,14 @@ class HandshakeSession:
         if message["method"] == "notifications/cancelled":
             self._running.cancel(message)
         elif message["method"] == "notifications/roots/list_changed" and self.events is not None and self.client.can_answer("roots/list"):
-            told = self._parts.content.to(self.client.principal).roots_changed(self._call({}, self.events))
-            telling = asyncio.get_running_loop().create_task(told, context=Context())
-            self._tasks.add(telling)
-            telling.add_done_callback(self._tasks.discard)
+            notify = self._parts.content.to(self.client.principal).roots_changed(self._call({}, self.events))
+            task = asyncio.get_running_loop().create_task(notify, context=Context())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     def response(self, message: Mapping[str, Any]) -> None:
-        number = message.get("id")
-        waiting = self._asked.get(number) if isinstance(number, str) else None
+        request_id = message.get("id")
+        waiting = self._asked.get(request_id) if isinstance(request_id, str) else None
         if waiting is not None and not waiting.done():
             waiting.set_result(message)
 
@@ -114,7 +114,7 @@ class HandshakeSession:
             raise
 
     async def _result_of_ended(self, call: ClientCall) -> Message | None:
-        result = await self._parts.result_of_ended(call)
+        result = await self._parts.calls.result_of_ended(call)
         return None if result is None else _adapt(result)
 
     async def _initialize(self, params: Mapping[str, Any]) -> Message:
@@ -156,8 +156,8 @@ class HandshakeSession:
             await self._watched.remove(uri)
         return {}
 
-    def _call(self, params: Mapping[str, Any], exchange: Exchange, number: object = None) -> ClientCall:
-        return ClientCall(self.client, params, exchange, self._ask, redaction=self._parts.redaction, number=number)
+    def _call(self, params: Mapping[str, Any], exchange: Exchange, request_id: object = None) -> ClientCall:
+        return ClientCall(self.client, params, exchange, self._ask, redaction=self._parts.redaction, request_id=request_id)
 
     # What the client is asked and told
 
@@ -169,24 +169,24 @@ class HandshakeSession:
         """
         if method == "elicitation/create":
             self._url_elicitations.note(params)
-        number = f"callgate-{next(self._ids)}"
+        request_id = f"callgate-{next(self._ids)}"
         waiting: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
-        self._asked[number] = waiting
+        self._asked[request_id] = waiting
         try:
-            if not exchange.send(rpc_request(number, method, params)):
+            if not exchange.send(rpc_request(request_id, method, params)):
                 raise RpcError(INTERNAL_ERROR, "The client can no longer be asked.")
-            async with asyncio.timeout(self._parts.answer_s):
+            async with asyncio.timeout(self._parts.limits.answer_s):
                 return result_of(await waiting)
         except TimeoutError:
             exchange.send(
-                notification("notifications/cancelled", {"requestId": number, "reason": "the answer is not waited for any longer"})
+                notification("notifications/cancelled", {"requestId": request_id, "reason": "the answer is not waited for any longer"})
             )
-            raise RpcError(INTERNAL_ERROR, f"The client did not answer within {self._parts.answer_s:g} s.") from None
+            raise RpcError(INTERNAL_ERROR, f"The client did not answer within {self._parts.limits.answer_s:g} s.") from None
         except asyncio.CancelledError:
-            exchange.send(notification("notifications/cancelled", {"requestId": number, "reason": "the call has ended"}))
+            exchange.send(notification("notifications/cancelled", {"requestId": request_id, "reason": "the call has ended"}))
             raise
         finally:
-            del self._asked[number]
+            del self._asked[request_id]
 
     def _tell_change(self, method: str, params: Mapping[str, Any]) -> None:
         if self.events is None or not self.client.run:

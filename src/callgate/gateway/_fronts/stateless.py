@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from callgate.gateway._client_calls import PROTOCOL_PREFIX, CallInQuestion, Client, ClientCall, Continued, RecordedCall
 from callgate.gateway._exchange import Exchange
 from callgate.gateway._fronts.front_parts import FrontParts, object_of, params_of
@@ -23,7 +25,7 @@ from callgate.gateway._requests.multi_round_requests import MultiRoundRequest
 from callgate.gateway._requests.request_states import ApprovalState, request_digest
 from callgate.gateway._tasks.task_requests import TASK_METHODS, TaskRequests
 from callgate.gateway._tasks.tasks import DiscardingExchange
-from callgate.gateway._tool_calls.suspended_calls import SubmittedCall
+from callgate.gateway._tool_calls.submitted_calls import SubmittedCall
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._extensions import TASKS
@@ -48,6 +50,18 @@ _RECORDED_S = 0.05
 """Seconds between two checks whether a call that is to become a task is on record."""
 
 
+class _StatelessRequest(Struct, frozen=True, eq=False):
+    """A request of a client."""
+
+    method: str
+    client: Client
+    params: Mapping[str, Any]
+    exchange: Exchange
+    """The way back to the client while it is answered."""
+    id: object
+    """The id of the request; None if no client has made it."""
+
+
 class StatelessFront:
     """The requests of one client, or of one principal's clients. Implements `Front`."""
 
@@ -59,7 +73,7 @@ class StatelessFront:
             principal.name,
             parts.tasks,
             parts.records,
-            withdraw=parts.withdraw,
+            parts.calls,
             resume=self._resume,
             finish=self._stamp_call,
         )
@@ -87,29 +101,32 @@ class StatelessFront:
         if not (method in _OWN or self._parts.methods.has(method) or (tasks.offered and method in TASK_METHODS)):
             raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
         params = params_of(message)
-        client = self._client(params)
-        if method == "server/discover":
-            result = await self._discover()
-        elif method == "subscriptions/listen":
-            wanted = read_subscription(message["id"], params, exchange)
-            named = await self._tasks.find(client, wanted.task_ids)
-            result = await listen(wanted, self._parts, self._make_call(client, params, exchange, wanted.number), named)
-        elif method in TASK_METHODS:
-            result = await self._tasks.answer(method, client, params)
-        elif method in _MAY_ASK and (client.answers_requests or "requestState" in params or self._may_become_task(method, client)):
-            result = await self._answer_or_ask(method, client, params, exchange, message["id"])
-        else:
-            call = self._make_call(client, params, exchange, message["id"])
-            self._running.note_call(message["id"], call)
-            result = await self._parts.methods.answer(method, call, params)
-        return self._stamp(method, result)
+        request = _StatelessRequest(method, self._client(params), params, exchange, message["id"])
+        return self._stamp(method, await self._answer(request))
 
-    def _make_call(self, client: Client, params: Mapping[str, Any], exchange: Exchange, number: object) -> ClientCall:
+    async def _answer(self, request: _StatelessRequest) -> Message:
+        method, client, params = request.method, request.client, request.params
+        if method == "server/discover":
+            return await self._discover()
+        if method == "subscriptions/listen":
+            wanted = read_subscription(request.id, params, request.exchange)
+            named = await self._tasks.find(client, wanted.task_ids)
+            return await listen(wanted, self._parts, self._make_call(request), named)
+        if method in TASK_METHODS:
+            return await self._tasks.answer(method, client, params)
+        if method in _MAY_ASK and (client.answers_requests or "requestState" in params or self._may_become_task(request)):
+            return await self._answer_or_ask(request)
+        call = self._make_call(request)
+        self._running.note_call(request.id, call)
+        return await self._parts.methods.answer(method, call, params)
+
+    def _make_call(self, request: _StatelessRequest) -> ClientCall:
         """Return the `ClientCall` of a request during which the client is not asked."""
-        return ClientCall(client, params, exchange, _cannot_ask, redaction=self._parts.redaction, number=number)
+        redaction = self._parts.redaction
+        return ClientCall(request.client, request.params, request.exchange, _cannot_ask, redaction=redaction, request_id=request.id)
 
     async def _result_of_ended(self, call: ClientCall) -> Message | None:
-        result = await self._parts.result_of_ended(call)
+        result = await self._parts.calls.result_of_ended(call)
         return None if result is None else self._stamp_call(result)
 
     def _client(self, params: Mapping[str, Any]) -> Client:
@@ -125,8 +142,8 @@ class StatelessFront:
         if not isinstance(revision, str) or not isinstance(capabilities, dict):
             raise RpcError(INVALID_PARAMS, f"'{_REVISION}' must be a text and '{_CAPABILITIES}' an object.")
         if revision not in STATELESS_REVISIONS:
-            told = {"supported": list(STATELESS_REVISIONS), "requested": revision[:100]}
-            raise RpcError(UNSUPPORTED_REVISION, f"The revision {revision[:100]} is not supported.", told)
+            revisions = {"supported": list(STATELESS_REVISIONS), "requested": revision[:100]}
+            raise RpcError(UNSUPPORTED_REVISION, f"The revision {revision[:100]} is not supported.", revisions)
         return Client(
             principal=self._principal,
             era="stateless",
@@ -145,17 +162,17 @@ class StatelessFront:
         result: Message = {"supportedVersions": list(STATELESS_REVISIONS), "capabilities": capabilities}
         return result | ({"instructions": instructions} if instructions else {})
 
-    async def _answer_or_ask(self, method: str, client: Client, params: Mapping[str, Any], exchange: Exchange, number: object) -> Message:
+    async def _answer_or_ask(self, request: _StatelessRequest) -> Message:
         """Answer a request, or a continuation of one, with its result or with what the client is to be asked."""
-        request, tasks = self._continue(method, client, params, exchange, number), self._parts.tasks
-        self._running.note_call(number, request.call)
-        if self._may_become_task(method, client) and await self._must_become_task(request):
-            digest = self._parts.records.keep_arguments(params.get("arguments") or {})
-            return {"resultType": "task", **tasks.begin(request, self._stamp_call, digest).describe()}
-        result = await request.result_or_questions()
+        running, tasks = self._continue(request), self._parts.tasks
+        self._running.note_call(request.id, running.call)
+        if self._may_become_task(request) and await self._must_become_task(running):
+            digest = self._parts.records.keep_arguments(request.params.get("arguments") or {})
+            return {"resultType": "task", **tasks.begin(running, self._stamp_call, digest).describe()}
+        result = await running.result_or_questions()
         if result is not None:
             return result
-        return _input_required(request.questions.unanswered(), self._parts.parked.park(request))
+        return _input_required(running.questions.unanswered(), self._parts.parked.park(running))
 
     async def _must_become_task(self, request: MultiRoundRequest) -> bool:
         """Wait until a request has settled, or has to become a task because it takes long; return whether it has to.
@@ -169,35 +186,28 @@ class StatelessFront:
             wait_s = _RECORDED_S
         return False
 
-    def _continue(self, method: str, client: Client, params: Mapping[str, Any], exchange: Exchange, number: object) -> MultiRoundRequest:
-        """Return the request that the params continue, or a new one.
+    def _continue(self, request: _StatelessRequest) -> MultiRoundRequest:
+        """Return the earlier request that this one continues, or a new one.
 
         Raises:
             RpcError: The state or the answers of the client are not valid.
         """
+        params = request.params
         if "requestState" not in params:
-            return self._start(method, client, params, exchange, number)
-        state = self._parts.states.open(params["requestState"], self._principal.name, request_digest(method, params))
+            return self._start(request)
+        state = self._parts.states.open(params["requestState"], self._principal.name, request_digest(request.method, params))
         if isinstance(state, ApprovalState):
             answer = read_answers(params).get(_APPROVAL)
-            return self._start(method, client, params, exchange, number, continued=Continued(state.question, answer))
-        request = self._parts.parked.take(state, params.get("inputResponses"))
-        request.call.exchange = exchange
-        request.questions.take_answers(params.get("inputResponses"))
-        return request
+            return self._start(request, continued=Continued(state.question, answer))
+        earlier = self._parts.parked.take(state, params.get("inputResponses"))
+        earlier.call.exchange = request.exchange
+        earlier.questions.take_answers(params.get("inputResponses"))
+        return earlier
 
     def _start(
-        self,
-        method: str,
-        client: Client,
-        params: Mapping[str, Any],
-        exchange: Exchange,
-        number: object = None,
-        *,
-        continued: Continued | None = None,
-        resumed: RecordedCall | None = None,
+        self, request: _StatelessRequest, *, continued: Continued | None = None, resumed: RecordedCall | None = None
     ) -> MultiRoundRequest:
-        digest = request_digest(method, params)
+        digest = request_digest(request.method, request.params)
 
         def ask_later(question: CallInQuestion, form: Mapping[str, Any]) -> Message:
             state = self._parts.states.seal(ApprovalState(self._principal.name, digest, question))
@@ -205,38 +215,38 @@ class StatelessFront:
 
         questions = ClientQuestions()
         if continued is None:
-            questions.take_answers(params.get("inputResponses"))
+            questions.take_answers(request.params.get("inputResponses"))
         call = ClientCall(
-            client,
-            params,
-            exchange,
+            request.client,
+            request.params,
+            request.exchange,
             questions.ask,
             redaction=self._parts.redaction,
-            number=number,
+            request_id=request.id,
             ask_later=ask_later,
             continued=continued,
             resumed=resumed,
-            may_become_task=self._may_become_task(method, client),
+            may_become_task=self._may_become_task(request),
         )
-        return MultiRoundRequest(self._principal.name, digest, call, questions, self._parts.methods.answer(method, call, params))
+        work = self._parts.methods.answer(request.method, call, request.params)
+        return MultiRoundRequest(self._principal.name, digest, call, questions, work)
 
-    def _may_become_task(self, method: str, client: Client) -> bool:
-        return method == "tools/call" and client.takes_tasks and self._parts.tasks.offered
+    def _may_become_task(self, request: _StatelessRequest) -> bool:
+        return request.method == "tools/call" and request.client.takes_tasks and self._parts.tasks.offered
 
     def _resume(self, client: Client, call: SubmittedCall) -> MultiRoundRequest:
         """Return the request of a task whose call is submitted again, after its process has ended."""
         params = {"name": call.raw.name, "arguments": call.raw.arguments}
-        recorded = RecordedCall(call.id, call.scope.run, call.whole)
-        return self._start("tools/call", client, params, DiscardingExchange(), resumed=recorded)
+        request = _StatelessRequest("tools/call", client, params, DiscardingExchange(), None)
+        return self._start(request, resumed=RecordedCall(call.id, call.scope.run, call.whole))
 
     def _stamp_call(self, result: Message) -> Message:
         return self._stamp("tools/call", result)
 
     def _stamp(self, method: str, result: Message) -> Message:
         """Return a result with what each result of this era has."""
-        meta = result.get("_meta")
-        told = meta if isinstance(meta, dict) else {}
-        stamped: Message = {"resultType": "complete", **result, "_meta": {_SERVER_INFO: self._parts.info, **told}}
+        meta = object_of(result.get("_meta"))
+        stamped: Message = {"resultType": "complete", **result, "_meta": {_SERVER_INFO: self._parts.info, **meta}}
         if method in _CACHEABLE and stamped["resultType"] == "complete":
             stamped.setdefault("ttlMs", 0)
             stamped.setdefault("cacheScope", "private")

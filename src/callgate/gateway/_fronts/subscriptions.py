@@ -15,7 +15,7 @@ from msgspec import Struct
 from callgate.gateway._access.token_expiry import end_at_expiry
 from callgate.gateway._client_calls import ClientCall
 from callgate.gateway._exchange import Exchange
-from callgate.gateway._fronts.front_parts import FrontParts
+from callgate.gateway._fronts.front_parts import FrontParts, object_of
 from callgate.gateway._server_features.changes import SUBSCRIPTION_ID
 from callgate.gateway._server_features.watched_resources import MOST_WATCHED, WatchedResources
 from callgate.gateway._tasks.tasks import RunningTask
@@ -31,7 +31,7 @@ _LISTS = {f"{kind}ListChanged": f"notifications/{kind}/list_changed" for kind in
 class Subscription(Struct, frozen=True, kw_only=True, eq=False):
     """What one client wants to be told, and where."""
 
-    number: object
+    request_id: object
     """The id of the request that listens."""
     exchange: Exchange
     methods: frozenset[str]
@@ -40,12 +40,11 @@ class Subscription(Struct, frozen=True, kw_only=True, eq=False):
     task_ids: tuple[str, ...]
 
     def send(self, method: str, params: Mapping[str, Any]) -> bool:
-        said = params.get("_meta")
-        meta = {**(said if isinstance(said, dict) else {}), SUBSCRIPTION_ID: self.number}
+        meta = {**object_of(params.get("_meta")), SUBSCRIPTION_ID: self.request_id}
         return self.exchange.send(notification(method, {**params, "_meta": meta}))
 
 
-def read_subscription(number: object, params: Mapping[str, Any], exchange: Exchange) -> Subscription:
+def read_subscription(request_id: object, params: Mapping[str, Any], exchange: Exchange) -> Subscription:
     """Return what a request `subscriptions/listen` asks for.
 
     Raises:
@@ -55,7 +54,7 @@ def read_subscription(number: object, params: Mapping[str, Any], exchange: Excha
     if not isinstance(asked, dict):
         raise RpcError(INVALID_PARAMS, "subscriptions/listen needs notifications, an object.")
     return Subscription(
-        number=number,
+        request_id=request_id,
         exchange=exchange,
         methods=frozenset(method for key, method in _LISTS.items() if asked.get(key) is True),
         uris=frozenset(_texts(asked, "resourceSubscriptions", "URIs")),
@@ -70,40 +69,49 @@ async def listen(wanted: Subscription, parts: FrontParts, call: ClientCall, task
         call: The request.
         tasks: The tasks of the client among those that it has named.
     """
-    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def end() -> None:
-        if not ended.done():
-            ended.set_result(None)
-
-    def tell(method: str, params: Mapping[str, Any]) -> None:
-        if not wanted.send(method, params):
-            end()
-
-    def tell_change(method: str, params: Mapping[str, Any]) -> None:
-        if (params.get("uri") in wanted.uris) if params else (method in wanted.methods):
-            tell(method, params)
-
-    def tell_task(task: RunningTask) -> None:
-        tell("notifications/tasks", task.describe())
-
-    tell("notifications/subscriptions/acknowledged", {"notifications": _agreed_notifications(wanted, tasks)})
-    stop = parts.changes.listen(tell_change, ended)
-    watched = WatchedResources(parts.content, partial(tell, RESOURCE_UPDATED))
+    listener = _Listener(wanted)
+    listener.tell("notifications/subscriptions/acknowledged", {"notifications": _agreed_notifications(wanted, tasks)})
+    stop = parts.changes.listen(listener.tell_change, listener.ended)
+    watched = WatchedResources(parts.content, partial(listener.tell, RESOURCE_UPDATED))
     try:
         for task in tasks:
-            task.watchers.add(tell_task)
-            tell_task(task)
+            task.watchers.add(listener.tell_task)
+            listener.tell_task(task)
         for uri in sorted(wanted.uris):
             await watched.add(uri, call)
-        with end_at_expiry(call.client.principal, end):
-            await ended
+        with end_at_expiry(call.client.principal, listener.end):
+            await listener.ended
     finally:
         stop()
         for task in tasks:
-            task.watchers.discard(tell_task)
+            task.watchers.discard(listener.tell_task)
         await watched.close()
-    return {"_meta": {SUBSCRIPTION_ID: wanted.number}}
+    return {"_meta": {SUBSCRIPTION_ID: wanted.request_id}}
+
+
+class _Listener:
+    """Sends a client the changes that it wants to be told, as long as it takes them."""
+
+    def __init__(self, wanted: Subscription) -> None:
+        self._wanted = wanted
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the client no longer listens."""
+
+    def end(self) -> None:
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def tell(self, method: str, params: Mapping[str, Any]) -> None:
+        if not self._wanted.send(method, params):
+            self.end()
+
+    def tell_change(self, method: str, params: Mapping[str, Any]) -> None:
+        """Tell of a change of a list, or of what a notification with params is about, if the client wants it."""
+        if (params.get("uri") in self._wanted.uris) if params else (method in self._wanted.methods):
+            self.tell(method, params)
+
+    def tell_task(self, task: RunningTask) -> None:
+        self.tell("notifications/tasks", task.describe())
 
 
 def _agreed_notifications(wanted: Subscription, tasks: Sequence[RunningTask]) -> Message:

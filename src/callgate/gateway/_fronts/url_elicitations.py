@@ -27,9 +27,9 @@ class UrlElicitations:
 
     def note(self, elicitation: Mapping[str, Any]) -> None:
         """Add an elicitation, given its `params`. One in form mode is ignored."""
-        number = elicitation.get("elicitationId")
-        if elicitation.get("mode") == "url" and isinstance(number, str):
-            self._ids[number] = None
+        elicitation_id = elicitation.get("elicitationId")
+        if elicitation.get("mode") == "url" and isinstance(elicitation_id, str):
+            self._ids[elicitation_id] = None
             if len(self._ids) > _MOST:
                 del self._ids[next(iter(self._ids))]
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from callgate.errors import UsageError
 from callgate.gateway._access.token_expiry import end_at_expiry
-from callgate.gateway._client_messages import RefusedMessage, kind_of, read_client_message, request_id
+from callgate.gateway._client_messages import RefusedMessage, kind_of, read_client_message, read_request_id
 from callgate.gateway._exchange import Exchange, Front, SessionFront
 from callgate.gateway._http.incoming_request import IncomingRequest, read_body
 from callgate.gateway._http.listening_streams import ListeningStreams
@@ -26,9 +26,9 @@ from callgate.gateway._http.request_checks import (
     Headers,
     RefusedRequest,
     RequestChecks,
+    add_request_id,
     check_post_headers,
     in_origin_form,
-    number_refusals,
     read_headers,
 )
 from callgate.gateway._http.resource_server import ResourceServer
@@ -148,10 +148,10 @@ class HttpApp:
                 send = _with_headers(send, _cors(headers[b"origin"]))
             await self._route(scope["method"], path, headers, receive, send)
         except RefusedRequest as refused:
-            told = error_answer(refused.number, RpcError(refused.code, refused.message, refused.data))
+            response = error_answer(refused.request_id, RpcError(refused.code, refused.message, refused.data))
             _LOG.info("refused %s: %s", refused.status, refused.message)
             self.on_refused(refused.reason)
-            await send_body(send, refused.status, encoded(told), refused.headers)
+            await send_body(send, refused.status, encoded(response), refused.headers)
 
     def connection_counts(self) -> dict[str, int]:
         """Return the numbers of open `sessions` and of open requests and streams, which are `connections` in the metrics."""
@@ -259,13 +259,13 @@ class HttpApp:
     async def _post(self, request: IncomingRequest, message: Message) -> None:
         header, version = request.text(b"mcp-protocol-version"), meta_version(message)
         if version is not None or (header and header not in HANDSHAKE_VERSIONS):
-            with number_refusals(message.get("id")):
+            with add_request_id(message.get("id")):
                 await self._post_stateless(request, message)
         elif message.get("method") == "initialize" and "id" in message and b"mcp-session-id" not in request.headers:
             await self._initialize(request, message)
         else:
             session = self._session(request)
-            with number_refusals(message.get("id")):
+            with add_request_id(message.get("id")):
                 self._check_scopes(request.principal, message)
                 await self._post_to_session(request, message, session)
 
@@ -366,12 +366,12 @@ async def _preflight(headers: Headers, send: Send) -> None:
     asked = headers.get(b"access-control-request-headers", b"").decode("latin-1").lower().split(",")
     named = (name.strip() for name in asked)
     allowed = sorted(name for name in named if name in _CORS_HEADERS or _PARAM_HEADER.fullmatch(name))
-    told = (
+    response_headers = (
         (b"access-control-allow-methods", b"GET, POST, DELETE"),
         (b"access-control-allow-headers", ", ".join(allowed).encode()),
         (b"access-control-max-age", b"600"),
     )
-    await send_body(send, 204, b"", told)
+    await send_body(send, 204, b"", response_headers)
 
 
 def _cors(origin: bytes) -> RawHeaders:
@@ -396,8 +396,8 @@ def _read_message(body: bytes) -> Message:
     try:
         message = read_client_message(body)
     except RefusedMessage as error:
-        raise RefusedRequest(400, f"The body is refused: {error}.", error.code, reason="body", number=error.number) from None
+        raise RefusedRequest(400, f"The body is refused: {error}.", error.code, reason="body", request_id=error.request_id) from None
     if not kind_of(message):
-        told = "The body is not a JSON-RPC 2.0 message with a valid id."
-        raise RefusedRequest(400, told, INVALID_REQUEST, reason="body", number=request_id(message))
+        text = "The body is not a JSON-RPC 2.0 message with a valid id."
+        raise RefusedRequest(400, text, INVALID_REQUEST, reason="body", request_id=read_request_id(message))
     return message

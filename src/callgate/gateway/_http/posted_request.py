@@ -80,17 +80,17 @@ class PostedRequest:
         await self._front.close()
 
     async def _response(self) -> Message | None:
-        number = self._message["id"]
+        request_id = self._message["id"]
         try:
             return await self._front.request(self._message, self)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             while task is not None and task.uncancel():
                 pass
-            return error_answer(number, RpcError(INTERNAL_ERROR, f"The request was ended, {WHY_ENDED}."))
+            return error_answer(request_id, RpcError(INTERNAL_ERROR, f"The request was ended, {WHY_ENDED}."))
         except Exception:
             _LOG.exception("a request failed inside of the gateway")
-            return error_answer(number, RpcError(INTERNAL_ERROR, "The gateway failed to answer. Its log says why."))
+            return error_answer(request_id, RpcError(INTERNAL_ERROR, "The gateway failed to answer. Its log says why."))
 
     def _client_gone(self) -> None:
         self._buffer.close()

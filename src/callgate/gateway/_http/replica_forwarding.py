@@ -115,8 +115,9 @@ class _ForwardedResponse:
     async def end(self, refused: RefusedRequest) -> None:
         """End a response that is not complete: an event stream with the error, whatever else by closing the connection."""
         if self._has_events:
-            told = error_answer(refused.number, RpcError(refused.code, refused.message)) if refused.number is not None else None
-            last = b"" if told is None else b"\r\n\r\n" + event_of(told)
+            last = b""
+            if refused.request_id is not None:
+                last = b"\r\n\r\n" + event_of(error_answer(refused.request_id, RpcError(refused.code, refused.message)))
             await self._send({"type": "http.response.body", "body": last})
 
 
@@ -128,7 +129,7 @@ def _refusal(message: Message) -> RefusedRequest:
         f"The gateway that holds this session or request cannot be reached. {ran}"
         " Begin a new session, or make the request again without its state.",
         INTERNAL_ERROR,
-        number=message.get("id") if "method" in message else None,
+        request_id=message.get("id") if "method" in message else None,
     )
 
 

@@ -18,9 +18,9 @@ __all__ = [
     "Headers",
     "RefusedRequest",
     "RequestChecks",
+    "add_request_id",
     "check_post_headers",
     "in_origin_form",
-    "number_refusals",
     "read_headers",
 ]
 
@@ -72,7 +72,7 @@ class RefusedRequest(Exception):
         data: The `data` of the error body; None if there is none.
         headers: Headers of the response.
         reason: Why, for the metrics. Default: what the status says.
-        number: The id of the request; None if it is not known.
+        request_id: The id of the request; None if it is not known.
     """
 
     def __init__(
@@ -83,21 +83,21 @@ class RefusedRequest(Exception):
         data: object = None,
         headers: tuple[tuple[bytes, bytes], ...] = (),
         reason: str = "",
-        number: object = None,
+        request_id: object = None,
     ) -> None:
         super().__init__(message)
         self.reason = reason or _REASONS.get(status, "headers")
         self.status, self.message, self.code, self.data, self.headers = status, message, code, data, headers
-        self.number = number
+        self.request_id = request_id
 
 
 @contextmanager
-def number_refusals(number: object) -> Iterator[None]:
+def add_request_id(request_id: object) -> Iterator[None]:
     """Give the id of a request to a `RefusedRequest` that is raised in the block."""
     try:
         yield
     except RefusedRequest as refused:
-        refused.number = number
+        refused.request_id = request_id
         raise
 
 
@@ -198,8 +198,8 @@ class RequestChecks:
         """Return the principal of a request for the metrics, or raise `RefusedRequest`."""
         principal = await self.principal(headers)
         if not any(fnmatchcase(principal.name, pattern) for pattern in self._metrics_readers):
-            told = f"{principal.name} may not read the metrics. Add the name to `metrics` in [http]."
-            raise RefusedRequest(403, told, reason="metrics")
+            text = f"{principal.name} may not read the metrics. Add the name to `metrics` in [http]."
+            raise RefusedRequest(403, text, reason="metrics")
         return principal
 
     async def is_from(self, name: str, headers: Headers) -> bool:

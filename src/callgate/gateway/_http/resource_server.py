@@ -38,7 +38,7 @@ class ResourceServer:
         """Where the metadata are served."""
         self._scopes = tuple(scopes)
         self._metadata_url = f"{parts.scheme}://{parts.netloc}{_WELL_KNOWN}{own_path}"
-        told = {
+        fields = {
             "resource": url,
             "authorization_servers": list(issuers),
             "scopes_supported": list(scopes),
@@ -46,7 +46,7 @@ class ResourceServer:
             "resource_name": name,
             "resource_documentation": documentation,
         }
-        self.metadata = {key: value for key, value in told.items() if value}
+        self.metadata = {key: value for key, value in fields.items() if value}
 
     def challenge(self, error: str = "", scopes: Iterable[str] = ()) -> bytes:
         """Return a `WWW-Authenticate` that leads to the metadata.

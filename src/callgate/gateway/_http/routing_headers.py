@@ -48,8 +48,8 @@ def check_routing_headers(headers: Headers, message: Mapping[str, Any], header_p
     version, given = meta_version(message), headers.get(b"mcp-protocol-version", b"").decode("latin-1")
     if version is None and given not in STATELESS_REVISIONS:
         # Nothing says which era the request is of; one that names its revision in `_meta` is told those of `server/discover`.
-        told = {"supported": [*HANDSHAKE_REVISIONS, *STATELESS_REVISIONS], "requested": given[:100]}
-        raise RefusedRequest(400, f"The revision {given[:100]} is not supported.", UNSUPPORTED_REVISION, told)
+        revisions = {"supported": [*HANDSHAKE_REVISIONS, *STATELESS_REVISIONS], "requested": given[:100]}
+        raise RefusedRequest(400, f"The revision {given[:100]} is not supported.", UNSUPPORTED_REVISION, revisions)
     if version is not None:
         _check_same("MCP-Protocol-Version", headers.get(b"mcp-protocol-version"), version)
     _check_same("Mcp-Method", headers.get(b"mcp-method"), method)

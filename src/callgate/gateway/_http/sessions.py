@@ -75,11 +75,11 @@ class GatewaySessions:
         """
         mine = self._of[principal.name]
         if mine >= self._limits.sessions_per_principal and not self._end_unused(principal.name):
-            told = f"{principal.name} has {mine} open sessions, which is the limit. End one with DELETE."
-            raise RefusedRequest(429, told, reason="too_many_sessions")
+            text = f"{principal.name} has {mine} open sessions, which is the limit. End one with DELETE."
+            raise RefusedRequest(429, text, reason="too_many_sessions")
         if len(self._open) >= self._limits.sessions and not self._end_unused():
-            told = f"The server has {len(self._open)} open sessions, which is its limit. Try again later."
-            raise RefusedRequest(503, told, reason="too_many_sessions")
+            text = f"The server has {len(self._open)} open sessions, which is its limit. Try again later."
+            raise RefusedRequest(503, text, reason="too_many_sessions")
         session = GatewaySession(self._new_id(), principal)
         self._open[session.id] = session
         self._of[principal.name] += 1

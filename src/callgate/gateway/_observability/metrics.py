@@ -100,11 +100,11 @@ class GatewayMetrics:
         """Return all metrics, in the text format of Prometheus."""
         return generate_latest(self.registry)
 
-    def refused(self, reason: str) -> None:
+    def count_refusal(self, reason: str) -> None:
         """Count a request that was refused before it was answered, with one of a few reasons."""
         self._refused.labels(reason).inc()
 
-    def reloaded(self, *, succeeded: bool) -> None:
+    def count_reload(self, *, succeeded: bool) -> None:
         """Count a reload of the configuration."""
         self._reloads.labels("ok" if succeeded else "refused").inc()
 
@@ -133,7 +133,7 @@ class GatewayMetrics:
             result = await make(client_call, params)
             status, failure = end_of(result)
             if outcome_of(result).get("code") == "too_many_calls":
-                self.refused("too_many_calls")
+                self.count_refusal("too_many_calls")
             return result
         except RpcError:
             failure = "rpc_error"

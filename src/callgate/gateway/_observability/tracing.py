@@ -115,7 +115,7 @@ async def _record_end(span: Span, client_call: ClientCall, work: Awaitable[Messa
 
 def _of_request(client_call: ClientCall) -> dict[str, str]:
     """Return what is known of the request and of how it has come."""
-    found = {} if client_call.number is None else {"jsonrpc.request.id": str(client_call.number)}
+    found = {} if client_call.request_id is None else {"jsonrpc.request.id": str(client_call.request_id)}
     exchange = client_call.exchange
     if isinstance(exchange, KnowsTransport):
         found["network.transport"] = exchange.transport

@@ -44,63 +44,63 @@ class CancellableRequests:
         self._cancelled: set[object] = set()
         self._closed = False
 
-    def note_call(self, number: object, call: ClientCall) -> None:
+    def note_call(self, request_id: object, call: ClientCall) -> None:
         """Remember the call of a running request."""
-        if number in self._tasks:
-            self._calls[number] = call
+        if request_id in self._tasks:
+            self._calls[request_id] = call
 
-    async def run(self, number: object, work: Coroutine[Any, Any, Message]) -> Message | None:
+    async def run(self, request_id: object, work: Coroutine[Any, Any, Message]) -> Message | None:
         """Return the response to a request, whose result `work` returns; None if the client has cancelled it.
 
         The calling task is cancelled if the request is, or if the front is closed. If that ends a call, its result is what is known of it.
         """
-        if number in self._tasks:
+        if request_id in self._tasks:
             work.close()
-            return duplicate_id(number)
+            return duplicate_id(request_id)
         task = asyncio.current_task()
         assert task is not None
-        self._tasks[number] = task
+        self._tasks[request_id] = task
         try:
-            response = await _response(number, work)
+            response = await _response(request_id, work)
         except asyncio.CancelledError:
-            if number in self._cancelled:
+            if request_id in self._cancelled:
                 if task.uncancel():  # the caller was cancelled too
                     raise
                 return None
-            last = await self._last_response(number)
+            last = await self._last_response(request_id)
             if last is None:
                 raise
             task.uncancel()
             return last
         else:
-            if number not in self._cancelled:
+            if request_id not in self._cancelled:
                 return response
             task.uncancel()
             return None
         finally:
-            del self._tasks[number]
-            self._calls.pop(number, None)
-            self._cancelled.discard(number)
+            del self._tasks[request_id]
+            self._calls.pop(request_id, None)
+            self._cancelled.discard(request_id)
 
     def cancel(self, notification: Mapping[str, Any]) -> None:
         """Cancel the request that a notification `notifications/cancelled` names. It gets no response."""
         params = notification.get("params")
-        number = params.get("requestId") if isinstance(params, dict) else None
-        task = self._tasks.get(number) if isinstance(number, (int, str)) else None
-        if task is not None and number not in self._cancelled:
-            self._cancelled.add(number)
+        request_id = params.get("requestId") if isinstance(params, dict) else None
+        task = self._tasks.get(request_id) if isinstance(request_id, (int, str)) else None
+        if task is not None and request_id not in self._cancelled:
+            self._cancelled.add(request_id)
             task.cancel()
 
-    async def _last_response(self, number: object) -> Message | None:
+    async def _last_response(self, request_id: object) -> Message | None:
         """Return the response to a request that was ended by `close`; None if it has no call."""
-        call = self._calls.get(number) if self._closed else None
+        call = self._calls.get(request_id) if self._closed else None
         if call is None:
             return None
         try:
             result = await self._result_of_ended(call)
         except RpcError as error:
-            return error_answer(number, error)
-        return None if result is None else answer(number, result)
+            return error_answer(request_id, error)
+        return None if result is None else answer(request_id, result)
 
     async def close(self) -> None:
         """Cancel all requests, in bounded time."""
@@ -112,17 +112,17 @@ class CancellableRequests:
             await asyncio.wait(tasks, timeout=_CLOSE_S)
 
 
-def duplicate_id(number: object) -> Message:
+def duplicate_id(request_id: object) -> Message:
     """Return the response to a request with the id of one that runs or is being cancelled."""
-    told = RpcError(INVALID_REQUEST, f"A request with the id {number!r:.80} runs already. Use another id.")
-    return error_answer(None, told)
+    error = RpcError(INVALID_REQUEST, f"A request with the id {request_id!r:.80} runs already. Use another id.")
+    return error_answer(None, error)
 
 
-async def _response(number: object, work: Awaitable[Message]) -> Message:
+async def _response(request_id: object, work: Awaitable[Message]) -> Message:
     try:
-        return answer(number, await work)
+        return answer(request_id, await work)
     except Exception as error:
-        return error_answer(number, error_for_client(error))
+        return error_answer(request_id, error_for_client(error))
 
 
 def error_for_client(error: Exception) -> RpcError:

@@ -11,6 +11,7 @@ import asyncio
 import secrets
 from collections import Counter
 
+from callgate.gateway._gateway_limits import GatewayLimits
 from callgate.gateway._requests.multi_round_requests import MultiRoundRequest
 from callgate.gateway._requests.request_states import ParkedState, RequestStates, request_over
 from callgate.mcp._messages import INTERNAL_ERROR, RpcError
@@ -24,15 +25,14 @@ class ParkedRequests:
     Args:
         states: Seals the states of requests.
         replica: The address of this gateway for others on its journal; empty if there are none.
-        most: How many requests may wait. A principal may have one more while it has no more than there are free places.
-        wait_s: Seconds after which a request that nobody continues is cancelled.
+        limits: How many requests may wait, and how long. A principal may have one more while it has no more than there are free places.
     """
 
-    def __init__(self, states: RequestStates, replica: str, *, most: int, wait_s: float) -> None:
+    def __init__(self, states: RequestStates, replica: str, limits: GatewayLimits) -> None:
         self._states = states
         self._replica = replica
-        self._most = most
-        self._wait_s = wait_s
+        self._most = limits.parked_requests
+        self._wait_s = limits.answer_s
         self._parked: dict[str, tuple[MultiRoundRequest, asyncio.TimerHandle]] = {}
         self._own = Counter[str]()
         """How many of them each principal has."""

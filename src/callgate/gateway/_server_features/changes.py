@@ -64,7 +64,7 @@ class Changes:
         """Tell that a resource may have changed, because another server has it now."""
         self._tell(RESOURCE_UPDATED, {"uri": uri})
 
-    def noticed(self, method: str, params: Mapping[str, Any]) -> None:
+    def take_notice(self, method: str, params: Mapping[str, Any]) -> None:
         """Take a notice of a server. Those about tools come from the engine, which knows which of them it offers. Those about a changed
         resource go only to the clients that have subscribed to it, by another way.
         """

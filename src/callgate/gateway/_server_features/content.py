@@ -178,8 +178,8 @@ class Content:
     async def roots_changed(self, call: ClientCall) -> None:
         """Tell the servers that the folders of a client have changed. What they ask then is answered through `call`."""
         with on_behalf_of(call):
-            told = await asyncio.gather(*(server.roots_changed() for server in self._servers()), return_exceptions=True)
-        for error in told:
+            results = await asyncio.gather(*(server.roots_changed() for server in self._servers()), return_exceptions=True)
+        for error in results:
             if isinstance(error, McpError):
                 log.warning("A server was not told that the folders of a client have changed: %s", error)
 

@@ -70,10 +70,10 @@ class OfferedContent:
         """
         await self._startup.wait_at_most(_START_S)
         servers = [one for one in self._engine.mcp_servers() if self._startup.ended and self._is_offered(one.name, principal)]
-        told = {one.name: self._clean(one.instructions) for one in servers}
-        if len(told) == 1 and not own:
-            return next(iter(told.values()))
-        return "\n\n".join(filter(None, (own, *(f"## {name}\n\n{text}" for name, text in told.items() if text))))
+        texts = {one.name: self._clean(one.instructions) for one in servers}
+        if len(texts) == 1 and not own:
+            return next(iter(texts.values()))
+        return "\n\n".join(filter(None, (own, *(f"## {name}\n\n{text}" for name, text in texts.items() if text))))
 
     def _clean(self, text: str) -> str:
         return str(self._redaction.clean({"instructions": text}).get("instructions", "")) if text else ""

@@ -191,8 +191,8 @@ class OperatorTools:
             raise UsageError(f"{sent.held_by}, which works on the call's run, has refused the answer: {outcome.refused}")
         if outcome.position:
             return _decision(asked.approval_id, verb, principal, f"The call is {verb}: {sent.held_by} has received the answer.")
-        told = "The answer is sent, and takes effect when the process that works on the call's run receives it."
-        return _decision(asked.approval_id, "sent", principal, told)
+        text = "The answer is sent, and takes effect when the process that works on the call's run receives it."
+        return _decision(asked.approval_id, "sent", principal, text)
 
     async def _find_principal(self, approval_id: str) -> str | None:
         """Return the principal of a suspended call; None if there is no such call."""

@@ -54,7 +54,7 @@ class Startup:
         self.ended = True
         self._engine.tools.on_change = self._tell_tools_changed
         for server in self._engine.mcp_servers():
-            server.on_change(self._changes.noticed)
+            server.on_change(self._changes.take_notice)
 
     async def wait_at_most(self, wait_s: float) -> None:
         """Wait until the servers have started or have failed, but no longer than this."""
@@ -70,7 +70,7 @@ class Startup:
         added = {one.name for one in add}
         for server in self._engine.mcp_servers():
             if server.name in added:
-                server.on_change(self._changes.noticed)
+                server.on_change(self._changes.take_notice)
         self._changes.list_changed("prompts")
         self._changes.list_changed("resources")
 

@@ -59,8 +59,8 @@ class HeldRequests:
     def __len__(self) -> int:
         return len(self._held)
 
-    def __contains__(self, number: object) -> bool:
-        return number in self._held
+    def __contains__(self, request_id: object) -> bool:
+        return request_id in self._held
 
     def take(self, request: Message, size_bytes: int) -> None:
         """Start a request, or hold it."""
@@ -75,18 +75,18 @@ class HeldRequests:
             self._size_bytes += _REQUEST_BYTES
             self._check_room()
 
-    def ended(self) -> None:
+    def note_answered(self) -> None:
         """Note that a request was answered."""
         self._running -= 1
         if self._at_once < _MOST and not self._unread_bytes():
             self._at_once += 1
         self._start_more()
 
-    def withdraw(self, number: object) -> bool:
+    def withdraw(self, request_id: object) -> bool:
         """Forget a held request, which its client has cancelled; return whether it was held."""
-        if number not in self._held:
+        if request_id not in self._held:
             return False
-        self._size_bytes -= self._held.pop(number)[1]
+        self._size_bytes -= self._held.pop(request_id)[1]
         self._start_more()
         return True
 
@@ -115,8 +115,8 @@ class HeldRequests:
 
     def _start_more(self) -> None:
         while self._held and not self._is_behind and self._running < self._at_once:
-            number = next(iter(self._held))
-            request, size_bytes = self._held.pop(number)
+            request_id = next(iter(self._held))
+            request, size_bytes = self._held.pop(request_id)
             self._size_bytes -= size_bytes
             self._running += 1
             self._start(request)

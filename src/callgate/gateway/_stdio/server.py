@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Literal
 
 from callgate._server_processes.line_process import MAX_LINE_BYTES
 from callgate._server_processes.protocol_streams import protocol_streams
-from callgate.gateway._client_messages import RefusedMessage, kind_of, read_client_message, refusal, request_id
+from callgate.gateway._client_messages import RefusedMessage, kind_of, read_client_message, read_request_id, refusal
 from callgate.gateway._exchange import Front
 from callgate.gateway._requests.cancellable_requests import duplicate_id
 from callgate.gateway._stdio.held_requests import HeldRequests
@@ -150,7 +150,7 @@ class _StdioServer:
         try:
             message = read_client_message(line) if isinstance(line, bytes) else refusal(line.members(), _TOO_LONG)
         except RefusedMessage as error:
-            self._refuse(error_answer(error.number, RpcError(error.code, f"The line is refused: {error}.")))
+            self._refuse(error_answer(error.request_id, RpcError(error.code, f"The line is refused: {error}.")))
             return
         match kind_of(message):
             case "request":
@@ -160,17 +160,17 @@ class _StdioServer:
             case "notification":
                 self._take_notification(message)
             case _:
-                told = RpcError(INVALID_REQUEST, "The line is not a JSON-RPC 2.0 message with a valid id.")
-                self._refuse(error_answer(request_id(message), told))
+                invalid = RpcError(INVALID_REQUEST, "The line is not a JSON-RPC 2.0 message with a valid id.")
+                self._refuse(error_answer(read_request_id(message), invalid))
 
     def _refuse(self, response: Message) -> None:
         self._held.note_small()
         self._write(response)
 
     def _take_request(self, message: Message, size_bytes: int) -> None:
-        number = message["id"]
-        if number in self._tasks or number in self._held:
-            self._refuse(duplicate_id(number))
+        request_id = message["id"]
+        if request_id in self._tasks or request_id in self._held:
+            self._refuse(duplicate_id(request_id))
         elif message["method"] == "ping":
             self._held.note_small()
             self._start(message)
@@ -179,14 +179,14 @@ class _StdioServer:
 
     def _take_notification(self, message: Message) -> None:
         params = message.get("params")
-        number = params.get("requestId") if isinstance(params, dict) and message["method"] == "notifications/cancelled" else None
-        if isinstance(number, (int, str)) and self._held.withdraw(number):
+        request_id = params.get("requestId") if isinstance(params, dict) and message["method"] == "notifications/cancelled" else None
+        if isinstance(request_id, (int, str)) and self._held.withdraw(request_id):
             return
         for front in (self._handshake, self._stateless):
             front.notification(message)
 
     def _start_held(self, message: Message) -> None:
-        self._start(message).add_done_callback(lambda _: self._held.ended())
+        self._start(message).add_done_callback(lambda _: self._held.note_answered())
 
     def _start(self, message: Message) -> asyncio.Task[None]:
         front = self._stateless if _is_stateless(message) else self._handshake

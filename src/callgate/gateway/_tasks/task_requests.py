@@ -5,7 +5,7 @@ Source: MCP extension io.modelcontextprotocol/tasks, 2026-07-28.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -15,7 +15,8 @@ from callgate.gateway._requests.multi_round_requests import MultiRoundRequest
 from callgate.gateway._tasks.tasks import RunningTask, Tasks, task_not_found
 from callgate.gateway._tool_calls.call_records import CLIENT_CANCELLED, CallRecords
 from callgate.gateway._tool_calls.ended_requests import cancelled_outcome
-from callgate.gateway._tool_calls.suspended_calls import SubmittedCall
+from callgate.gateway._tool_calls.submitted_calls import SubmittedCall
+from callgate.gateway._tool_calls.tool_calls import ToolCalls
 from callgate.gateway._tool_calls.tool_results import OUTCOME_KEY
 from callgate.mcp._connection import Message
 from callgate.mcp._extensions import TASKS
@@ -34,7 +35,7 @@ class TaskRequests:
 
     Args:
         records: Reads the calls of tasks that this process does not have.
-        withdraw: Denies a cancelled call. Raises `RunHeld` if another process works on the call.
+        calls: Withdraws cancelled calls.
         resume: Submits a call of an earlier process again.
         finish: Returns the result that the request would have had, given the result of the call.
     """
@@ -44,15 +45,15 @@ class TaskRequests:
         principal: str,
         tasks: Tasks,
         records: CallRecords,
+        calls: ToolCalls,
         *,
-        withdraw: Callable[[SubmittedCall], Awaitable[None]],
         resume: Callable[[Client, SubmittedCall], MultiRoundRequest],
         finish: Callable[[Message], Message],
     ) -> None:
         self._principal = principal
         self._running = tasks
         self._records = records
-        self._withdraw = withdraw
+        self._calls = calls
         self._resume = resume
         self._finish = finish
 
@@ -91,7 +92,7 @@ class TaskRequests:
         recorded = await self._records.call(call_id, task.state.arguments)
         if recorded is not None:
             try:
-                await self._withdraw(recorded)
+                await self._calls.withdraw(recorded)
             except RunHeld as held:
                 self._running.forget(task)
                 raise _elsewhere() from held

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 
 from callgate._clock import Clock
 from callgate._json import plain_bytes
+from callgate.gateway._gateway_limits import GatewayLimits
 from callgate.gateway._requests.cancellable_requests import UNRECORDED, UNRECORDED_TEXT, error_for_client
 from callgate.gateway._requests.multi_round_requests import MultiRoundRequest
 from callgate.gateway._requests.request_states import RequestStates, TaskState
@@ -43,10 +44,17 @@ class RunningTask:
     Args:
         ttl_s: Seconds from its creation for which it is kept.
         finish: Returns the result that the request would have had, given the result of the call.
+        ended_ms: When the call ended, if that is on record and the task is restored from it; else None.
     """
 
     def __init__(
-        self, task_id: str, state: TaskState, request: MultiRoundRequest, ttl_s: float, finish: Callable[[Message], Message]
+        self,
+        task_id: str,
+        state: TaskState,
+        request: MultiRoundRequest,
+        ttl_s: float,
+        finish: Callable[[Message], Message],
+        ended_ms: int | None = None,
     ) -> None:
         self.id = task_id
         self.state = state
@@ -54,8 +62,7 @@ class RunningTask:
         self.watchers: set[Callable[[RunningTask], None]] = set()
         """Called at each change."""
         self.updated_ms = state.created_ms
-        self.ended_ms: int | None = None
-        """When the call ended, if that is on record and the task is restored from it."""
+        self.ended_ms = ended_ms
         self.cancelled_fields: Message = {}
         """The fields of a cancelled task that say whether its call may have taken effect; empty until that is on record."""
         self._ttl_ms = int(ttl_s * 1_000)
@@ -78,7 +85,7 @@ class RunningTask:
 
     def describe(self) -> Message:
         """Return the task with its result, its error or what it asks the client."""
-        told: Message = {
+        task: Message = {
             "taskId": self.id,
             "status": "working",
             "createdAt": _iso(self.state.created_ms),
@@ -87,13 +94,13 @@ class RunningTask:
             "pollIntervalMs": _POLL_MS,
         }
         if self.lacks_record:
-            return {**told, "statusMessage": UNRECORDED_TEXT}
-        return told | (self._end() if self.request.done else self._progress())
+            return {**task, "statusMessage": UNRECORDED_TEXT}
+        return task | (self._end() if self.request.done else self._progress())
 
     def _progress(self) -> Message:
         questions, waits_for = self.request.questions.unanswered(), self.request.call.status.waits_for
-        told: Message = {"status": "input_required", "inputRequests": questions} if questions else {}
-        return {**told, "statusMessage": waits_for} if waits_for else told
+        progress: Message = {"status": "input_required", "inputRequests": questions} if questions else {}
+        return {**progress, "statusMessage": waits_for} if waits_for else progress
 
     def _end(self) -> Message:
         try:
@@ -102,9 +109,9 @@ class RunningTask:
             return {"status": "cancelled", **self.cancelled_fields} if self.cancelled_fields else {"statusMessage": _CANCELLING}
         except Exception as failure:
             error = error_for_client(failure)
-            told: Message = {"code": error.code, "message": error.message}
-            told |= {} if error.data is None else {"data": error.data}
-            return {"status": "failed", "statusMessage": error.message, "error": told}
+            body: Message = {"code": error.code, "message": error.message}
+            body |= {} if error.data is None else {"data": error.data}
+            return {"status": "failed", "statusMessage": error.message, "error": body}
 
 
 class Tasks:
@@ -112,22 +119,19 @@ class Tasks:
 
     Args:
         replica: The address of this gateway for others on its journal; empty if there are none.
-        after_s: After how many seconds a call becomes a task.
-        ttl_s: Seconds for which a task is kept. If it still runs then, it is cancelled.
-        most: How many tasks this process keeps; 0: the extension is not offered.
-        most_bytes: How large the results of the kept tasks may be together. The latest one is kept in any case.
+        limits: How many tasks this process keeps, for how long, and how large their results may be together. The latest one is kept in
+            any case.
     """
 
-    def __init__(
-        self, states: RequestStates, clock: Clock, replica: str, *, after_s: float, ttl_s: float, most: int, most_bytes: int
-    ) -> None:
-        self.after_s = after_s
+    def __init__(self, states: RequestStates, clock: Clock, replica: str, limits: GatewayLimits) -> None:
+        self.after_s = limits.task_after_s
+        """Seconds after which a call becomes a task."""
         self._states = states
         self._clock = clock
         self._replica = replica
-        self._ttl_s = ttl_s
-        self._most = most
-        self._most_bytes = most_bytes
+        self._ttl_s = limits.task_ttl_s
+        self._most = limits.tasks
+        self._most_bytes = limits.task_bytes
         self._kept: dict[str, tuple[RunningTask, asyncio.TimerHandle]] = {}
         self._sizes: OrderedDict[str, int] = OrderedDict()
         """The sizes of the results of the kept tasks, by the id of the task, in the order of their ends."""
@@ -211,8 +215,7 @@ class Tasks:
         ended_ms: int | None = None,
     ) -> RunningTask:
         self._make_room()
-        task = RunningTask(task_id, state, request, self._ttl_s, finish)
-        task.ended_ms = ended_ms
+        task = RunningTask(task_id, state, request, self._ttl_s, finish, ended_ms)
         timer = asyncio.get_running_loop().call_later(self._left_s(state), self._expire, task_id)
         self._kept[task_id] = task, timer
         request.call.exchange, request.call.ask_later = DiscardingExchange(), None

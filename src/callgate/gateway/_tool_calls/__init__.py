@@ -5,8 +5,9 @@ The call
         wait. `live_output` sends what tools report while they run.
 
 The approval
-    `suspended_calls` has the calls that wait for a human's decision. `approvals` makes the question for the user of a client and reads the
-        answer; pure. `user_approval` asks the user, while others may answer the same question.
+    `suspended_calls` has the calls that wait for a human's decision, and `submitted_calls` describes one; `suspension_reader` reads those
+        of other processes from the journal. `approvals` makes the question for the user of a client and reads the answer; pure.
+        `user_approval` asks the user, while others may answer the same question.
 
 The result
     `tool_results` makes the result that the client gets, and `server_results` restores what the upstream server has sent.

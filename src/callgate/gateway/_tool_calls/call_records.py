@@ -23,7 +23,7 @@ from callgate.engine import Engine
 from callgate.errors import CallgateError
 from callgate.event_queries import EventQuery
 from callgate.events import Event
-from callgate.gateway._tool_calls.suspended_calls import SubmittedCall, recorded_call
+from callgate.gateway._tool_calls.submitted_calls import SubmittedCall, recorded_call
 
 __all__ = ["CLIENT_CANCELLED", "CallRecords", "RecordedOutcome"]
 
@@ -124,17 +124,17 @@ class CallRecords:
 def _end(events: Iterable[Event]) -> RecordedOutcome | None:
     """Return the end among the events of a call, the newest first. What its tool has answered counts more than a cancellation."""
     cancelled: RecordedOutcome | None = None
-    told: RecordedOutcome | None = None
+    latest: RecordedOutcome | None = None
     for event in events:
         at_ms = event.at_ns // 1_000_000
         if event.kind == "call.completed":
             result = _result(event)
             if result is not None and result.status != "unknown" and result.metadata.attempts:
                 return RecordedOutcome(result, at_ms)
-            told = told or (None if result is None else RecordedOutcome(result, at_ms))
+            latest = latest or (None if result is None else RecordedOutcome(result, at_ms))
         elif cancelled is None and _is_of_client(event):
             cancelled = RecordedOutcome(None, at_ms)
-    return cancelled or told
+    return cancelled or latest
 
 
 def _result(event: Event) -> ToolResult | None:

@@ -39,11 +39,11 @@ def ended_result(started: Event | None) -> Message:
         text = f"The call has not run: the gateway has ended the request before, {WHY_ENDED}. It may be made again."
         return error_result(text, {"status": "error", "failure": "not_started", "code": _CODE})
     start = _decode_start(started.body)
-    told = f"The gateway has ended the request while {start.tool} ran, {WHY_ENDED}."
+    text = f"The gateway has ended the request while {start.tool} ran, {WHY_ENDED}."
     if start.effect == "none":
         outcome = {"status": "error", "failure": "killed", "code": _CODE, "uid": started.call}
-        return error_result(f"{told} {start.tool} only reads, so the call may be made again.", outcome)
-    return error_result(f"{told} {_advice_in_doubt(started)}", _unknown_outcome(started))
+        return error_result(f"{text} {start.tool} only reads, so the call may be made again.", outcome)
+    return error_result(f"{text} {_advice_in_doubt(started)}", _unknown_outcome(started))
 
 
 def unread_result() -> Message:
@@ -64,10 +64,10 @@ def cancelled_outcome(started: Event | None) -> tuple[str, Message]:
     if started is None:
         return "The call has not run.", {"status": "error", "failure": "not_started", "code": _CODE}
     start = _decode_start(started.body)
-    told = f"The call was cancelled while {start.tool} ran."
+    text = f"The call was cancelled while {start.tool} ran."
     if start.effect == "none":
-        return f"{told} {start.tool} only reads.", {"status": "error", "failure": "killed", "code": _CODE, "uid": started.call}
-    return f"{told} {_advice_in_doubt(started)}", _unknown_outcome(started)
+        return f"{text} {start.tool} only reads.", {"status": "error", "failure": "killed", "code": _CODE, "uid": started.call}
+    return f"{text} {_advice_in_doubt(started)}", _unknown_outcome(started)
 
 
 def _advice_in_doubt(started: Event) -> str:

@@ -12,65 +12,65 @@ from callgate.gateway.principals import Principal
 __all__ = ["CallPermit", "PrincipalLimits"]
 
 
-class _Places:
-    """How many calls of one principal run and wait."""
+class _CallSlots:
+    """The slots in which calls of one principal run: a semaphore whose limit can change, and that is fair."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._held = 0
-        self._turns: deque[asyncio.Future[None]] = deque()
+        self._waiters: deque[asyncio.Future[None]] = deque()
         self.used = 0
         """The permits that are being acquired or were, and are not released for good, those of calls that ask their clients included."""
 
     @property
     def waiting(self) -> int:
-        return len(self._turns)
+        return len(self._waiters)
 
     @property
     def full(self) -> bool:
-        return bool(self._turns) or self._held >= self._most
+        return bool(self._waiters) or self._held >= self._most
 
-    def limit(self, most: int) -> None:
+    def set_limit(self, most: int) -> None:
         """Change how many calls may run. Those that run already go on."""
         if most != self._most:
             self._most = most
-            self._give_turns()
+            self._wake_waiters()
 
-    async def take(self) -> None:
-        """Wait for a free place, and take it."""
+    async def acquire(self) -> None:
+        """Wait for a free slot, and acquire it."""
         if not self.full:
             self._held += 1
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._turns.append(turn)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
         try:
-            await turn
+            await waiter
         except asyncio.CancelledError:
-            if not turn.cancelled():
-                self.leave()
-            elif turn in self._turns:
-                self._turns.remove(turn)
+            if not waiter.cancelled():
+                self.release()
+            elif waiter in self._waiters:
+                self._waiters.remove(waiter)
             raise
 
-    def leave(self) -> None:
-        """Give a place to the call that has waited for longest, if the limit allows it."""
+    def release(self) -> None:
+        """Release a slot. The call that has waited for longest gets it, if the limit allows it."""
         self._held -= 1
-        self._give_turns()
+        self._wake_waiters()
 
-    def _give_turns(self) -> None:
-        while self._turns and self._held < self._most:
-            turn = self._turns.popleft()
-            if not turn.done():
+    def _wake_waiters(self) -> None:
+        while self._waiters and self._held < self._most:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
                 self._held += 1
-                turn.set_result(None)
+                waiter.set_result(None)
 
 
 class CallPermit:
     """Permits one call of a principal to run. It has to be released."""
 
-    def __init__(self, principal: str, places: _Places) -> None:
+    def __init__(self, principal: str, slots: _CallSlots) -> None:
         self.principal = principal
-        self._places = places
+        self._slots = slots
         self._is_held = True
         self._is_over = False
         self._waiting = 0
@@ -98,7 +98,7 @@ class CallPermit:
         self._waiting -= 1
         if self._waiting:
             return
-        await self._places.take()
+        await self._slots.acquire()
         self._is_held = True
         if self._is_over:
             self._free_up()
@@ -111,36 +111,36 @@ class CallPermit:
     def _free_up(self) -> None:
         if self._is_held:
             self._is_held = False
-            self._places.leave()
+            self._slots.release()
 
 
 class PrincipalLimits:
     """The calls of all principals of one gateway."""
 
     def __init__(self) -> None:
-        self._places: dict[str, _Places] = {}
+        self._by_principal: dict[str, _CallSlots] = {}
 
     async def acquire(self, principal: Principal) -> CallPermit | str:
         """Wait until one more call of a principal may run, and return its permit; `release` must follow.
 
         If too many wait already, return why the call may not run, for the model.
         """
-        places = self._places.get(principal.name)
-        if places is None:
-            places = self._places[principal.name] = _Places(principal.parallel)
-        places.limit(principal.parallel)
-        if places.waiting >= principal.queued and places.full:
+        slots = self._by_principal.get(principal.name)
+        if slots is None:
+            slots = self._by_principal[principal.name] = _CallSlots(principal.parallel)
+        slots.set_limit(principal.parallel)
+        if slots.waiting >= principal.queued and slots.full:
             return (
                 f"The call was not started: {principal.name} has reached the limit of calls at the same time, which is {principal.parallel}"
                 f" running and {principal.queued} waiting. Wait for their results, then make it again."
             )
-        places.used += 1
+        slots.used += 1
         try:
-            await places.take()
+            await slots.acquire()
         except BaseException:
             self._end_use(principal.name)
             raise
-        return CallPermit(principal.name, places)
+        return CallPermit(principal.name, slots)
 
     def release(self, permit: CallPermit) -> None:
         """Release a permit permanently, so that another call of the principal can run."""
@@ -148,7 +148,7 @@ class PrincipalLimits:
         self._end_use(permit.principal)
 
     def _end_use(self, principal: str) -> None:
-        places = self._places[principal]
-        places.used -= 1
-        if not places.used:
-            del self._places[principal]
+        slots = self._by_principal[principal]
+        slots.used -= 1
+        if not slots.used:
+            del self._by_principal[principal]

@@ -11,64 +11,33 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._json import canonical, decode
-from callgate._option_checks import without_check
-from callgate._run_state.event_bodies import approval_id_of, decode_received
+from callgate._json import canonical
 from callgate._run_state.recorder import off_loop
-from callgate.calls import RawCall, Scope, Suspended
+from callgate.calls import Suspended
 from callgate.engine import Engine
 from callgate.errors import RunHeld, UsageError
 from callgate.event_queries import EventQuery
-from callgate.events import Event
 from callgate.gateway._client_calls import CallInQuestion, RecordedCall
 from callgate.gateway._requests.request_states import RequestStates
+from callgate.gateway._tool_calls.submitted_calls import SubmittedCall, submitted_call
+from callgate.gateway._tool_calls.suspension_reader import MOST_PENDING, SuspensionReader
 
-__all__ = ["SubmittedCall", "SuspendedCalls", "recorded_call"]
+__all__ = ["SuspendedCalls"]
 
-_MOST_PENDING = 10_000
-"""How many suspended calls are remembered, and read from the journal at once; older ones are not found."""
-_READ_TOGETHER = 200
-_READ_EVERY_S = 1.0
-"""Seconds between two reads of what other processes have written. A human needs longer to answer."""
-_READ_AGAIN = 1_000
-"""How many positions are read again, because events that are not written yet may still change their positions."""
-_ORIGIN = "mcp"
 _RANDOM_CHARS = 16
 """The length of the random beginning of a call's id, see `Clock.new_id`. The digest follows, except in older journals."""
-
-_raw_call = without_check(RawCall, RawCall(name="", origin=_ORIGIN))
-_scope = without_check(Scope, Scope())
-
-
-class SubmittedCall(Struct, frozen=True):
-    """A call as it was submitted, and is submitted again after its approval."""
-
-    raw: RawCall
-    scope: Scope
-    uid: str = ""
-    """The engine's id of a call that was read from the journal."""
-    whole: bool = True
-    """Whether the arguments are complete. The journal does not have large ones as a whole."""
-    made_again: bool = False
-    """Whether a client makes it again, after its approval was asked for."""
-
-    @property
-    def id(self) -> str:
-        return self.raw.id
 
 
 class _Pending(Struct, frozen=True):
     call: SubmittedCall
     approval: str
-    told: bool
-    """Whether the client can continue the call only by making it again."""
+    found_unanswered: bool
+    """Whether the call is found before its question is answered, because the client can continue it only by making it again."""
     identities: frozenset[str]
     """The digests by which it is found."""
 
@@ -95,10 +64,7 @@ class SuspendedCalls:
         self._by_principal: dict[str, set[str]] = {}
         self._in_work: set[str] = set()
         """The ids of the calls of requests that are being answered."""
-        self._seen: OrderedDict[str, None] = OrderedDict()
-        """The uids of suspended calls that need not be read from the journal."""
-        self._read_to = 0
-        self._next_read_s = 0.0
+        self._reader = SuspensionReader(engine, workspace, lambda call: bool(self._identities(call)))
 
     @property
     def waiting(self) -> int:
@@ -114,7 +80,9 @@ class SuspendedCalls:
             RunHeld: The call is suspended and its question answered, and another process works on its run.
         """
         identity = self._identity(principal, tool, arguments)
-        await self._read_new()
+        for one in await self._reader.read_new():
+            if one.call.id not in self._pending:
+                self._add(one.call, one.approval, found_unanswered=True)
         recorded = await self._find(identity) if identity in self._by_identity else None
         new = RecordedCall(self._engine.clock.new_id() + identity, run)
         call = self.call_of(recorded or new, principal, tool, arguments)
@@ -122,8 +90,7 @@ class SuspendedCalls:
 
     def call_of(self, recorded: RecordedCall, principal: str, tool: str, arguments: dict[str, Any]) -> SubmittedCall:
         """Return the call with this id and run, as it is submitted to the engine."""
-        raw = _raw_call(name=tool, arguments=arguments, id=recorded.call)
-        return SubmittedCall(raw, _scope(run=recorded.run, conversation=recorded.call, principal=principal, workspace=self._workspace))
+        return submitted_call(recorded, principal, tool, arguments, self._workspace)
 
     @contextmanager
     def in_work(self, call: SubmittedCall) -> Iterator[None]:
@@ -150,14 +117,14 @@ class SuspendedCalls:
         recorded = RecordedCall(question.call, question.run)
         return None if question.call in self._in_work else self.call_of(recorded, principal, tool, arguments)
 
-    def keep(self, call: SubmittedCall, asked: Suspended, *, told: bool = True) -> None:
+    def keep(self, call: SubmittedCall, asked: Suspended, *, found_unanswered: bool = True) -> None:
         """Remember a suspended call.
 
         Args:
-            told: False if the client has something else to continue it with; then it is found only if its question is answered.
+            found_unanswered: False if the client has something else to continue it with; then it is found only if its question is answered.
         """
-        self._see(asked.uid)
-        self._add(call, asked.approval_id, told=told)
+        self._reader.see(asked.uid)
+        self._add(call, asked.approval_id, found_unanswered=found_unanswered)
 
     def forget(self, call_id: str) -> None:
         """Forget a call, because it is answered."""
@@ -194,14 +161,14 @@ class SuspendedCalls:
                 self.forget(call_id)
             return False
 
-    def _add(self, call: SubmittedCall, approval: str, *, told: bool) -> None:
+    def _add(self, call: SubmittedCall, approval: str, *, found_unanswered: bool) -> None:
         self.forget(call.id)
         identities = self._identities(call)
-        self._pending[call.id] = _Pending(call, approval, told, identities)
+        self._pending[call.id] = _Pending(call, approval, found_unanswered, identities)
         for identity in identities:
             self._by_identity.setdefault(identity, []).append(call.id)
         self._by_principal.setdefault(call.scope.principal, set()).add(call.id)
-        if len(self._pending) > _MOST_PENDING:
+        if len(self._pending) > MOST_PENDING:
             self.forget(next(iter(self._pending)))
 
     def _identity(self, principal: str, tool: str, arguments: Mapping[str, Any]) -> str:
@@ -212,11 +179,6 @@ class SuspendedCalls:
         arguments = call.raw.arguments
         recorded = self._identity(call.scope.principal, call.raw.name, arguments) if call.whole and isinstance(arguments, Mapping) else ""
         return frozenset({call.id[_RANDOM_CHARS:], recorded} - {""})
-
-    def _see(self, uid: str) -> None:
-        self._seen[uid] = None
-        if len(self._seen) > _MOST_PENDING:
-            self._seen.popitem(last=False)
 
     async def _is_usable(self, pending: _Pending) -> bool:
         """Return whether a call made again is this one.
@@ -233,66 +195,9 @@ class SuspendedCalls:
         except UsageError:  # used up, or expired
             self.forget(pending.call.id)
             return False
-        return pending.told or answer is not None
+        return pending.found_unanswered or answer is not None
 
     async def _is_answered(self, approval: str) -> bool:
         journal = self._engine.journal
         query = EventQuery(call=approval, kinds=("approval.answered",), limit=1)
         return bool(await off_loop(journal, lambda: list(journal.find(query))))
-
-    # The calls of other processes
-
-    async def _read_new(self) -> None:
-        """Add the suspended calls that have been written to the journal since the last time."""
-        engine, now_s = self._engine, self._engine.clock.monotonic()
-        if not (engine.may_ask and engine.journal.shared) or now_s < self._next_read_s:
-            return
-        self._next_read_s = now_s + _READ_EVERY_S
-        for event, call in await off_loop(engine.journal, partial(self._read, self._read_to)):
-            self._see(event.call)
-            self._read_to = max(self._read_to, event.position)
-            if call is not None and call.id not in self._pending:
-                self._add(call, approval_id_of(event), told=True)
-
-    def _read(self, after: int) -> list[tuple[Event, SubmittedCall | None]]:
-        """Return the suspended calls after a position, the oldest first; None for those that were not made by a client of a gateway."""
-        journal, life_ns = self._engine.journal, int(self._engine.limits.approval_s * 1e9)
-        query = EventQuery(
-            kinds=("call.suspended",),
-            since_ns=self._engine.clock.wall_ns() - life_ns,
-            after=max(0, after - _READ_AGAIN),
-            newest_first=True,
-            limit=_MOST_PENDING,
-        )
-        asked = [event for event in journal.find(query) if event.call not in self._seen]
-        calls: dict[str, SubmittedCall | None] = {}
-        for first in range(0, len(asked), _READ_TOGETHER):
-            uids = tuple(event.call for event in asked[first : first + _READ_TOGETHER])
-            for event in journal.find(EventQuery(calls=uids, kinds=("call.received",))):
-                call = recorded_call(event, self._workspace)
-                calls[event.call] = call if call is not None and self._identities(call) else None
-        return [(event, calls.get(event.call)) for event in reversed(asked)]
-
-
-def recorded_call(event: Event, workspace: str) -> SubmittedCall | None:
-    """Return the call of `call.received`; None if it is not the call of a client in this workspace."""
-    try:
-        received = decode_received(event.body)
-    except msgspec.DecodeError:
-        return None
-    scope = received.scope or {}
-    is_of_client = received.origin == _ORIGIN and scope.get("conversation") == received.id and scope.get("workspace", "") == workspace
-    if not is_of_client:
-        return None
-    arguments = None if received.arguments_bytes else _object_in(received.arguments)
-    raw = RawCall(name=received.name, arguments=arguments or {}, id=received.id, origin=_ORIGIN)
-    made = Scope(run=event.run, conversation=received.id, principal=str(scope.get("principal", "")), workspace=workspace)
-    return SubmittedCall(raw, made, event.call, arguments is not None)
-
-
-def _object_in(text: str) -> dict[str, Any] | None:
-    try:
-        found = decode(text)
-    except msgspec.DecodeError:
-        return None
-    return found if isinstance(found, dict) else None

@@ -16,7 +16,7 @@ from typing import Any
 from callgate.calls import Aborted, Answered, Outcome, Restarted, Suspended, ToolResult
 from callgate.engine import Engine
 from callgate.errors import CallgateError, JournalFailed, RunHeld, UsageError
-from callgate.gateway._client_calls import CallInQuestion, ClientCall, Continued, RecordedCall
+from callgate.gateway._client_calls import AskLater, CallInQuestion, ClientCall, Continued, RecordedCall
 from callgate.gateway._requests.request_states import RequestStates, request_over
 from callgate.gateway._tool_calls.approvals import approval_form, pending_text, read_answer
 from callgate.gateway._tool_calls.call_records import CLIENT_CANCELLED, CallRecords, RecordedOutcome
@@ -24,7 +24,8 @@ from callgate.gateway._tool_calls.ended_requests import ended_result, unread_res
 from callgate.gateway._tool_calls.live_output import LiveOutput
 from callgate.gateway._tool_calls.principal_limits import PrincipalLimits
 from callgate.gateway._tool_calls.result_outcomes import outcome_of
-from callgate.gateway._tool_calls.suspended_calls import SubmittedCall, SuspendedCalls
+from callgate.gateway._tool_calls.submitted_calls import SubmittedCall
+from callgate.gateway._tool_calls.suspended_calls import SuspendedCalls
 from callgate.gateway._tool_calls.tool_results import HELD, NOT_RECORDED, OUTCOME_KEY, RUN_HELD, ToolResults, error_result
 from callgate.gateway._tool_calls.user_approval import UserApproval
 from callgate.gateway.principals import EVERY, Principal
@@ -144,7 +145,7 @@ class ToolCalls:
                 asks_user = await self._user.record(client_call, approval_id, read_answer(continued.answer))
             return await self._make(client_call, call, asks_user=asks_user)
 
-    async def withdraw(self, recorded: SubmittedCall, *, by: str) -> None:
+    async def withdraw(self, recorded: SubmittedCall) -> None:
         """Deny a call that its client has cancelled, so that it does not run later.
 
         Raises:
@@ -152,7 +153,7 @@ class ToolCalls:
         """
         await self._engine.asks_human(recorded.raw, recorded.scope)  # which needs the run
         try:
-            await self._engine.deny(recorded.uid, by=by, reason=CLIENT_CANCELLED)
+            await self._engine.deny(recorded.uid, by="the client", reason=CLIENT_CANCELLED)
         except RunHeld:
             raise
         except UsageError:  # nobody was asked, or somebody has answered
@@ -217,29 +218,33 @@ class ToolCalls:
             asks_user: False if the user has been asked already, and has not answered.
         """
         client_call.status.call_id, client_call.status.is_replayed = call.id, False
-        left = _MOST_QUESTIONS if asks_user and client_call.client.can_approve else 0
-        while True:
-            outcome = await self._submit(client_call, call)
-            if not isinstance(outcome, Suspended):
-                return outcome
+        questions = _MOST_QUESTIONS if asks_user and client_call.client.can_approve else 0
+        while isinstance(outcome := await self._submit(client_call, call), Suspended):
             self._pending.keep(call, outcome)
             if await self._deny_if_too_many(client_call.client.principal, outcome):
                 return await self._submit_denied(client_call, call)
-            if not left:
-                if client_call.may_become_task and await self._wait_for_other_answer(client_call, outcome):
-                    continue
-                break
-            left -= 1
-            if client_call.ask_later is not None:
-                self._pending.keep(call, outcome, told=False)
-                question = CallInQuestion(call.id, call.scope.run, outcome.approval_id)
-                return client_call.ask_later(question, approval_form(outcome))
-            if not await self._user.is_answered(client_call, outcome):
-                left = 0
-                if not client_call.may_become_task:
-                    break
-        told = {"status": "waiting", "code": "approval_needed", "uid": outcome.uid, "approval": outcome.approval_id}
-        return error_result(pending_text(outcome, expired=outcome.expires_at <= self._engine.clock.wall_ns()), told)
+            if not questions:
+                if not client_call.may_become_task or not await self._wait_for_other_answer(client_call, outcome):
+                    return self._waiting_result(outcome)
+            elif client_call.ask_later is not None:
+                return self._ask_later(client_call.ask_later, call, outcome)
+            elif await self._user.ask(client_call, outcome):
+                questions -= 1
+            elif client_call.may_become_task:
+                questions = 0
+            else:
+                return self._waiting_result(outcome)
+        return outcome
+
+    def _ask_later(self, ask_later: AskLater, call: SubmittedCall, asked: Suspended) -> Message:
+        """Return the result that ends the request with the question about its call."""
+        self._pending.keep(call, asked, found_unanswered=False)
+        return ask_later(CallInQuestion(call.id, call.scope.run, asked.approval_id), approval_form(asked))
+
+    def _waiting_result(self, asked: Suspended) -> Message:
+        """Return the result of a call that waits for a human, whom its client cannot ask."""
+        outcome = {"status": "waiting", "code": "approval_needed", "uid": asked.uid, "approval": asked.approval_id}
+        return error_result(pending_text(asked, expired=asked.expires_at <= self._engine.clock.wall_ns()), outcome)
 
     async def _wait_for_other_answer(self, client_call: ClientCall, asked: Suspended) -> bool:
         """Wait for an answer of somebody else than the client's user, which may take long; return whether there is one."""

@@ -132,8 +132,8 @@ def _unrecorded_result(result: ToolResult) -> Message:
     if result.failure_class == "record_failed":
         return error_result(NOT_RECORDED, _outcome(result))
     *content, _why = result.content
-    told = [*map(part_item, content), text_item("The gateway could not record this. Its operator is told why.")]
-    return {"content": told, "isError": True, "_meta": {OUTCOME_KEY: _outcome(result)}}
+    items = [*map(part_item, content), text_item("The gateway could not record this. Its operator is told why.")]
+    return {"content": items, "isError": True, "_meta": {OUTCOME_KEY: _outcome(result)}}
 
 
 def _is_accepted(result: ToolResult, response: Mapping[str, Any]) -> bool:

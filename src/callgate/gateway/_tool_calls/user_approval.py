@@ -24,7 +24,7 @@ class UserApproval:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def is_answered(self, client_call: ClientCall, asked: Suspended) -> bool:
+    async def ask(self, client_call: ClientCall, asked: Suspended) -> bool:
         """Ask the client's user about a suspended call, and record the answer; return whether the user or an operator has answered."""
         form = asyncio.ensure_future(self._ask_user(client_call, asked))
         elsewhere = asyncio.ensure_future(self._engine.wait_for_answer(asked.approval_id))

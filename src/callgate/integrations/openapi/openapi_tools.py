@@ -1,21 +1,19 @@
-"""Make tools from an OpenAPI document: choose operations, name the tools, and declare their effects.
+"""Make tools from an OpenAPI document, from the operations that the options choose.
 
 Knows nothing of requests.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from callgate._globs import glob_regex
 from callgate._option_checks import by_name
 from callgate.calls import Effect
 from callgate.errors import UsageError
 from callgate.integrations.openapi.document import Document, Source, read_document
+from callgate.integrations.openapi.named_operations import NamedOperations
 from callgate.integrations.openapi.operation_tool import (
     Headers,
     OperationTool,
@@ -40,8 +38,6 @@ _EFFECTS: Mapping[str, Effect] = {
     **dict.fromkeys(("PUT", "DELETE"), "idempotent"),
     **dict.fromkeys(("POST", "PATCH"), "once"),
 }
-_NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]+")
-_MAX_NAME = 64
 
 
 @by_name
@@ -92,15 +88,10 @@ def openapi_tools(
     """
     read = read_document(document)
     import_httpx2()
-    fixed = {} if headers is None or callable(headers) else headers
-    check_headers(fixed, "openapi_tools: headers")
-    if idempotency_header is not None:
-        check_header_name(idempotency_header, "openapi_tools: idempotency_header")
-    check_texts(query or {}, "openapi_tools: query")
-    listed = read_operations(read)
-    names = _names(listed)
-    chosen = _choose(listed, names, include, exclude)
-    changed = _declared_effects(listed, names, effects or {})
+    fixed = _check_additions(headers, query or {}, idempotency_header)
+    operations = NamedOperations(read_operations(read))
+    chosen = operations.choose(include, exclude)
+    changed = operations.declared_effects(effects or {})
     url = read_base_url(read, base_url, client)
     server = Server(
         base_url=url,
@@ -112,7 +103,21 @@ def openapi_tools(
     )
     sent = (*fixed, *(() if client is None else client.headers), *((idempotency_header,) if idempotency_header else ()))
     hidden = Hidden(headers=frozenset(name.lower() for name in sent), query=frozenset(query or ()))
-    return _build_tools(read, [(listed[index], names[index], changed.get(index)) for index in chosen], server, hidden)
+    return _build_tools(read, [(operations.listed[index], operations.names[index], changed.get(index)) for index in chosen], server, hidden)
+
+
+def _check_additions(headers: Headers | None, query: Mapping[str, str], idempotency_header: str | None) -> Mapping[str, str]:
+    """Return the headers that are the same for every request.
+
+    Raises:
+        UsageError: What the host adds to each request cannot be sent.
+    """
+    fixed = {} if headers is None or callable(headers) else headers
+    check_headers(fixed, "openapi_tools: headers")
+    if idempotency_header is not None:
+        check_header_name(idempotency_header, "openapi_tools: idempotency_header")
+    check_texts(query, "openapi_tools: query")
+    return fixed
 
 
 def _build_tools(document: Document, chosen: Sequence[tuple[Listed, str, Effect | None]], server: Server, hidden: Hidden) -> list[Tool]:
@@ -130,73 +135,3 @@ def _build_tools(document: Document, chosen: Sequence[tuple[Listed, str, Effect 
             " tools for them."
         )
     return tools
-
-
-def _names(listed: Sequence[Listed]) -> list[str]:
-    """Return a unique tool name for each operation. A name that is given twice gets a number."""
-    names, taken = list[str](), set[str]()
-    for one in listed:
-        given = one.node.get("operationId")
-        plain = _as_tool_name(given if isinstance(given, str) else "") or _as_tool_name(f"{one.method.lower()}_{one.path}")
-        name, number = plain[:_MAX_NAME].rstrip("_-"), 2
-        while name in taken:
-            suffix = f"_{number}"
-            name, number = plain[: _MAX_NAME - len(suffix)] + suffix, number + 1
-        taken.add(name)
-        names.append(name)
-    return names
-
-
-def _as_tool_name(text: str) -> str:
-    return _NOT_IN_NAME.sub("_", text).strip("_-")
-
-
-def _choose(listed: Sequence[Listed], names: Sequence[str], include: Iterable[str] | None, exclude: Iterable[str]) -> list[int]:
-    for option, given in (("include", include), ("exclude", exclude)):
-        if isinstance(given, str):
-            raise UsageError(f"openapi_tools({option}={given!r:.80}): it must be a list of names, such as [{given!r:.80}].")
-    kept = set(range(len(listed))) if include is None else _find_operations(listed, names, include, "include")
-    return sorted(kept - _find_operations(listed, names, exclude, "exclude"))
-
-
-def _declared_effects(listed: Sequence[Listed], names: Sequence[str], effects: Mapping[str, Effect]) -> dict[int, Effect]:
-    """Return the declared effects by the operation's number.
-
-    A name takes precedence over a pattern, and a later entry over an earlier one.
-    """
-    found: dict[int, Effect] = {}
-    for pattern in sorted(effects, key=_is_pattern, reverse=True):
-        effect: Any = effects[pattern]
-        if effect not in get_args(Effect):
-            known = ", ".join(get_args(Effect))
-            raise UsageError(f"openapi_tools(effects={{{pattern!r:.80}: {effect!r:.40}}}): the effect must be one of {known}.")
-        found |= dict.fromkeys(_find_operations(listed, names, (pattern,), "effects"), effect)
-    return found
-
-
-def _is_pattern(name: str) -> bool:
-    return "*" in name or "?" in name
-
-
-def _find_operations(listed: Sequence[Listed], names: Sequence[str], patterns: Iterable[str], option: str) -> set[int]:
-    """Return the numbers of the operations that these names or patterns match.
-
-    Raises:
-        UsageError: One of them matches none.
-    """
-    found = set[int]()
-    known = [_names_of(one, name) for one, name in zip(listed, names, strict=True)]
-    for pattern in patterns:
-        regex = re.compile(glob_regex(pattern) if _is_pattern(pattern) else re.escape(pattern) + r"\Z")
-        matched = {index for index, words in enumerate(known) if any(regex.match(word) for word in words)}
-        if not matched:
-            near = get_close_matches(pattern, [word for words in known for word in words], n=1, cutoff=0.5)
-            meant = f"; did you mean {near[0]!r}?" if near else "."
-            raise UsageError(f"openapi_tools({option}=...) names {pattern!r:.100}, which no operation of the document has{meant}")
-        found |= matched
-    return found
-
-
-def _names_of(listed: Listed, name: str) -> tuple[str, ...]:
-    given = listed.node.get("operationId")
-    return (name, f"{listed.method} {listed.path}", *((given,) if isinstance(given, str) else ()))
