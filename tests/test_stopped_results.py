@@ -218,3 +218,22 @@ async def test_an_answer_of_a_tool_that_came_before_its_call_was_ended_is_kept()
             assert outcome.kept_result is not None
             assert (outcome.kept_result.code, len(texts(reply))) == (code, 1)
             engine.control.end_turn("chat")
+
+
+@pytest.mark.parametrize("effect", ["once", "none"])
+async def test_a_call_whose_tool_returned_after_its_kill_may_have_taken_effect(effect: Any) -> None:
+    """A careful tool completes a payment that it has begun, and returns only then."""
+    paid: list[str] = []
+
+    @tool(effect=effect)
+    async def pay(order: str) -> str:
+        """Pay, and be killed meanwhile."""
+        engine.control.kill("chat", "ops")
+        paid.append(order)
+        return f"paid {order}"
+
+    async with Engine([pay]) as engine:
+        reply = await engine.respond(claude(("pay", {"order": "A7"}), message_id="msg_1"), IN_RUN)
+    assert (paid, reply.ended) == (["A7"], "aborted")
+    assert ["pay (chat/0/0) had started and may have taken effect" in text for text in texts(reply)] == ([True] if effect == "once" else [])
+    assert len(reply.unknown) == len(reply.messages) // 2 == (effect == "once")

@@ -330,7 +330,7 @@ class Outcomes:
         reason = self._recorder.cut(str(end))
         if state.started:
             self._log_duration(state, name)
-        in_doubt = (end.details or {}).get("status") == "unknown"
+        in_doubt = _may_have_acted(state, end)
         told = f"{reason}. {name} ({state.uid}) had started and {_CHECK_BEFORE_REPEAT}" if in_doubt else reason
         self._recorder.log.warning("Tool call aborted: %s", reason)
         result = None
@@ -398,3 +398,9 @@ def _unrecorded_question(question: str, error: RecordFailed) -> RecordFailed:
 
 def _with(reason: str, error: RecordFailed) -> str:
     return f"{reason} (not on record: {error})"
+
+
+def _may_have_acted(state: CallState, end: CallAborted) -> bool:
+    """Return whether an aborted call may have taken effect. A tool that returned after the kill says so only in the record."""
+    status = (end.details or {}).get("status")
+    return status == "unknown" or (status == "ok" and state.judged is not None and state.judged.tool.effect != "none")
