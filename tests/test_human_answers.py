@@ -389,8 +389,8 @@ WRONG_ANSWERS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
         r"engine.approve\(by=3\): it must be text",
     ),
     "no name": (lambda engine, one: engine.answer(one.approval_id, allow=False, by=None), r"engine.deny\(by=None\): it must be text"),
-    "the outcome": (lambda engine, one: engine.approve(one), r"was given the call's outcome .* `approval_id` of the `Suspended`"),
-    "a list": (lambda engine, one: engine.deny([one.approval_id]), r"was given \['r/0/0'\] .* `approval_id` of the `Suspended`"),
+    "the outcome": (lambda engine, one: engine.approve(one), r"was given the call's outcome .* `approval_id` of a Suspended outcome"),
+    "a list": (lambda engine, one: engine.deny([one.approval_id]), r"was given \['r/0/0'\] .* `approval_id` of a Suspended outcome"),
     "who settles": (lambda engine, one: engine.settle("r/0/0", happened=True, by=3), r"engine.settle\(by=3\): it must be text"),
 }
 
