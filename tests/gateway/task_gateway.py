@@ -1,8 +1,8 @@
 """A gateway whose calls soon become tasks: `python -m tests.gateway.task_gateway '{"folder": "folder"}'`.
 
 Its tools wait for the file `NAME.go` in the folder: `look` reads, `pay` writes a line to `paid` first, and `refuse` fails. A human has to
-approve `order`. More keys: `journal` is a file, `servers` are commands, `without` are names of tools that it has not, `secret` is a text
-that is not recorded, and the others are the limits of tasks.
+approve `order`. It writes the file `task` when a call has become a task. More keys: `journal` is a file, `servers` are commands, `without`
+are names of tools that it has not, `secret` is a text that is not recorded, and the others are the limits of tasks.
 """
 
 from __future__ import annotations
@@ -56,6 +56,12 @@ def order(article: str) -> str:
     return f"ordered {article}"
 
 
+async def _tell_first_task(gateway: Gateway) -> None:
+    while b"callgate_tasks_running 1.0" not in gateway.metrics():
+        await asyncio.sleep(0.01)
+    (_FOLDER / "task").touch()
+
+
 async def main() -> None:
     journal = SqliteJournal(_GIVEN["journal"]) if "journal" in _GIVEN else None
     servers = [mcp(command, name=f"server{n}") for n, command in enumerate(_GIVEN.get("servers", []))]
@@ -69,7 +75,9 @@ async def main() -> None:
     redactor = SecretValues([_GIVEN["secret"]]) if "secret" in _GIVEN else None
     engine = Engine(tools, servers=servers, journal=journal, redactor=redactor)
     async with Gateway(engine, secret=b"the secret of the tests, 32 bytes", limits=limits) as gateway:
+        telling = asyncio.create_task(_tell_first_task(gateway))
         await serve_stdio(gateway)
+        telling.cancel()
 
 
 asyncio.run(main())

@@ -60,7 +60,7 @@ async def test_a_failed_tool_of_a_task_is_an_error_with_its_text(tmp_path: Path)
 async def test_what_a_task_asks_is_answered_by_the_host(tmp_path: Path) -> None:
     async with Engine(servers=[server(tmp_path, elicitation=accept)]) as engine:
         running = asyncio.ensure_future(engine.call(call("ask_twice_later")))
-        await until(lambda: (tmp_path / "log").exists() and "ask_twice_later" in (tmp_path / "log").read_text(encoding="utf-8"))
+        await until((tmp_path / "task").exists)
         (tmp_path / "log.go").touch()
         result = result_of(await running)
     assert [one["content"]["name"] for one in json.loads(result.text)] == ["Your name? (1)", "Your name? (2)"]
@@ -72,7 +72,7 @@ async def test_a_task_that_gets_no_answer_to_its_question_is_cancelled(tmp_path:
 
     async with Engine(servers=[server(tmp_path, after_s=0.001, sampling=fail)]) as engine:
         running = asyncio.ensure_future(engine.call(call("model_later")))
-        await until(lambda: (tmp_path / "log").exists() and "model_later" in (tmp_path / "log").read_text(encoding="utf-8"))
+        await until((tmp_path / "task").exists)
         (tmp_path / "log.go").touch()
         result = result_of(await running)
         assert (result.status, result.code) == ("unknown", "input_refused")
