@@ -495,8 +495,8 @@ async def calls_another(context: ToolContext) -> object:
 @tool
 def cleans_up(context: ToolContext, path: str) -> None:
     """Write a file when it is stopped."""
-    context.progress("begun")
     try:
+        context.progress("begun")
         time.sleep(600)
     finally:
         with open(path, "w") as file:
