@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from callgate import Agent, Engine, Scope, SqliteJournal, ToolContext, UsageError, tool
+from callgate import Agent, Engine, Scope, SqliteJournal, Tool, ToolContext, UsageError, tool
 from callgate.agent import Settings
 from callgate.agent.loop_settings import Budget
 from callgate.messages import ToolMessage, UserMessage
@@ -141,9 +141,8 @@ async def test_a_run_that_was_stopped_in_an_answer_is_resumed_with_a_message_of_
         assert not Replay.of(engine.journal, "case-7", engine.blobs).differences
 
 
-async def test_a_model_is_told_of_a_killed_call_when_its_run_is_resumed(tmp_path: Path) -> None:
-    """It may have paid: without a word, the model would pay again in other words."""
-    path, paid, told = tmp_path / "journal.db", asyncio.Event(), []
+def paying_without_end(paid: asyncio.Event) -> Tool:
+    """Return a tool that pays, sets the event and never returns."""
 
     @tool
     async def pay(to: str) -> str:
@@ -151,6 +150,14 @@ async def test_a_model_is_told_of_a_killed_call_when_its_run_is_resumed(tmp_path
         paid.set()
         await asyncio.Event().wait()
         return "paid"
+
+    return pay
+
+
+async def test_a_model_is_told_of_a_killed_call_when_its_run_is_resumed(tmp_path: Path) -> None:
+    """It may have paid: without a word, the model would pay again in other words."""
+    path, paid, told = tmp_path / "journal.db", asyncio.Event(), []
+    pay = paying_without_end(paid)
 
     def answer(request: ModelRequest) -> list[Item]:
         told.append(_last_text(request))
@@ -174,13 +181,7 @@ async def test_a_model_is_told_of_a_killed_call_when_its_run_is_resumed(tmp_path
 async def test_a_model_is_told_of_a_killed_call_in_the_next_run_of_its_conversation(tmp_path: Path, restarts: bool) -> None:
     """Once: a third run does not say it again."""
     path, paid, told = tmp_path / "journal.db", asyncio.Event(), []
-
-    @tool
-    async def pay(to: str) -> str:
-        """Pay."""
-        paid.set()
-        await asyncio.Event().wait()
-        return "paid"
+    pay = paying_without_end(paid)
 
     def answer(request: ModelRequest) -> str:
         told.append([str(message.content) for message in request.messages if isinstance(message, UserMessage)])

@@ -401,6 +401,6 @@ def _with(reason: str, error: RecordFailed) -> str:
 
 
 def _may_have_acted(state: CallState, end: CallAborted) -> bool:
-    """Return whether an aborted call may have taken effect. A tool that returned after the kill says so only in the record."""
+    """Return whether an aborted call may have taken effect. What a tool returns after its kill is only recorded."""
     status = (end.details or {}).get("status")
     return status == "unknown" or (status == "ok" and state.judged is not None and state.judged.tool.effect != "none")

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from callgate.agent.budget import BudgetTracker
 from callgate.agent.history import commit_message
 from callgate.agent.message_calls import BROKEN_OFF, CallContext, MessageCalls
-from callgate.agent.recorded_results import cancelled
+from callgate.agent.recorded_results import end_of_cancelled_call
 from callgate.agent.repetition import StuckGuard
 from callgate.agent.run_events import AgentEvent, CallEnded
 from callgate.agent.run_recorder import PhaseExecutedBody
@@ -107,7 +107,7 @@ class MessageCommitter:
 
     def commit_cancelled(self, calls: ExecutedMessage) -> None:
         """Commit a message whose calls ended because the run was cancelled, so that the conversation's next run tells the model of them."""
-        ends = [cancelled(call, end) for call, end in zip(calls.calls, calls.ends, strict=False)]
+        ends = [end_of_cancelled_call(call, end) for call, end in zip(calls.calls, calls.ends, strict=False)]
         if len(ends) == len(calls.calls):
             self._note_killed(calls)
             with suppress(RecordFailed):

@@ -1,4 +1,4 @@
-"""Write what a model has to be told before it is asked again after an interruption.
+"""Write the note for the model about calls that were killed and an answer that was cut off, before the next request.
 
 A killed call is not in the conversation, so without a word the model would make it again. A provider refuses a conversation that ends
 with an answer, such as one that a stop has cut off. Pure.
@@ -19,7 +19,7 @@ _ARGUMENTS = 400
 
 
 def interruption_note(history: History, *, asks_again: bool) -> str:
-    """Return what the model has to be told; empty if nothing.
+    """Return the text of the note; empty if there is nothing to say.
 
     Args:
         history: The conversation.

@@ -20,7 +20,7 @@ from callgate.errors import CallNotStarted
 from callgate.events import Event
 from callgate.messages import AssistantMessage, ToolCall
 
-__all__ = ["broken_off", "cancelled", "final_of", "interrupted", "is_killed", "pending_at", "result_at"]
+__all__ = ["broken_off", "end_of_cancelled_call", "final_of", "interrupted", "is_killed", "pending_at", "result_at"]
 
 
 def interrupted(event: Event) -> str:
@@ -29,10 +29,10 @@ def interrupted(event: Event) -> str:
     Empty if nothing about the call is reported to the model.
     """
     reason = decode_reason(event.body)
-    return _note(reason.reason, unknown=reason.status == "unknown") if reason.status in ("not_started", "unknown") else ""
+    return _interruption_text(reason.reason, unknown=reason.status == "unknown") if reason.status in ("not_started", "unknown") else ""
 
 
-def _note(why: str, *, unknown: bool) -> str:
+def _interruption_text(why: str, *, unknown: bool) -> str:
     if not unknown:
         return str(CallNotStarted.because(why))
     return f"It was broken off: {why}. It may have taken effect; check the real state before you repeat it."
@@ -67,11 +67,11 @@ def broken_off(call: ToolCall, end: Event, text: str) -> ToolResult:
     return _broken_off(call, end.call, text, unknown=decode_reason(end.body).status == "unknown")
 
 
-def cancelled(call: ToolCall, end: EndedCall) -> EndedCall:
+def end_of_cancelled_call(call: ToolCall, end: EndedCall) -> EndedCall:
     """Return the end of a call whose run was cancelled, with the result that the model reads in the conversation's next run."""
     if end.outcome is not None or not end.uid:
         return end
-    text = _note("the run was cancelled", unknown=end.in_doubt)
+    text = _interruption_text("the run was cancelled", unknown=end.in_doubt)
     return replace(end, outcome=Answered(_broken_off(call, end.uid, text, unknown=end.in_doubt)))
 
 

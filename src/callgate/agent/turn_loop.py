@@ -72,7 +72,7 @@ class Turn:
         with self._parts.enrichment:
             message_calls = self._committer.next_message()
             message_calls.cause = self._parts.recorder.last
-            ends = await self._taken_up(message_calls, message, closed, left, opened.whole)
+            ends = await self._take_up_calls(message_calls, message, closed, left, opened.whole)
         self._state.signals += message_calls.signals_of(message.calls)
         self._parts.budget.iterations += not opened.again
         self._parts.budget.calls += sum(call.counts for call in left.values()) - (len(message.calls) if opened.again else 0)
@@ -164,7 +164,7 @@ class Turn:
         ending = self._committer.commit(ExecutedMessage(message=message, calls=result.calls, closed=result.closed, ends=ends))
         return None if ending is None else await self._end_or_continue(ending)
 
-    async def _taken_up(
+    async def _take_up_calls(
         self,
         message_calls: MessageCalls,
         message: AssistantMessage,
@@ -222,7 +222,7 @@ class Turn:
         with parts.enrichment:
             message_calls = self._committer.next_message()
             message_calls.cause = parts.recorder.write_resumed_calls(message, pending.closed, pending.iteration)
-            ends = await self._taken_up(message_calls, message, pending.closed, left, pending.whole)
+            ends = await self._take_up_calls(message_calls, message, pending.closed, left, pending.whole)
         calls = ExecutedMessage(message=message, calls=message.calls, closed=pending.closed, ends=ends, whole=pending.whole)
         ending = self._committer.commit(calls)
         return None if ending is None else await self._end_or_continue(ending)

@@ -174,7 +174,7 @@ class Gateway:
             self._changes.resource_updated(uri)
 
     def use_principals(self, *configurations: Iterable[Principal]) -> None:
-        """Let calls that have waited for a place or for a human run only if their principals may still make them.
+        """Let calls that have waited for a slot or for a human run only if their principals may still make them.
 
         Args:
             configurations: The principals of the configuration, or of each of several that count. Others may do what their tokens say.

@@ -1,4 +1,4 @@
-"""The decision with which a graph of LangGraph was resumed, about one call: recorded, checked, and kept from the tool.
+"""Check and record the decision about one call with which a graph of LangGraph was resumed, and hide it from the tool.
 
 The engine's journal counts. If its rules do not ask about the call any more, or somebody has answered there, the decision must not be lost,
 and the code of the tool must not read it in place of an answer of its own. Must not know how a call is made.
@@ -25,7 +25,7 @@ __all__ = ["ResumedDecision"]
 
 
 class ResumedDecision:
-    """What the graph was resumed with, as far as it is about one call.
+    """The decision about one call with which the graph was resumed.
 
     Args:
         engine: The engine.

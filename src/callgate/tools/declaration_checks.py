@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Mapping
-from string import Formatter
 from typing import get_args
 
 from callgate.calls import Category, Effect
 from callgate.errors import UsageError
 from callgate.tools.host_functions import refuse_argument_names
+from callgate.tools.key_patterns import parse_placeholders, unknown_placeholder
 from callgate.tools.prefixed_names import MAX_NAME_CHARS
 from callgate.tools.retry_policy import RetryPolicy
 from callgate.tools.tool_declaration import CacheScope, Tool
@@ -109,16 +109,11 @@ def _check_kinds(tool: Tool, where: str) -> None:
         raise UsageError(f"Tool '{tool.name}' ({where}) has triggers={tool.triggers!r}; it must be a tuple of phrases.")
 
 
-def _check_placeholders(pattern: str, names: Collection[str], has: str) -> None:
+def _check_placeholders(pattern: str, names: Collection[str], subject: str) -> None:
     """Check a resource key, because the calls of a tool whose key cannot be made run beside no other call."""
-    try:
-        fields = [name for _, name, _, _ in Formatter().parse(pattern) if name is not None]
-    except ValueError as error:
-        raise UsageError(f"{has}, which is not a pattern ({error}). Write it as 'file:{{path}}'.") from error
-    for field in fields:
-        if re.split(r"[.\[]", field, maxsplit=1)[0] not in names:
-            known = f"Known are: {', '.join(sorted(names))[:400]}" if names else "It has none"
-            raise UsageError(f"{has}, and '{field}' is none of its parameters. {known}. Name one of these, or give a function.")
+    for placeholder in parse_placeholders(pattern, subject, "file:{path}"):
+        if re.split(r"[.\[]", placeholder.name, maxsplit=1)[0] not in names:
+            raise unknown_placeholder(placeholder.name, sorted(names), subject, ", or give a function.")
 
 
 def _are_texts(value: object) -> bool:

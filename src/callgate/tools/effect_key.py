@@ -20,6 +20,7 @@ from callgate._schema import CompiledSchema
 from callgate.calls import Effect, Scope
 from callgate.errors import ArgumentsInvalid, ToolRaised, UsageError
 from callgate.tools.host_functions import refuse_argument_names
+from callgate.tools.key_patterns import parse_placeholders, unknown_placeholder
 
 __all__ = ["EffectKey", "EffectKeyOf", "KeyFromCall"]
 
@@ -191,26 +192,17 @@ def _check_function(declared: Callable[..., object], schema: CompiledSchema, whe
 
 
 def _check_pattern(pattern: str, schema: CompiledSchema, where: str) -> None:
-    try:
-        fields = [(name, spec, conversion) for _, name, spec, conversion in Formatter().parse(pattern) if name is not None]
-    except ValueError as error:
-        raise UsageError(f"{where} has key={pattern!r:.80}, which is not a pattern ({error}). Write it as 'refund:{{order}}'.") from error
-    if not fields:
+    subject = f"{where} has key={pattern!r:.80}"
+    placeholders = parse_placeholders(pattern, subject, "refund:{order}")
+    if not placeholders:
         raise UsageError(
-            f"{where} has key={pattern!r:.80}, which is the same for every call, so only the first one would ever run. Name the arguments"
+            f"{subject}, which is the same for every call, so only the first one would ever run. Name the arguments"
             " that make the effect another one, as in 'refund:{order}'."
         )
-    for name, spec, conversion in fields:
-        _check_field(name, pattern, schema, where)
-        if spec or conversion:
-            raise UsageError(f"{where} has key={pattern!r:.80}; a placeholder has no format. Write '{{{name}}}', or give a function.")
-
-
-def _check_field(name: str, pattern: str, schema: CompiledSchema, where: str) -> None:
-    if name in schema.properties or name in {f"scope.{field}" for field in _SCOPE_FIELDS}:
-        return
     known = [*sorted(schema.properties), *(f"scope.{field}" for field in _SCOPE_FIELDS)]
-    raise UsageError(
-        f"{where} has key={pattern!r:.80}, and '{name}' is none of its parameters. Known are: {', '.join(known)[:400]}. Name"
-        " one of these. In Python, the key may also be a function of the arguments and the scope."
-    )
+    for placeholder in placeholders:
+        if placeholder.name not in known:
+            otherwise = ". In Python, the key may also be a function of the arguments and the scope."
+            raise unknown_placeholder(placeholder.name, known, subject, otherwise)
+        if placeholder.is_formatted:
+            raise UsageError(f"{subject}; a placeholder has no format. Write '{{{placeholder.name}}}', or give a function.")

@@ -90,7 +90,7 @@ async def listen(wanted: Subscription, parts: FrontParts, call: ClientCall, task
 
 
 class _Listener:
-    """Sends a client the changes that it wants to be told, as long as it takes them."""
+    """Sends a client notifications of the changes that it has subscribed to, until one cannot be sent."""
 
     def __init__(self, wanted: Subscription) -> None:
         self._wanted = wanted

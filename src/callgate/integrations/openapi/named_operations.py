@@ -1,4 +1,4 @@
-"""The operations of a document with the names of their tools, and which of them an option names.
+"""Name the tools of a document's operations, and find the operations that an option names.
 
 Knows nothing of servers and requests.
 """
