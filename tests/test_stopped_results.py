@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Aborted, Answered, Engine, Scope, SqliteJournal, ToolContext, ToolResult, tool
+from callgate import Aborted, Answered, Engine, Scope, SqliteJournal, Suspended, ToolContext, ToolResult, tool
 from callgate.response_calls import ResponseReply
 from tests.engine_calls import call, result_of
 from tests.provider_responses.shop import claude
@@ -237,3 +237,38 @@ async def test_a_call_whose_tool_returned_after_its_kill_may_have_taken_effect(e
     assert (paid, reply.ended) == (["A7"], "aborted")
     assert ["pay (chat/0/0) had started and may have taken effect" in text for text in texts(reply)] == ([True] if effect == "once" else [])
     assert len(reply.unknown) == len(reply.messages) // 2 == (effect == "once")
+
+
+async def test_a_call_that_has_paid_is_not_offered_to_be_sent_again_if_the_engine_closes(tmp_path: Path) -> None:
+    paid: list[str] = []
+    sending = asyncio.Event()
+
+    @tool(requires_approval=True)
+    async def send() -> str:
+        """Send the parcel."""
+        sending.set()
+        await asyncio.Event().wait()
+        return "sent"
+
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        paid.append("paid")
+        return "paid"
+
+    message = [call("send", id="c0"), call("pay", id="c1")]
+    scope = Scope(run="chat", message_id="msg_1")
+    async with Engine([send, pay], journal=SqliteJournal(tmp_path / "calls.db")) as engine:
+        asked, first = await engine.call_many(message, scope)
+        assert isinstance(asked, Suspended)
+        assert result_of(first).status == "ok"
+        await engine.approve(asked.approval_id)
+        again = asyncio.create_task(engine.call_many(message, scope))
+        await sending.wait()
+    waiting = result_of((await again)[1])
+    assert waiting.error is not None
+    assert "made before and has ended" in waiting.error
+    assert "may be sent again" not in waiting.error
+    async with Engine([send, pay], journal=SqliteJournal(tmp_path / "calls.db")) as engine:
+        assert result_of((await engine.call_many(message, scope))[1]).structured == "paid"
+    assert paid == ["paid"]

@@ -433,7 +433,7 @@ class Emission:
         """End those of these calls that have no outcome, as not started."""
         for entry in entries:
             if entry.outcome is None and not entry.state.ended:
-                entry.outcome = self._unstarted.not_started(entry.state, why)
+                entry.outcome = self._unstarted.not_started(entry.state, why, entry.call)
 
     async def _end_all(self, reason: str) -> None:
         """End every call, and wait for the running ones. If the waiting task is cancelled, they end by themselves."""

@@ -151,7 +151,7 @@ class CallRoute:
     async def complete(self, state: CallState, call: ValidatedCall) -> Outcome:
         """Take a valid call to its outcome, running its tool at most once."""
         if self._lifecycle.ending:
-            return self._unstarted.not_started(state, "the engine was closed")
+            return self._unstarted.not_started(state, "the engine was closed", call)
         self._running[state.uid] = state
         state.run_state = self._runs.get(state.scope.run, state.run_state)  # the run may have been opened since the call was admitted
         state.run_state.under_way += 1

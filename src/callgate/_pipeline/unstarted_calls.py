@@ -16,11 +16,13 @@ from callgate._run_state.recorder import Recorder
 from callgate.calls import Outcome, RawCall, Scope
 from callgate.errors import CallNotStarted, RecordFailed
 from callgate.events import Draft
+from callgate.stage_types import ValidatedCall
 
 __all__ = ["UnstartedCalls"]
 
 _REFUSED_AT_ONCE = 64
 """The number of calls to refuse before other tasks of the event loop may run."""
+_ENDED_BEFORE = "The same call was made before and has ended. Hand in its message again for its result; do not repeat it in another one."
 
 
 class UnstartedCalls:
@@ -31,12 +33,18 @@ class UnstartedCalls:
         self._outcomes = outcomes
         self._lifecycle = lifecycle
 
-    def not_started(self, state: CallState, why: str) -> Outcome:
-        """End a call that had not started when its message was ended."""
+    def not_started(self, state: CallState, why: str, call: ValidatedCall | None = None) -> Outcome:
+        """End a call that had not started when its message was ended.
+
+        Args:
+            call: The call, if its arguments are valid. If it was handed in before and has ended, it is not offered to be sent again.
+        """
         if not state.on_record:
             with suppress(RecordFailed):  # recording the end fails in the same way and reports it
                 state.received()
-        return self._outcomes.ended(state, CallNotStarted.because(why), state.raw.name)
+        ended_before = call is not None and state.run_state.has_ended(call)
+        error = CallNotStarted(f"It was not started again: {why}. {_ENDED_BEFORE}") if ended_before else CallNotStarted.because(why)
+        return self._outcomes.ended(state, error, state.raw.name)
 
     async def above_limit(self, raws: list[RawCall], scope: Scope, most: int) -> list[Outcome]:
         """Refuse the calls of a message above the limit, and record that with one event for all of them."""
