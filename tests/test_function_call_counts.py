@@ -17,10 +17,13 @@ import pytest
 
 from callgate import Agent, Answered, Engine, RawCall, Tool, tool
 from callgate.agent import Budget, Settings
+from callgate.models.model_events import CallSealed
+from callgate.models.wire import codec
 from callgate.testing import Call, ScriptedModel
 
-MOST: dict[str, int] = {"none": 57, "once": 69, "iteration": 220}
-"""Limits on the functions that a read, a call with an effect, and one more iteration of the agent loop enter."""
+MOST: dict[str, int] = {"none": 57, "once": 69, "iteration": 220, "delta": 30}
+"""Limits on the functions that a read, a call with an effect, one more iteration of the agent loop, and one more piece of a call's
+arguments in a stream enter."""
 
 
 def look_up(effect: Literal["none", "once"]) -> Tool:
@@ -87,3 +90,18 @@ async def test_an_agent_loop_iteration_enters_a_bounded_number_of_python_functio
 
     counts = [await run(iterations) for iterations in (10, 20, 30)]
     assert counts[2] - counts[1] <= 10 * MOST["iteration"]
+
+
+async def test_a_piece_of_arguments_in_a_stream_enters_a_bounded_number_of_python_functions() -> None:
+    def frames(pieces: int) -> list[bytes]:
+        begin = {"index": 0, "id": "call_1", "function": {"name": "write", "arguments": '{"text": "'}}
+        calls = [begin, *({"index": 0, "function": {"arguments": text}} for text in ["work"] * pieces + ['"}'])]
+        return [f"data: {json.dumps({'choices': [{'delta': {'tool_calls': [call]}}]})}\n\n".encode() for call in calls]
+
+    async def read(frames: list[bytes]) -> None:
+        decoder = codec("openai.chat").decoder()
+        events = [event for frame in frames for event in decoder.feed(frame)]
+        assert isinstance(events[-1], CallSealed)
+
+    counts = [await entered(read(frames(pieces))) for pieces in (10, 20, 120)]
+    assert counts[2] - counts[1] <= 100 * MOST["delta"]

@@ -25,7 +25,7 @@ class OpenCall:
         "_complete",
         "_extent",
         "_first_characters",
-        "_piece_count",
+        "_joined",
         "_pieces",
         "_pieces_scanned",
         "custom",
@@ -67,7 +67,8 @@ class OpenCall:
         """The number of pieces that `JsonExtent` has read."""
         self._extent = JsonExtent()
         self._complete = False
-        self._piece_count = 0
+        self._joined = False
+        """Whether several pieces have been joined to one."""
         self._first_characters = ""
         """The first three characters of the arguments, without surrounding white space."""
         self._canonical: bytes | None = None
@@ -76,8 +77,8 @@ class OpenCall:
         """Append a piece of the arguments."""
         self._pieces.append(text)
         self.size += len(text)
-        self._piece_count += 1
-        self._canonical = self._canonical if text.isspace() else None
+        if self._canonical is not None and not text.isspace():
+            self._canonical = None
         if len(self._first_characters) < 3:
             self._first_characters = (self._first_characters + text).strip()[:3]
 
@@ -86,15 +87,15 @@ class OpenCall:
         """The arguments as one text. The first access after a new piece joins all pieces."""
         if len(self._pieces) > 1:
             _ = self.complete
-            self._pieces, self._pieces_scanned = [join_text(self._pieces)], 1
+            self._pieces, self._pieces_scanned, self._joined = [join_text(self._pieces)], 1, True
         return self._pieces[0] if self._pieces else ""
 
     @property
     def complete(self) -> bool:
         """Whether the arguments are one whole JSON object by their brackets."""
-        for number in range(self._pieces_scanned, len(self._pieces)):
-            self._complete = self._extent.feed(self._pieces[number])
-        self._pieces_scanned = len(self._pieces)
+        if self._pieces_scanned < len(self._pieces):
+            self._complete = self._extent.feed("".join(self._pieces[self._pieces_scanned :]))
+            self._pieces_scanned = len(self._pieces)
         return self._complete and not self.custom
 
     def proves_its_end(self) -> bool:
@@ -102,7 +103,8 @@ class OpenCall:
 
         An empty object in one piece may be a placeholder and proves nothing.
         """
-        return not self.reopened and self.complete and not (self._piece_count == 1 and self._first_characters == "{}")
+        in_one_piece = len(self._pieces) == 1 and not self._joined
+        return not self.reopened and self.complete and not (in_one_piece and self._first_characters == "{}")
 
     @property
     def is_placeholder(self) -> bool:
