@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from callgate import Engine, Scope
+from callgate import Engine, Scope, tool
+from callgate.calls import Image
+from tests.models.aws_frames import event
 from tests.provider_responses.recorded_bodies import ANSWERS, BODIES, QUESTIONS, body
 from tests.provider_responses.recorded_server import RecordedServer
 from tests.provider_responses.recorded_streams import CONTENT_TYPES, STREAMS
 from tests.provider_responses.sdk_requests import ASK, SDK_WARNINGS, SYNC_STREAMS, bedrock_client, kept
-from tests.provider_responses.shop import LookUp
+from tests.provider_responses.shop import LookUp, claude
 
 pytestmark = SDK_WARNINGS
 
@@ -95,3 +99,27 @@ async def test_the_dict_that_boto3_returns_for_a_stream_can_be_given_whole() -> 
             reply = await watched.reply()
     assert reply.message_id == "request-1"
     assert len(reply.results) == 1
+
+
+async def test_an_image_is_sent_back_as_json_to_a_model_that_was_streamed_with_invoke_model() -> None:
+    """boto3 takes bytes for Converse. The body of InvokeModel is the host's own JSON, which has no bytes."""
+
+    @tool(effect="none")
+    def draw() -> Image:
+        """Draw."""
+        return Image(data="iVBORw0KGgo=", mime_type="image/png")
+
+    blocks = [{"type": "redacted_thinking", "data": "AAEC+/8="}, *claude(("draw", {}))["content"]]
+    sent: list[dict[str, Any]] = [{"type": "message_start", "message": {**claude(), "stop_reason": None}}]
+    for index, block in enumerate(blocks):
+        sent += [{"type": "content_block_start", "index": index, "content_block": block}, {"type": "content_block_stop", "index": index}]
+    sent += [{"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 1}}, {"type": "message_stop"}]
+    frames = [event("chunk", {"bytes": base64.b64encode(json.dumps(one).encode()).decode()}) for one in sent]
+    with RecordedServer((CONTENT_TYPES["bedrock"], frames)) as server:
+        async with Engine([draw]) as engine:
+            watched: Any = engine.watch(bedrock_client(server.url).invoke_model_with_response_stream(modelId="m", body="{}"))
+            reply = await watched.reply()
+    assert (reply.api, reply.finish) == ("bedrock.invoke", "tool_calls")
+    body = json.dumps(reply.messages)
+    assert '"data": "AAEC+/8="' in body
+    assert '"data": "iVBORw0KGgo="' in body

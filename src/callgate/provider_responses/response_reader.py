@@ -47,6 +47,8 @@ __all__ = [
 _MOST_ID_CHARS = 200
 _DEFAULTS = Limits()
 _GOOGLE_MODULE = "google.genai"
+_APIS_WITH_BYTES = frozenset({"bedrock.converse", "gemini.generate"})
+"""The APIs whose SDKs take bytes. The same SDKs send the body of InvokeModel and an interaction as JSON."""
 _SNAKE_CASE_FIELDS = frozenset({"usage_metadata", "prompt_feedback", "model_version", "response_id", "sdk_http_response"})
 
 
@@ -142,7 +144,7 @@ def finished_response(
         model=finished.model,
         usage=finished.usage,
         fault=finished.fault,
-        takes_bytes=takes_bytes,
+        takes_bytes=takes_bytes and api.api in _APIS_WITH_BYTES,
         names=names,
     )
 
@@ -197,10 +199,10 @@ def _has_snake_case(candidates: object) -> bool:
 
 def takes_bytes(given: object, api: str) -> bool:
     """Return whether the SDK that a response or chunk came from takes bytes where JSON has Base64."""
+    if api not in _APIS_WITH_BYTES:
+        return False
     if isinstance(given, Mapping):
-        return api.startswith(("bedrock", "gemini")) and (
-            "ResponseMetadata" in given or not _SNAKE_CASE_FIELDS.isdisjoint(given) or has_bytes(given)
-        )
+        return "ResponseMetadata" in given or not _SNAKE_CASE_FIELDS.isdisjoint(given) or has_bytes(given)
     return type(given).__module__.startswith(_GOOGLE_MODULE)
 
 
