@@ -6,11 +6,12 @@ import base64
 import json
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from callgate import Engine, Scope, tool
+from callgate import Engine, Scope, SqliteJournal, tool
 from callgate.calls import Image
 from tests.models.aws_frames import event
 from tests.provider_responses.recorded_bodies import ANSWERS, BODIES, QUESTIONS, body
@@ -123,3 +124,38 @@ async def test_an_image_is_sent_back_as_json_to_a_model_that_was_streamed_with_i
     body = json.dumps(reply.messages)
     assert '"data": "AAEC+/8="' in body
     assert '"data": "iVBORw0KGgo="' in body
+
+
+@pytest.mark.parametrize("provider", BODIES)
+async def test_chunks_that_a_host_has_kept_are_the_same_message_in_another_engine(provider: str, tmp_path: Path) -> None:
+    """Most SDKs have no helper that assembles a message, which could be handed in again after a restart."""
+    runs: list[str] = []
+
+    class Count(LookUp):
+        """Count an article, once."""
+
+        effect = "once"
+
+        async def execute(self, actor: str, **params: Any) -> Any:
+            runs.append(params["article"])
+            return 3
+
+    first, second = STREAMS[provider]
+    kept: list[Any] = []
+    with RecordedServer((CONTENT_TYPES[provider], [*first, *second])) as server:
+        async with Engine([Count()], journal=SqliteJournal(tmp_path / "calls.db")) as engine:
+            tools = engine.schemas(provider)
+            if provider == "bedrock":
+                sent: Any = bedrock_client(server.url).converse_stream(modelId="m", messages=QUESTIONS[provider])
+            else:
+                sent = await asked(provider, server.url, tools)
+            async with engine.watch(sent, Scope(run="r")) as chunks:
+                async for chunk in chunks:
+                    kept.append(chunk if isinstance(chunk, dict) else chunk.model_dump(mode="json"))
+                reply = await chunks.reply()
+    again: Any = {**sent, "stream": kept} if provider == "bedrock" else kept
+    async with Engine([Count()], journal=SqliteJournal(tmp_path / "calls.db")) as engine:
+        async with engine.watch(again, Scope(run="r")) as chunks:
+            repeated = await chunks.reply()
+    assert (repeated.message_id, repeated.results) == (reply.message_id, reply.results)
+    assert runs == ["lamp"]
