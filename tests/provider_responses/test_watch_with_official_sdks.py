@@ -131,31 +131,25 @@ async def test_chunks_that_a_host_has_kept_are_the_same_message_in_another_engin
     """Most SDKs have no helper that assembles a message, which could be handed in again after a restart."""
     runs: list[str] = []
 
-    class Count(LookUp):
-        """Count an article, once."""
-
-        effect = "once"
-
-        async def execute(self, actor: str, **params: Any) -> Any:
-            runs.append(params["article"])
-            return 3
+    @tool(name="stock/look_up")
+    def count(article: str) -> int:
+        """Count an article."""
+        runs.append(article)
+        return 3
 
     first, second = STREAMS[provider]
-    kept: list[Any] = []
     with RecordedServer((CONTENT_TYPES[provider], [*first, *second])) as server:
-        async with Engine([Count()], journal=SqliteJournal(tmp_path / "calls.db")) as engine:
+        async with Engine([count], journal=SqliteJournal(tmp_path / "calls.db")) as engine:
             tools = engine.schemas(provider)
             if provider == "bedrock":
                 sent: Any = bedrock_client(server.url).converse_stream(modelId="m", messages=QUESTIONS[provider])
             else:
                 sent = await asked(provider, server.url, tools)
             async with engine.watch(sent, Scope(run="r")) as chunks:
-                async for chunk in chunks:
-                    kept.append(chunk if isinstance(chunk, dict) else chunk.model_dump(mode="json"))
+                kept = [chunk if isinstance(chunk, dict) else chunk.model_dump(mode="json") async for chunk in chunks]
                 reply = await chunks.reply()
     again: Any = {**sent, "stream": kept} if provider == "bedrock" else kept
-    async with Engine([Count()], journal=SqliteJournal(tmp_path / "calls.db")) as engine:
-        async with engine.watch(again, Scope(run="r")) as chunks:
-            repeated = await chunks.reply()
+    async with Engine([count], journal=SqliteJournal(tmp_path / "calls.db")) as engine:
+        repeated = await engine.watch(again, Scope(run="r")).reply()
     assert (repeated.message_id, repeated.results) == (reply.message_id, reply.results)
     assert runs == ["lamp"]

@@ -169,8 +169,8 @@ def _say(what: str, target: str, posted: SentMessage, fate: MessageOutcome, jour
             "yellow",
         )
     elif posted.again is not None:
-        named = "" if not is_unnamed(posted.run) else _UNNAMED
-        say(f"Sent. No process works on run {one_line(posted.run, 120)} now, and it is not an agent's run. {_HANDED_IN[what]}{named}")
+        more = _UNNAMED if is_unnamed(posted.run) else ""
+        say(f"Sent. No process works on run {one_line(posted.run, 120)} now, and it is not an agent's run. {_HANDED_IN[what]}{more}")
         if what == "approve" and posted.again.origin == "cli":
             say(f"  {_call_again(posted.run, posted.again, journal)}")
     else:
