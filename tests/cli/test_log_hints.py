@@ -84,6 +84,16 @@ async def test_an_approval_that_the_process_receives_says_what_to_do_if_the_call
             assert result_of(await engine.call(PAY, RUN)).text == "paid"
 
 
+async def test_an_answer_for_a_run_without_a_name_says_that_nothing_takes_it_after_the_program_has_ended(tmp_path: Path) -> None:
+    for scope, unnamed in ((Scope(), True), (RUN, False)):
+        async with opened(tmp_path) as engine:
+            outcome = await engine.call(PAY, scope)
+        assert isinstance(outcome, Suspended)
+        done = said(tmp_path, "approve", outcome.approval_id)
+        text = " ".join(done.err.split())
+        assert (done.code, "Name the run in the program, with Scope(run=...)." in text) == (0, unnamed)
+
+
 async def test_the_open_questions_are_listed_with_the_time_at_which_they_were_asked(tmp_path: Path) -> None:
     async with opened(tmp_path) as engine:
         await asked(engine)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from callgate import Engine, Scope, tool
-from tests.provider_responses.shop import A7, completion, paid, refund
+from tests.provider_responses.shop import A7, AskAboutRefunds, completion, paid, refund
 
 
 async def test_two_tasks_that_hand_in_the_same_response_share_its_calls() -> None:
@@ -70,3 +70,25 @@ async def test_responses_without_an_id_are_told_apart_by_the_hosts_message_id() 
         assert "Scope.message_id" in note.text
         await engine.respond(response, Scope(message_id="second"))
     assert paid == ["A7", "A7"]
+
+
+async def test_no_call_runs_twice_when_a_response_without_any_id_is_handed_in_after_the_answer(caplog: pytest.LogCaptureFixture) -> None:
+    """Some services leave out the id of Gemini's response, and Gemini gives its calls no ids. Each call was then another call each time."""
+
+    @tool
+    def pay(order: str) -> str:
+        """Pay an order."""
+        paid.append(f"paid {order}")
+        return f"paid {order}"
+
+    calls = [{"functionCall": {"name": name, "args": {"order": order}}} for name, order in (("refund", "A7"), ("pay", "B8"), ("pay", "B8"))]
+    response = {"candidates": [{"content": {"role": "model", "parts": calls}, "finishReason": "STOP"}]}
+    async with Engine([refund, pay], policies=[AskAboutRefunds()]) as engine:
+        asked = await engine.respond(response)
+        assert (asked.message_id, asked.ended, paid) == ("", "suspended", ["paid B8", "paid B8"])
+        await engine.approve(asked.suspended[0].approval_id, by="bob")
+        reply = await engine.respond(response)
+        assert (reply.ended, paid) == (None, ["paid B8", "paid B8", "A7"])
+        assert "give Scope.message_id" in caplog.text
+        await engine.respond(response, Scope(message_id="second"))
+    assert paid[3:] == ["paid B8", "paid B8"]

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from callgate import Engine, Scope
+from callgate import Engine, Scope, SqliteJournal, tool
+from callgate.calls import Image
+from tests.models.aws_frames import event
 from tests.provider_responses.recorded_bodies import ANSWERS, BODIES, QUESTIONS, body
 from tests.provider_responses.recorded_server import RecordedServer
 from tests.provider_responses.recorded_streams import CONTENT_TYPES, STREAMS
 from tests.provider_responses.sdk_requests import ASK, SDK_WARNINGS, SYNC_STREAMS, bedrock_client, kept
-from tests.provider_responses.shop import LookUp
+from tests.provider_responses.shop import LookUp, claude
 
 pytestmark = SDK_WARNINGS
 
@@ -95,3 +100,56 @@ async def test_the_dict_that_boto3_returns_for_a_stream_can_be_given_whole() -> 
             reply = await watched.reply()
     assert reply.message_id == "request-1"
     assert len(reply.results) == 1
+
+
+async def test_an_image_is_sent_back_as_json_to_a_model_that_was_streamed_with_invoke_model() -> None:
+    """boto3 takes bytes for Converse. The body of InvokeModel is the host's own JSON, which has no bytes."""
+
+    @tool(effect="none")
+    def draw() -> Image:
+        """Draw."""
+        return Image(data="iVBORw0KGgo=", mime_type="image/png")
+
+    blocks = [{"type": "redacted_thinking", "data": "AAEC+/8="}, *claude(("draw", {}))["content"]]
+    sent: list[dict[str, Any]] = [{"type": "message_start", "message": {**claude(), "stop_reason": None}}]
+    for index, block in enumerate(blocks):
+        sent += [{"type": "content_block_start", "index": index, "content_block": block}, {"type": "content_block_stop", "index": index}]
+    sent += [{"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 1}}, {"type": "message_stop"}]
+    frames = [event("chunk", {"bytes": base64.b64encode(json.dumps(one).encode()).decode()}) for one in sent]
+    with RecordedServer((CONTENT_TYPES["bedrock"], frames)) as server:
+        async with Engine([draw]) as engine:
+            watched: Any = engine.watch(bedrock_client(server.url).invoke_model_with_response_stream(modelId="m", body="{}"))
+            reply = await watched.reply()
+    assert (reply.api, reply.finish) == ("bedrock.invoke", "tool_calls")
+    body = json.dumps(reply.messages)
+    assert '"data": "AAEC+/8="' in body
+    assert '"data": "iVBORw0KGgo="' in body
+
+
+@pytest.mark.parametrize("provider", BODIES)
+async def test_chunks_that_a_host_has_kept_are_the_same_message_in_another_engine(provider: str, tmp_path: Path) -> None:
+    """Most SDKs have no helper that assembles a message, which could be handed in again after a restart."""
+    runs: list[str] = []
+
+    @tool(name="stock/look_up")
+    def count(article: str) -> int:
+        """Count an article."""
+        runs.append(article)
+        return 3
+
+    first, second = STREAMS[provider]
+    with RecordedServer((CONTENT_TYPES[provider], [*first, *second])) as server:
+        async with Engine([count], journal=SqliteJournal(tmp_path / "calls.db")) as engine:
+            tools = engine.schemas(provider)
+            if provider == "bedrock":
+                sent: Any = bedrock_client(server.url).converse_stream(modelId="m", messages=QUESTIONS[provider])
+            else:
+                sent = await asked(provider, server.url, tools)
+            async with engine.watch(sent, Scope(run="r")) as chunks:
+                kept = [chunk if isinstance(chunk, dict) else chunk.model_dump(mode="json") async for chunk in chunks]
+                reply = await chunks.reply()
+    again: Any = {**sent, "stream": kept} if provider == "bedrock" else kept
+    async with Engine([count], journal=SqliteJournal(tmp_path / "calls.db")) as engine:
+        repeated = await engine.watch(again, Scope(run="r")).reply()
+    assert (repeated.message_id, repeated.results) == (reply.message_id, reply.results)
+    assert runs == ["lamp"]

@@ -26,7 +26,7 @@ from callgate.cli._call_arguments import read_arguments, refuse_odd_text
 from callgate.cli._command_options import InboxOptions
 from callgate.cli._console import grid, output, print_json, say
 from callgate.cli._journal_location import MEMORY, default_journal, without_password
-from callgate.cli._run_names import run_named
+from callgate.cli._run_names import is_unnamed, run_named
 from callgate.errors import UsageError
 from callgate.inbox import CallToRepeat, MessageOutcome, PendingApproval, SentAnswer, SentMessage
 
@@ -48,6 +48,10 @@ _HANDED_IN = {
         " identical call gets it once."
     ),
 }
+_UNNAMED = (
+    " The program has given the run no name: after the program has ended, nothing takes this answer, and a human is asked again. Name the"
+    " run in the program, with Scope(run=...)."
+)
 _MOST_WAIT_S = 3_600.0
 
 
@@ -165,7 +169,8 @@ def _say(what: str, target: str, posted: SentMessage, fate: MessageOutcome, jour
             "yellow",
         )
     elif posted.again is not None:
-        say(f"Sent. No process works on run {one_line(posted.run, 120)} now, and it is not an agent's run. {_HANDED_IN[what]}")
+        more = _UNNAMED if is_unnamed(posted.run) else ""
+        say(f"Sent. No process works on run {one_line(posted.run, 120)} now, and it is not an agent's run. {_HANDED_IN[what]}{more}")
         if what == "approve" and posted.again.origin == "cli":
             say(f"  {_call_again(posted.run, posted.again, journal)}")
     else:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 from callgate._journal import JournalReader, open_reader
 from callgate.errors import UsageError
 from callgate.event_queries import EventQuery
 
-__all__ = ["LAST", "newest_run", "run_named"]
+__all__ = ["LAST", "is_unnamed", "newest_run", "run_named"]
 
 LAST = "last"
+_OF_AN_ENGINE = re.compile(r"engine-[0-9a-f]{16}")
+"""What an engine calls the run of the calls for which its host named none."""
+
+
+def is_unnamed(run: str) -> bool:
+    """Return whether the host gave the run no name, so that it ends with its engine."""
+    return _OF_AN_ENGINE.fullmatch(run) is not None
 
 
 def run_named(name: str, journal: str, *, of_agent: bool = False) -> str:

@@ -46,7 +46,11 @@ __all__ = [
 
 _MOST_ID_CHARS = 200
 _DEFAULTS = Limits()
+_NO_ID = "-"
+"""Stands for the id of a response that has none. Its calls are numbered, so that they are the same when it is handed in again."""
 _GOOGLE_MODULE = "google.genai"
+_APIS_WITH_BYTES = frozenset({"bedrock.converse", "gemini.generate"})
+"""The APIs whose SDKs take bytes. The same SDKs send the body of InvokeModel and an interaction as JSON."""
 _SNAKE_CASE_FIELDS = frozenset({"usage_metadata", "prompt_feedback", "model_version", "response_id", "sdk_http_response"})
 
 
@@ -111,7 +115,8 @@ def read_response(
     check_response_shape(api.api, value, reader)
     found_id = message_id or _message_id(api.api, value)
     names = tools.names(api.api) if tools is not None else None
-    decoder = codec(api.api).decoder(streamed=False, names=names, new_id=call_ids(lambda: found_id), calls_per_message=calls_per_message)
+    new_id = call_ids(lambda: found_id or _NO_ID)
+    decoder = codec(api.api).decoder(streamed=False, names=names, new_id=new_id, calls_per_message=calls_per_message)
     events = decoder.feed_body(value)
     return finished_response([*events, *decoder.close()], api, message_id=found_id, names=names, takes_bytes=takes_bytes(response, api.api))
 
@@ -142,7 +147,7 @@ def finished_response(
         model=finished.model,
         usage=finished.usage,
         fault=finished.fault,
-        takes_bytes=takes_bytes,
+        takes_bytes=takes_bytes and api.api in _APIS_WITH_BYTES,
         names=names,
     )
 
@@ -197,10 +202,10 @@ def _has_snake_case(candidates: object) -> bool:
 
 def takes_bytes(given: object, api: str) -> bool:
     """Return whether the SDK that a response or chunk came from takes bytes where JSON has Base64."""
+    if api not in _APIS_WITH_BYTES:
+        return False
     if isinstance(given, Mapping):
-        return api.startswith(("bedrock", "gemini")) and (
-            "ResponseMetadata" in given or not _SNAKE_CASE_FIELDS.isdisjoint(given) or has_bytes(given)
-        )
+        return "ResponseMetadata" in given or not _SNAKE_CASE_FIELDS.isdisjoint(given) or has_bytes(given)
     return type(given).__module__.startswith(_GOOGLE_MODULE)
 
 

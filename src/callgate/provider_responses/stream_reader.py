@@ -170,10 +170,18 @@ def _raw_chunk(chunk: object) -> object:
 
     Mistral's SDK wraps each chunk in an event, and OpenAI's `chat.completions.stream()` adds derived events.
     """
-    if isinstance(chunk, Mapping) or not is_model_object(chunk):
+    if isinstance(chunk, Mapping):
+        return _without_wrapper(chunk)
+    if not is_model_object(chunk):
         return chunk
     kind = getattr(chunk, "type", None)
     if kind in _DERIVED_EVENTS or type(chunk).__module__.startswith("openai.lib.streaming.chat"):
         return getattr(chunk, "chunk", None) if kind == "chunk" else None
     inner = getattr(chunk, "data", None)
     return inner if is_model_object(inner) else chunk
+
+
+def _without_wrapper(chunk: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the chunk in a dict of an event of Mistral's SDK; any other dict unchanged."""
+    inner = chunk.get("data")
+    return inner if len(chunk) == 1 and isinstance(inner, Mapping) else chunk
