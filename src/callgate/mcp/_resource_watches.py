@@ -10,9 +10,7 @@ from msgspec import Struct
 from callgate.mcp._supervised_session import SupervisedSession
 from callgate.mcp.calling_client import CallingClient
 
-__all__ = ["RESOURCE_UPDATED", "ResourceWatches", "Watch"]
-
-RESOURCE_UPDATED = "notifications/resources/updated"
+__all__ = ["ResourceWatches", "Watch"]
 
 
 class Watch(Struct, frozen=True, kw_only=True, eq=False):
