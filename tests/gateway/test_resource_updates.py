@@ -65,6 +65,15 @@ async def test_all_that_a_server_says_of_a_changed_resource_is_passed_on_without
     assert meta.get(SUBSCRIPTION) != "of the gateway"
 
 
+@pytest.mark.parametrize("part", ["shop://one/part", "shop://one#part", "shop://one?part=1"])
+@pytest.mark.parametrize("era", get_args(Era))
+async def test_a_change_of_a_part_of_a_resource_is_told(era: Era, part: str, tmp_path: Path) -> None:
+    words = json.dumps([sys.executable, SERVER, "shop", json.dumps({"uri": part})])
+    (tmp_path / "gate.toml").write_text(f'journal = ":memory:"\n[servers.shop]\ncommand = {words}\n', encoding="utf-8")
+    async with raw_client(list(command(("serve", "--config", str(tmp_path / "gate.toml")))), era, {}) as client:
+        assert (await updated(client))["uri"] == part
+
+
 def shop(**options: Any) -> McpServer:
     return mcp([sys.executable, SERVER, "shop"], name="shop", effects={"shop_look": "none"}, **options)
 
