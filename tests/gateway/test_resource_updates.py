@@ -156,6 +156,19 @@ async def test_a_subscription_that_its_client_ends_at_once_is_ended() -> None:
     assert [one["params"]["uri"] for one in told.messages] == ["shop://one"]
 
 
+async def test_a_principal_that_has_lost_a_server_is_told_nothing_of_its_resources() -> None:
+    async with Gateway(Engine(servers=[shop(isolation="shared")])) as gateway:
+        ann, told_ann = await subscribed(gateway, "ann")
+        bob, told_bob = await subscribed(gateway, "bob")
+        gateway.use_principals([Principal(name="ann", servers=()), Principal(name="bob")])
+        await look(bob)
+        gateway.use_principals([Principal(name="ann"), Principal(name="bob")])
+        await look(bob)
+        await ann.close()
+        await bob.close()
+    assert (told_ann.updates, told_bob.updates) == (1, 2)
+
+
 @pytest.mark.slow
 async def test_a_session_ends_although_a_server_does_not_confirm_the_end_of_its_subscriptions(tmp_path: Path) -> None:
     fake = Fake(

@@ -14,6 +14,7 @@ from callgate.gateway._server_features.changes import without_subscription
 from callgate.gateway._server_features.offered_content import OfferedContent
 from callgate.mcp import McpError, ServerContent
 from callgate.mcp._messages import INVALID_PARAMS, RpcError
+from callgate.mcp._resource_watches import containing_uris
 from callgate.mcp.calling_client import on_behalf_of
 
 __all__ = ["MOST_WATCHED", "WatchedResources"]
@@ -95,7 +96,9 @@ class WatchedResources:
         return self._changing.setdefault(uri, asyncio.Lock())
 
     def _tell_update(self, params: Mapping[str, Any]) -> None:
-        self._tell(without_subscription(params))
+        found = next((self._servers[uri] for uri in containing_uris(params["uri"]) if uri in self._servers), None)
+        if found is None or self._content.is_offered_now(found[0].name, found[1].client.principal):
+            self._tell(without_subscription(params))
 
     async def close(self) -> None:
         """End all subscriptions, in bounded time."""
