@@ -12,6 +12,7 @@ import pytest
 from callgate import Engine
 from callgate.gateway import Gateway, Principal
 from callgate.mcp import mcp
+from tests.mcp.fakes import Fake
 
 pytestmark = pytest.mark.process
 
@@ -119,3 +120,12 @@ async def test_a_subscription_is_about_a_server_that_the_principal_may_use(gatew
     assert response is not None
     assert "error" in response
     await session.close()
+
+
+async def test_a_cache_that_several_principals_share_keeps_nothing(tmp_path: Path) -> None:
+    """A server does not know which principals may use it."""
+    result = {"contents": [], "ttlMs": 60_000, "cacheScope": "public"}
+    fake = Fake(tmp_path, era="stateless", capabilities={"resources": {}}, answers={"resources/read": {"result": result}})
+    async with Gateway(Engine(servers=[fake.server()])) as gateway:
+        read = await asked(gateway, ANN, "resources/read", uri="a://b")
+    assert (read["ttlMs"], read["cacheScope"]) == (60_000, "private")

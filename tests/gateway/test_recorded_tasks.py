@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Mapping
@@ -10,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from tests.cli.shell import command
 from tests.gateway.odd_server import ERRORS, RESULTS
-from tests.gateway.test_tasks import DECLARED, begun, gateway, result, settled
+from tests.gateway.raw_client import RawClient, raw_client
+from tests.gateway.test_tasks import DECLARED, ENDS, begun, gateway, result, settled
 from tests.waiting import until
 
 pytestmark = pytest.mark.process
@@ -65,6 +68,47 @@ async def test_a_result_is_told_although_its_tool_is_gone(tmp_path: Path) -> Non
     assert (told["status"], told["result"]["structuredContent"]) == ("completed", {"seen": "a"})
     assert (open_["status"], "no tool pay any more" in open_["error"]["message"]) == ("failed", True)
     assert "It may have taken effect" in open_["error"]["message"]
+
+
+async def test_a_call_that_was_not_started_and_whose_tool_is_gone_has_not_run(tmp_path: Path) -> None:
+    journal = str(tmp_path / "journal.db")
+    async with gateway(tmp_path, journal=journal) as client:
+        task = await begun(client, "order", article="tea")
+        await killed(client)
+    async with gateway(tmp_path, journal=journal, without=["order"]) as client:
+        told = await settled(client, task)
+    assert told["status"] == "failed"
+    assert "no tool order any more" in told["error"]["message"]
+    assert told["error"]["message"].endswith("It has not run.")
+
+
+async def test_a_task_continues_when_the_server_of_its_tool_has_started_after_a_restart(tmp_path: Path) -> None:
+    up, program = tmp_path / "up", str(Path(__file__).with_name("content_server.py"))
+    starts = f"import os, runpy, sys; os.path.exists({str(up)!r}) or sys.exit(3); runpy.run_path({program!r})"
+    words = json.dumps([sys.executable, "-c", starts, "shop"])
+    (tmp_path / "rules.toml").write_text('[[rule]]\nid = "ask"\nverdict = "ask"\ntool = "*"\nreason = "Look?"\n', encoding="utf-8")
+    config = tmp_path / "gate.toml"
+    config.write_text(f'rules = "rules.toml"\n[tasks]\nafter_s = 0.001\n[servers.shop]\ncommand = {words}\n', encoding="utf-8")
+    served = list(command(("serve", "--config", str(config))))
+    up.touch()
+    async with raw_client(served, "stateless", DECLARED) as client:
+        task = await begun(client, "shop_look")
+        await killed(client)
+    up.unlink()
+    async with raw_client(served, "stateless", DECLARED) as client:
+        await _works(client, task, "The MCP server 'shop' cannot be started")
+        up.touch()
+        await _works(client, task, "A human has to approve the call first")
+
+
+async def _works(client: RawClient, task: Message, message: str) -> None:
+    """Ask for a task that has not ended until its status begins with this message."""
+    told = ""
+    while not told.startswith(message):
+        found = await settled(client, task, "working", *ENDS)
+        assert found["status"] == "working", found
+        told = found.get("statusMessage", "")
+        await asyncio.sleep(0.01)
 
 
 async def test_a_task_that_was_told_as_unknown_is_not_told_as_running_at_another_gateway(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from tests.cli.shell import command
 from tests.gateway.raw_client import Era, RawClient, raw_client
 from tests.gateway.test_replaced_servers import Told, request
 from tests.mcp.calling_clients import ELICITS
+from tests.mcp.fakes import Fake
 from tests.mcp.npm_servers import npm_server
 from tests.waiting import until
 
@@ -63,6 +65,15 @@ async def test_all_that_a_server_says_of_a_changed_resource_is_passed_on_without
     assert meta.pop("example/why") == 1
     assert meta.keys() == ({SUBSCRIPTION} if era == "stateless" else set())
     assert meta.get(SUBSCRIPTION) != "of the gateway"
+
+
+@pytest.mark.parametrize("part", ["shop://one/part", "shop://one#part", "shop://one?part=1"])
+@pytest.mark.parametrize("era", get_args(Era))
+async def test_a_change_of_a_part_of_a_resource_is_told(era: Era, part: str, tmp_path: Path) -> None:
+    words = json.dumps([sys.executable, SERVER, "shop", json.dumps({"uri": part})])
+    (tmp_path / "gate.toml").write_text(f'journal = ":memory:"\n[servers.shop]\ncommand = {words}\n', encoding="utf-8")
+    async with raw_client(list(command(("serve", "--config", str(tmp_path / "gate.toml")))), era, {}) as client:
+        assert (await updated(client))["uri"] == part
 
 
 def shop(**options: Any) -> McpServer:
@@ -121,6 +132,60 @@ async def test_subscriptions_leave_sessions_for_the_calls_of_others() -> None:
         await until(lambda: told.updates)
         for session in (*others, ann):
             await session.close()
+
+
+async def test_equal_subscriptions_that_arrive_together_are_one() -> None:
+    async with Gateway(Engine(servers=[shop()])) as gateway:
+        ann, told = await subscribed(gateway, "ann")
+        wanted = [request(number, "resources/subscribe", uri="shop://two") for number in (4, 5, 6)]
+        await asyncio.gather(*(ann.request(one, told) for one in wanted))
+        await look(ann)
+        await ann.request(request(7, "resources/unsubscribe", uri="shop://two"), told)
+        await look(ann)
+        await ann.close()
+    assert [one["params"]["uri"] for one in told.messages] == ["shop://one", "shop://two", "shop://one"]
+
+
+async def test_a_subscription_that_its_client_ends_at_once_is_ended() -> None:
+    async with Gateway(Engine(servers=[shop()])) as gateway:
+        ann, told = await subscribed(gateway, "ann")
+        begins = request(4, "resources/subscribe", uri="shop://two")
+        await asyncio.gather(ann.request(begins, told), ann.request(request(5, "resources/unsubscribe", uri="shop://two"), told))
+        await look(ann)
+        await ann.close()
+    assert [one["params"]["uri"] for one in told.messages] == ["shop://one"]
+
+
+async def test_a_principal_that_has_lost_a_server_is_told_nothing_of_its_resources() -> None:
+    async with Gateway(Engine(servers=[shop(isolation="shared")])) as gateway:
+        ann, told_ann = await subscribed(gateway, "ann")
+        bob, told_bob = await subscribed(gateway, "bob")
+        gateway.use_principals([Principal(name="ann", servers=()), Principal(name="bob")])
+        await look(bob)
+        gateway.use_principals([Principal(name="ann"), Principal(name="bob")])
+        await look(bob)
+        await ann.close()
+        await bob.close()
+    assert (told_ann.updates, told_bob.updates) == (1, 2)
+
+
+@pytest.mark.slow
+async def test_a_session_ends_although_a_server_does_not_confirm_the_end_of_its_subscriptions(tmp_path: Path) -> None:
+    fake = Fake(
+        tmp_path,
+        era="handshake",
+        capabilities={"resources": {"subscribe": True}},
+        answers={"resources/subscribe": {"result": {}}},
+        hang_on="resources/unsubscribe",
+    )
+    told = Told()
+    async with Gateway(Engine(servers=[fake.server()])) as gateway:
+        ann = gateway.handshake(Principal(name="ann"), told)
+        await ann.request(request(1, "initialize", protocolVersion="2025-11-25", capabilities={}), told)
+        for number in range(20):
+            await ann.request(request(number, "resources/subscribe", uri=f"a://{number}"), told)
+        async with asyncio.timeout(60):
+            await ann.close()
 
 
 @pytest.mark.slow

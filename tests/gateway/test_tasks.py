@@ -23,7 +23,7 @@ pytestmark = pytest.mark.process
 TASKS = "io.modelcontextprotocol/tasks"
 DECLARED: Mapping[str, Any] = {"extensions": {TASKS: {}}}
 _ASKING = str(Path(__file__).with_name("asking_server.py"))
-_ENDS = ("completed", "failed", "cancelled")
+ENDS = ("completed", "failed", "cancelled")
 Message = dict[str, Any]
 
 
@@ -55,7 +55,7 @@ async def settled(client: RawClient, task: Message, *states: str) -> Message:
     while True:
         found = await result(client, "tasks/get", taskId=task["taskId"])
         assert found["resultType"] == "complete"
-        if found["status"] in (states or _ENDS):
+        if found["status"] in (states or ENDS):
             return found
         await asyncio.sleep(0.01)
 
@@ -185,7 +185,7 @@ async def test_a_question_that_is_asked_when_the_call_becomes_a_task_is_not_its_
         async def status_of_call(article: str) -> str:
             asked = await result(client, "tools/call", name="order", arguments={"article": article})
             if asked["resultType"] == "task":
-                asked = await settled(client, asked, "input_required", *_ENDS)
+                asked = await settled(client, asked, "input_required", *ENDS)
             return str(asked.get("status", asked["resultType"]))
 
         for first in range(0, 48, 8):

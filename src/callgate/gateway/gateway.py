@@ -95,7 +95,7 @@ class Gateway:
         self._principals = CurrentPrincipals()
         self._parked = ParkedRequests(states, self.replicas.url, limits)
         self._tasks = Tasks(states, engine.clock, self.replicas.url, limits)
-        content = OfferedContent(engine, self._startup, redaction)
+        content = OfferedContent(engine, self._startup, redaction, self._principals.current)
         records = CallRecords(engine, workspace)
         results = ToolResults(engine.blobs, redaction, changed_by_hooks=engine.changes_results)
         calls = ToolCalls(engine, states, results, records, self._principals.current, workspace)

@@ -30,7 +30,8 @@ class ChangeSubscription:
     Args:
         send: Sends a request and returns its result.
         wanted: Returns the notifications to subscribe to, as the protocol writes them; empty for none.
-        on_missed: Called when changes may have been missed.
+        on_missed: Called when changes may have been missed, with whether the server was lost: it ended, or its stream did.
+        is_restarted: Whether the server has ended before, so that changes may have been missed already.
         label: The server, for logs.
     """
 
@@ -38,9 +39,11 @@ class ChangeSubscription:
         self,
         send: Callable[[str, Mapping[str, Any]], Awaitable[object]],
         wanted: Callable[[], Mapping[str, Any]],
-        on_missed: Callable[[], None],
+        on_missed: Callable[[bool], None],
         log: RedactedLog,
         label: str,
+        *,
+        is_restarted: bool = False,
     ) -> None:
         self._send = send
         self._wanted = wanted
@@ -48,7 +51,7 @@ class ChangeSubscription:
         self._log = log
         self._label = label
         self._confirmed = False
-        self._missed = False
+        self._missed = self._was_lost = is_restarted
         self._owner: asyncio.Task[None] | None = None
         self._answer: asyncio.Future[None] | None = None
         """Done when the server has confirmed or refused the current subscription; None if no task waits for that."""
@@ -80,8 +83,8 @@ class ChangeSubscription:
         self._confirmed = True
         self._settle_answer(None)
         if self._missed:
-            self._on_missed()
-        self._missed = True
+            self._on_missed(self._was_lost)
+        self._missed, self._was_lost = True, False
 
     async def _keep_open(self) -> None:
         """Subscribe repeatedly until the server says that it has no subscriptions."""
@@ -97,6 +100,7 @@ class ChangeSubscription:
                     return
             except McpError as error:
                 self._log.debug("%s ended the subscription to its changes: %s", self._label, error)
+            self._was_lost = self._was_lost or self._confirmed
             failures = 1 if self._confirmed else failures + 1
             await asyncio.sleep(backoff_s(failures, base_s=_FIRST_WAIT_S, max_s=_LONGEST_WAIT_S))
 

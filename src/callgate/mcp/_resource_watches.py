@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -10,9 +11,9 @@ from msgspec import Struct
 from callgate.mcp._supervised_session import SupervisedSession
 from callgate.mcp.calling_client import CallingClient
 
-__all__ = ["RESOURCE_UPDATED", "ResourceWatches", "Watch"]
+__all__ = ["ResourceWatches", "Watch", "containing_uris"]
 
-RESOURCE_UPDATED = "notifications/resources/updated"
+_END_OF_PART = re.compile("[/?#]")
 
 
 class Watch(Struct, frozen=True, kw_only=True, eq=False):
@@ -68,6 +69,20 @@ class ResourceWatches:
             key: See `Watch.hears`.
         """
         uri = params.get("uri")
-        for watch in list(self._by_uri.get(uri, ())) if isinstance(uri, str) else ():
-            if watch.client is not None and watch.hears(key):
-                watch.client.resource_updated(params)
+        for watched in containing_uris(uri) if isinstance(uri, str) else ():
+            for watch in list(self._by_uri.get(watched, ())):
+                if watch.client is not None and watch.hears(key):
+                    watch.client.resource_updated(params)
+
+
+def containing_uris(uri: str) -> Iterator[str]:
+    """Yield the URI of a resource, and those of the resources that it may be a part of, such as `files://a` and `files://a/` for `files://a/b`.
+
+    Source: MCP 2025-11-25 and 2026-07-28, schema, `ResourceUpdatedNotificationParams`: a server may name a sub-resource of the one that its
+    client has subscribed to.
+    """
+    yield uri
+    for end in _END_OF_PART.finditer(uri):
+        yield uri[: end.start()]
+        if end.end() < len(uri):
+            yield uri[: end.end()]

@@ -24,13 +24,13 @@ from callgate.mcp._question_origins import QuestionOrigins
 from callgate.mcp._running_requests import RunningRequest, RunningRequests
 from callgate.mcp._server_requests import AnswersServer
 
-__all__ = ["ELICITATION_COMPLETE", "NOTICES", "OnNotice", "ServerMessages"]
+__all__ = ["ELICITATION_COMPLETE", "NOTICES", "RESOURCE_UPDATED", "OnNotice", "ServerMessages"]
 
 ELICITATION_COMPLETE = "notifications/elicitation/complete"
 """The notification that an elicitation in URL mode is complete."""
+RESOURCE_UPDATED = "notifications/resources/updated"
 NOTICES = frozenset(
-    {f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts")}
-    | {"notifications/resources/updated", ELICITATION_COMPLETE}
+    {f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts")} | {RESOURCE_UPDATED, ELICITATION_COMPLETE}
 )
 """The notifications that belong to no request and are passed to listeners."""
 OnNotice = Callable[[str, Mapping[str, Any]], None]

@@ -34,7 +34,7 @@ from callgate.mcp._revisions import (
     request_meta,
 )
 from callgate.mcp._running_requests import Caller, RunningRequest, RunningRequests
-from callgate.mcp._server_messages import OnNotice, ServerMessages
+from callgate.mcp._server_messages import RESOURCE_UPDATED, OnNotice, ServerMessages
 from callgate.mcp._server_requests import AnswersServer
 from callgate.mcp.server_config import McpServer
 
@@ -59,6 +59,7 @@ class Session:
         subscribed: The URIs of the resources whose changes are wanted; read at each start and each subscription.
         on_notice: Called when the server says that something has changed.
         on_late: Called with the uid of a call that has ended, and the answer that came after that.
+        is_restarted: Whether an earlier session has ended or could not be started, so that changes may have been missed.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Session:
         subscribed: Collection[str] = (),
         on_notice: OnNotice,
         on_late: Callable[[str, Message], None],
+        is_restarted: bool = False,
     ) -> None:
         self._server = server
         self._requests = requests
@@ -83,7 +85,10 @@ class Session:
         self._ids = count(1)
         self._running = RunningRequests()
         self._rounds = RequestRounds(server.name, self._exchange, requests, log)
-        self._subscription = ChangeSubscription(self._send, self._wanted_notices, self._notify_missed_changes, log, self._label)
+        self._is_restarted = is_restarted
+        self._subscription = ChangeSubscription(
+            self._send, self._wanted_notices, self._notify_missed_changes, log, self._label, is_restarted=is_restarted
+        )
         self._messages = ServerMessages(
             self._running,
             requests,
@@ -156,6 +161,8 @@ class Session:
             self._subscription.open()
         else:
             await self._subscribe_again()
+            if self._is_restarted:
+                self._notify_missed_changes(resources=True)
 
     def _begin_handshake(self) -> Mapping[str, Any]:
         self.era, self.revision = "handshake", LATEST_HANDSHAKE
@@ -324,10 +331,13 @@ class Session:
             wanted["resourceSubscriptions"] = list(self._subscribed)
         return wanted
 
-    def _notify_missed_changes(self) -> None:
+    def _notify_missed_changes(self, resources: bool) -> None:
+        """Notify of the changes that may have been missed: of all lists, and if `resources` is set, of the subscribed resources."""
         for kind in _LISTS:
             if self._announces(kind, "listChanged"):
                 self._on_notice(f"notifications/{kind}/list_changed", {})
+        for uri in list(self._subscribed) if resources else ():
+            self._on_notice(RESOURCE_UPDATED, {"uri": uri})
 
     def _announces(self, kind: str, what: str) -> bool:
         return _as_object(self.capabilities.get(kind)).get(what) is True

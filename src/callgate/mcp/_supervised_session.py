@@ -278,7 +278,7 @@ class SupervisedSession:
             self.life.problem = f"{self.life.label} cannot be used yet: {auth.waits_for}"
             self.tools.unavailable(self.life.problem)
             await auth.wait_for_user()
-        self._changed = self._doubted = self._backoff.useless = False
+        self._doubted = self._backoff.useless = False
         session = Session(
             parts.server,
             parts.connect,
@@ -287,6 +287,7 @@ class SupervisedSession:
             subscribed=self.subscribed,
             on_notice=self._handle_notice,
             on_late=parts.on_late,
+            is_restarted=bool(self.life.problem),
         )
         self._session = session
         session.connection.lost.add_done_callback(lambda _: self.life.stop_sending())
@@ -295,6 +296,7 @@ class SupervisedSession:
                 self._negotiated = False
                 await session.start(self.era)
                 self._negotiated = True
+                self._changed = False
                 await self._list(session)
         except (McpError, TimeoutError) as error:
             self._note_failed_start(error)

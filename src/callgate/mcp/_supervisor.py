@@ -21,9 +21,9 @@ from callgate.mcp._client_sessions import ClientSessions
 from callgate.mcp._connection import ConnectionEvents, McpError, Message, NotSent, ServerConnection
 from callgate.mcp._http_connection import HttpConnection
 from callgate.mcp._messages import RpcError
-from callgate.mcp._resource_watches import RESOURCE_UPDATED, ResourceWatches, Watch
+from callgate.mcp._resource_watches import ResourceWatches, Watch
 from callgate.mcp._running_requests import Caller
-from callgate.mcp._server_messages import OnNotice
+from callgate.mcp._server_messages import RESOURCE_UPDATED, OnNotice
 from callgate.mcp._server_requests import ServerRequests
 from callgate.mcp._session import Connect, Session
 from callgate.mcp._session_choice import SessionChoice

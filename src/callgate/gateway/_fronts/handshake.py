@@ -26,8 +26,8 @@ from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RpcError, notification
 from callgate.mcp._messages import request as rpc_request
-from callgate.mcp._resource_watches import RESOURCE_UPDATED
 from callgate.mcp._revisions import HANDSHAKE_REVISIONS, LATEST_HANDSHAKE
+from callgate.mcp._server_messages import RESOURCE_UPDATED
 
 __all__ = ["HandshakeSession"]
 
@@ -55,7 +55,7 @@ class HandshakeSession:
         """Tell servers that the folders of the client have changed."""
         self._asked: dict[object, asyncio.Future[Mapping[str, Any]]] = {}
         self._ids = count(1)
-        self._watched = WatchedResources(parts.content, partial(self._tell_change, RESOURCE_UPDATED))
+        self._watched = WatchedResources(parts.content, partial(self._tell, RESOURCE_UPDATED))
         self._url_elicitations = UrlElicitations()
         self._stop_listening = parts.changes.listen(self._tell_change)
 
@@ -189,11 +189,12 @@ class HandshakeSession:
             del self._asked[request_id]
 
     def _tell_change(self, method: str, params: Mapping[str, Any]) -> None:
-        if self.events is None or not self.client.run:
-            return
-        if params and params.get("uri") not in self._watched and params.get("elicitationId") not in self._url_elicitations:
-            return
-        self.events.send(notification(method, params or None))
+        if not params or params.get("uri") in self._watched or params.get("elicitationId") in self._url_elicitations:
+            self._tell(method, params)
+
+    def _tell(self, method: str, params: Mapping[str, Any]) -> None:
+        if self.events is not None and self.client.run:
+            self.events.send(notification(method, params or None))
 
 
 def _adapt(result: Message) -> Message:

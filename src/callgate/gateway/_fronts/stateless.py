@@ -249,7 +249,7 @@ class StatelessFront:
         stamped: Message = {"resultType": "complete", **result, "_meta": {_SERVER_INFO: self._parts.info, **meta}}
         if method in _CACHEABLE and stamped["resultType"] == "complete":
             stamped.setdefault("ttlMs", 0)
-            stamped.setdefault("cacheScope", "private")
+            stamped["cacheScope"] = "private"  # whatever the server says: it does not know which principals may have it
         return stamped
 
 

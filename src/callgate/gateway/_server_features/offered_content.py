@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from fnmatch import fnmatchcase
 from typing import Protocol
 
@@ -38,10 +38,15 @@ class RenewsSubscriptions(Protocol):
 
 
 class OfferedContent:
-    """The resources, prompts and completions of one gateway, for each principal."""
+    """The resources, prompts and completions of one gateway, for each principal.
 
-    def __init__(self, engine: Engine, startup: Startup, redaction: ClientRedaction) -> None:
+    Args:
+        current: Returns a principal with its present rights.
+    """
+
+    def __init__(self, engine: Engine, startup: Startup, redaction: ClientRedaction, current: Callable[[Principal], Principal]) -> None:
         self._engine, self._startup, self._redaction = engine, startup, redaction
+        self._current = current
         self._by_servers: dict[tuple[str, ...], Content] = {}
         self.watched: set[RenewsSubscriptions] = set()
         """The subscriptions of clients to resources."""
@@ -108,6 +113,10 @@ class OfferedContent:
         """Subscribe again to the resources of servers, given by name, that were removed or replaced; return their URIs."""
         found = await asyncio.gather(*(one.renew(replaced) for one in list(self.watched)))
         return {uri for uris in found for uri in uris}
+
+    def is_offered_now(self, server: str, principal: Principal) -> bool:
+        """Return whether a principal may be told of a server's resources, by its rights of now, which may be others than at its request."""
+        return self._is_offered(server, self._current(principal))
 
     def _is_offered(self, server: str, principal: Principal) -> bool:
         if principal.servers is not None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from typing import Any
+from weakref import WeakValueDictionary
 
 from callgate._option_checks import shown
-from callgate.errors import CallgateError
 from callgate.gateway._client_calls import ClientCall
 from callgate.gateway._server_features.changes import without_subscription
 from callgate.gateway._server_features.offered_content import OfferedContent
 from callgate.mcp import McpError, ServerContent
 from callgate.mcp._messages import INVALID_PARAMS, RpcError
+from callgate.mcp._resource_watches import containing_uris
 from callgate.mcp.calling_client import on_behalf_of
 
 __all__ = ["MOST_WATCHED", "WatchedResources"]
@@ -21,6 +22,8 @@ __all__ = ["MOST_WATCHED", "WatchedResources"]
 log = logging.getLogger("callgate")
 MOST_WATCHED = 1_000
 _MOST_URI_CHARS = 8_192
+_UNSUBSCRIBE_S = 5.0
+"""How long a server has to confirm the end of a subscription, for which a client or the end of its session waits."""
 
 
 class WatchedResources:
@@ -34,6 +37,8 @@ class WatchedResources:
         self._content, self._tell = content, tell
         self._servers: dict[str, tuple[ServerContent, ClientCall]] = {}
         """The server of each resource, and the request that has subscribed to it."""
+        self._changing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """Held while a subscription to a resource begins or ends, so that requests for the same one take effect in their order."""
 
         content.watched.add(self)
 
@@ -46,25 +51,28 @@ class WatchedResources:
         Raises:
             RpcError: No server takes the subscription, or there are too many, or the URI is too long.
         """
-        if uri in self._servers:
-            return
         if len(uri) > _MOST_URI_CHARS:
             text = f"The URI has {len(uri)} characters; {_MOST_URI_CHARS} is the limit for a subscription."
             raise RpcError(INVALID_PARAMS, f"{text} Read the resource again instead.")
-        if len(self._servers) >= MOST_WATCHED:
-            text = f"This client has subscribed to {MOST_WATCHED} resources, which is the limit."
-            raise RpcError(INVALID_PARAMS, f"{text} Unsubscribe from one, then try again.")
-        call.on_resource_updated = self._tell_update
-        self._servers[uri] = await self._content.subscribe(uri, call), call
+        async with self._lock(uri):
+            if uri in self._servers:
+                return
+            if len(self._servers.keys() | self._changing.keys()) > MOST_WATCHED:
+                text = f"This client has subscribed to {MOST_WATCHED} resources, which is the limit."
+                raise RpcError(INVALID_PARAMS, f"{text} Unsubscribe from one, then try again.")
+            call.on_resource_updated = self._tell_update
+            self._servers[uri] = await self._content.subscribe(uri, call), call
 
     async def remove(self, uri: str) -> None:
         """End a subscription; a server that does not answer is not an error."""
-        found = self._servers.pop(uri, None)
-        if found is not None:
+        async with self._lock(uri):
+            found = self._servers.pop(uri, None)
+            if found is None:
+                return
             server, call = found
             try:
                 with on_behalf_of(call):
-                    await server.unsubscribe(uri)
+                    await server.unsubscribe(uri, timeout_s=_UNSUBSCRIBE_S)
             except McpError as error:
                 log.debug("The subscription to %s of the MCP server %s could not be ended: %s", uri[:200], server.name, error)
 
@@ -72,20 +80,27 @@ class WatchedResources:
         """Subscribe again to the resources of servers, given by name, that were removed or replaced; return their URIs."""
         uris = [uri for uri, (server, _) in self._servers.items() if server.name in replaced]
         for uri in uris:
-            server, call = self._servers[uri]
-            try:
-                self._servers[uri] = await self._content.subscribe_again(uri, server.name, call), call
-            except RpcError as error:
-                self._servers.pop(uri, None)
-                log.warning("Changes of %s cannot be told to %s any longer: %s", shown(uri), call.client.principal.name, error)
+            async with self._lock(uri):
+                if uri in self._servers:  # its subscription may have ended meanwhile
+                    await self._renew(uri, *self._servers[uri])
         return uris
 
+    async def _renew(self, uri: str, server: ServerContent, call: ClientCall) -> None:
+        try:
+            self._servers[uri] = await self._content.subscribe_again(uri, server.name, call), call
+        except RpcError as error:
+            self._servers.pop(uri, None)
+            log.warning("Changes of %s cannot be told to %s any longer: %s", shown(uri), call.client.principal.name, error)
+
+    def _lock(self, uri: str) -> asyncio.Lock:
+        return self._changing.setdefault(uri, asyncio.Lock())
+
     def _tell_update(self, params: Mapping[str, Any]) -> None:
-        self._tell(without_subscription(params))
+        found = next((self._servers[uri] for uri in containing_uris(params["uri"]) if uri in self._servers), None)
+        if found is None or self._content.is_offered_now(found[0].name, found[1].client.principal):
+            self._tell(without_subscription(params))
 
     async def close(self) -> None:
-        """End all subscriptions."""
+        """End all subscriptions, in bounded time."""
         self._content.watched.discard(self)
-        for uri in list(self._servers):
-            with suppress(CallgateError):
-                await self.remove(uri)
+        await asyncio.gather(*map(self.remove, list(self._servers)), return_exceptions=True)

@@ -161,7 +161,7 @@ class ToolCalls:
 
     async def _resume(self, client_call: ClientCall, recorded: RecordedCall, params: Mapping[str, Any]) -> Message:
         """Return the recorded result of a call of an earlier process. If there is none, submit the call again, as soon as no other
-        process works on its run.
+        process works on its run, and the server of its tool can be used.
 
         Raises:
             CancelledError: The client has cancelled the call.
@@ -173,6 +173,10 @@ class ToolCalls:
             end, obstacle = await self._records.end(recorded.call), self._obstacle(recorded, name, principal)
             if end is not None and (end.final or obstacle):
                 return self._read_result(end)
+            if unusable := self._unusable_servers(name):
+                client_call.status.waits_for = unusable
+                await self._engine.clock.sleep(_HELD_S)
+                continue
             result = await (self._report_held_run(call, obstacle) if obstacle else self._submit_again(client_call, call))
             if outcome_of(result).get("code") != RUN_HELD:
                 return result
@@ -183,6 +187,13 @@ class ToolCalls:
         if end.result is None:
             raise asyncio.CancelledError(CLIENT_CANCELLED)
         return self._results.result(end.result, None)
+
+    def _unusable_servers(self, name: str) -> str:
+        """Return why a tool may be missing only for now, as sentences: its server, or one whose tools are not known, cannot be used."""
+        tools = self._engine.tools
+        if tools.get(name) is not None:
+            return ""
+        return tools.withdrawn.get(name) or " ".join(tools.unavailable.values())
 
     def _obstacle(self, recorded: RecordedCall, name: str, principal: Principal) -> str:
         """Return why a call cannot be submitted again; empty if it can."""
@@ -205,11 +216,10 @@ class ToolCalls:
             await self._engine.asks_human(call.raw, call.scope)  # which needs the run
         except RunHeld as held:
             return error_result(str(held), {"status": "error", "code": RUN_HELD})
-        raise RpcError(
-            INTERNAL_ERROR,
-            f"The process of the call has ended before there was a result, and {obstacle}, so the call was not submitted again. It may have"
-            f" taken effect: `callgate log show {call.scope.run}` shows what is known of it.",
-        )
+        began = await self._records.start(call.id) is not None
+        known = f"may have taken effect: `callgate log show {call.scope.run}` shows what is known of it." if began else "has not run."
+        text = f"The process of the call has ended before there was a result, and {obstacle}, so the call was not submitted again."
+        raise RpcError(INTERNAL_ERROR, f"{text} It {known}")
 
     async def _make(self, client_call: ClientCall, call: SubmittedCall, *, asks_user: bool = True) -> Message:
         """Submit a call until its outcome is a result, or a question that neither the client's user nor, for a task, somebody else answers.
