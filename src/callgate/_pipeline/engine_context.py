@@ -5,7 +5,7 @@ Made before all other parts (`engine_assembly`). Knows no stage.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct
 
@@ -26,9 +26,6 @@ from callgate._secret_redaction import Redactor
 from callgate.events import Bus
 from callgate.protocols import BlobStore, HoldsBlobs, Journal
 from callgate.tools.registry import ToolRegistry
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["EngineContext"]
 

@@ -21,10 +21,7 @@ from callgate._pipeline.validate import Modified
 from callgate._run_state.approvals import Question, binding, same_call
 from callgate.errors import ActorRequired, ApprovalNeeded, CallDenied
 from callgate.hooks import Hook
-from callgate.protocols import (
-    Ask,
-    Judgment,
-)
+from callgate.protocols import Ask, Judgment
 from callgate.stage_types import ApprovedCall, ValidatedCall
 
 __all__ = ["Verdicts", "call_to_ask_about", "gate"]

@@ -14,11 +14,7 @@ from msgspec.structs import replace
 from callgate._pipeline.combined_verdict import GateParts, combined_verdict
 from callgate._pipeline.validate import Modified
 from callgate.errors import CallDenied
-from callgate.protocols import (
-    Ask,
-    PathFilter,
-    PathPolicy,
-)
+from callgate.protocols import Ask, PathFilter, PathPolicy
 from callgate.stage_types import ValidatedCall
 
 __all__ = ["PolicyRecheck"]
