@@ -192,7 +192,7 @@ class Admission:
             last=parent.last,
             parent=parent,
             deadline=parent.deadline,
-            identical=parent.made,
+            identical=parent.number_nested(),
         )
 
     def check(self, scope: Scope) -> None:

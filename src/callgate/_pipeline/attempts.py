@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from callgate._abort_signals import AbortSignal
 from callgate._clock import Clock
 from callgate._json import small_jsonable
+from callgate._pipeline.call_events import record_attempt, record_claim, record_exception, record_failed_attempt
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.engine_policies import EnginePolicies
@@ -116,7 +117,7 @@ class Attempts:
             timeout_s = min(timeout_s, tool.timeout_s)
         if tool.attempt_timeout_s is not None:
             timeout_s = min(timeout_s, tool.attempt_timeout_s)
-        state.attempt_started(approved, attempt, timeout_s, claims=plan.claims)
+        record_attempt(state, approved, attempt, timeout_s, claims=plan.claims)
         return timeout_s
 
     async def _intended_on_disk(self, state: CallState, tool: BoundTool, attempt: int, timeout_s: float, time: _CallTime) -> float:
@@ -148,7 +149,7 @@ class Attempts:
             timeout_s=timeout_s,
             grace_s=self._grace_s,
             kill=state.kill,
-            claim=partial(state.claimed, attempt) if plan.claims else None,
+            claim=partial(record_claim, state, attempt) if plan.claims else None,
         )
 
     async def _read_large(self, execution: Execution, request: RunRequest) -> Execution:
@@ -160,7 +161,7 @@ class Attempts:
     def _record_failure(self, state: CallState, request: RunRequest, time: _CallTime, execution: Execution) -> Execution:
         """Record an exception, and return the failure with bounded texts."""
         if execution.status == "raised":
-            state.raised(request.attempt, execution)
+            record_exception(state, request.attempt, execution)
         elif execution.status == "timed_out" and request.attempt > 1 and request.timeout_s != time.tool.attempt_timeout_s:
             # this attempt was limited by what was left for the call, so name the limit of the call
             execution = replace(execution, error=f"the call's timeout of {time.of_call_s:.6g} s is over")
@@ -171,7 +172,7 @@ class Attempts:
         stop = self._control.stopping(state.scope.conversation)
         if state.kill.aborted or stop.aborted:
             return False
-        state.attempt_failed(attempt, execution, wait_s)
+        record_failed_attempt(state, attempt, execution, wait_s)
         return await _wait(wait_s, self._clock, state.kill, stop)
 
     def _context(self, state: CallState, approved: ApprovedCall) -> ToolContext:
@@ -186,7 +187,7 @@ class Attempts:
             idempotency_key=approved.effect_key or approved.key,
             signal=state.kill,
             report=state.report,
-            nested=state.nested,
+            nested=state.call_nested,
             own_files=self._own_files,
             human_time=HumanTime(self._human_answer_s, self._clock.monotonic) if approved.call.tool.runner == "inline" else None,
             policies=PolicyRecheck(approved.call, policies) if judged else None,

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import FAILURES, AbortSignal
 from callgate._json import canonical
+from callgate._pipeline.call_events import record_received
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.engine_policies import EnginePolicies
@@ -90,7 +91,7 @@ class CallPreparation:
         """
         name = state.raw.name
         try:
-            state.received()
+            record_received(state)
             if refusal is not None or state.stopped or self._control.stops:
                 check_name(state.raw)
                 if refusal is not None or not self._has_ended(state):

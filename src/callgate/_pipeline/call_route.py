@@ -21,6 +21,7 @@ from callgate._json import exceeds
 from callgate._pipeline.activity import Activity
 from callgate._pipeline.admission import Admission
 from callgate._pipeline.approval_answers import close_question
+from callgate._pipeline.call_events import keep_approval, record_change
 from callgate._pipeline.call_hooks import hook_result
 from callgate._pipeline.call_locks import CallLocks, caller_of
 from callgate._pipeline.call_order import footprint_of
@@ -213,7 +214,7 @@ class CallRoute:
         if earlier is not None:
             return earlier
         try:
-            gated = gate(call, plan.hooks.before, self._policies, state.key, state)
+            gated = gate(call, plan.hooks.before, self._policies, state.key, partial(record_change, state))
             approved = gated if isinstance(gated, ApprovedCall) else await self._await_gate(state, call, plan, gated)
         except ApprovalNeeded as asks:
             done = await self._repeated.answer_instead_of_human(state, state.judged, asks)
@@ -235,7 +236,7 @@ class CallRoute:
             refuse_other_arguments(state, approved)
         if approved.approval and state.known is None and state.identical is None:
             approved = self._repeated.keep_allowed_read(state, call, approved)
-        state.approved(approved)
+        keep_approval(state, approved)
         return approved
 
     async def _await_gate(

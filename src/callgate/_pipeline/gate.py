@@ -8,8 +8,8 @@ that no human is asked about a call that a limit will refuse. If a policy fails,
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any, Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from msgspec import Struct
 
@@ -24,19 +24,15 @@ from callgate.hooks import Hook
 from callgate.protocols import Ask, Judgment
 from callgate.stage_types import ApprovedCall, ValidatedCall
 
-__all__ = ["Verdicts", "call_to_ask_about", "gate"]
+__all__ = ["call_to_ask_about", "gate"]
 
 
-class Verdicts(Protocol):
-    """Records the gate's verdicts on one call that precede the last one."""
-
-    def modified(self, change: Modified) -> None:
-        """Record that the call is judged again with these arguments."""
-        ...
+RecordChange = Callable[[Modified], None]
+"""Records that the call is judged again with other arguments."""
 
 
 def gate(
-    call: ValidatedCall, hooks: tuple[Hook, ...], parts: GateParts, key: str, verdicts: Verdicts
+    call: ValidatedCall, hooks: tuple[Hook, ...], parts: GateParts, key: str, record_change: RecordChange
 ) -> ApprovedCall | Coroutine[Any, Any, ApprovedCall]:
     """Return the approved call with the rule that allowed it, or a coroutine if something has to be awaited.
 
@@ -45,7 +41,7 @@ def gate(
         hooks: The hooks that may change or refuse the arguments of this tool, in order.
         parts: Policies, limits and approvals.
         key: The call's idempotency key.
-        verdicts: Records each change of the arguments.
+        record_change: Records each change of the arguments.
 
     Raises:
         CallDenied: A hook or policy refused the call, or failed.
@@ -53,23 +49,23 @@ def gate(
         ApprovalNeeded: A human has to decide.
     """
     if hooks or parts.waits:
-        return _AwaitedGate(hooks, parts, key, verdicts).run_rounds(call)
+        return _AwaitedGate(hooks, parts, key, record_change).run_rounds(call)
     encoded = canonical(call.arguments)
     standing = BY_DEFAULT
     for asked, policy in enumerate(parts.policies):
         given = ask_at_once(policy, call, parts)
         if given is None:
-            return _AwaitedGate((), parts, key, verdicts).resume(call, encoded, standing, asked)
+            return _AwaitedGate((), parts, key, record_change).resume(call, encoded, standing, asked)
         answer = combine(call, standing, given, parts)
         if isinstance(answer, Modified):
-            return _AwaitedGate((), parts, key, verdicts).restart_modified(call, encoded, answer)
+            return _AwaitedGate((), parts, key, record_change).restart_modified(call, encoded, answer)
         standing = answer
     if call.tool.approval is not None or (
         (parts.judges.present or standing.required_by is not None) and parts.judges.concern(call, standing.required_by)
     ):
-        return _AwaitedGate((), parts, key, verdicts).resume(call, encoded, standing, len(parts.policies))
+        return _AwaitedGate((), parts, key, record_change).resume(call, encoded, standing, len(parts.policies))
     approved = _approve(call, encoded, standing, parts, key)
-    return approved if isinstance(approved, ApprovedCall) else _AwaitedGate((), parts, key, verdicts).restart_edited(approved)
+    return approved if isinstance(approved, ApprovedCall) else _AwaitedGate((), parts, key, record_change).restart_edited(approved)
 
 
 async def call_to_ask_about(call: ValidatedCall, parts: GateParts) -> ValidatedCall | None:
@@ -95,7 +91,7 @@ class _AwaitedGate(Struct, frozen=True, eq=False):
     hooks: tuple[Hook, ...]
     parts: GateParts
     key: str
-    verdicts: Verdicts
+    record_change: RecordChange
 
     async def resume(self, call: ValidatedCall, encoded: bytes, before: Standing, asked: int) -> ApprovedCall:
         """Continue with the policy at index `asked`, which has to be awaited. There are no hooks."""
@@ -107,12 +103,12 @@ class _AwaitedGate(Struct, frozen=True, eq=False):
     async def restart_modified(self, call: ValidatedCall, encoded: bytes, change: Modified) -> ApprovedCall:
         """Start again with the arguments that a policy gave, as the second round."""
         refuse_changed(call, encoded)
-        self.verdicts.modified(change)
+        self.record_change(change)
         return await self.run_rounds(change.call, done=1)
 
     async def restart_edited(self, edited: Edited) -> ApprovedCall:
         """Start again with the arguments with which a human has allowed the call."""
-        self.verdicts.modified(edited)
+        self.record_change(edited)
         return await self.run_rounds(edited.call, edit=edited.question)
 
     async def run_rounds(self, call: ValidatedCall, *, done: int = 0, edit: Question | None = None) -> ApprovedCall:
@@ -125,13 +121,13 @@ class _AwaitedGate(Struct, frozen=True, eq=False):
             encoded = canonical(call.arguments)
             changed = await hook_arguments(call, encoded, self.hooks, self.parts.host) if self.hooks else None
             if changed is not None:
-                self.verdicts.modified(changed)
+                self.record_change(changed)
                 call = changed.call
                 continue
             standing = await combined_verdict(call, self.parts)
             if isinstance(standing, Modified):
                 refuse_changed(call, encoded)
-                self.verdicts.modified(standing)
+                self.record_change(standing)
                 call = standing.call
                 continue
             return await self._approve(call, encoded, standing, edit)

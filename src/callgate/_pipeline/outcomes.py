@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from callgate._abort_signals import FAILURES
 from callgate._engine_limits import RECORD_S
 from callgate._option_checks import without_check
+from callgate._pipeline.call_events import judged_arguments, record_denial, record_end, record_verdict
 from callgate._pipeline.call_hooks import HostAnswer
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_context import EngineContext
@@ -85,7 +86,7 @@ class Outcomes:
             self._warn_of_unknown(result)
         if self._restart is not None and success and await self._restarts(result):
             return self._end_restarted(state)
-        position = state.end("call.completed", self._normaliser.recorded(result))
+        position = record_end(state, "call.completed", self._normaliser.recorded(result))
         if over is not None and over():
             for _ in range(2):  # a call that waited records its start meanwhile, so that one commit has this end and that start
                 await asyncio.sleep(0)
@@ -109,7 +110,7 @@ class Outcomes:
     def _end_restarted(self, state: CallState) -> Restarted:
         self._control.count(state.scope.conversation, success=True)
         try:
-            state.end("call.restarted", Reason(reason="the result enriched the context"))
+            record_end(state, "call.restarted", Reason(reason="the result enriched the context"))
         except RecordFailed as unwritable:  # the host has the result all the same
             self._recorder.log.error("The end of the call %s is not on record: %s", state.uid, unwritable)
             return Restarted(state.uid, recorded=False)
@@ -232,7 +233,7 @@ class Outcomes:
         """Record the end of a call that no caller waits for."""
         status = "unknown" if state.started else "not_started"
         with suppress(RecordFailed):
-            state.end("call.aborted", Reason(reason=why, status=status))
+            record_end(state, "call.aborted", Reason(reason=why, status=status))
 
     def left(self, state: CallState, error: BaseException) -> None:
         """Record the end of a call that ended together with its caller: by a cancellation, an interrupt, or a closed event loop.
@@ -290,9 +291,9 @@ class Outcomes:
             self._warn_of_unknown(result)
         try:
             if isinstance(error, CallDenied):
-                state.denied(error, name)
+                record_denial(state, error, name)
                 self._approvals.drop(error.approval)
-            state.end("call.completed", self._normaliser.recorded(result))
+            record_end(state, "call.completed", self._normaliser.recorded(result))
         except RecordFailed as unwritable:  # the caller must still be told
             self._recorder.log.error("%s", unwritable)
             if failure is None and not state.started:
@@ -315,16 +316,16 @@ class Outcomes:
         except RecordFailed as unwritable:  # without a record, the question would end with this engine
             self._approvals.drop(asked.approval_id)
             return self._refuse(state, _unrecorded_question(self._recorder.redacted(text), unwritable), name, unwritable)
-        redacted, arguments = self._recorder.redacted, state.judged_arguments.decode()
+        redacted, arguments = self._recorder.redacted, judged_arguments(state).decode()
         return Suspended(asked.approval_id, asked.expires_at, redacted(text), state.uid, name, redacted(arguments), redacted(question.rule))
 
     @staticmethod
     def _record_question(state: CallState, asked: Question, question: ApprovalNeeded, text: str, name: str) -> None:
-        state.verdict("ask", name, rule=question.rule, reason=question.question, judgments=question.judgments)
+        record_verdict(state, "ask", name, rule=question.rule, reason=question.question, judgments=question.judgments)
         details = {"approval": asked.approval_id, "binding": asked.binding, "expires_at": asked.expires_at, "call": asked.same_call}
         if asked.doubt:
             details["doubt"] = asked.doubt
-        state.end("call.suspended", Reason(reason=text, details=details))
+        record_end(state, "call.suspended", Reason(reason=text, details=details))
 
     def _abort(self, state: CallState, end: CallAborted, name: str) -> Aborted:
         reason = self._recorder.cut(str(end))
@@ -339,7 +340,7 @@ class Outcomes:
             result = replace(self.result_of(state, OutcomeUnknown(told, code="killed"), name, None), failure_class="killed")
         aborted = Aborted(end.status, self._recorder.redacted(told), kept_result=result)
         try:
-            state.end("call.aborted", Reason(reason=reason, status=end.status, details=end.details))
+            record_end(state, "call.aborted", Reason(reason=reason, status=end.status, details=end.details))
         except RecordFailed as unwritable:  # the message ends nevertheless
             self._recorder.log.error("%s", unwritable)
             return self._unrecorded_abort(aborted, unwritable)

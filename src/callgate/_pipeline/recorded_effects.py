@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal
 from callgate._json import canonical, plain_bytes
+from callgate._pipeline.call_events import record_event, record_verdict
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.result_notes import content_and_notes, note_texts
@@ -137,7 +138,7 @@ class RecordedEffects:
         key, earlier = await self._find_stored(call, state.kill)
         if earlier is None:
             return None
-        state.verdict("ask", call.tool.name, rule=asks.rule, reason=asks.question, judgments=asks.judgments)
+        record_verdict(state, "ask", call.tool.name, rule=asks.rule, reason=asks.question, judgments=asks.judgments)
         if earlier.state == "unknown":
             raise in_doubt(call.tool.name, earlier.uid, f"had the same key of its effect ({self.shown(key)})")
         return self.replayed(state, call, canonical(call.arguments), self.shown(key), earlier, details={"asked": "nobody"})
@@ -179,7 +180,7 @@ class RecordedEffects:
             details: Further facts for the record.
         """
         facts = {"uid": earlier.uid, "effect_key": key} | (details or {})
-        state.write("call.replayed", Reason(reason="joined" if joined else "replayed", details=facts))
+        record_event(state, "call.replayed", Reason(reason="joined" if joined else "replayed", details=facts))
         metadata = Metadata(replayed=not joined, joined=joined)
         others = earlier.had_other_arguments(encoded)
         if earlier.state == "happened" or earlier.result is None:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from callgate._json import canonical
+from callgate._pipeline.call_events import record_event, record_verdict
 from callgate._pipeline.call_hooks import hook_result
 from callgate._pipeline.call_locks import caller_of
 from callgate._pipeline.call_state import CallState
@@ -152,7 +153,7 @@ class RepeatedCalls:
         self._warn_once(state, known, result, harmless=harmless)
         if state.duplicate and not harmless and result.status == "ok":  # without the note, the model reads of two effects
             result = replace(result, content=(*result.content, *note_texts((REPEATED_IN_MESSAGE,))))
-        state.write("call.replayed", Reason(reason=why, details={"uid": known.uid}))
+        record_event(state, "call.replayed", Reason(reason=why, details={"uid": known.uid}))
         return result
 
     def _warn_once(self, state: CallState, known: Known, result: ToolResult, *, harmless: bool) -> None:
@@ -176,7 +177,7 @@ class RepeatedCalls:
         """Return the stored result of a call about which a human would be asked, if an earlier call had its effect."""
         checked = None if state.doubtful else await self._unknown.answer_instead_of_human(state, call, asks)
         if checked is not None:
-            state.verdict("ask", call.tool.name, rule=asks.rule, reason=asks.question, judgments=asks.judgments)
+            record_verdict(state, "ask", call.tool.name, rule=asks.rule, reason=asks.question, judgments=asks.judgments)
             result: ToolResult | None = await self.verified_result(state, call, checked)
         else:
             result = await self._recorded_effects.replay(state, call, asks)

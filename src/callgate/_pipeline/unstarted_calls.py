@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+from callgate._pipeline.call_events import record_received
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_lifecycle import Lifecycle
 from callgate._pipeline.outcomes import Outcomes
@@ -41,7 +42,7 @@ class UnstartedCalls:
         """
         if not state.on_record:
             with suppress(RecordFailed):  # recording the end fails in the same way and reports it
-                state.received()
+                record_received(state)
         ended_before = call is not None and state.run_state.has_ended(call)
         error = CallNotStarted(f"It was not started again: {why}. {_ENDED_BEFORE}") if ended_before else CallNotStarted.because(why)
         return self._outcomes.ended(state, error, state.raw.name)

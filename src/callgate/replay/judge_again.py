@@ -224,7 +224,7 @@ class _JudgingContext:
 
     async def _ask_policies(self, valid: ValidatedCall) -> Decision:
         before = HookChain.of(self._hooks, valid.tool).before
-        answer = gate(valid, before, self, "", self)
+        answer = gate(valid, before, self, "", _ignore_change)
         approved = await answer if isinstance(answer, Coroutine) else answer
         return Decision(word="allow", rule=approved.rule, arguments=approved.arguments_json, notes=approved.call.notes)
 
@@ -239,9 +239,6 @@ class _JudgingContext:
     # The gate's interface
 
     coerce = False  # no answer of a human is applied here; see `answer_to`
-
-    def modified(self, change: Modified) -> None:
-        """Ignore a verdict on arguments that are changed later. Only the final verdict counts."""
 
     def check_limits(self, call: ValidatedCall) -> None:
         """Raise the recorded error if a limit on dangerous calls refused this call; else allow it.
@@ -265,6 +262,10 @@ class _JudgingContext:
         if not approval or older_binding(self._bindings.get(approval, "")) != older_binding(binding) or approval not in self._by:
             return None
         return Question(approval_id=approval, run="", binding=binding, expires_at=0, allowed=True, by=self._by[approval])
+
+
+def _ignore_change(change: Modified) -> None:
+    """Ignore that the gate continues with other arguments: only the final verdict counts."""
 
 
 def _by_a_hook(then: Decision) -> bool:
