@@ -598,7 +598,7 @@ class Engine:
         this blocks: call it in a thread, with `await asyncio.to_thread(...)`.
         """
         question = self._parts.context.approvals.find(approval_id)
-        if question is None and self._parts.known.knows(str(approval_id).rsplit("/", 2)[0]):
+        if question is None and self._parts.run_states.knows(str(approval_id).rsplit("/", 2)[0]):
             return None  # a question of this engine's own that could not be recorded may still be in the journal
         if (question is None or question.allowed is None) and self.journal.shared:
             question = open_question(self.journal, approval_id, self.clock.wall_ns())
@@ -688,7 +688,7 @@ class Engine:
         check_said("engine.settle", by, reason)
         self._parts.lifecycle.check_open()
         parts, recorder = self._parts, self._parts.context.recorder
-        position = await settle_call(uid, Settlement(happened=happened, by=by, reason=reason), parts.open_runs, parts.known, recorder)
+        position = await settle_call(uid, Settlement(happened=happened, by=by, reason=reason), parts.open_runs, parts.run_states, recorder)
         await recorder.durable(position)
 
     @by_name

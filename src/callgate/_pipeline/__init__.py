@@ -18,7 +18,7 @@ The stages
         again and cannot be recorded.
 
 The state of runs
-    `open_runs` acquires the leases of runs, and offers those of idle runs to other engines. `known_runs` has the state
+    `open_runs` acquires the leases of runs, and offers those of idle runs to other engines. `run_states` has the state
         of each run (`callgate._run_state`). `run_leases` ends runs whose lease was lost, and `inbox_delivery` carries
         out messages of other processes. `repeated_calls` answers a call that was handed in before.
         `unknown_outcomes` settles whether a call took effect. `effect_claims` lets only one call at a time hold the key

@@ -18,8 +18,8 @@ from callgate._pipeline.call_state import CallState, Nest
 from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.engine_lifecycle import Lifecycle
 from callgate._pipeline.host_fields import HostFields
-from callgate._pipeline.known_runs import KnownRuns
 from callgate._pipeline.open_runs import NO_SCOPE, LatestScope, OpenRuns
+from callgate._pipeline.run_states import RunStates
 from callgate._pipeline.scope_checks import check_call, check_scope, check_text
 from callgate._run_state.event_bodies import MOST_CHARS, ScopeFacts, with_id
 from callgate._run_state.run_recovery import Unfinished
@@ -44,7 +44,7 @@ class Admission:
     def __init__(
         self,
         context: EngineContext,
-        known: KnownRuns,
+        run_states: RunStates,
         open_runs: OpenRuns,
         latest: LatestScope,
         lifecycle: Lifecycle,
@@ -55,7 +55,7 @@ class Admission:
     ) -> None:
         self._clock = context.clock
         self._recorder = context.recorder
-        self._known = known
+        self._run_states = run_states
         self._lifecycle = lifecycle
         self._run = run
         self._is_new = is_new
@@ -113,10 +113,10 @@ class Admission:
 
     def is_usable(self, run: str) -> bool:
         """Return whether calls of a run can be admitted now: it is open, an agent works on it, or no other engine can know it."""
-        return (self._is_new and run == self._run) or self._known.is_at_work(run) or self._is_open(run)
+        return (self._is_new and run == self._run) or self._run_states.is_at_work(run) or self._is_open(run)
 
     def _is_open(self, run: str) -> bool:
-        return self._known.is_open(run, new=self._is_new and run == self._run)
+        return self._run_states.is_open(run, new=self._is_new and run == self._run)
 
     def admit(
         self,
@@ -149,7 +149,7 @@ class Admission:
         if scope is not self._latest.scope:
             self.check(scope)
         placed = self._latest.placed
-        state = self._known.by_run.get(placed.run) or self._known.state(placed.run)
+        state = self._run_states.by_run.get(placed.run) or self._run_states.state(placed.run)
         began, uid, last, doubtful = self._clock.monotonic(), "", cause or state.position, False
         if unfinished is None:
             uid = state.next_uid(placed.iteration)
@@ -177,7 +177,7 @@ class Admission:
         It shares the run, scope, deadline and kill signal of its parent, which causes it.
         """
         raw = with_id(raw, self._clock)
-        state = self._known.state(parent.scope.run)
+        state = self._run_states.state(parent.scope.run)
         return CallState(
             raw=raw,
             arguments=raw.arguments if type(raw.arguments) is str else text_if_small(raw.arguments),

@@ -178,9 +178,9 @@ class CallRoute:
             if state.release_lock is not None:
                 release, state.release_lock = state.release_lock, None  # it refers to the state
                 release()
-            if state.known is not None:
-                state.run_state.over(state.known, state.key, started=state.started)
-                if state.identical is not None and not state.known.entered:
+            if state.keyed_call is not None:
+                state.run_state.end(state.keyed_call, state.key, started=state.started)
+                if state.identical is not None and not state.keyed_call.entered:
                     state.identical.free(call.tool.name, state.asked_hash, state.occurrence)
             if state.claim is not None:
                 self._effects.release(state.claim)
@@ -234,7 +234,7 @@ class CallRoute:
             self._close_own_question(state, approved.call, "the call was allowed without an answer")
         if state.doubtful:
             refuse_other_arguments(state, approved)
-        if approved.approval and state.known is None and state.identical is None:
+        if approved.approval and state.keyed_call is None and state.identical is None:
             approved = self._repeated.keep_allowed_read(state, call, approved)
         keep_approval(state, approved)
         return approved
@@ -291,10 +291,10 @@ class CallRoute:
             if not state.stopped_late:
                 state.check_stop(self._control)
             result = self._outcomes.result_of(state, error, tool.name, approved)
-        if state.known is not None:
-            state.known.result = result
+        if state.keyed_call is not None:
+            state.keyed_call.result = result
             if state.claim is not None or state.edited:
-                self._repeated.keep_failure(state, state.known, result, tool.effect)
+                self._repeated.keep_failure(state, state.keyed_call, result, tool.effect)
         return result
 
     def _end_denied(self, state: CallState, call: ValidatedCall, error: CallDenied) -> Outcome:

@@ -16,7 +16,7 @@ from callgate._pipeline.concurrency_limit import ConcurrencyLimit
 from callgate._run_state.calls_in_doubt import Doubt
 from callgate._run_state.earlier_effect import EffectClaim
 from callgate._run_state.event_bodies import ScopeFacts
-from callgate._run_state.idempotency import IdenticalCalls, Known, RunState
+from callgate._run_state.idempotency import IdenticalCalls, KeyedCall, RunState
 from callgate._run_state.recorder import Recorder
 from callgate._run_state.run_recovery import Unfinished
 from callgate.calls import RawCall, Scope, ToolResult
@@ -97,7 +97,7 @@ class CallState(Struct, kw_only=True, eq=False):
     """The key that identifies the call in its run."""
     asked_hash: str = ""
     """The hash of the arguments as submitted, if the call has a key that identifies it."""
-    known: Known | None = None
+    keyed_call: KeyedCall | None = None
     """The entry of the call among the run's calls with a key, while it is running."""
     claim: EffectClaim | None = None
     """The key of its effect, while the call holds it; None otherwise."""

@@ -19,11 +19,11 @@ from msgspec.structs import replace
 from callgate._abort_signals import settled
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_context import EngineContext
-from callgate._pipeline.known_runs import KnownRuns
 from callgate._pipeline.recorded_effects import RecordedEffects, unusable
+from callgate._pipeline.run_states import RunStates
 from callgate._pipeline.unknown_outcomes import PossibleRepeat, UnknownOutcomes
 from callgate._pipeline.wait_graph import WaitGraph, callers
-from callgate._run_state.calls_in_doubt import Uncertain
+from callgate._run_state.calls_in_doubt import UncertainCall
 from callgate._run_state.earlier_effect import EarlierEffect, EffectClaim, effect_run
 from callgate._run_state.event_bodies import Reason
 from callgate._run_state.recorder import too_late
@@ -60,7 +60,7 @@ class EffectClaims:
 
     Args:
         recorded: Makes keys, and finds earlier calls with them.
-        known: The states of runs, which have this engine's own unknown outcomes.
+        run_states: The states of runs, which have this engine's own unknown outcomes.
         unknown: Asks the tool's `verify` about an earlier call.
         waits: Which calls of the engine wait for which others.
         timeout_s: How long a call waits for another call that holds its key.
@@ -70,7 +70,7 @@ class EffectClaims:
         self,
         context: EngineContext,
         recorded: RecordedEffects,
-        known: KnownRuns,
+        run_states: RunStates,
         unknown: UnknownOutcomes,
         waits: WaitGraph,
         timeout_s: float,
@@ -79,7 +79,7 @@ class EffectClaims:
         self._recorder = context.recorder
         self._clock = context.clock
         self._recorded = recorded
-        self._known = known
+        self._run_states = run_states
         self._unknown = unknown
         self._waits = waits
         self._timeout_s = timeout_s
@@ -231,11 +231,11 @@ class EffectClaims:
         repeat = PossibleRepeat(approved.call.tool, approved.key, earlier.arguments, common)
         return await self._unknown.rule_out(state, repeat, doubt, key_run=claim.run)
 
-    def _doubt(self, uid: str) -> Uncertain | None:
+    def _doubt(self, uid: str) -> UncertainCall | None:
         """Return the unknown outcome of a call of this engine, or of a call in a run that this engine works on; None if
         there is none.
         """
-        run = self._known.by_run.get(uid.rsplit("/", 2)[0])
+        run = self._run_states.by_run.get(uid.rsplit("/", 2)[0])
         return run.in_doubt.by_uid().get(uid) if run is not None else None
 
     async def _record(self, state: CallState, claim: EffectClaim, until: float) -> None:

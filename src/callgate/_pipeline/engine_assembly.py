@@ -27,7 +27,6 @@ from callgate._pipeline.engine_runs import EngineRuns
 from callgate._pipeline.execute import Executor
 from callgate._pipeline.host_fields import HostFields
 from callgate._pipeline.inbox_delivery import InboxDelivery
-from callgate._pipeline.known_runs import KnownRuns, Work
 from callgate._pipeline.open_runs import LatestScope, OpenRuns
 from callgate._pipeline.outcomes import Outcomes
 from callgate._pipeline.recorded_effects import RecordedEffects
@@ -35,6 +34,7 @@ from callgate._pipeline.remembered_results import RememberedResults
 from callgate._pipeline.repeated_calls import RepeatedCalls
 from callgate._pipeline.result_cache import Cache
 from callgate._pipeline.run_leases import RunLeases
+from callgate._pipeline.run_states import RunStates, Work
 from callgate._pipeline.server_catalogue import Catalogue
 from callgate._pipeline.server_changes import ServerChanges
 from callgate._pipeline.task_queue import QueueStarter
@@ -88,7 +88,7 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
     plans: ToolPlans
     servers: ToolServers
     server_changes: ServerChanges
-    known: KnownRuns
+    run_states: RunStates
     open_runs: OpenRuns
     latest_scope: LatestScope
     runners: Runners
@@ -115,10 +115,10 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
         recorder = context.recorder
         run = given.run or f"engine-{context.clock.new_id()}"
         run_parts = _RunParts.of(context, run, coerce=given.coerce)
-        running, known, leases = run_parts.running, run_parts.known, run_parts.leases
-        policies = EnginePolicies(given.policies, context.host, context.approvals, known, context.limits, coerce=given.coerce)
+        running, run_states, leases = run_parts.running, run_parts.run_states, run_parts.leases
+        policies = EnginePolicies(given.policies, context.host, context.approvals, run_states, context.limits, coerce=given.coerce)
         waits = WaitGraph()
-        execution = _ExecutionParts.of(context, given, policies, known, waits)
+        execution = _ExecutionParts.of(context, given, policies, run_states, waits)
         cache, runners, unknown = execution.cache, execution.runners, execution.unknown
 
         tool_parts = _ToolParts.of(context, given, execution)
@@ -131,8 +131,8 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
         unstarted = UnstartedCalls(recorder, outcomes, lifecycle)
         nowhere = Scope()
         latest = LatestScope(nowhere, nowhere, ScopeFacts(nowhere, context.redactor))
-        open_runs = OpenRuns(context, known, run, latest, runners.behind, leases.deliver)
-        admission = Admission(context, known, open_runs, latest, lifecycle, run, is_new=not given.run, host_fields=given.host_fields)
+        open_runs = OpenRuns(context, run_states, run, latest, runners.behind, leases.deliver)
+        admission = Admission(context, run_states, open_runs, latest, lifecycle, run, is_new=not given.run, host_fields=given.host_fields)
 
         activity = Activity()
         settings = ArgumentSettings(coerce=given.coerce, repair=given.repair)
@@ -147,13 +147,13 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
                 context, running, plans.by_identity, execution.recorded_effects, unknown, waits, timeout_s=given.timeout_s
             ),
             locks=CallLocks(waits, context.clock, run, recorder.log),
-            effects=EffectClaims(context, execution.recorded_effects, known, unknown, waits, given.timeout_s),
+            effects=EffectClaims(context, execution.recorded_effects, run_states, unknown, waits, given.timeout_s),
             cache=cache,
             executor=execution.executor,
             outcomes=outcomes,
             unstarted=unstarted,
-            results=RememberedResults(known, preparation, context.normaliser),
-            runs=known.by_run,
+            results=RememberedResults(run_states, preparation, context.normaliser),
+            runs=run_states.by_run,
             lifecycle=lifecycle,
             activity=activity,
         )
@@ -166,7 +166,7 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
             plans=plans,
             servers=servers,
             server_changes=server_changes,
-            known=known,
+            run_states=run_states,
             open_runs=open_runs,
             latest_scope=latest,
             runners=runners,
@@ -189,7 +189,7 @@ class _RunParts(Struct, frozen=True, kw_only=True, eq=False):
 
     running: dict[str, CallState]
     """The calls that are under way, by uid."""
-    known: KnownRuns
+    run_states: RunStates
     leases: RunLeases
 
     @classmethod
@@ -197,9 +197,9 @@ class _RunParts(Struct, frozen=True, kw_only=True, eq=False):
         recorder, control = context.recorder, context.control
         running: dict[str, CallState] = {}
         work: dict[str, Work] = {}
-        known = KnownRuns(context, run, work)
-        delivery = InboxDelivery(recorder, control, work, running, known, context.approvals, context.tools, coerce=coerce)
-        return cls(running=running, known=known, leases=RunLeases(recorder, control, work, running, known, delivery))
+        run_states = RunStates(context, run, work)
+        delivery = InboxDelivery(recorder, control, work, running, run_states, context.approvals, context.tools, coerce=coerce)
+        return cls(running=running, run_states=run_states, leases=RunLeases(recorder, control, work, running, run_states, delivery))
 
 
 class _ToolParts(Struct, frozen=True, kw_only=True, eq=False):
@@ -231,7 +231,9 @@ class _ExecutionParts(Struct, frozen=True, kw_only=True, eq=False):
     executor: Executor
 
     @classmethod
-    def of(cls, context: EngineContext, given: GivenParts, policies: EnginePolicies, known: KnownRuns, waits: WaitGraph) -> _ExecutionParts:
+    def of(
+        cls, context: EngineContext, given: GivenParts, policies: EnginePolicies, run_states: RunStates, waits: WaitGraph
+    ) -> _ExecutionParts:
         store = _persistent_store(context, given)
         cache = Cache(MemoryCache(), store, context.clock, context.redactor, waits)
         runners = Runners(
@@ -245,7 +247,7 @@ class _ExecutionParts(Struct, frozen=True, kw_only=True, eq=False):
         own_files = _files(context.journal, context.blobs, store, given.memory)
         if given.undo is not None:
             given.undo.leave_out(own_files)
-        unknown = UnknownOutcomes(context.host, known, Fence(context.journal, runners.behind))
+        unknown = UnknownOutcomes(context.host, run_states, Fence(context.journal, runners.behind))
         attempts = Attempts(context, runners, policies, own_files, given.timeout_s)
         executor = Executor(context, attempts, runners, cache, unknown, policies, given.undo, given.timeout_s)
         return cls(store=store, cache=cache, runners=runners, recorded_effects=RecordedEffects(context), unknown=unknown, executor=executor)

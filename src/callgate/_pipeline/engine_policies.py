@@ -13,7 +13,7 @@ from callgate._engine_limits import Limits
 from callgate._json import canonical
 from callgate._pipeline.ask_judges import Judges
 from callgate._pipeline.call_hooks import HookHost
-from callgate._pipeline.known_runs import KnownRuns
+from callgate._pipeline.run_states import RunStates
 from callgate._run_state.approvals import Approvals, Question
 from callgate.calls import Scope
 from callgate.errors import DangerousLimitReached
@@ -46,7 +46,7 @@ class EnginePolicies:
         policies: Iterable[Policy | CallJudge],
         host: HookHost,
         approvals: Approvals,
-        runs: KnownRuns,
+        runs: RunStates,
         limits: Limits,
         *,
         coerce: bool,

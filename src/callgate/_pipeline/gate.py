@@ -16,7 +16,15 @@ from msgspec import Struct
 from callgate._json import canonical, plain_bytes
 from callgate._pipeline.approval_answers import Edited, as_answered
 from callgate._pipeline.call_hooks import hook_arguments
-from callgate._pipeline.combined_verdict import BY_DEFAULT, GateParts, Standing, ask_at_once, combine, combined_verdict, refuse_changed
+from callgate._pipeline.combined_verdict import (
+    BY_DEFAULT,
+    CombinedVerdict,
+    GateParts,
+    ask_all,
+    ask_at_once,
+    combine,
+    refuse_changed,
+)
 from callgate._pipeline.validate import Modified
 from callgate._run_state.approvals import Question, binding, same_call
 from callgate.errors import ActorRequired, ApprovalNeeded, CallDenied
@@ -51,20 +59,20 @@ def gate(
     if hooks or parts.waits:
         return _AwaitedGate(hooks, parts, key, record_change).run_rounds(call)
     encoded = canonical(call.arguments)
-    standing = BY_DEFAULT
+    combined = BY_DEFAULT
     for asked, policy in enumerate(parts.policies):
         given = ask_at_once(policy, call, parts)
         if given is None:
-            return _AwaitedGate((), parts, key, record_change).resume(call, encoded, standing, asked)
-        answer = combine(call, standing, given, parts)
+            return _AwaitedGate((), parts, key, record_change).resume(call, encoded, combined, asked)
+        answer = combine(call, combined, given, parts)
         if isinstance(answer, Modified):
             return _AwaitedGate((), parts, key, record_change).restart_modified(call, encoded, answer)
-        standing = answer
+        combined = answer
     if call.tool.approval is not None or (
-        (parts.judges.present or standing.required_by is not None) and parts.judges.concern(call, standing.required_by)
+        (parts.judges.present or combined.required_by is not None) and parts.judges.concern(call, combined.required_by)
     ):
-        return _AwaitedGate((), parts, key, record_change).resume(call, encoded, standing, len(parts.policies))
-    approved = _approve(call, encoded, standing, parts, key)
+        return _AwaitedGate((), parts, key, record_change).resume(call, encoded, combined, len(parts.policies))
+    approved = _approve(call, encoded, combined, parts, key)
     return approved if isinstance(approved, ApprovedCall) else _AwaitedGate((), parts, key, record_change).restart_edited(approved)
 
 
@@ -75,13 +83,13 @@ async def call_to_ask_about(call: ValidatedCall, parts: GateParts) -> ValidatedC
     """
     for _ in range(parts.rounds):
         try:
-            standing = await combined_verdict(call, parts)
+            combined = await ask_all(call, parts)
         except CallDenied:
             return None
-        if not isinstance(standing, Modified):
-            asks = isinstance(standing.verdict, Ask) and parts.answer_to(call, canonical(call.arguments)) is None
+        if not isinstance(combined, Modified):
+            asks = isinstance(combined.verdict, Ask) and parts.answer_to(call, canonical(call.arguments)) is None
             return call if asks else None
-        call = standing.call
+        call = combined.call
     return None
 
 
@@ -93,12 +101,12 @@ class _AwaitedGate(Struct, frozen=True, eq=False):
     key: str
     record_change: RecordChange
 
-    async def resume(self, call: ValidatedCall, encoded: bytes, before: Standing, asked: int) -> ApprovedCall:
+    async def resume(self, call: ValidatedCall, encoded: bytes, before: CombinedVerdict, asked: int) -> ApprovedCall:
         """Continue with the policy at index `asked`, which has to be awaited. There are no hooks."""
-        standing = await combined_verdict(call, self.parts, before, asked)
-        if isinstance(standing, Modified):
-            return await self.restart_modified(call, encoded, standing)
-        return await self._approve(call, encoded, standing)
+        combined = await ask_all(call, self.parts, before, asked)
+        if isinstance(combined, Modified):
+            return await self.restart_modified(call, encoded, combined)
+        return await self._approve(call, encoded, combined)
 
     async def restart_modified(self, call: ValidatedCall, encoded: bytes, change: Modified) -> ApprovedCall:
         """Start again with the arguments that a policy gave, as the second round."""
@@ -124,25 +132,25 @@ class _AwaitedGate(Struct, frozen=True, eq=False):
                 self.record_change(changed)
                 call = changed.call
                 continue
-            standing = await combined_verdict(call, self.parts)
-            if isinstance(standing, Modified):
+            combined = await ask_all(call, self.parts)
+            if isinstance(combined, Modified):
                 refuse_changed(call, encoded)
-                self.record_change(standing)
-                call = standing.call
+                self.record_change(combined)
+                call = combined.call
                 continue
-            return await self._approve(call, encoded, standing, edit)
+            return await self._approve(call, encoded, combined, edit)
         why = f"its arguments were still being changed after {self.parts.rounds} rounds. Report this to the operator."
         raise CallDenied(f"{call.name} was denied: {why}", code="policy_unstable")
 
-    async def _approve(self, call: ValidatedCall, encoded: bytes, standing: Standing, edit: Question | None = None) -> ApprovedCall:
-        approved = _approve(call, encoded, standing, self.parts, self.key, edit)
+    async def _approve(self, call: ValidatedCall, encoded: bytes, combined: CombinedVerdict, edit: Question | None = None) -> ApprovedCall:
+        approved = _approve(call, encoded, combined, self.parts, self.key, edit)
         return approved if isinstance(approved, ApprovedCall) else await self.restart_edited(approved)
 
 
 def _approve(
-    call: ValidatedCall, encoded: bytes, standing: Standing, parts: GateParts, key: str, edit: Question | None = None
+    call: ValidatedCall, encoded: bytes, combined: CombinedVerdict, parts: GateParts, key: str, edit: Question | None = None
 ) -> ApprovedCall | Edited:
-    tool, verdict, judgments = call.tool, standing.verdict, standing.judgments
+    tool, verdict, judgments = call.tool, combined.verdict, combined.judgments
     if parts.policies or judgments:
         refuse_changed(call, encoded)
     if tool.requires_actor and not call.scope.actor:

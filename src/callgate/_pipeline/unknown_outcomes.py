@@ -22,9 +22,9 @@ from callgate._abort_signals import AbortSignal, is_own_failure, settled
 from callgate._json import canonical, decode, plain_bytes
 from callgate._pipeline.call_hooks import HostCode
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.known_runs import KnownRuns
 from callgate._pipeline.result_check import Ran, check
-from callgate._run_state.calls_in_doubt import Origin, Uncertain
+from callgate._pipeline.run_states import RunStates
+from callgate._run_state.calls_in_doubt import Origin, UncertainCall
 from callgate._run_state.event_bodies import arguments_hash
 from callgate._run_state.run_recovery import why_unknown
 from callgate._run_state.settlements import Settlement, did_happen, in_doubt
@@ -57,9 +57,9 @@ class PossibleRepeat(Struct, frozen=True):
 class UnknownOutcomes:
     """Settles unknown outcomes of the calls of one engine."""
 
-    def __init__(self, host: HostCode, known: KnownRuns, fence: Fence) -> None:
+    def __init__(self, host: HostCode, run_states: RunStates, fence: Fence) -> None:
         self._host = host
-        self._known = known
+        self._run_states = run_states
         self._fence = fence
 
     async def rule_out_repeat(self, state: CallState, approved: ApprovedCall) -> Checked | None:
@@ -105,14 +105,14 @@ class UnknownOutcomes:
         settled = state.run_state.in_doubt.happened_like(repeat.tool.name, encoded)
         if settled is None:
             return None
-        self._known.tell_happened(settled.uid, _answering(state, repeat))
+        self._run_states.tell_happened(settled.uid, _answering(state, repeat))
         return Checked(value=did_happen(repeat.tool.name, settled.uid, settled.by), attempts=0)
 
-    async def rule_out(self, state: CallState, repeat: PossibleRepeat, doubt: Uncertain, *, key_run: str = "") -> Checked | None:
+    async def rule_out(self, state: CallState, repeat: PossibleRepeat, doubt: UncertainCall, *, key_run: str = "") -> Checked | None:
         """Prevent a call from starting while this earlier call may have happened; see `rule_out_repeat`.
 
         Args:
-            key_run: See `KnownRuns.settle`.
+            key_run: See `RunStates.settle`.
         """
         tool = repeat.tool
         ask = partial(verified_by_tool, tool, repeat.arguments, doubt.tool_key, self._host.hook_timeout_s, state.kill)
@@ -125,7 +125,7 @@ class UnknownOutcomes:
         checked = await self._result_of_verify(tool, found) if found.happened else None
         if checked is None or checked.status == "ok":
             details = _answering(state, repeat) if checked is not None else None
-            self._known.settle(doubt.uid, happened=found.happened, why="the tool verified it", details=details, key_run=key_run)
+            self._run_states.settle(doubt.uid, happened=found.happened, why="the tool verified it", details=details, key_run=key_run)
         return checked
 
     async def rule_out_second_start(self, state: CallState, call: ValidatedCall) -> Checked | None:
@@ -158,11 +158,11 @@ class UnknownOutcomes:
         if found.happened is True:
             checked = await self._result_of_verify(tool, found)
             if checked.status == "ok":
-                self._known.settle(unfinished.uid, happened=True, why="the tool verified it")
+                self._run_states.settle(unfinished.uid, happened=True, why="the tool verified it")
             return checked
         if found.happened is None:
             raise why_unknown(unfinished)
-        self._known.settle(unfinished.uid, happened=False, why="the tool verified it")
+        self._run_states.settle(unfinished.uid, happened=False, why="the tool verified it")
         state.doubtful = False
         return None
 
@@ -172,7 +172,7 @@ class UnknownOutcomes:
             state.doubtful = False
             return None
         answers = {"call": state.uid, "key": key, "tool": tool, "arguments": arguments_hash(state.encoded)}
-        self._known.tell_happened(state.uid, {"answers": answers})
+        self._run_states.tell_happened(state.uid, {"answers": answers})
         return Checked(value=did_happen(tool, state.uid, said.by), attempts=0)
 
     async def settle_by_verify(
@@ -269,7 +269,7 @@ class Fence:
         self._journal = journal
         self._behind = behind
 
-    async def has_ended(self, doubt: Uncertain) -> bool:
+    async def has_ended(self, doubt: UncertainCall) -> bool:
         """Return whether no code of this call can act any longer."""
         if doubt.origin is None:
             return doubt.gone and doubt.uid not in self._behind
