@@ -70,9 +70,9 @@ class Route(Protocol):
     def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int, unfinished: Unfinished | None) -> CallState: ...
     async def complete(self, state: CallState, call: ValidatedCall) -> Outcome: ...
     async def end_unstarted(self, state: CallState, call: ValidatedCall, why: str) -> Outcome: ...
-    def unopened(self, raw: RawCall, scope: Scope, error: RunHeld | RecordFailed) -> Outcome: ...
+    def refuse_unopened(self, raw: RawCall, scope: Scope, error: RunHeld | RecordFailed) -> Outcome: ...
     def withdraw_question(self, state: CallState, approval_id: str, why: str) -> None: ...
-    def remembered(self, state: CallState, outcome: Outcome) -> Outcome: ...
+    def replace_unrecorded(self, state: CallState, outcome: Outcome) -> Outcome: ...
 
     @property
     def crowded(self) -> bool:
@@ -218,7 +218,7 @@ class Emission:
 
     def _take(self, raw: RawCall, refusal: Refusal | None, unfinished: Unfinished | None, cause: int) -> None:
         if self._refusal is not None:
-            self._places.append(EndedCall(outcome=self._route.unopened(raw, self._scope, self._refusal)))
+            self._places.append(EndedCall(outcome=self._route.refuse_unopened(raw, self._scope, self._refusal)))
             return
         asked = len(self._entries) + len(self._surplus)
         if refusal is not None and not isinstance(refusal, CallFailed):
@@ -261,7 +261,7 @@ class Emission:
             if self._unprepared or len(self._entries) >= _TOGETHER:
                 await self._prepare_rest()
             if len(self._entries) > 1:
-                self._unstarted.note("emission.sealed", [entry.state.uid for entry in self._entries], "")
+                self._unstarted.record("emission.sealed", [entry.state.uid for entry in self._entries], "")
             await self._run_rest()
             if self._surplus:
                 await self._refuse_surplus()
@@ -307,7 +307,7 @@ class Emission:
             waiting = [entry for entry in self._entries if entry.outcome is None and not entry.entered]
             await self._end_all(str(error))
             for entry in waiting:
-                entry.outcome = self._route.unopened(entry.state.raw, self._scope, error)
+                entry.outcome = self._route.refuse_unopened(entry.state.raw, self._scope, error)
         self._held.take()
 
     async def _run_rest(self) -> None:
@@ -330,11 +330,11 @@ class Emission:
                 outcomes.append((entry.state, entry.outcome))
         for entry, outcome in zip(ended, await self._outcomes.durable(outcomes), strict=True):
             unrecorded = type(outcome) is Answered and outcome.result.failure_class == RecordFailed.failure_class
-            entry.outcome = self._route.remembered(entry.state, outcome) if unrecorded else outcome
+            entry.outcome = self._route.replace_unrecorded(entry.state, outcome) if unrecorded else outcome
 
     async def _refuse_surplus(self) -> None:
         """Refuse the calls above the limit."""
-        outcomes = iter(await self._unstarted.above_limit(self._surplus, self._entries[0].state.scope, self._most))
+        outcomes = iter(await self._unstarted.refuse_surplus(self._surplus, self._entries[0].state.scope, self._most))
         self._places[:] = [EndedCall(outcome=next(outcomes)) if isinstance(place, RawCall) else place for place in self._places]
 
     async def discard(self, reason: str) -> None:
@@ -352,7 +352,7 @@ class Emission:
                 if type(entry.outcome) is Suspended:
                     self._route.withdraw_question(entry.state, entry.outcome.approval_id, reason)
             if self._entries:
-                self._unstarted.note("emission.discarded", [entry.state.uid for entry in self._entries], reason)
+                self._unstarted.record("emission.discarded", [entry.state.uid for entry in self._entries], reason)
 
     def end(self, reason: str) -> None:
         """End every call now: calls that have not begun will not begin, and running calls are killed.
@@ -366,7 +366,7 @@ class Emission:
     def __del__(self) -> None:
         if getattr(self, "_over", True) or not self._entries:
             return
-        self._unstarted.forgotten([entry.state for entry in self._entries], "its message was dropped by the host")
+        self._unstarted.end_forgotten([entry.state for entry in self._entries], "its message was dropped by the host")
         what = f"A message of {len(self._entries)} calls was neither sealed nor discarded; {_FORGOTTEN}"
         warnings.warn(what, ResourceWarning, stacklevel=2, source=self)
 
@@ -414,7 +414,7 @@ class Emission:
     async def _end_unstarted(self, entry: EmissionCall, why: str) -> None:
         """End a call that has not started because its message was stopped. If it was handed in before, it gets its result."""
         if entry.call is None:
-            entry.outcome = self._unstarted.not_started(entry.state, why)
+            entry.outcome = self._unstarted.end(entry.state, why)
         else:
             entry.outcome = await self._route.end_unstarted(entry.state, entry.call, why)
 
@@ -424,7 +424,7 @@ class Emission:
                 self._start(entry)
             if number % _BEGUN_TOGETHER == 0:
                 await asyncio.sleep(0)
-        await self._queue.ended()
+        await self._queue.wait_until_done()
         for entry in self._entries:
             if entry.outcome is None:
                 raise asyncio.CancelledError  # the tasks of the message were cancelled from outside
@@ -433,10 +433,10 @@ class Emission:
         """End those of these calls that have no outcome, as not started."""
         for entry in entries:
             if entry.outcome is None and not entry.state.ended:
-                entry.outcome = self._unstarted.not_started(entry.state, why, entry.call)
+                entry.outcome = self._unstarted.end(entry.state, why, entry.call)
 
     async def _end_all(self, reason: str) -> None:
         """End every call, and wait for the running ones. If the waiting task is cancelled, they end by themselves."""
         self.end(reason)
-        await asyncio.shield(self._queue.ended())
+        await asyncio.shield(self._queue.wait_until_done())
         self._end_rest(reason, self._entries)

@@ -18,7 +18,7 @@ from callgate._clock import Clock
 from callgate._engine_limits import Limits
 from callgate._limits_from_environment import timeout_from_environment
 from callgate._option_checks import Pause, by_name, check, refuse_unknown
-from callgate._pipeline.approval_answers import answer_approval, as_approval, check_answer, check_said, edited_arguments
+from callgate._pipeline.approval_answers import answer_approval, as_approval, check_answer, check_operator, encode_arguments
 from callgate._pipeline.engine_assembly import EngineParts, GivenParts
 from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.engine_options import check_parts, check_settings, hooks_of, policies_of, runners_of, server_change_of, servers_of
@@ -26,7 +26,7 @@ from callgate._pipeline.host_fields import HostFields
 from callgate._pipeline.recorded_questions import open_question
 from callgate._pipeline.scope_checks import check_call, check_scope
 from callgate._pipeline.sync_runner import SyncRunner
-from callgate._pipeline.wait_for_answer import answered_question
+from callgate._pipeline.wait_for_answer import wait_until_answered
 from callgate._run_state.approvals import Answer
 from callgate._run_state.recorder import too_late
 from callgate._run_state.settlements import Settlement, settle_call
@@ -192,7 +192,7 @@ class Engine:
                 try:
                     await self._acquire_run(scope)
                 except (RunHeld, RecordFailed) as error:
-                    return parts.route.unopened(raw, scope, error)
+                    return parts.route.refuse_unopened(raw, scope, error)
         return await parts.route.call(raw, scope, signal or self.control.signal(scope.conversation))
 
     async def _open(self, scope: Scope) -> None:
@@ -277,7 +277,7 @@ class Engine:
         try:
             await self._open(scope)
         except (RunHeld, RecordFailed) as error:
-            return [EndedCall(outcome=self._parts.route.unopened(raw, scope, error)) for raw in raws]
+            return [EndedCall(outcome=self._parts.route.refuse_unopened(raw, scope, error)) for raw in raws]
         emission = self.emission(scope, signal=signal, early=False)
         try:
             for number, raw in enumerate(raws, 1):
@@ -463,7 +463,7 @@ class Engine:
         """
         from callgate.mcp.server_content import content_of
 
-        return content_of(self._parts.servers.named(name), self.start, self._parts.timeout_s)
+        return content_of(self._parts.servers.get(name), self.start, self._parts.timeout_s)
 
     def mcp_servers(self) -> list[ServerContent]:
         """Return the resources and prompts of each of the engine's MCP servers, in their order. Starts nothing."""
@@ -538,7 +538,7 @@ class Engine:
             RecordFailed: The approval could not be recorded, so it has no effect.
         """
         check_answer("engine.approve", approval_id, by, reason)
-        await self._answer(approval_id, Answer(allow=True, by=by, reason=reason, arguments=edited_arguments(arguments)))
+        await self._answer(approval_id, Answer(allow=True, by=by, reason=reason, arguments=encode_arguments(arguments)))
 
     @by_name
     async def deny(self, approval_id: str, *, by: str = "operator", reason: str = "", told: bool = False) -> None:
@@ -625,7 +625,7 @@ class Engine:
         check_answer("engine.wait_for_answer", approval_id, "", "")
         self._parts.lifecycle.check_open()
         context, parts = self._parts.context, self._parts
-        question = await answered_question(approval_id, timeout_s, parts.runs, context.approvals, self.journal, self.clock)
+        question = await wait_until_answered(approval_id, timeout_s, parts.runs, context.approvals, self.journal, self.clock)
         return None if question is None else as_approval(question)
 
     @by_name
@@ -685,7 +685,7 @@ class Engine:
             RecordFailed: This could not be recorded, so it has no effect.
         """
         check("engine.settle", "happened", happened, bool)
-        check_said("engine.settle", by, reason)
+        check_operator("engine.settle", by, reason)
         self._parts.lifecycle.check_open()
         parts, recorder = self._parts, self._parts.context.recorder
         position = await settle_call(uid, Settlement(happened=happened, by=by, reason=reason), parts.open_runs, parts.run_states, recorder)

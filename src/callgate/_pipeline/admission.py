@@ -76,7 +76,7 @@ class Admission:
             RecordFailed: The record cannot be read.
         """
         self._lifecycle.check_open()
-        placed = self.placed(scope)
+        placed = self.scope_with_run(scope)
         try:
             await self._open_runs.open(placed.run, new=new or (placed.run == self._run and self._is_new))
         except RunHeld:
@@ -98,7 +98,7 @@ class Admission:
             UsageError: The scope is invalid, or the engine is closed or belongs to another event loop.
         """
         self._lifecycle.check_open()
-        placed = self.placed(scope)
+        placed = self.scope_with_run(scope)
         if self._host_fields is not None:
             self.check_extra(scope)
         if not self._is_open(placed.run):
@@ -109,7 +109,7 @@ class Admission:
 
     def run_of_message(self, scope: Scope, acquire: Callable[[Scope], Awaitable[None]]) -> RunOfMessage:
         """Return the run of the calls of a message, which `acquire` opens."""
-        return RunOfMessage(scope, self.placed(scope).run, self, acquire)
+        return RunOfMessage(scope, self.scope_with_run(scope).run, self, acquire)
 
     def is_usable(self, run: str) -> bool:
         """Return whether calls of a run can be admitted now: it is open, an agent works on it, or no other engine can know it."""
@@ -202,7 +202,7 @@ class Admission:
             UsageError: The value is not a scope, one of its fields has the wrong type, or its `extra` is not as declared.
         """
         if scope is not self._latest.scope:
-            placed = self.placed(scope)
+            placed = self.scope_with_run(scope)
             if self._host_fields is not None:
                 self.check_extra(scope)
             self._take(scope, placed)
@@ -222,7 +222,7 @@ class Admission:
         latest.scope, latest.placed, latest.opened = scope, placed, NO_SCOPE
         latest.facts = ScopeFacts(placed, self._recorder.redactor)
 
-    def placed(self, scope: Scope) -> Scope:
+    def scope_with_run(self, scope: Scope) -> Scope:
         """Return the scope with a run: its own, or else the engine's.
 
         Raises:

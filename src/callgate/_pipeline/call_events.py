@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from callgate._json import plain_bytes
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.validate import Modified
+from callgate._pipeline.validate import ModifiedCall
 from callgate._run_state.approvals import REFUSED_BY_ANSWER
 from callgate._run_state.event_bodies import (
     MOST_CHARS,
@@ -137,7 +137,7 @@ def record_verdict(
     record_event(state, "call.verdict", body)
 
 
-def record_change(state: CallState, change: Modified) -> None:
+def record_change(state: CallState, change: ModifiedCall) -> None:
     """Record that the gate continues with other arguments."""
     state.judged = change.call
     state.edited = state.edited or bool(change.approval)

@@ -28,7 +28,7 @@ from callgate._abort_signals import FAILURES, AbortSignal
 from callgate._engine_limits import Limits
 from callgate._json import canonical, decode, plain_bytes, small_jsonable
 from callgate._pipeline.result_check import recheck
-from callgate._pipeline.validate import Modified, modified
+from callgate._pipeline.validate import ModifiedCall, modify_call
 from callgate._run_state.event_bodies import Reason
 from callgate._run_state.recorder import Recorder
 from callgate._runners.await_host_code import HostAnswer, HostAwaits, answer_in_thread
@@ -48,11 +48,11 @@ __all__ = [
     "HostAnswer",
     "HostAwaits",
     "HostCode",
-    "failed_with",
+    "describe_failure",
+    "failure_text",
     "hook_arguments",
     "hook_result",
     "observe_start",
-    "why_failed",
 ]
 
 
@@ -111,7 +111,7 @@ class HookChain(Struct, frozen=True):
         )
 
 
-async def hook_arguments(call: ValidatedCall, encoded: bytes, hooks: tuple[Hook, ...], host: HookHost) -> Modified | None:
+async def hook_arguments(call: ValidatedCall, encoded: bytes, hooks: tuple[Hook, ...], host: HookHost) -> ModifiedCall | None:
     """Run the hooks before the policies until one changes the arguments.
 
     Return the changed call; None if no hook changed it. Each hook gets a copy of the arguments. A change counts only if
@@ -139,9 +139,9 @@ async def hook_arguments(call: ValidatedCall, encoded: bytes, hooks: tuple[Hook,
             raise CallDenied(f"{call.name} was denied: {host.cut(answer)}", code="hook_denied", details={"hook": name})
         if hook.kind == "transform" and answer is not None:
             reason = f"the hook '{name}' changed the arguments"
-            changed = modified(call, answer, reason, host, {"hook": name})
+            changed = modify_call(call, answer, reason, host, {"hook": name})
             if canonical(changed.arguments) != encoded:
-                return Modified(call=changed, reason=reason, hook=name)
+                return ModifiedCall(call=changed, reason=reason, hook=name)
     return None
 
 
@@ -210,8 +210,8 @@ async def _ask(hook: Hook, host: HookHost, call: ValidatedCall, *result: Checked
     if found.error is None:
         return found.value
     if hook.kind != "observe":
-        raise _HookBroken(why_failed(found.error, host, quietly)) from found.error
-    host.hook_failed(hook, call, why_failed(found.error, host, quietly))
+        raise _HookBroken(failure_text(found.error, host, quietly)) from found.error
+    host.hook_failed(hook, call, failure_text(found.error, host, quietly))
     return None
 
 
@@ -247,12 +247,12 @@ def _recheck_answer(call: ValidatedCall, answer: Execution, before: Checked, red
         raise _HookBroken(f"it did not return a result: {error}") from error
 
 
-def failed_with(error: BaseException, host: HookHost) -> str:
+def describe_failure(error: BaseException, host: HookHost) -> str:
     """Return how the host's code failed, as the end of a sentence about it."""
-    return "took too long" if isinstance(error, TimeoutError) else f"failed with {why_failed(error, host, quietly=False)}"
+    return "took too long" if isinstance(error, TimeoutError) else f"failed with {failure_text(error, host, quietly=False)}"
 
 
-def why_failed(error: BaseException, host: HookHost, quietly: bool) -> str:
+def failure_text(error: BaseException, host: HookHost, quietly: bool) -> str:
     """Return the type and the text of an exception; see `_ask`."""
     if isinstance(error, TimeoutError):
         return "it took too long"
@@ -311,7 +311,7 @@ class HostCode:
         if small is not None:
             return Execution(status="returned", value=small[0], read=True, changes=small[1])
         read = await self._reader.read(Execution(status="returned", value=value), ReadingTimeout(self.hook_timeout_s, AbortSignal()))
-        return self._recorder.bounded(read) if read.error else read
+        return self._recorder.limit_texts(read) if read.error else read
 
     async def ask(self, answer: Awaitable[Any], timeout_s: float, name: str) -> HostAnswer:
         """Return the answer of the host's code; see `HostAwaits.ask`."""

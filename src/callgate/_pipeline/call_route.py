@@ -129,17 +129,19 @@ class CallRoute:
         if self._survives:
             (outcome,) = await self._outcomes.durable([(state, outcome)])
         if type(outcome) is Answered and outcome.result.failure_class == RecordFailed.failure_class:
-            return self.remembered(state, outcome)
+            return self.replace_unrecorded(state, outcome)
         return outcome
 
-    def unopened(self, raw: RawCall, scope: Scope, error: RunHeld | RecordFailed) -> Outcome:
+    def refuse_unopened(self, raw: RawCall, scope: Scope, error: RunHeld | RecordFailed) -> Outcome:
         """Return the outcome of a call whose run cannot be opened: its stored result, if this engine remembers it."""
-        outcome = self._outcomes.unrecorded(raw, error)
-        return outcome if isinstance(error, RunHeld) else self._results.instead_of(outcome, raw, self._admission.placed(scope))
+        outcome = self._outcomes.refuse_unopened(raw, error)
+        if isinstance(error, RunHeld):
+            return outcome
+        return self._results.replace_unrecorded(outcome, raw, self._admission.scope_with_run(scope))
 
-    def remembered(self, state: CallState, outcome: Outcome) -> Outcome:
+    def replace_unrecorded(self, state: CallState, outcome: Outcome) -> Outcome:
         """Return the outcome of a call, or the stored result if the call is refused only because its repetition cannot be recorded."""
-        return self._results.instead_of(outcome, state.raw, state.scope)
+        return self._results.replace_unrecorded(outcome, state.raw, state.scope)
 
     async def _run(self, state: CallState) -> Outcome:
         """Take an admitted call through both halves."""
@@ -152,7 +154,7 @@ class CallRoute:
     async def complete(self, state: CallState, call: ValidatedCall) -> Outcome:
         """Take a valid call to its outcome, running its tool at most once."""
         if self._lifecycle.ending:
-            return self._unstarted.not_started(state, "the engine was closed", call)
+            return self._unstarted.end(state, "the engine was closed", call)
         self._running[state.uid] = state
         state.run_state = self._runs.get(state.scope.run, state.run_state)  # the run may have been opened since the call was admitted
         state.run_state.under_way += 1
@@ -161,18 +163,18 @@ class CallRoute:
             approved = await self._approve(state, call, plan)
             if isinstance(approved, ApprovedCall):
                 result = await self._result(state, plan, approved)
-                outcome = await self._outcomes.answered(state, result, state.release_lock if self._survives else None)
+                outcome = await self._outcomes.end_with_result(state, result, state.release_lock if self._survives else None)
             else:
-                outcome = await self._outcomes.answered(state, approved)
-            return self._outcomes.stopped(state, outcome) if state.stopped_late else outcome
+                outcome = await self._outcomes.end_with_result(state, approved)
+            return self._outcomes.abort_with_result(state, outcome) if state.stopped_late else outcome
         except (Exception, SystemExit) as error:
             self._repeated.keep_doubt(state, call)
             if isinstance(error, CallDenied) and error.code in REFUSED_BY_ANSWER:
                 return self._end_denied(state, call, error)
-            return self._outcomes.ended(state, error, call.tool.name, harmless=call.tool.effect == "none")
+            return self._outcomes.end_with_error(state, error, call.tool.name, harmless=call.tool.effect == "none")
         except BaseException as error:
             self._repeated.keep_doubt(state, call)
-            self._outcomes.left(state, error)
+            self._outcomes.end_with_caller(state, error)
             raise
         finally:
             if state.release_lock is not None:
@@ -184,13 +186,13 @@ class CallRoute:
                     state.identical.free(call.tool.name, state.asked_hash, state.occurrence)
             if state.claim is not None:
                 self._effects.release(state.claim)
-            self._lifecycle.ended(state)
+            self._lifecycle.remove(state)
 
     async def end_unstarted(self, state: CallState, call: ValidatedCall, why: str) -> Outcome:
         """End a call whose message was stopped before it: with its result, if it was handed in before and has ended."""
         state.run_state = self._runs.get(state.scope.run, state.run_state)
         earlier = await self._repeated.answer_stopped(state, call)
-        return self._unstarted.not_started(state, why) if earlier is None else await self._outcomes.answered(state, earlier)
+        return self._unstarted.end(state, why) if earlier is None else await self._outcomes.end_with_result(state, earlier)
 
     def withdraw_question(self, state: CallState, approval_id: str, why: str) -> None:
         """Close the open question about a call whose message was discarded. An answer is kept: it is for the next such call of the run."""
@@ -263,7 +265,7 @@ class CallRoute:
         tool = plan.tool
         try:
             if state.before_start is not None and (turn := state.before_start(approved)) is not None:
-                _give_up_place(state)  # the other call of the message might wait for it
+                _release_lock(state)  # the other call of the message might wait for it
                 await turn
             lock = self._locks.take(state, tool.name, plan.footprint or footprint_of(approved.call))
             state.release_lock = partial(self._locks.release, lock)
@@ -290,7 +292,7 @@ class CallRoute:
         except CallFailed as error:
             if not state.stopped_late:
                 state.check_stop(self._control)
-            result = self._outcomes.result_of(state, error, tool.name, approved)
+            result = self._outcomes.result_of_error(state, error, tool.name, approved)
         if state.keyed_call is not None:
             state.keyed_call.result = result
             if state.claim is not None or state.edited:
@@ -300,7 +302,7 @@ class CallRoute:
     def _end_denied(self, state: CallState, call: ValidatedCall, error: CallDenied) -> Outcome:
         """End a call that a human has denied, and keep the denial for when the same call is handed in again."""
         self._repeated.identify(state, call)
-        outcome = self._outcomes.ended(state, error, call.tool.name)
+        outcome = self._outcomes.end_with_error(state, error, call.tool.name)
         if isinstance(outcome, Answered) and outcome.result.code in REFUSED_BY_ANSWER:
             self._repeated.keep_denial(state, call, outcome.result)
         return outcome
@@ -362,7 +364,7 @@ class CallRoute:
         await self._recorder.wait_for_capacity()
 
 
-def _give_up_place(state: CallState) -> None:
+def _release_lock(state: CallState) -> None:
     """Give up the place that a call kept while it was judged, if it has one."""
     if state.release_lock is not None:
         state.release_lock()

@@ -14,10 +14,10 @@ from msgspec import Struct
 from callgate._abort_signals import is_own_failure
 from callgate._json import canonical
 from callgate._pipeline.ask_judges import Judges
-from callgate._pipeline.call_hooks import HookHost, failed_with
+from callgate._pipeline.call_hooks import HookHost, describe_failure
 from callgate._pipeline.engine_policies import AskedPolicy
 from callgate._pipeline.required_approval import tool_question
-from callgate._pipeline.validate import Modified, modified
+from callgate._pipeline.validate import ModifiedCall, modify_call
 from callgate._run_state.approvals import Question
 from callgate.errors import CallDenied
 from callgate.protocols import (
@@ -67,7 +67,7 @@ class GateParts(Protocol):
         """Raise `DangerousLimitReached` if a limit refuses this dangerous call. Does not count the call."""
         ...
 
-    def answer_to(self, call: ValidatedCall, encoded: bytes) -> Question | None:
+    def find_answer_to(self, call: ValidatedCall, encoded: bytes) -> Question | None:
         """Return the human's answer about exactly this call, if it is not used up; else None."""
         ...
 
@@ -82,7 +82,7 @@ class GateParts(Protocol):
 
 async def ask_all(
     call: ValidatedCall, parts: GateParts, combined: CombinedVerdict = BY_DEFAULT, asked: int = 0, *, started: bool = False
-) -> CombinedVerdict | Modified:
+) -> CombinedVerdict | ModifiedCall:
     """Return the combined verdict of all policies, the tool's own requirement and the judges, or the call as a policy has changed it.
 
     Args:
@@ -95,7 +95,7 @@ async def ask_all(
         if answer is None:
             answer = await _await_verdict(policy, call, parts)
         together = combine(call, combined, answer, parts)
-        if isinstance(together, Modified):
+        if isinstance(together, ModifiedCall):
             return together
         combined = together
     required = call.tool.approval
@@ -151,7 +151,7 @@ async def _decide(policy: AskedPolicy, call: ValidatedCall) -> Verdict:
 
 
 def _policy_failure(call: ValidatedCall, error: BaseException, parts: GateParts) -> CallDenied:
-    parts.host.policy_failed(call, failed_with(error, parts.host), error)
+    parts.host.policy_failed(call, describe_failure(error, parts.host), error)
     return CallDenied(f"{call.name} was denied: the policy failed ({type(error).__name__}).", code="policy_failed")
 
 
@@ -164,7 +164,7 @@ def refuse_changed(call: ValidatedCall, encoded: bytes) -> None:
         raise CallDenied(f"{call.name} was denied: a policy changed the arguments in place instead of by a verdict.", code="policy_failed")
 
 
-def combine(call: ValidatedCall, before: CombinedVerdict, verdict: Verdict, parts: GateParts) -> CombinedVerdict | Modified:
+def combine(call: ValidatedCall, before: CombinedVerdict, verdict: Verdict, parts: GateParts) -> CombinedVerdict | ModifiedCall:
     """Combine one more verdict with the earlier ones.
 
     The first deny or change takes precedence, then a question, then an allow. A rule that requires a judgment is noted
@@ -180,9 +180,9 @@ def combine(call: ValidatedCall, before: CombinedVerdict, verdict: Verdict, part
             raise CallDenied(f"{call.name} was denied: {parts.host.cut(verdict.reason)}", details={"rule": rule} if rule else None)
         case Modify():
             rule = parts.host.cut(verdict.rule)
-            changed = modified(call, verdict.arguments, verdict.reason, parts.host, {"rule": rule} if rule else None)
+            changed = modify_call(call, verdict.arguments, verdict.reason, parts.host, {"rule": rule} if rule else None)
             if canonical(changed.arguments) != canonical(call.arguments):  # as JSON: to Python, True and 1 are equal
-                return Modified(call=changed, rule=rule, reason=parts.host.cut(verdict.reason))
+                return ModifiedCall(call=changed, rule=rule, reason=parts.host.cut(verdict.reason))
             return before if isinstance(before.verdict, Ask) else CombinedVerdict(Allow(rule=verdict.rule), before.required_by)
         case unknown:
             raise _no_verdict(call, unknown)

@@ -103,7 +103,7 @@ class EffectClaims:
         """
         until = self._until(state)
         key = await self._recorded.key_of(approved.call, state.kill, until - self._clock.monotonic())
-        tool, text = approved.call.tool.name, self._recorded.shown(key)
+        tool, text = approved.call.tool.name, self._recorded.key_text(key)
         run = effect_run(tool, key.digest)
         joined = await self._wait_here(state, run, text, until)
         ended = asyncio.get_running_loop().create_future()
@@ -111,7 +111,7 @@ class EffectClaims:
         self._held[run] = state, claim
         await self._hold(state, claim, until)
         approved = replace(approved, effect_key=key.digest)
-        earlier = await self._recorded.earlier(tool, run, state.uid)
+        earlier = await self._recorded.find_earlier(tool, run, state.uid)
         checked = None if earlier is None else await self._verify_earlier(state, approved, claim, earlier, joined=joined)
         await self._record(state, claim, until)
         if checked is not None:
@@ -213,12 +213,12 @@ class EffectClaims:
             case "nothing":
                 return None
             case "unknown":
-                return await self._ruled_out(state, approved, claim, earlier)
+                return await self._rule_out(state, approved, claim, earlier)
             case "answered" | "happened":
-                result = self._recorded.replayed(state, approved.call, approved.encoded, claim.key, earlier, joined=joined)
+                result = self._recorded.replay_result(state, approved.call, approved.encoded, claim.key, earlier, joined=joined)
                 raise EffectKnown(result, Checked())
 
-    async def _ruled_out(self, state: CallState, approved: ApprovedCall, claim: EffectClaim, earlier: EarlierEffect) -> Checked | None:
+    async def _rule_out(self, state: CallState, approved: ApprovedCall, claim: EffectClaim, earlier: EarlierEffect) -> Checked | None:
         """Ask the tool's `verify` about an earlier call with an unknown outcome; see `UnknownOutcomes.rule_out`."""
         doubt = self._doubt(earlier.uid) or earlier.doubt
         if doubt is None:

@@ -59,7 +59,7 @@ class EnginePolicies:
         self.policy_timeout_s = limits.policy_timeout_s
         self.host = host
         self.answered: Mapping[str, Question] = approvals.answered
-        self.answer_to = approvals.answer_to
+        self.find_answer_to = approvals.find_answer_to
         self.spend_approval = approvals.spend
         self._runs = runs
         self._dangerous_per_tick = limits.dangerous_per_tick

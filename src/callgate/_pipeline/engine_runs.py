@@ -94,9 +94,9 @@ class EngineRuns:
         self._lifecycle.check_open()
         return self._leases.at_work(run, conversation, alone=alone)
 
-    def showing(self, run: str, messages: Sequence[Message]) -> AbstractContextManager[None]:
+    def show_messages(self, run: str, messages: Sequence[Message]) -> AbstractContextManager[None]:
         """Show a run's conversation to the judges of its calls until the block ends."""
-        return self._judges.showing(run, messages)
+        return self._judges.show_messages(run, messages)
 
     def begin(self, run: str) -> None:
         """Deliver messages of other processes to a run that begins its turn. A stop that was sent earlier ends the run now."""
@@ -104,7 +104,7 @@ class EngineRuns:
 
     def under_way(self, conversation: str) -> bool:
         """Return whether a turn of the conversation, or a call in it, is running."""
-        return self._conversations.busy(conversation) or self._lifecycle.conversing(conversation)
+        return self._conversations.busy(conversation) or self._lifecycle.has_running_call(conversation)
 
     def why_lost(self, run: str) -> str:
         """Return why the run's lease was lost; empty if it was not."""
@@ -126,7 +126,7 @@ class EngineRuns:
         """
         await self._recorder.durable(position)
 
-    async def placed(self, position: int) -> int:
+    async def final_position(self, position: int) -> int:
         """Return the final position of an event from the position that `write` returned; 0 if the event was not kept."""
         try:
             await self._recorder.durable(position)
@@ -138,7 +138,7 @@ class EngineRuns:
         """Record the end of a call that a run left open and that will not be resumed. Does not run the call."""
         state = self._admission.admit(RawCall(name=unfinished.name), scope, AbortSignal(), _no_nested_call, unfinished=unfinished)
         state.started = unfinished.claimed
-        self._outcomes.cancelled(state, why)
+        self._outcomes.end_cancelled(state, why)
 
 
 async def _no_nested_call(parent: CallState, name: str, arguments: Mapping[str, object]) -> ToolResult:

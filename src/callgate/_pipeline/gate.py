@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from callgate._json import canonical, plain_bytes
-from callgate._pipeline.approval_answers import Edited, as_answered
+from callgate._pipeline.approval_answers import EditedCall, apply_answer
 from callgate._pipeline.call_hooks import hook_arguments
 from callgate._pipeline.combined_verdict import (
     BY_DEFAULT,
@@ -25,7 +25,7 @@ from callgate._pipeline.combined_verdict import (
     combine,
     refuse_changed,
 )
-from callgate._pipeline.validate import Modified
+from callgate._pipeline.validate import ModifiedCall
 from callgate._run_state.approvals import Question, binding, same_call
 from callgate.errors import ActorRequired, ApprovalNeeded, CallDenied
 from callgate.hooks import Hook
@@ -35,7 +35,7 @@ from callgate.stage_types import ApprovedCall, ValidatedCall
 __all__ = ["call_to_ask_about", "gate"]
 
 
-RecordChange = Callable[[Modified], None]
+RecordChange = Callable[[ModifiedCall], None]
 """Records that the call is judged again with other arguments."""
 
 
@@ -65,7 +65,7 @@ def gate(
         if given is None:
             return _AwaitedGate((), parts, key, record_change).resume(call, encoded, combined, asked)
         answer = combine(call, combined, given, parts)
-        if isinstance(answer, Modified):
+        if isinstance(answer, ModifiedCall):
             return _AwaitedGate((), parts, key, record_change).restart_modified(call, encoded, answer)
         combined = answer
     if call.tool.approval is not None or (
@@ -86,8 +86,8 @@ async def call_to_ask_about(call: ValidatedCall, parts: GateParts) -> ValidatedC
             combined = await ask_all(call, parts)
         except CallDenied:
             return None
-        if not isinstance(combined, Modified):
-            asks = isinstance(combined.verdict, Ask) and parts.answer_to(call, canonical(call.arguments)) is None
+        if not isinstance(combined, ModifiedCall):
+            asks = isinstance(combined.verdict, Ask) and parts.find_answer_to(call, canonical(call.arguments)) is None
             return call if asks else None
         call = combined.call
     return None
@@ -104,17 +104,17 @@ class _AwaitedGate(Struct, frozen=True, eq=False):
     async def resume(self, call: ValidatedCall, encoded: bytes, before: CombinedVerdict, asked: int) -> ApprovedCall:
         """Continue with the policy at index `asked`, which has to be awaited. There are no hooks."""
         combined = await ask_all(call, self.parts, before, asked)
-        if isinstance(combined, Modified):
+        if isinstance(combined, ModifiedCall):
             return await self.restart_modified(call, encoded, combined)
         return await self._approve(call, encoded, combined)
 
-    async def restart_modified(self, call: ValidatedCall, encoded: bytes, change: Modified) -> ApprovedCall:
+    async def restart_modified(self, call: ValidatedCall, encoded: bytes, change: ModifiedCall) -> ApprovedCall:
         """Start again with the arguments that a policy gave, as the second round."""
         refuse_changed(call, encoded)
         self.record_change(change)
         return await self.run_rounds(change.call, done=1)
 
-    async def restart_edited(self, edited: Edited) -> ApprovedCall:
+    async def restart_edited(self, edited: EditedCall) -> ApprovedCall:
         """Start again with the arguments with which a human has allowed the call."""
         self.record_change(edited)
         return await self.run_rounds(edited.call, edit=edited.question)
@@ -133,7 +133,7 @@ class _AwaitedGate(Struct, frozen=True, eq=False):
                 call = changed.call
                 continue
             combined = await ask_all(call, self.parts)
-            if isinstance(combined, Modified):
+            if isinstance(combined, ModifiedCall):
                 refuse_changed(call, encoded)
                 self.record_change(combined)
                 call = combined.call
@@ -149,7 +149,7 @@ class _AwaitedGate(Struct, frozen=True, eq=False):
 
 def _approve(
     call: ValidatedCall, encoded: bytes, combined: CombinedVerdict, parts: GateParts, key: str, edit: Question | None = None
-) -> ApprovedCall | Edited:
+) -> ApprovedCall | EditedCall:
     tool, verdict, judgments = call.tool, combined.verdict, combined.judgments
     if parts.policies or judgments:
         refuse_changed(call, encoded)
@@ -163,8 +163,8 @@ def _approve(
     if not isinstance(rule, str) and not isinstance(verdict, Ask):
         raise CallDenied(f"{call.name} was denied: the policy gave {type(rule).__name__} for its rule's name.", code="policy_failed")
     named = rule if isinstance(rule, str) and rule.isascii() else parts.host.cut(rule)
-    if edit is None and parts.answered and (answer := parts.answer_to(call, encoded)) is not None:
-        edited = as_answered(call, encoded, answer, parts.host, coerce=parts.coerce)
+    if edit is None and parts.answered and (answer := parts.find_answer_to(call, encoded)) is not None:
+        edited = apply_answer(call, encoded, answer, parts.host, coerce=parts.coerce)
         if edited is not None:
             parts.spend_approval(answer.binding)
             return edited

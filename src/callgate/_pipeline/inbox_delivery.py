@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from callgate._abort_signals import Control
-from callgate._pipeline.approval_answers import ANSWERS, EDIT, accepted_answer, answer_of, record_answer
+from callgate._pipeline.approval_answers import ANSWERS, EDIT, convert_answer, read_answer, record_answer
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.run_states import RunStates, Work
 from callgate._run_state.approvals import Approvals
@@ -113,13 +113,13 @@ class InboxDelivery:
     def _answer(self, message: InboxMessage) -> None:
         if message.target.rsplit("/", 2)[0] != message.run:
             raise UsageError(f"The approval '{message.target[:80]}' belongs to another run.")
-        answer, journal = answer_of(message), self._recorder.journal
+        answer, journal = read_answer(message), self._recorder.journal
         notes: tuple[Note, ...] = ()
         if answer.allow and message.replaced_by:
             raise UsageError("A later answer to the same question has replaced it.")
-        question = self._approvals.to_answer(message.target, allow=answer.allow, at_ns=message.at_ns)
+        question = self._approvals.get_answerable(message.target, allow=answer.allow, at_ns=message.at_ns)
         if answer.arguments and not journal.remote:  # on a server, reading would block the event loop: the gate checks them
-            answer, notes = accepted_answer(journal.read(call=message.target), answer, self._tools, coerce=self._coerce)
+            answer, notes = convert_answer(journal.read(call=message.target), answer, self._tools, coerce=self._coerce)
         cause = self._record("inbox.taken", message, self._reason_and_sender(message, answer.reason))
         record_answer(self._recorder, self._approvals, question, answer, cause=cause, notes=notes)
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._pipeline.combined_verdict import GateParts, ask_all
-from callgate._pipeline.validate import Modified
+from callgate._pipeline.validate import ModifiedCall
 from callgate.errors import CallDenied
 from callgate.protocols import Ask, PathFilter, PathPolicy
 from callgate.stage_types import ValidatedCall
@@ -26,7 +26,7 @@ async def _refusal(call: ValidatedCall, parts: GateParts) -> str:
         combined = await ask_all(call, parts, started=True)
     except CallDenied as error:
         return str(error)
-    if isinstance(combined, Modified):
+    if isinstance(combined, ModifiedCall):
         return "a policy would change its arguments."
     verdict = combined.verdict
     return f"a human has to decide about it first: {parts.host.cut(verdict.question)}" if isinstance(verdict, Ask) else ""

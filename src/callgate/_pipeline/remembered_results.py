@@ -30,7 +30,7 @@ class RememberedResults:
         self._preparation = preparation
         self._normaliser = normaliser
 
-    def instead_of(self, outcome: Outcome, raw: RawCall, scope: Scope) -> Outcome:
+    def replace_unrecorded(self, outcome: Outcome, raw: RawCall, scope: Scope) -> Outcome:
         """Return the outcome of a call, or what is remembered of the same call if it could not be recorded and was not run.
 
         Args:
@@ -44,21 +44,21 @@ class RememberedResults:
             call = self._preparation.valid(raw, scope)
         except (CallFailed, CallAborted):
             return outcome
-        before = self._before(call)
+        before = self._find_same(call)
         if before is None or before.uid == outcome.result.uid or not before.entered:
             return outcome
-        result = self._lost(call, before) if before.result is None else _as_repeated(call, before.result)
+        result = self._result_of_lost(call, before) if before.result is None else _as_repeated(call, before.result)
         metadata = replace(result.metadata, recorded=False, record_failure=outcome.result.metadata.record_failure)
         return Answered(replace(result, uid=outcome.result.uid, metadata=metadata))
 
-    def _before(self, call: ValidatedCall) -> KeyedCall | None:
+    def _find_same(self, call: ValidatedCall) -> KeyedCall | None:
         """Return the same call as this engine remembers it; None if it does not."""
         run = self._run_states.remembered(call.scope.run)
         asked = arguments_hash(canonical(call.arguments))
         before = None if run is None else run.keyed_calls.get(call_key(call, asked))
         return before if before is not None and (before.tool, before.arguments or asked) == (call.tool.name, asked) else None
 
-    def _lost(self, call: ValidatedCall, before: KeyedCall) -> ToolResult:
+    def _result_of_lost(self, call: ValidatedCall, before: KeyedCall) -> ToolResult:
         """Return the result of a call that ran before and whose first result is not in memory."""
         name = call.tool.name
         error = OutcomeUnknown(

@@ -228,7 +228,7 @@ class RepeatedCalls:
         """Remember, after a failure of the engine, that the outcome is unknown if the tool's code may have been entered."""
         if state.keyed_call is not None and state.started:
             tool_key = state.key if state.claim is None else state.claim.tool_key
-            state.run_state.now_uncertain(call, state.encoded, state.key, tool_key, gone=False)
+            state.run_state.add_doubt(call, state.encoded, state.key, tool_key, gone=False)
 
 
 def _identity(state: CallState, call: ValidatedCall) -> tuple[str, str]:

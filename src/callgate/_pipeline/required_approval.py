@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import DecodeError
 
 from callgate._json import decode, json_text, plain_bytes
-from callgate._pipeline.call_hooks import HookHost, HostAnswer, failed_with
+from callgate._pipeline.call_hooks import HookHost, HostAnswer, describe_failure
 from callgate._terminal_text import shortened
 from callgate.protocols import Ask
 from callgate.stage_types import ValidatedCall
@@ -44,7 +44,7 @@ async def tool_question(call: ValidatedCall, host: HookHost, timeout_s: float) -
         return Ask(question=f"Run {told}?", rule=TOOL_RULE)
     found = await _ask_tool(call, encoded, host, timeout_s)
     if found.error is not None:
-        why = failed_with(found.error, host)
+        why = describe_failure(found.error, host)
         host.approval_check_failed(call, why, found.error)
         return Ask(question=f"Run {told}? Its requires_approval {why.rstrip('.')}.", rule=TOOL_RULE)
     match found.value:

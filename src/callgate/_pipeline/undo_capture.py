@@ -20,14 +20,14 @@ from callgate.protocols import CapturedChange, WriteLog
 from callgate.stage_types import ApprovedCall
 from callgate.tools.resource_conflicts import TouchedKeys
 
-__all__ = ["captured"]
+__all__ = ["capture_writes"]
 
 _SCHEME = "file:"
 T = TypeVar("T")
 
 
 @asynccontextmanager
-async def captured(writes: WriteLog, state: CallState, approved: ApprovedCall, touched: TouchedKeys | None) -> AsyncIterator[None]:
+async def capture_writes(writes: WriteLog, state: CallState, approved: ApprovedCall, touched: TouchedKeys | None) -> AsyncIterator[None]:
     """Capture the changes of the call in its workspace while the block runs."""
     keys = _keys(touched)
     if keys == ():

@@ -22,7 +22,7 @@ from callgate._abort_signals import AbortSignal, is_own_failure, settled
 from callgate._json import canonical, decode, plain_bytes
 from callgate._pipeline.call_hooks import HostCode
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.result_check import Ran, check
+from callgate._pipeline.result_check import AttemptsResult, check
 from callgate._pipeline.run_states import RunStates
 from callgate._run_state.calls_in_doubt import Origin, UncertainCall
 from callgate._run_state.event_bodies import arguments_hash
@@ -35,7 +35,7 @@ from callgate.protocols import Journal, NamesWriters
 from callgate.stage_types import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import BoundTool, Verified
 
-__all__ = ["Fence", "PossibleRepeat", "UnknownOutcomes", "refuse_other_arguments", "told_as_unknown", "verified_by_tool"]
+__all__ = ["Fence", "PossibleRepeat", "UnknownOutcomes", "as_unknown_if_doubtful", "ask_verify", "refuse_other_arguments"]
 
 _ENDED = {"tool_crashed": "crashed", "timeout": "timed out", "killed": "was stopped"}
 """How a call with an unknown outcome ended, by its code; others raised an exception."""
@@ -115,7 +115,7 @@ class UnknownOutcomes:
             key_run: See `RunStates.settle`.
         """
         tool = repeat.tool
-        ask = partial(verified_by_tool, tool, repeat.arguments, doubt.tool_key, self._host.hook_timeout_s, state.kill)
+        ask = partial(ask_verify, tool, repeat.arguments, doubt.tool_key, self._host.hook_timeout_s, state.kill)
         found, may_still_act = await ask(), False
         if found.happened is False:
             may_still_act = not await self._fence.has_ended(doubt)
@@ -147,7 +147,7 @@ class UnknownOutcomes:
         if started.tool == tool.name and started.effect == tool.effect == "idempotent":
             state.doubt = state.run_state.reopen(unfinished.uid)
             return None
-        ask = partial(verified_by_tool, tool, unfinished.arguments, started.tool_key, self._host.hook_timeout_s, state.kill)
+        ask = partial(ask_verify, tool, unfinished.arguments, started.tool_key, self._host.hook_timeout_s, state.kill)
         found = Verified(happened=None)
         if unfinished.arguments and started.tool == tool.name:
             found = await ask()
@@ -185,7 +185,7 @@ class UnknownOutcomes:
             gone: Whether the call's code has certainly ended.
         """
         tool = approved.call.tool
-        found = await verified_by_tool(tool, approved.arguments_json, approved.tool_key, timeout_s, state.kill)
+        found = await ask_verify(tool, approved.arguments_json, approved.tool_key, timeout_s, state.kill)
         if found.happened is True:
             text = f"{tool.name} {_ENDED.get(doubtful.code or '', 'failed')}, and then verified that it had taken effect."
             verified = await self._result_of_verify(tool, found)
@@ -200,7 +200,7 @@ class UnknownOutcomes:
         """Return the call's result according to the tool's `verify`, which need not know what the call returned."""
         if found.result is None:
             return Checked(value=None, attempts=0)
-        return check(tool, Ran(await self._host.read(found.result), 0), 0.0, self._host.redactor)
+        return check(tool, AttemptsResult(await self._host.read(found.result), 0), 0.0, self._host.redactor)
 
 
 def _answering(state: CallState, repeat: PossibleRepeat) -> dict[str, object]:
@@ -221,7 +221,7 @@ def refuse_other_arguments(state: CallState, approved: ApprovedCall) -> None:
         raise why_unknown(unfinished, "Its arguments would not be the same now.")
 
 
-def told_as_unknown(state: CallState, error: CallFailed) -> CallFailed:
+def as_unknown_if_doubtful(state: CallState, error: CallFailed) -> CallFailed:
     """Return the error for a call that is refused now: `OutcomeUnknown` if the call may have taken effect, else `error`."""
     if not state.doubtful or state.unfinished is None:
         return error
@@ -232,11 +232,11 @@ def told_as_unknown(state: CallState, error: CallFailed) -> CallFailed:
     return why_unknown(state.unfinished, f"Starting it again was refused: {state.recorder.cut(error, 500)}")
 
 
-async def verified_by_tool(tool: BoundTool, arguments: bytes, key: str, timeout_s: float, kill: AbortSignal) -> Verified:
+async def ask_verify(tool: BoundTool, arguments: bytes, key: str, timeout_s: float, kill: AbortSignal) -> Verified:
     """Ask the tool about a call with these final arguments and this key. An error, a timeout, an invalid answer or a kill means unknown."""
     if not arguments:
         return Verified(happened=None)
-    asking = asyncio.ensure_future(_answer(tool, arguments, key))
+    asking = asyncio.ensure_future(_call_verify(tool, arguments, key))
     try:
         answered = await settled(asking, kill, timeout_s)
     finally:
@@ -244,7 +244,7 @@ async def verified_by_tool(tool: BoundTool, arguments: bytes, key: str, timeout_
     return asking.result() if answered else Verified(happened=None)
 
 
-async def _answer(tool: BoundTool, arguments: bytes, key: str) -> Verified:
+async def _call_verify(tool: BoundTool, arguments: bytes, key: str) -> Verified:
     try:
         found: object = await tool.tool.verify(decode(arguments), key)
     except BaseException as error:

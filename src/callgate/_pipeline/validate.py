@@ -33,13 +33,13 @@ from callgate.tools.registry import BoundTool
 from callgate.tools.tool_declaration import TypedFindings, ValidationResult
 
 __all__ = [
-    "Modified",
-    "converted",
-    "modified",
-    "notes_on_value",
-    "quoted_error",
-    "quoted_notes",
-    "quoted_value",
+    "ModifiedCall",
+    "convert_arguments",
+    "modify_call",
+    "redact_error",
+    "redact_notes",
+    "redact_notes_on",
+    "redact_problem",
     "revalidate",
     "validate",
 ]
@@ -108,7 +108,7 @@ def revalidate(call: ValidatedCall, arguments: Arguments, *, coerce: bool = Fals
     )
 
 
-def converted(tool: BoundTool, arguments: Arguments, *, coerce: bool) -> tuple[Arguments, Notes]:
+def convert_arguments(tool: BoundTool, arguments: Arguments, *, coerce: bool) -> tuple[Arguments, Notes]:
     """Return the arguments that a human gives for a call of this tool, converted as the model's are, and the notes about them.
 
     They are checked in full; defaults are not added. Raises the same errors as `revalidate`.
@@ -117,7 +117,7 @@ def converted(tool: BoundTool, arguments: Arguments, *, coerce: bool) -> tuple[A
     return fitted(tool.schema, tool.takes, strict_object(arguments, _LIMITS), coerce=coerce)[0], notes
 
 
-class Modified(Struct, frozen=True, kw_only=True):
+class ModifiedCall(Struct, frozen=True, kw_only=True):
     """A call whose arguments a policy, a hook or a human has changed, with the source of the change and the reason."""
 
     call: ValidatedCall
@@ -128,8 +128,8 @@ class Modified(Struct, frozen=True, kw_only=True):
     """The question to a human who changed the arguments with the answer; empty if there is none."""
 
 
-def modified(
-    call: ValidatedCall, arguments: Arguments, reason: str, told: Redacting, details: Details = None, *, coerce: bool = False
+def modify_call(
+    call: ValidatedCall, arguments: Arguments, reason: str, redacting: Redacting, details: Details = None, *, coerce: bool = False
 ) -> ValidatedCall:
     """Return the call with the arguments of a hook, policy or human, validated again, and with a note for the model.
 
@@ -143,17 +143,17 @@ def modified(
     try:
         fresh = revalidate(call, arguments, coerce=coerce)
     except CallFailed as error:
-        why = quoted_value(arguments, str(error), partial(_refusal, call, type(error), coerce=coerce), told.redactor)
+        why = redact_problem(arguments, str(error), partial(_refusal, call, type(error), coerce=coerce), redacting.redactor)
         raise CallDenied(
-            f"{call.name} was denied: {told.cut(reason, MOST_CHARS)}, and the new arguments are not valid: {why}",
+            f"{call.name} was denied: {redacting.cut(reason, MOST_CHARS)}, and the new arguments are not valid: {why}",
             code="modification_invalid",
             details=details,
         ) from error
     again = partial(revalidate, call, coerce=coerce)
-    fresh = replace(fresh, notes=notes_on_value(arguments, fresh.notes, lambda copy: again(copy).notes, told.redactor))
+    fresh = replace(fresh, notes=redact_notes_on(arguments, fresh.notes, lambda copy: again(copy).notes, redacting.redactor))
     before, after = ({name: canonical(value) for name, value in one.arguments.items()} for one in (call, fresh))
     changed = ", ".join(sorted(name for name in {*before, *after} if before.get(name) != after.get(name)))
-    note = Note(kind="modified", text=f"The arguments were changed ({told.cut(changed, 500)}): {told.cut(reason, MOST_CHARS)}.")
+    note = Note(kind="modified", text=f"The arguments were changed ({redacting.cut(changed, 500)}): {redacting.cut(reason, MOST_CHARS)}.")
     return replace(fresh, notes=(*fresh.notes, note))
 
 
@@ -171,7 +171,7 @@ def _check_arguments(tool: BoundTool, arguments: Arguments, coerce: bool, source
     if problems:
         raise _invalid(tool, problems, notes)
     if tool.own_validator:
-        arguments, more = _by_the_tool(tool, arguments)
+        arguments, more = _run_own_validator(tool, arguments)
         notes += more
     if not tool.keywords.fit(arguments):
         arguments, more = without(arguments, tool.keywords.unexpected(arguments), tool.keywords.names or ())
@@ -199,7 +199,7 @@ def _arguments_invalid(tool: BoundTool, sentences: list[str], errors: list[dict[
     )
 
 
-def _by_the_tool(tool: BoundTool, arguments: Arguments) -> tuple[Arguments, Notes]:
+def _run_own_validator(tool: BoundTool, arguments: Arguments) -> tuple[Arguments, Notes]:
     """Call the tool's own validator with a copy of the arguments."""
     try:
         found: Any = tool.tool.own_validation(strict_object(arguments, _LIMITS))
@@ -237,7 +237,7 @@ _WITHHELD = "it quotes what the redactor hides, and is withheld"
 Prepare = Callable[[RawCall], ValidatedCall]
 
 
-def quoted_error(raw: RawCall, error: CallFailed, prepare: Prepare, redactor: Redactor, most_bytes: int) -> CallFailed:
+def redact_error(raw: RawCall, error: CallFailed, prepare: Prepare, redactor: Redactor, most_bytes: int) -> CallFailed:
     """Return the error of a refused call without secrets.
 
     Args:
@@ -257,7 +257,7 @@ def quoted_error(raw: RawCall, error: CallFailed, prepare: Prepare, redactor: Re
     return type(error)(f"The call was not run: its name or its arguments are not accepted. Why: {_WITHHELD}.", code=error.code)
 
 
-def quoted_notes(raw: RawCall, notes: tuple[Note, ...], prepare: Prepare, redactor: Redactor) -> tuple[Note, ...]:
+def redact_notes(raw: RawCall, notes: tuple[Note, ...], prepare: Prepare, redactor: Redactor) -> tuple[Note, ...]:
     """Return the notes on a call without secrets."""
     copy = _redact(raw, redactor)
     if copy == raw:
@@ -269,7 +269,7 @@ def quoted_notes(raw: RawCall, notes: tuple[Note, ...], prepare: Prepare, redact
     return _withhold_notes(notes, worded)
 
 
-def notes_on_value(
+def redact_notes_on(
     value: object, notes: tuple[Note, ...], check: Callable[[Any], tuple[Note, ...]], redactor: Redactor | None
 ) -> tuple[Note, ...]:
     """Return the notes on a value without secrets. `check` returns the notes on a copy of the value."""
@@ -288,7 +288,7 @@ def _withhold_notes(notes: tuple[Note, ...], worded: tuple[Note, ...]) -> tuple[
     return worded if same else tuple(Note(kind=note.kind, text=f"A note: {_WITHHELD}.") for note in notes)
 
 
-def quoted_value(value: object, told: str, word: Callable[[Any], str], redactor: Redactor | None) -> str:
+def redact_problem(value: object, told: str, word: Callable[[Any], str], redactor: Redactor | None) -> str:
     """Return the text of the error of a value, without secrets.
 
     Args:

@@ -229,7 +229,7 @@ class RunState:
         """Whether no call runs and no outcome is unknown."""
         return not (self.under_way or self.in_doubt)
 
-    def now_uncertain(self, call: ValidatedCall, encoded: bytes, key: str, tool_key: str, *, gone: bool) -> None:
+    def add_doubt(self, call: ValidatedCall, encoded: bytes, key: str, tool_key: str, *, gone: bool) -> None:
         """Remember that this call's outcome is unknown. Ignored for a call without an effect.
 
         Args:
@@ -276,9 +276,9 @@ class RunState:
         if not happened:
             self.keyed_calls.pop(doubt.key, None)
         elif by:
-            self.keyed_calls[doubt.key] = self._record_happened(doubt, fact[0], by)
+            self.keyed_calls[doubt.key] = self._confirmed_call(doubt, fact[0], by)
 
-    def _record_happened(self, doubt: UncertainCall, tool: str, by: str) -> KeyedCall:
+    def _confirmed_call(self, doubt: UncertainCall, tool: str, by: str) -> KeyedCall:
         asked = self.keyed_calls[doubt.key].arguments if doubt.key in self.keyed_calls else ""
         return KeyedCall(tool=tool, arguments=asked, uid=doubt.uid, result=happened_result(tool, doubt.uid, by))
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from callgate._run_state.approvals import denied_by_human
+from callgate._run_state.approvals import human_denial
 from callgate._run_state.event_bodies import decode_result, question_of
 from callgate._run_state.run_recovery import Unfinished, why_unknown
 from callgate.agent.exit_tools import ExitTools
@@ -129,7 +129,7 @@ def refused_approvals(pending: PendingCalls, answer_to: Callable[[str], Approval
     for place, (call, approval) in enumerate(zip(pending.message.calls, pending.approvals, strict=True)):
         question = answer_to(approval.approval_id)
         if question is not None and question.allowed is False:
-            refusal = denied_by_human(call.name, approval_id=approval.approval_id, by=question.by, reason=question.reason)
+            refusal = human_denial(call.name, approval_id=approval.approval_id, by=question.by, reason=question.reason)
             left[place] = UncommittedCall(refusal=refusal)
         elif place in pending.lost:
             left[place] = UncommittedCall(refusal=_error_for_lost(call, None))

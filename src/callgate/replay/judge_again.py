@@ -22,7 +22,7 @@ from callgate._pipeline.engine_policies import policies_to_ask
 from callgate._pipeline.gate import gate
 from callgate._pipeline.parse import parse
 from callgate._pipeline.resolve import resolve
-from callgate._pipeline.validate import Modified, validate
+from callgate._pipeline.validate import ModifiedCall, validate
 from callgate._run_in_thread import in_thread
 from callgate._run_state.approvals import Question, older_binding
 from callgate._run_state.event_bodies import MOST_CHARS, clean
@@ -238,7 +238,7 @@ class _JudgingContext:
 
     # The gate's interface
 
-    coerce = False  # no answer of a human is applied here; see `answer_to`
+    coerce = False  # no answer of a human is applied here; see `find_answer_to`
 
     def check_limits(self, call: ValidatedCall) -> None:
         """Raise the recorded error if a limit on dangerous calls refused this call; else allow it.
@@ -249,7 +249,7 @@ class _JudgingContext:
         if then is not None and then.code == DangerousLimitReached.code:
             raise DangerousLimitReached(then.said)
 
-    def answer_to(self, call: ValidatedCall, encoded: bytes) -> None:
+    def find_answer_to(self, call: ValidatedCall, encoded: bytes) -> None:
         """Return None: a recorded call that a human denied or changed is not judged; see `_by_a_hook`."""
 
     def call_in_doubt(self, call: ValidatedCall, encoded: bytes) -> str:
@@ -264,7 +264,7 @@ class _JudgingContext:
         return Question(approval_id=approval, run="", binding=binding, expires_at=0, allowed=True, by=self._by[approval])
 
 
-def _ignore_change(change: Modified) -> None:
+def _ignore_change(change: ModifiedCall) -> None:
     """Ignore that the gate continues with other arguments: only the final verdict counts."""
 
 
