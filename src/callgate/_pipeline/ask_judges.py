@@ -16,7 +16,7 @@ from msgspec.structs import asdict, replace
 
 from callgate._abort_signals import is_own_failure
 from callgate._option_checks import Seconds, check
-from callgate._pipeline.call_hooks import HookHost
+from callgate._pipeline.host_code import RunsHostCode
 from callgate._secret_redaction import NothingSecret, Redactor
 from callgate._terminal_text import printable
 from callgate.messages import Message
@@ -36,7 +36,7 @@ class Judges:
         host: Runs the judges with a time limit.
     """
 
-    def __init__(self, judges: Sequence[CallJudge], host: HookHost) -> None:
+    def __init__(self, judges: Sequence[CallJudge], host: RunsHostCode) -> None:
         self._judges = tuple(judges)
         for judge in self._judges:
             check(type(judge).__name__, "timeout_s", judge.timeout_s, Seconds)

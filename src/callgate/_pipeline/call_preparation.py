@@ -22,8 +22,9 @@ from callgate._pipeline.gate import call_to_ask_about
 from callgate._pipeline.outcomes import Outcomes
 from callgate._pipeline.parse import check_name, parse, try_parse
 from callgate._pipeline.recorded_effects import RecordedEffects
+from callgate._pipeline.redacted_quotes import redact_error, redact_notes
 from callgate._pipeline.resolve import resolve
-from callgate._pipeline.validate import redact_error, redact_notes, validate
+from callgate._pipeline.validate import validate
 from callgate.calls import Outcome, RawCall, Scope
 from callgate.errors import CallAborted, CallFailed
 from callgate.stage_types import ValidatedCall

@@ -14,8 +14,8 @@ from msgspec import Struct
 from callgate._abort_signals import is_own_failure
 from callgate._json import canonical
 from callgate._pipeline.ask_judges import Judges
-from callgate._pipeline.call_hooks import HookHost, describe_failure
 from callgate._pipeline.engine_policies import AskedPolicy
+from callgate._pipeline.host_code import RunsHostCode, describe_failure
 from callgate._pipeline.required_approval import tool_question
 from callgate._pipeline.validate import ModifiedCall, modify_call
 from callgate._run_state.approvals import Question
@@ -61,7 +61,7 @@ class GateParts(Protocol):
     """Whether the arguments of humans are converted, as those of the model are."""
 
     @property
-    def host(self) -> HookHost: ...
+    def host(self) -> RunsHostCode: ...
 
     def check_limits(self, call: ValidatedCall) -> None:
         """Raise `DangerousLimitReached` if a limit refuses this dangerous call. Does not count the call."""

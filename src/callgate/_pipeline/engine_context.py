@@ -16,7 +16,7 @@ from callgate._conversation_queue import TurnQueues
 from callgate._deadlines import Deadlines
 from callgate._engine_limits import Limits
 from callgate._journal import MemoryJournal
-from callgate._pipeline.call_hooks import HostCode
+from callgate._pipeline.host_code import HostCode
 from callgate._pipeline.normalise import Normaliser
 from callgate._run_state.approvals import Approvals
 from callgate._run_state.recorder import Recorder

@@ -12,7 +12,7 @@ from typing import Protocol, TypeGuard
 from callgate._engine_limits import Limits
 from callgate._json import canonical
 from callgate._pipeline.ask_judges import Judges
-from callgate._pipeline.call_hooks import HookHost
+from callgate._pipeline.host_code import RunsHostCode
 from callgate._pipeline.run_states import RunStates
 from callgate._run_state.approvals import Approvals, Question
 from callgate.calls import Scope
@@ -44,7 +44,7 @@ class EnginePolicies:
     def __init__(
         self,
         policies: Iterable[Policy | CallJudge],
-        host: HookHost,
+        host: RunsHostCode,
         approvals: Approvals,
         runs: RunStates,
         limits: Limits,

@@ -18,9 +18,9 @@ from callgate._abort_signals import FAILURES
 from callgate._engine_limits import RECORD_S
 from callgate._option_checks import without_check
 from callgate._pipeline.call_events import judged_arguments, record_denial, record_end, record_verdict
-from callgate._pipeline.call_hooks import HostAnswer
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_context import EngineContext
+from callgate._pipeline.host_code import HostAnswer
 from callgate._pipeline.unknown_outcomes import as_unknown_if_doubtful
 from callgate._run_state.approvals import Question
 from callgate._run_state.event_bodies import MOST_NAME, Reason, with_id

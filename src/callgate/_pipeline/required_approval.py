@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import DecodeError
 
 from callgate._json import decode, json_text, plain_bytes
-from callgate._pipeline.call_hooks import HookHost, HostAnswer, describe_failure
+from callgate._pipeline.host_code import HostAnswer, RunsHostCode, describe_failure
 from callgate._terminal_text import shortened
 from callgate.protocols import Ask
 from callgate.stage_types import ValidatedCall
@@ -33,7 +33,7 @@ _MOST_ENCODED = 1_000_000
 """The largest number of characters of arguments that are read for a question."""
 
 
-async def tool_question(call: ValidatedCall, host: HookHost, timeout_s: float) -> Ask | None:
+async def tool_question(call: ValidatedCall, host: RunsHostCode, timeout_s: float) -> Ask | None:
     """Return the question of the call's tool to a human; None if the tool needs no approval of this call."""
     required = call.tool.approval
     if required is None:
@@ -81,13 +81,13 @@ def _show_arguments(arguments: str) -> str:
     return "{" + ",".join(shown) + (f", and {more} more" if more > 0 else "") + "}"
 
 
-def _show_dropped(call: ValidatedCall, host: HookHost) -> str:
+def _show_dropped(call: ValidatedCall, host: RunsHostCode) -> str:
     """Return which arguments of the model the tool does not get, so that a human does not take them for granted."""
     told = " ".join(note.text for note in call.notes if note.kind == "dropped")
     return f" [{host.cut(told, _MOST_ARGUMENTS)}]" if told else ""
 
 
-async def _ask_tool(call: ValidatedCall, encoded: bytes, host: HookHost, timeout_s: float) -> HostAnswer:
+async def _ask_tool(call: ValidatedCall, encoded: bytes, host: RunsHostCode, timeout_s: float) -> HostAnswer:
     """Return what the tool's function says about a copy of the call's arguments. A plain function runs in a thread."""
     required = call.tool.approval
     assert required is not None

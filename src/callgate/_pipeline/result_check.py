@@ -12,7 +12,7 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._pipeline.validate import redact_problem
+from callgate._pipeline.redacted_quotes import redact_problem
 from callgate._runners.return_values import UNREADABLE
 from callgate._schema import CompiledSchema, ValidationProblem
 from callgate._secret_redaction import Redactor

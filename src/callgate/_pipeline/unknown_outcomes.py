@@ -20,8 +20,8 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal, is_own_failure, settled
 from callgate._json import canonical, decode, plain_bytes
-from callgate._pipeline.call_hooks import HostCode
 from callgate._pipeline.call_state import CallState
+from callgate._pipeline.host_code import HostCode
 from callgate._pipeline.result_check import AttemptsResult, check
 from callgate._pipeline.run_states import RunStates
 from callgate._run_state.calls_in_doubt import Origin, UncertainCall

@@ -3,16 +3,12 @@
 Runs after `resolve` and before any policy, so that policies see the arguments that the tool will get. All errors are
 reported at once, and each conversion or dropped argument is noted. The tool's own validator runs last; arguments that
 it changes are checked against the schema again, and if it fails, the call fails. Defaults of a function are added, so
-that a policy judges the arguments that the function really gets. Must not start the tool.
-
-Errors and notes quote the beginnings of names and values, and must not quote a part of a secret. If a call contains
-secrets, the stages that write these texts run once more on a copy without secrets, and the texts about the copy are
-used.
+that a policy judges the arguments that the function really gets. `redacted_quotes` removes secrets from the errors
+and notes. Must not start the tool.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
@@ -21,28 +17,19 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import is_own_failure
 from callgate._engine_limits import Limits
-from callgate._json import canonical, decode, exceeds, plain_bytes, strict_object
+from callgate._json import canonical, decode, plain_bytes, strict_object
+from callgate._pipeline.redacted_quotes import redact_notes_on, redact_problem
 from callgate._run_state.event_bodies import MOST_CHARS
 from callgate._schema import ValidationProblem
-from callgate._secret_redaction import Redactor, redacted_text
-from callgate.calls import Note, RawCall, Scope
-from callgate.errors import ArgumentsInvalid, CallDenied, CallFailed, RecordFailed, ToolRaised
+from callgate._secret_redaction import Redactor
+from callgate.calls import Note, Scope
+from callgate.errors import ArgumentsInvalid, CallDenied, CallFailed, ToolRaised
 from callgate.stage_types import ResolvedCall, ValidatedCall
 from callgate.tools.argument_cleaning import fitted, without
 from callgate.tools.registry import BoundTool
 from callgate.tools.tool_declaration import TypedFindings, ValidationResult
 
-__all__ = [
-    "ModifiedCall",
-    "convert_arguments",
-    "modify_call",
-    "redact_error",
-    "redact_notes",
-    "redact_notes_on",
-    "redact_problem",
-    "revalidate",
-    "validate",
-]
+__all__ = ["ModifiedCall", "Redacting", "convert_arguments", "modify_call", "revalidate", "validate"]
 
 _CODES = {"backtracking": "regex_budget", "budget": "regex_budget"}
 _MAX_MESSAGE = 3_000
@@ -231,97 +218,3 @@ def _clean(tool: BoundTool, params: dict[str, Any]) -> Arguments:
 
 def _broken_validator(tool: BoundTool, fact: str) -> ToolRaised:
     return ToolRaised(f"{tool.name} was not run: {fact}. Do not repeat the call; its author has to look.", code="validator_failed")
-
-
-_WITHHELD = "it quotes what the redactor hides, and is withheld"
-Prepare = Callable[[RawCall], ValidatedCall]
-
-
-def redact_error(raw: RawCall, error: CallFailed, prepare: Prepare, redactor: Redactor, most_bytes: int) -> CallFailed:
-    """Return the error of a refused call without secrets.
-
-    Args:
-        most_bytes: Larger arguments are refused unread, so that the error quotes nothing of them.
-    """
-    if isinstance(error, RecordFailed) or _is_larger(raw.arguments, most_bytes):
-        return error
-    copy = _redact(raw, redactor)
-    if copy == raw:
-        return error
-    try:
-        if copy is not None:
-            prepare(copy)
-    except CallFailed as worded:
-        if worded.code == error.code:
-            return worded
-    return type(error)(f"The call was not run: its name or its arguments are not accepted. Why: {_WITHHELD}.", code=error.code)
-
-
-def redact_notes(raw: RawCall, notes: tuple[Note, ...], prepare: Prepare, redactor: Redactor) -> tuple[Note, ...]:
-    """Return the notes on a call without secrets."""
-    copy = _redact(raw, redactor)
-    if copy == raw:
-        return notes
-    try:
-        worded = prepare(copy).notes if copy is not None else ()
-    except CallFailed:
-        worded = ()
-    return _withhold_notes(notes, worded)
-
-
-def redact_notes_on(
-    value: object, notes: tuple[Note, ...], check: Callable[[Any], tuple[Note, ...]], redactor: Redactor | None
-) -> tuple[Note, ...]:
-    """Return the notes on a value without secrets. `check` returns the notes on a copy of the value."""
-    if redactor is None or not notes:
-        return notes
-    try:
-        before = plain_bytes(value)
-        after = redactor.redact(before)
-        return notes if after == before else _withhold_notes(notes, check(decode(after)))
-    except Exception:
-        return _withhold_notes(notes, ())
-
-
-def _withhold_notes(notes: tuple[Note, ...], worded: tuple[Note, ...]) -> tuple[Note, ...]:
-    same = [note.kind for note in worded] == [note.kind for note in notes]
-    return worded if same else tuple(Note(kind=note.kind, text=f"A note: {_WITHHELD}.") for note in notes)
-
-
-def redact_problem(value: object, told: str, word: Callable[[Any], str], redactor: Redactor | None) -> str:
-    """Return the text of the error of a value, without secrets.
-
-    Args:
-        told: The text that `word` returned for the value.
-        word: Returns the text of the error of a value; empty if there is none, or if it is another error.
-    """
-    if redactor is None:
-        return told
-    try:
-        before = plain_bytes(value)
-        after = redactor.redact(before)
-        return told if after == before else word(decode(after)) or f"why: {_WITHHELD}"
-    except Exception:
-        return f"why: {_WITHHELD}"
-
-
-def _redact(raw: RawCall, redactor: Redactor) -> RawCall | None:
-    """Return the call without secrets; None if the redactor fails or leaves no arguments."""
-    given = raw.arguments
-    try:
-        if isinstance(given, Mapping):
-            before = plain_bytes(given)
-            after = redactor.redact(before)
-            arguments: object = given if after == before else decode(after)
-        else:
-            arguments = redacted_text(given.decode("utf-8", "replace") if isinstance(given, bytes) else str(given), redactor)
-            arguments = given if isinstance(given, bytes) and arguments == given.decode("utf-8", "replace") else arguments
-    except Exception:
-        return None
-    return replace(raw, name=redacted_text(raw.name, redactor), arguments=arguments)
-
-
-def _is_larger(arguments: object, most_bytes: int) -> bool:
-    if isinstance(arguments, Mapping):
-        return exceeds(arguments, most_bytes)
-    return isinstance(arguments, (str, bytes)) and len(arguments) > most_bytes

@@ -16,10 +16,11 @@ from callgate._engine_limits import Limits
 from callgate._json import canonical, decode, plain_bytes
 from callgate._option_checks import check
 from callgate._pipeline.ask_judges import Judges
-from callgate._pipeline.call_hooks import HookChain, HostAnswer, HostAwaits
+from callgate._pipeline.call_hooks import HookChain
 from callgate._pipeline.engine_options import check_policies
 from callgate._pipeline.engine_policies import policies_to_ask
 from callgate._pipeline.gate import gate
+from callgate._pipeline.host_code import HostAnswer, HostAwaits
 from callgate._pipeline.parse import parse
 from callgate._pipeline.resolve import resolve
 from callgate._pipeline.validate import ModifiedCall, validate
