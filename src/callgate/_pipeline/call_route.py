@@ -43,8 +43,8 @@ from callgate._pipeline.tool_plan import ToolPlan, ToolPlans
 from callgate._pipeline.unknown_outcomes import refuse_other_arguments
 from callgate._pipeline.unstarted_calls import UnstartedCalls
 from callgate._run_state.approvals import REFUSED_BY_ANSWER
-from callgate._run_state.idempotency import RunState
 from callgate._run_state.run_recovery import Unfinished
+from callgate._run_state.run_state import RunState
 from callgate._runners.offload_to_threads import LARGE_BYTES
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
 from callgate.errors import ApprovalNeeded, CallDenied, CallFailed, CallNotStarted, RecordFailed, RunHeld

@@ -16,9 +16,10 @@ from callgate._pipeline.concurrency_limit import ConcurrencyLimit
 from callgate._run_state.calls_in_doubt import Doubt
 from callgate._run_state.earlier_effect import EffectClaim
 from callgate._run_state.event_bodies import ScopeFacts
-from callgate._run_state.idempotency import IdenticalCalls, KeyedCall, RunState
+from callgate._run_state.idempotency import IdenticalCalls, KeyedCall
 from callgate._run_state.recorder import Recorder
 from callgate._run_state.run_recovery import Unfinished
+from callgate._run_state.run_state import RunState
 from callgate.calls import RawCall, Scope, ToolResult
 from callgate.errors import CallAborted, CallNotStarted
 from callgate.events import Progress

@@ -21,9 +21,9 @@ from callgate._engine_limits import IDLE_RUN_S
 from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.run_states import RunStates
 from callgate._run_state.event_bodies import ScopeFacts, decode_result
-from callgate._run_state.idempotency import RunState
 from callgate._run_state.recorder import off_loop
 from callgate._run_state.run_recovery import unfinished_calls
+from callgate._run_state.run_state import RunState
 from callgate._runners.abandoned_code import AbandonedCalls
 from callgate.calls import Scope
 from callgate.errors import RunHeld

@@ -1,8 +1,8 @@
 """Answer a call that was handed in before from what is known of the first one, so that no call with an effect runs twice.
 
 Before the gate, and again when the gate wants a human to decide, because nobody is asked about a call that will not run. A call that was
-not handed in before is remembered with its key, and gets its result, a denial or a doubt when it ends. `callgate._run_state.idempotency`
-has the keys and what is kept for them; `effect_claims` and `recorded_effects` know the keys of effects. Starts no tool.
+not handed in before is remembered with its key, and gets its result, a denial or a doubt when it ends. `callgate._run_state.run_state`
+keeps them; `effect_claims` and `recorded_effects` know the keys of effects. Starts no tool.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ from msgspec import Struct, field
 from callgate._pipeline.engine_context import EngineContext
 from callgate._run_state.calls_in_doubt import UncertainCall
 from callgate._run_state.event_bodies import Reason
-from callgate._run_state.idempotency import RunState
 from callgate._run_state.recorder import off_loop
 from callgate._run_state.run_recovery import RunReader
+from callgate._run_state.run_state import RunState
 from callgate._run_state.settlements import Settlement
 from callgate.errors import RunHeld
 from callgate.events import Draft

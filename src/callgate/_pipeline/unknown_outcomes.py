@@ -1,6 +1,6 @@
 """Settle whether a call with an unknown outcome took effect, before it or an identical call may start.
 
-`idempotency` keeps the unknown outcomes; this module asks the tool. Only the tool's own `verify` and a human can settle one; a timeout, an
+`run_state` keeps the unknown outcomes; this module asks the tool. Only the tool's own `verify` and a human can settle one; a timeout, an
 error or an invalid answer leaves it unknown. "It did not happen" is accepted only if the earlier attempt can no longer act, which `Fence`
 decides: `verify` sees only the current state of the world, and an engine that is merely paused (stopped, swapped out, disconnected from the
 store) may continue afterwards, as may its worker or a thread that could not be stopped.

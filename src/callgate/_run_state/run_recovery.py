@@ -16,7 +16,8 @@ from callgate._json import canonical, decode
 from callgate._run_state.approvals import Answer, Question
 from callgate._run_state.calls_in_doubt import Origin, UncertainCall
 from callgate._run_state.event_bodies import Reason, Started, Verdict, arguments_hash, decode_reason, decode_result, utc_text, verdict_of
-from callgate._run_state.idempotency import KeyedCall, RunState, is_others_failure, keeps_effect_key
+from callgate._run_state.idempotency import KeyedCall, is_others_failure, keeps_effect_key
+from callgate._run_state.run_state import RunState
 from callgate._run_state.settlements import until_settled, used_result
 from callgate.calls import ToolResult
 from callgate.errors import OutcomeUnknown
