@@ -19,7 +19,7 @@ from callgate._engine_limits import Limits
 from callgate._limits_from_environment import timeout_from_environment
 from callgate._option_checks import Pause, by_name, check, refuse_unknown
 from callgate._pipeline.approval_answers import answer_approval, as_approval, check_answer, check_operator, encode_arguments
-from callgate._pipeline.engine_assembly import EngineParts, GivenParts
+from callgate._pipeline.engine_assembly import EngineParts, HostOptions
 from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.engine_options import check_parts, check_settings, hooks_of, policies_of, runners_of, server_change_of, servers_of
 from callgate._pipeline.host_fields import HostFields
@@ -138,7 +138,7 @@ class Engine:
         check_parts(journal=journal, blobs=blobs, persistent_cache=persistent_cache, redactor=redactor, clock=clock)
         check_parts(undo=undo, memory=memory, restart=restart)
         plain, tool_servers = servers_of(tools, servers)
-        given = GivenParts(
+        options = HostOptions(
             tools=tuple(instance_of(one) for one in plain),
             servers=tool_servers,
             policies=policies_of(policies),
@@ -146,7 +146,6 @@ class Engine:
             runners=runners_of(runners),
             process_limits=process_limits,
             persistent_cache=persistent_cache,
-            timeout_s=timeout_from_environment() if timeout_s is None else timeout_s,
             coerce=coerce,
             repair=repair,
             restart=restart,
@@ -155,11 +154,12 @@ class Engine:
             run=run,
             host_fields=None if extra is None else HostFields(extra),
         )
-        context = EngineContext.of(journal=journal, blobs=blobs, clock=clock, limits=limits, redactor=redactor)
+        call_timeout_s = timeout_from_environment() if timeout_s is None else timeout_s
+        context = EngineContext.of(journal=journal, blobs=blobs, clock=clock, limits=limits, timeout_s=call_timeout_s, redactor=redactor)
         self.clock, self.limits, self.journal, self.blobs = context.clock, limits, context.journal, context.blobs
         self.bus, self.control, self.conversations = context.bus, context.control, context.conversations
         self.restart, self.redactor = restart, redactor
-        parts = self._parts = EngineParts.of(context, given)
+        parts = self._parts = EngineParts.of(context, options)
         self.run, self.tools = parts.run, parts.tools
         self.runs = parts.runs
         """Operations on whole runs, for an agent loop."""
@@ -206,7 +206,7 @@ class Engine:
 
     async def _acquire_run(self, scope: Scope) -> None:
         """Acquire the lease of a scope's run and load its state, within the timeout of a call."""
-        waiting = asyncio.timeout(self._parts.timeout_s)
+        waiting = asyncio.timeout(self._parts.context.timeout_s)
         try:
             async with waiting:
                 await self._parts.admission.open(scope)
@@ -463,7 +463,7 @@ class Engine:
         """
         from callgate.mcp.server_content import content_of
 
-        return content_of(self._parts.servers.get(name), self.start, self._parts.timeout_s)
+        return content_of(self._parts.servers.get(name), self.start, self._parts.context.timeout_s)
 
     def mcp_servers(self) -> list[ServerContent]:
         """Return the resources and prompts of each of the engine's MCP servers, in their order. Starts nothing."""

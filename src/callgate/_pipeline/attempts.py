@@ -46,16 +46,13 @@ class Attempts:
     Args:
         policies: Evaluated again for resources that a running call meets.
         own_files: The engine's own files, which no tool may use.
-        timeout_s: The timeout of a whole call, including retries and waits.
     """
 
-    def __init__(
-        self, context: EngineContext, runners: Runners, policies: EnginePolicies, own_files: tuple[str, ...], timeout_s: float
-    ) -> None:
+    def __init__(self, context: EngineContext, runners: Runners, policies: EnginePolicies, own_files: tuple[str, ...]) -> None:
         self._runners = runners
         self._policies = policies
         self._own_files = own_files
-        self._timeout_s = timeout_s
+        self._timeout_s = context.timeout_s
         self._control = context.control
         self._clock = context.clock
         self._recorder = context.recorder

@@ -79,13 +79,9 @@ class RouteParts(Struct, frozen=True, kw_only=True):
 
 
 class CallRoute:
-    """Takes calls along the route, in two halves, so that all calls of a message are prepared before the first effect.
+    """Takes calls along the route, in two halves, so that all calls of a message are prepared before the first effect."""
 
-    Args:
-        timeout_s: Seconds for a whole call, and for waiting for the same call that is already running.
-    """
-
-    def __init__(self, parts: RouteParts, *, timeout_s: float) -> None:
+    def __init__(self, parts: RouteParts) -> None:
         context = parts.context
         self._admission = parts.admission
         self.preparation = parts.preparation
@@ -112,7 +108,7 @@ class CallRoute:
         self._recorder = context.recorder
         self._shared = context.journal.shared
         self._survives = context.journal.strength != "memory"
-        self._timeout_s = timeout_s
+        self._timeout_s = context.timeout_s
 
     def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int = 0, unfinished: Unfinished | None = None) -> CallState:
         """Create the state of a call in its run, or restore the state that it had before its run was interrupted."""

@@ -63,7 +63,6 @@ class EffectClaims:
         run_states: The states of runs, which have this engine's own unknown outcomes.
         unknown: Asks the tool's `verify` about an earlier call.
         waits: Which calls of the engine wait for which others.
-        timeout_s: How long a call waits for another call that holds its key.
     """
 
     def __init__(
@@ -73,7 +72,6 @@ class EffectClaims:
         run_states: RunStates,
         unknown: UnknownOutcomes,
         waits: WaitGraph,
-        timeout_s: float,
     ) -> None:
         self._journal = context.journal
         self._recorder = context.recorder
@@ -82,7 +80,7 @@ class EffectClaims:
         self._run_states = run_states
         self._unknown = unknown
         self._waits = waits
-        self._timeout_s = timeout_s
+        self._timeout_s = context.timeout_s
         self._held: dict[str, tuple[CallState, EffectClaim]] = {}
         """The calls of this engine that hold a key, by the run of the key."""
 

@@ -42,6 +42,8 @@ class EngineContext(Struct, frozen=True, kw_only=True, eq=False):
     blobs: BlobStore
     clock: Clock
     limits: Limits
+    timeout_s: float
+    """Seconds for a whole call, including retries and waits; also the longest time that a call waits for another one."""
     redactor: Redactor | None
     bus: Bus
     conversations: TurnQueues
@@ -59,7 +61,14 @@ class EngineContext(Struct, frozen=True, kw_only=True, eq=False):
 
     @classmethod
     def of(
-        cls, *, journal: Journal | None, blobs: BlobStore | None, clock: Clock | None, limits: Limits, redactor: Redactor | None
+        cls,
+        *,
+        journal: Journal | None,
+        blobs: BlobStore | None,
+        clock: Clock | None,
+        limits: Limits,
+        timeout_s: float,
+        redactor: Redactor | None,
     ) -> EngineContext:
         clock = SystemClock() if clock is None else clock
         journal = MemoryJournal(clock) if journal is None else journal
@@ -72,6 +81,7 @@ class EngineContext(Struct, frozen=True, kw_only=True, eq=False):
             blobs=blobs,
             clock=clock,
             limits=limits,
+            timeout_s=timeout_s,
             redactor=redactor,
             bus=bus,
             conversations=conversations,

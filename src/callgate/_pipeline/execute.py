@@ -39,7 +39,6 @@ class Executor:
     Args:
         unknown: Settles unknown outcomes of earlier calls.
         undo: Captures what calls write; None: nothing is captured.
-        timeout_s: The timeout of a whole call, including retries and waits.
     """
 
     def __init__(
@@ -51,7 +50,6 @@ class Executor:
         unknown: UnknownOutcomes,
         policies: EnginePolicies,
         undo: WriteLog | None,
-        timeout_s: float,
     ) -> None:
         self._attempts = attempts
         self._runners = runners
@@ -59,7 +57,7 @@ class Executor:
         self._unknown = unknown
         self._policies = policies
         self._undo = undo
-        self._timeout_s = timeout_s
+        self._timeout_s = context.timeout_s
         self._control = context.control
         self._clock = context.clock
         self._host = context.host

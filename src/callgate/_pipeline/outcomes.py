@@ -53,7 +53,7 @@ _answered = without_check(Answered, Answered(ToolResult(id="", uid="", name="", 
 class Outcomes:
     """Ends the calls of one engine."""
 
-    def __init__(self, context: EngineContext, restart: RestartHandler | None, timeout_s: float) -> None:
+    def __init__(self, context: EngineContext, restart: RestartHandler | None) -> None:
         self._survives = context.journal.strength != "memory"
         file = f" --journal {shlex.quote(context.journal.files[0])}" if isinstance(context.journal, OnDisk) else ""
         commands = f"`callgate settle {{uid}} --happened{file}`, `callgate settle {{uid}} --not-happened{file}` or "
@@ -66,7 +66,7 @@ class Outcomes:
         self._normaliser = context.normaliser
         self._approvals = context.approvals
         self._restart = restart
-        self._timeout_s = timeout_s
+        self._timeout_s = context.timeout_s
         self._restart_timeout_s = context.limits.hook_timeout_s
         self._host = context.host
 

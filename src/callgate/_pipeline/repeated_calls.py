@@ -50,7 +50,6 @@ class RepeatedCalls:
     Args:
         running: The calls that are under way, by uid.
         plans: How the calls of each tool are handled, by the tool's identity.
-        timeout_s: Seconds for waiting for the same call that is already running.
     """
 
     def __init__(
@@ -61,7 +60,6 @@ class RepeatedCalls:
         recorded_effects: RecordedEffects,
         unknown: UnknownOutcomes,
         waits: WaitGraph,
-        timeout_s: float,
     ) -> None:
         self._control = context.control
         self._host = context.host
@@ -72,7 +70,7 @@ class RepeatedCalls:
         self._recorded_effects = recorded_effects
         self._unknown = unknown
         self._waits = waits
-        self._timeout_s = timeout_s
+        self._timeout_s = context.timeout_s
         self._has_warned = False
 
     # Before the gate
