@@ -154,14 +154,14 @@ async def _ask(hook: Hook, host: RunsHostCode, call: ValidatedCall, *result: Che
         if not inspect.isawaitable(answer):
             return answer
     except FAILURES as error:
-        found = HostAnswer(error=error)
+        outcome = HostAnswer(error=error)
     else:
-        found = await host.ask(answer, hook.timeout_s or host.hook_timeout_s, hook.title)
-    if found.error is None:
-        return found.value
+        outcome = await host.ask(answer, hook.timeout_s or host.hook_timeout_s, hook.title)
+    if outcome.error is None:
+        return outcome.value
     if hook.kind != "observe":
-        raise _HookBroken(failure_text(found.error, host, quietly)) from found.error
-    host.hook_failed(hook, call, failure_text(found.error, host, quietly))
+        raise _HookBroken(failure_text(outcome.error, host, quietly)) from outcome.error
+    host.hook_failed(hook, call, failure_text(outcome.error, host, quietly))
     return None
 
 

@@ -127,11 +127,9 @@ class CallPreparation:
             raise
 
     def _has_ended(self, state: CallState) -> bool:
-        """Return whether a call that no tool makes was handed in before and has ended."""
-        if state.identical is not None or state.doubtful:
-            return False
+        """Return whether a call is valid, was handed in before, and has ended."""
         try:
-            return state.run_state.has_ended(self.valid(state.raw, state.scope))
+            return state.has_ended_before(self.valid(state.raw, state.scope))
         except (CallFailed, CallAborted):
             return False
 

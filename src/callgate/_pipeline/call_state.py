@@ -212,6 +212,13 @@ class CallState(Struct, kw_only=True, eq=False):
         if held is not None:
             held.release()
 
+    def has_ended_before(self, call: ValidatedCall) -> bool:
+        """Return whether the same call, with an effect, was handed in before and has ended.
+
+        False for a call that a tool makes, which nobody hands in again, and for one that may have taken effect before it was resumed.
+        """
+        return self.identical is None and not self.doubtful and self.run_state.has_ended(call)
+
     def stop_reason(self, control: Control) -> str | None:
         """Return the reason of a stop or a kill that is pending, or None."""
         return self.stopped or control.pending(self.scope.conversation)

@@ -140,10 +140,10 @@ def ask_at_once(policy: AskedPolicy, call: ValidatedCall, parts: GateParts) -> A
 
 async def _await_verdict(policy: AskedPolicy, call: ValidatedCall, parts: GateParts) -> Verdict:
     """Await a policy's verdict. If the policy raises or does not answer in time, the call is denied."""
-    found = await parts.host.ask(_decide(policy, call), parts.policy_timeout_s, "policy")
-    if found.error is not None:
-        raise _policy_failure(call, found.error, parts) from found.error
-    return found.value  # type: ignore[no-any-return]
+    answer = await parts.host.ask(_decide(policy, call), parts.policy_timeout_s, "policy")
+    if answer.error is not None:
+        raise _policy_failure(call, answer.error, parts) from answer.error
+    return answer.value  # type: ignore[no-any-return]
 
 
 async def _decide(policy: AskedPolicy, call: ValidatedCall) -> Verdict:
@@ -188,6 +188,6 @@ def combine(call: ValidatedCall, before: CombinedVerdict, verdict: Verdict, part
             raise _no_verdict(call, unknown)
 
 
-def _no_verdict(call: ValidatedCall, given: Never) -> CallDenied:
+def _no_verdict(call: ValidatedCall, value: Never) -> CallDenied:
     """Return the denial of a call for which a policy of the host returned something that is not a verdict."""
-    return CallDenied(f"{call.name} was denied: the policy returned {type(given).__name__}, which is not a verdict.", code="policy_failed")
+    return CallDenied(f"{call.name} was denied: the policy returned {type(value).__name__}, which is not a verdict.", code="policy_failed")

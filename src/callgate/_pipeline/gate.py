@@ -61,10 +61,10 @@ def gate(
     encoded = canonical(call.arguments)
     combined = BY_DEFAULT
     for asked, policy in enumerate(parts.policies):
-        given = ask_at_once(policy, call, parts)
-        if given is None:
+        verdict = ask_at_once(policy, call, parts)
+        if verdict is None:
             return _AwaitedGate((), parts, key, record_change).resume(call, encoded, combined, asked)
-        answer = combine(call, combined, given, parts)
+        answer = combine(call, combined, verdict, parts)
         if isinstance(answer, ModifiedCall):
             return _AwaitedGate((), parts, key, record_change).restart_modified(call, encoded, answer)
         combined = answer

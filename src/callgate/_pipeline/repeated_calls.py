@@ -111,7 +111,7 @@ class RepeatedCalls:
 
     async def answer_stopped(self, state: CallState, call: ValidatedCall) -> ToolResult | None:
         """Return the result of the same call, if it has an effect, was handed in before and has ended. Waits for no call."""
-        if state.identical is not None or state.doubtful or state.first is not None or not state.run_state.has_ended(call):
+        if state.first is not None or not state.has_ended_before(call):
             return None
         key, asked = _identity(state, call)
         try:

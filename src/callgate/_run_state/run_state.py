@@ -88,8 +88,8 @@ class RunState:
     def end(self, keyed: KeyedCall, key: str, *, started: bool) -> None:
         """Remember the end of a call. A call that never started may be handed in again."""
         keyed.running = False
-        told = keyed.result is not None and (keyed.result.status == "ok" or keyed.denied or keyed.has_others_failure)
-        keyed.entered = started or told
+        has_answer = keyed.result is not None and (keyed.result.status == "ok" or keyed.denied or keyed.has_others_failure)
+        keyed.entered = started or has_answer
         if keyed.ended is not None:
             keyed.ended.set_result(None)
         if not keyed.entered:
