@@ -33,7 +33,7 @@ from callgate._pipeline.outcomes import Outcomes
 from callgate._pipeline.parse import has_large_arguments
 from callgate._pipeline.task_queue import QueueStarter, TaskQueue
 from callgate._pipeline.unstarted_calls import UnstartedCalls
-from callgate._run_state.run_recovery import Unfinished
+from callgate._run_state.run_recovery import UnfinishedCall
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.errors import CallFailed, RecordFailed, RunHeld, UsageError
 from callgate.stage_types import ValidatedCall
@@ -67,7 +67,7 @@ class Route(Protocol):
 
     @property
     def preparation(self) -> Preparation: ...
-    def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int, unfinished: Unfinished | None) -> CallState: ...
+    def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int, unfinished: UnfinishedCall | None) -> CallState: ...
     async def complete(self, state: CallState, call: ValidatedCall) -> Outcome: ...
     async def end_unstarted(self, state: CallState, call: ValidatedCall, why: str) -> Outcome: ...
     def refuse_unopened(self, raw: RawCall, scope: Scope, error: RunHeld | RecordFailed) -> Outcome: ...
@@ -179,7 +179,7 @@ class Emission:
         *,
         position: int | None = None,
         refusal: Refusal | None = None,
-        unfinished: Unfinished | None = None,
+        unfinished: UnfinishedCall | None = None,
         cause: int = 0,
     ) -> int:
         """Take the next call of the message, and start it if it may start early. Return its position.
@@ -193,7 +193,7 @@ class Emission:
             cause: The position of the event that causes the call; 0 if no event of this run does.
         """
         if self._over:
-            raise self._is_over()
+            raise self._over_error()
         now, held = len(self._places), self._held
         if held.run is None and not held.by_position and (position is None or position == now):
             self._take(raw, refusal, unfinished, cause)
@@ -207,7 +207,7 @@ class Emission:
             ended: The end of the call.
         """
         if self._over:
-            raise self._is_over()
+            raise self._over_error()
         return self._held.hold(position, partial(self._places.append, ended))
 
     def reopen(self, position: int) -> bool:
@@ -216,7 +216,7 @@ class Emission:
         self._held.withdraw(position)
         return position < len(self._places)
 
-    def _take(self, raw: RawCall, refusal: Refusal | None, unfinished: Unfinished | None, cause: int) -> None:
+    def _take(self, raw: RawCall, refusal: Refusal | None, unfinished: UnfinishedCall | None, cause: int) -> None:
         if self._refusal is not None:
             self._places.append(EndedCall(outcome=self._route.refuse_unopened(raw, self._scope, self._refusal)))
             return
@@ -253,7 +253,7 @@ class Emission:
     async def ended(self) -> list[EndedCall]:
         """Seal the message. Return how each of its calls ended, by position."""
         if self._over:
-            raise self._is_over()
+            raise self._over_error()
         self._over = True
         try:
             if self._held.run is not None:
@@ -370,7 +370,7 @@ class Emission:
         what = f"A message of {len(self._entries)} calls was neither sealed nor discarded; {_FORGOTTEN}"
         warnings.warn(what, ResourceWarning, stacklevel=2, source=self)
 
-    def _is_over(self) -> UsageError:
+    def _over_error(self) -> UsageError:
         return UsageError("This emission is over: it was sealed or discarded. Begin a new one for the next message.")
 
     def _prepare(self, entry: EmissionCall) -> None:
@@ -387,7 +387,7 @@ class Emission:
 
     def _start(self, entry: EmissionCall) -> None:
         entry.state.before_start = partial(self._order.clear_to_start, entry)
-        entry.started = True
+        entry.queued = True
         self._queue.add(partial(self._run, entry), 1 + entry.size_bytes * _TOGETHER // _TOGETHER_BYTES)
 
     async def _run(self, entry: EmissionCall) -> None:
@@ -420,7 +420,7 @@ class Emission:
 
     async def _finish(self) -> None:
         for number, entry in enumerate(self._entries, 1):
-            if not entry.started and entry.outcome is None:
+            if not entry.queued and entry.outcome is None:
                 self._start(entry)
             if number % _BEGUN_TOGETHER == 0:
                 await asyncio.sleep(0)

@@ -22,7 +22,7 @@ from callgate._pipeline.open_runs import NO_SCOPE, LatestScope, OpenRuns
 from callgate._pipeline.run_states import RunStates
 from callgate._pipeline.scope_checks import check_call, check_scope, check_text
 from callgate._run_state.event_bodies import MOST_CHARS, ScopeFacts, with_id
-from callgate._run_state.run_recovery import Unfinished
+from callgate._run_state.run_recovery import UnfinishedCall
 from callgate.calls import RawCall, Scope
 from callgate.errors import RecordFailed, RunHeld
 
@@ -126,7 +126,7 @@ class Admission:
         nest: Nest,
         *,
         cause: int = 0,
-        unfinished: Unfinished | None = None,
+        unfinished: UnfinishedCall | None = None,
     ) -> CallState:
         """Create the state of a call in its run. A call of a resumed run gets the state that it had before the run was interrupted.
 
@@ -148,7 +148,7 @@ class Admission:
             raw = with_id(raw, self._clock)
         if scope is not self._latest.scope:
             self.check(scope)
-        placed = self._latest.placed
+        placed = self._latest.with_run
         state = self._run_states.by_run.get(placed.run) or self._run_states.state(placed.run)
         began, uid, last, doubtful = self._clock.monotonic(), "", cause or state.position, False
         if unfinished is None:
@@ -219,7 +219,7 @@ class Admission:
     def _take(self, scope: Scope, placed: Scope) -> None:
         """Keep the values computed from a scope, for the calls that use it."""
         latest = self._latest
-        latest.scope, latest.placed, latest.opened = scope, placed, NO_SCOPE
+        latest.scope, latest.with_run, latest.opened = scope, placed, NO_SCOPE
         latest.facts = ScopeFacts(placed, self._recorder.redactor)
 
     def scope_with_run(self, scope: Scope) -> Scope:

@@ -43,7 +43,7 @@ from callgate._pipeline.tool_plan import ToolPlan, ToolPlans
 from callgate._pipeline.unknown_outcomes import refuse_other_arguments
 from callgate._pipeline.unstarted_calls import UnstartedCalls
 from callgate._run_state.approvals import REFUSED_BY_ANSWER
-from callgate._run_state.run_recovery import Unfinished
+from callgate._run_state.run_recovery import UnfinishedCall
 from callgate._run_state.run_state import RunState
 from callgate._runners.offload_to_threads import LARGE_BYTES
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
@@ -110,7 +110,9 @@ class CallRoute:
         self._survives = context.journal.strength != "memory"
         self._timeout_s = context.timeout_s
 
-    def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int = 0, unfinished: Unfinished | None = None) -> CallState:
+    def admit(
+        self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int = 0, unfinished: UnfinishedCall | None = None
+    ) -> CallState:
         """Create the state of a call in its run, or restore the state that it had before its run was interrupted."""
         return self._admission.admit(raw, scope, signal, self._run_nested, cause=cause, unfinished=unfinished)
 

@@ -18,7 +18,7 @@ from callgate._run_state.earlier_effect import EffectClaim
 from callgate._run_state.event_bodies import ScopeFacts
 from callgate._run_state.idempotency import IdenticalCalls, KeyedCall
 from callgate._run_state.recorder import Recorder
-from callgate._run_state.run_recovery import Unfinished
+from callgate._run_state.run_recovery import UnfinishedCall
 from callgate._run_state.run_state import RunState
 from callgate.calls import RawCall, Scope, ToolResult
 from callgate.errors import CallAborted, CallNotStarted
@@ -102,7 +102,7 @@ class CallState(Struct, kw_only=True, eq=False):
     """The entry of the call among the run's calls with a key, while it is running."""
     claim: EffectClaim | None = None
     """The key of its effect, while the call holds it; None otherwise."""
-    unfinished: Unfinished | None = None
+    unfinished: UnfinishedCall | None = None
     """The recorded state of the call, if another engine left it without an end and its run is resumed."""
     doubtful: bool = False
     """Whether it is unknown if the call took effect before this engine resumed it."""

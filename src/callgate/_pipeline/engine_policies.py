@@ -65,12 +65,12 @@ class EnginePolicies:
         self._dangerous_per_tick = limits.dangerous_per_tick
 
     def call_in_doubt(self, call: ValidatedCall, encoded: bytes) -> str:
-        doubt = self._runs.state(call.scope.run).in_doubt.like(call.tool.name, encoded)
+        doubt = self._runs.state(call.scope.run).in_doubt.find(call.tool.name, encoded)
         return "" if doubt is None else doubt.uid
 
     def has_happened(self, call: ValidatedCall) -> bool:
         """Return whether an operator has said that an identical call of the run happened, and no call has been told."""
-        return self._runs.state(call.scope.run).in_doubt.happened_like(call.tool.name, canonical(call.arguments)) is not None
+        return self._runs.state(call.scope.run).in_doubt.find_confirmed(call.tool.name, canonical(call.arguments)) is not None
 
     def check_limits(self, call: ValidatedCall) -> None:
         most = self._dangerous_per_tick

@@ -17,7 +17,7 @@ from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.engine_lifecycle import Lifecycle
 from callgate._pipeline.outcomes import Outcomes
 from callgate._pipeline.run_leases import RunLeases
-from callgate._run_state.run_recovery import Unfinished
+from callgate._run_state.run_recovery import UnfinishedCall
 from callgate.calls import RawCall, Scope, ToolResult
 from callgate.errors import RecordFailed
 from callgate.events import Body, Draft
@@ -134,7 +134,7 @@ class EngineRuns:
             return 0
         return self._journal.final_position(position)
 
-    def abandon(self, unfinished: Unfinished, scope: Scope, why: str) -> None:
+    def abandon(self, unfinished: UnfinishedCall, scope: Scope, why: str) -> None:
         """Record the end of a call that a run left open and that will not be resumed. Does not run the call."""
         state = self._admission.admit(RawCall(name=unfinished.name), scope, AbortSignal(), _no_nested_call, unfinished=unfinished)
         state.started = unfinished.claimed

@@ -74,7 +74,7 @@ class Executor:
                 state.held = plan.limit
             else:
                 await state.acquire_slot(plan.limit, min(self._timeout_s, state.deadline - began))
-            if plan.hooks.observers or state.run_state.in_doubt.latest or state.run_state.in_doubt.happened:
+            if plan.hooks.observers or state.run_state.in_doubt.latest or state.run_state.in_doubt.confirmed:
                 earlier = await self._last_checks(state, plan, approved)
                 if earlier is not None:
                     return earlier

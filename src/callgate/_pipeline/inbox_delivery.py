@@ -136,7 +136,7 @@ class InboxDelivery:
         return f"{self._recorder.cut(reason) or 'no reason given'} ({self._recorder.cut(message.actor) or 'nobody named'})"
 
     def _end(self, message: InboxMessage) -> None:
-        conversations, states = self._affected(message)
+        conversations, states = self._find_work(message)
         said = self._reason_and_sender(message, message.reason)
         self._record("inbox.taken", message, said)
         why = f"{_ENDS[message.kind]} from another process: {said}"
@@ -148,7 +148,7 @@ class InboxDelivery:
             if message.kind == "kill":
                 state.kill.fire(why)
 
-    def _affected(self, message: InboxMessage) -> tuple[set[str], list[CallState]]:
+    def _find_work(self, message: InboxMessage) -> tuple[set[str], list[CallState]]:
         """Return the conversations that only this run uses, and its calls in other conversations.
 
         Raises:

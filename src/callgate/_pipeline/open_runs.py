@@ -48,8 +48,8 @@ class LatestScope(Struct):
 
     scope: Scope
     """As the host gave it; initially one that no caller has."""
-    placed: Scope
-    """With its run."""
+    with_run: Scope
+    """The same scope with its run: its own, or else the engine's."""
     facts: ScopeFacts
     opened: Scope = NO_SCOPE
     """The scope, once its run is open; before that, and when another engine may take the run, `NO_SCOPE`."""
@@ -139,7 +139,7 @@ class OpenRuns:
                 self._last_calls[run] = state.counter
             else:
                 del self._last_calls[run]
-                if self._latest.placed.run == run:
+                if self._latest.with_run.run == run:
                     self._latest.opened = NO_SCOPE
                 self._run_states.let_go(run)
                 journal.offer_lease(run)

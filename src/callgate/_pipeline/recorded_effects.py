@@ -22,7 +22,7 @@ from callgate._pipeline.unknown_outcomes import ask_verify
 from callgate._run_state.earlier_effect import EarlierEffect, effect_run
 from callgate._run_state.event_bodies import Reason, decode_reason, decode_result
 from callgate._run_state.recorder import off_loop
-from callgate._run_state.settlements import how_to_free, in_doubt
+from callgate._run_state.settlements import how_to_free, in_doubt_error
 from callgate._runners.exception_results import describe
 from callgate._runners.offload_to_threads import WorkAbandoned
 from callgate._runners.return_values import ReadingTimeout
@@ -140,7 +140,7 @@ class RecordedEffects:
             return None
         record_verdict(state, "ask", call.tool.name, rule=asks.rule, reason=asks.question, judgments=asks.judgments)
         if earlier.state == "unknown":
-            raise in_doubt(call.tool.name, earlier.uid, f"had the same key of its effect ({self.key_text(key)})")
+            raise in_doubt_error(call.tool.name, earlier.uid, f"had the same key of its effect ({self.key_text(key)})")
         return self.replay_result(state, call, canonical(call.arguments), self.key_text(key), earlier, details={"asked": "nobody"})
 
     async def _find_stored(self, call: ValidatedCall, kill: AbortSignal) -> tuple[EffectKeyOf, EarlierEffect | None]:

@@ -94,7 +94,7 @@ class RunLeases:
         self._lost[run] = why
         while len(self._lost) > _MOST_LOST:
             del self._lost[next(iter(self._lost))]
-        self._run_states.lost(run)
+        self._run_states.forget(run)
         self._inbox.forget(run)
         for state in self._running.values():
             if state.scope.run == run:

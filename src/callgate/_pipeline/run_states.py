@@ -187,7 +187,7 @@ class RunStates:
         """Return whether the run's state is known, as of the lease that this engine has now."""
         return run in self.by_run and run not in self._outdated
 
-    def lost(self, run: str) -> None:
+    def forget(self, run: str) -> None:
         """Forget the run, because another engine has its lease and may change its state."""
         self._set_aside(run)
         self._approvals.forget(run)
@@ -262,4 +262,4 @@ class RunStates:
         run = uid.rsplit("/", 2)[0]
         body = Reason(reason="an identical call was told that this one happened", status="happened", details=details)
         self._recorder.write(Draft(kind="fact.settled", run=run, body=body, call=uid))
-        self.by_run[run].in_doubt.told(uid)
+        self.by_run[run].in_doubt.forget_confirmed(uid)

@@ -27,7 +27,7 @@ from callgate._pipeline.run_states import RunStates
 from callgate._run_state.calls_in_doubt import Origin, UncertainCall
 from callgate._run_state.event_bodies import arguments_hash
 from callgate._run_state.run_recovery import why_unknown
-from callgate._run_state.settlements import Settlement, did_happen, in_doubt
+from callgate._run_state.settlements import Settlement, did_happen, in_doubt_error
 from callgate._runners.abandoned_code import AbandonedCalls
 from callgate.calls import Note
 from callgate.errors import ApprovalNeeded, CallFailed, OutcomeUnknown
@@ -76,7 +76,7 @@ class UnknownOutcomes:
         settled = self._result_if_happened(state, repeat, approved.encoded)
         if settled is not None:
             return settled
-        doubt = state.run_state.in_doubt.like(approved.call.tool.name, approved.encoded)
+        doubt = state.run_state.in_doubt.find(approved.call.tool.name, approved.encoded)
         if doubt is None or approved.allowed_despite == doubt.uid:
             return None
         return await self.rule_out(state, repeat, doubt)
@@ -90,7 +90,7 @@ class UnknownOutcomes:
         settled = self._result_if_happened(state, repeat, encoded)
         if settled is not None or not asks.doubt:
             return settled
-        doubt = state.run_state.in_doubt.like(call.tool.name, encoded)
+        doubt = state.run_state.in_doubt.find(call.tool.name, encoded)
         assert doubt is not None
         try:
             checked = await self.rule_out(state, repeat, doubt)
@@ -102,7 +102,7 @@ class UnknownOutcomes:
 
     def _result_if_happened(self, state: CallState, repeat: PossibleRepeat, encoded: bytes) -> Checked | None:
         """Return the result of a call whose equal happened according to an operator; None if there is none."""
-        settled = state.run_state.in_doubt.happened_like(repeat.tool.name, encoded)
+        settled = state.run_state.in_doubt.find_confirmed(repeat.tool.name, encoded)
         if settled is None:
             return None
         self._run_states.tell_happened(settled.uid, _answering(state, repeat))
@@ -121,7 +121,7 @@ class UnknownOutcomes:
             may_still_act = not await self._fence.has_ended(doubt)
             found = found if may_still_act else await ask()  # once more, because the call may have acted before it ended
         if found.happened is None or may_still_act:
-            raise in_doubt(tool.name, doubt.uid, repeat.common, _OR_HAPPEN if may_still_act else "")
+            raise in_doubt_error(tool.name, doubt.uid, repeat.common, _OR_HAPPEN if may_still_act else "")
         checked = await self._result_of_verify(tool, found) if found.happened else None
         if checked is None or checked.status == "ok":
             details = _answering(state, repeat) if checked is not None else None

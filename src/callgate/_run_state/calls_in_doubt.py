@@ -60,7 +60,7 @@ class CallsInDoubt:
         """The latest call in doubt of each tool with certain final arguments."""
         self._earlier: dict[str, Doubt] = {}
         """The ones before, by uid."""
-        self.happened: dict[Fact, ConfirmedCall] = {}
+        self.confirmed: dict[Fact, ConfirmedCall] = {}
         """Calls that happened according to an operator, until the result of one identical call reports it."""
 
     def __bool__(self) -> bool:
@@ -76,13 +76,13 @@ class CallsInDoubt:
             self._earlier[before.uid] = fact, before
         self.latest[fact] = doubt
 
-    def like(self, tool: str, encoded: bytes) -> UncertainCall | None:
+    def find(self, tool: str, encoded: bytes) -> UncertainCall | None:
         """Return the latest call in doubt of a tool with these final arguments, or None."""
         return self.latest.get((tool, arguments_hash(encoded))) if self.latest else None
 
-    def happened_like(self, tool: str, encoded: bytes) -> ConfirmedCall | None:
-        """Return the call of a tool with these final arguments that happened according to an operator, or None; see `happened`."""
-        return self.happened.get((tool, arguments_hash(encoded))) if self.happened else None
+    def find_confirmed(self, tool: str, encoded: bytes) -> ConfirmedCall | None:
+        """Return the call of a tool with these final arguments that happened according to an operator, or None; see `confirmed`."""
+        return self.confirmed.get((tool, arguments_hash(encoded))) if self.confirmed else None
 
     def by_uid(self) -> dict[str, UncertainCall]:
         """Return all calls in doubt, by uid."""
@@ -104,15 +104,15 @@ class CallsInDoubt:
             self.latest[fact] = self._earlier.pop(before)[1]
         return fact, removed
 
-    def note_happened(self, uid: str, by: str) -> Doubt | None:
+    def confirm(self, uid: str, by: str) -> Doubt | None:
         """Remove the call as `remove` does, because it happened according to an operator. The result of the next identical call reports it,
         unless a later one is in doubt.
         """
         was_latest, found = uid not in self._earlier, self.remove(uid)
         if found is not None and was_latest:
-            self.happened[found[0]] = ConfirmedCall(uid=uid, by=by)
+            self.confirmed[found[0]] = ConfirmedCall(uid=uid, by=by)
         return found
 
-    def told(self, uid: str) -> None:
+    def forget_confirmed(self, uid: str) -> None:
         """Forget that a call happened, because the result of an identical call has reported it."""
-        self.happened = {fact: one for fact, one in self.happened.items() if one.uid != uid}
+        self.confirmed = {fact: one for fact, one in self.confirmed.items() if one.uid != uid}

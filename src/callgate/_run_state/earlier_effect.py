@@ -16,7 +16,7 @@ from msgspec import Struct
 from callgate._run_state.calls_in_doubt import UncertainCall
 from callgate._run_state.event_bodies import Received, arguments_hash, decode_reason, decode_received, decode_result, has_made_id, utc_text
 from callgate._run_state.idempotency import keeps_effect_key
-from callgate._run_state.run_recovery import Unfinished, unfinished_calls
+from callgate._run_state.run_recovery import UnfinishedCall, unfinished_calls
 from callgate.calls import RawCall, Scope, ToolResult
 from callgate.events import TERMINAL, Event
 
@@ -148,7 +148,7 @@ def _settlement(events: Sequence[Event], result: ToolResult | None) -> Literal["
 
 
 def _state(
-    call: Unfinished | None, end: str, result: ToolResult | None, *, ended: bool
+    call: UnfinishedCall | None, end: str, result: ToolResult | None, *, ended: bool
 ) -> Literal["nothing", "answered", "happened", "unknown"]:
     """Return the state of a call that was not settled.
 

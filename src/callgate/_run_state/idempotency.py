@@ -20,7 +20,7 @@ from callgate._abort_signals import AbortSignal, settled
 from callgate._json import plain_bytes
 from callgate._run_state.event_bodies import decode_result
 from callgate._run_state.recorder import off_loop
-from callgate._run_state.settlements import EARLIER, STILL_RUNS, how_to_free, until_settled
+from callgate._run_state.settlements import EARLIER, STILL_RUNS, advice_to_settle, how_to_free
 from callgate.calls import Note, RawCall, Scope, ToolResult
 from callgate.errors import CallFailed, CallNotStarted, OutcomeUnknown
 from callgate.protocols import Journal
@@ -103,7 +103,7 @@ class KeyedCall(Struct, kw_only=True):
     """Resolved when the call ends. Created by the first caller that waits for the end."""
     entered: bool = True
     """Whether the tool's code may have been entered."""
-    kept: bool = False
+    only_in_journal: bool = False
     """Whether the result is only in the journal, and no longer in memory."""
     denied: bool = False
     """Whether a human has denied the call, so that the result says that and the tool was not started."""
@@ -182,7 +182,7 @@ async def earlier_result(
             raise _not_awaited_error(keyed, why, harmless=harmless, started=first is None or first.started)
     if not keyed.entered:
         return None
-    result = keyed.result or (await off_loop(journal, partial(_from_journal, keyed, journal)) if keyed.kept else None)
+    result = keyed.result or (await off_loop(journal, partial(_from_journal, keyed, journal)) if keyed.only_in_journal else None)
     if result is None and harmless:
         raise CallNotStarted(
             f"{keyed.tool} was handed in again while {keyed.uid} ran, which was ended. Nothing happened; it may be sent again."
@@ -190,7 +190,7 @@ async def earlier_result(
     if result is None:
         raise OutcomeUnknown(
             f"{keyed.tool} was handed in again while {keyed.uid} ran, and that call was ended without a result. It may have taken effect."
-            f" {until_settled(keyed.uid)}",
+            f" {advice_to_settle(keyed.uid)}",
             details={EARLIER: keyed.uid},
         )
     notes = (*result.metadata.notes, *_notes(keyed, call))

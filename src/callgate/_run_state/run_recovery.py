@@ -18,17 +18,17 @@ from callgate._run_state.calls_in_doubt import Origin, UncertainCall
 from callgate._run_state.event_bodies import Reason, Started, Verdict, arguments_hash, decode_reason, decode_result, utc_text, verdict_of
 from callgate._run_state.idempotency import KeyedCall, is_others_failure, keeps_effect_key
 from callgate._run_state.run_state import RunState
-from callgate._run_state.settlements import until_settled, used_result
+from callgate._run_state.settlements import advice_to_settle, used_result
 from callgate.calls import ToolResult
 from callgate.errors import OutcomeUnknown
 from callgate.events import TERMINAL, Event
 
-__all__ = ["RunReader", "Unfinished", "unfinished_calls", "why_unknown"]
+__all__ = ["RunReader", "UnfinishedCall", "unfinished_calls", "why_unknown"]
 
 _started = msgspec.json.Decoder(Started).decode
 
 
-class Unfinished(Struct, frozen=True, kw_only=True):
+class UnfinishedCall(Struct, frozen=True, kw_only=True):
     """A call without a recorded end."""
 
     uid: str
@@ -60,9 +60,9 @@ class Unfinished(Struct, frozen=True, kw_only=True):
         return self.started is None or (self.started.claims and not self.taken)
 
 
-def unfinished_calls(events: Iterable[Event]) -> dict[str, Unfinished]:
+def unfinished_calls(events: Iterable[Event]) -> dict[str, UnfinishedCall]:
     """Return the calls of these events that have no end, by uid, in the order of their arrival."""
-    found: dict[str, Unfinished] = {}
+    found: dict[str, UnfinishedCall] = {}
     verdicts: dict[str, bytes] = {}
     for event in events:
         if not event.call or not event.kind.startswith("call."):
@@ -72,7 +72,7 @@ def unfinished_calls(events: Iterable[Event]) -> dict[str, Unfinished]:
             continue
         call = found.get(event.call)
         if event.kind == "call.received":
-            call = Unfinished(uid=event.call, position=event.position)
+            call = UnfinishedCall(uid=event.call, position=event.position)
         if call is None:  # it has ended before
             continue
         call = msgspec.structs.replace(call, position=event.position)
@@ -87,7 +87,7 @@ def unfinished_calls(events: Iterable[Event]) -> dict[str, Unfinished]:
     return found
 
 
-def _as_begun(call: Unfinished, event: Event, final: bytes) -> Unfinished:
+def _as_begun(call: UnfinishedCall, event: Event, final: bytes) -> UnfinishedCall:
     started = _started(event.body)
     kept = final if started.arguments_hash and arguments_hash(canonical(decode(final or b"null"))) == started.arguments_hash else b""
     return msgspec.structs.replace(
@@ -101,12 +101,12 @@ def _as_begun(call: Unfinished, event: Event, final: bytes) -> Unfinished:
     )
 
 
-def _as_claimed(call: Unfinished, worker: str) -> Unfinished:
+def _as_claimed(call: UnfinishedCall, worker: str) -> UnfinishedCall:
     origin = call.origin and msgspec.structs.replace(call.origin, worker=worker)
     return msgspec.structs.replace(call, taken=True, origin=origin)
 
 
-def why_unknown(unfinished: Unfinished, because: str = "") -> OutcomeUnknown:
+def why_unknown(unfinished: UnfinishedCall, because: str = "") -> OutcomeUnknown:
     """Return the error for a call with an unknown outcome, with all that is known of the call."""
     started = unfinished.started
     at = utc_text(unfinished.started_ns)
@@ -115,7 +115,7 @@ def why_unknown(unfinished: Unfinished, because: str = "") -> OutcomeUnknown:
         details["idempotency_key"] = started.tool_key
     return OutcomeUnknown(
         f"{unfinished.name} was started at {at} ({unfinished.uid}), and the process that ran it ended before it answered. It may have taken"
-        f" effect. It was not run again.{' ' + because if because else ''} {until_settled(unfinished.uid)}",
+        f" effect. It was not run again.{' ' + because if because else ''} {advice_to_settle(unfinished.uid)}",
         details=details,
     )
 
@@ -268,7 +268,7 @@ class RunReader:
         self._state.settle(uid, happened=fact.status == "happened", by=str(details.get("by", "")))
         answers = details.get("answers")
         if isinstance(answers, dict):
-            self._state.in_doubt.told(uid)
+            self._state.in_doubt.forget_confirmed(uid)
             key, tool, arguments, call = (str(answers.get(name)) for name in ("key", "tool", "arguments", "call"))
             self._answered_by_fact[call] = key, KeyedCall(tool=tool, arguments=arguments, uid=call)
 

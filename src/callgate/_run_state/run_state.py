@@ -12,7 +12,7 @@ from callgate._json import canonical
 from callgate._run_state.calls_in_doubt import CallsInDoubt, Doubt, UncertainCall
 from callgate._run_state.event_bodies import arguments_hash
 from callgate._run_state.idempotency import KeyedCall, call_key
-from callgate._run_state.settlements import EARLIER, Settlement, happened_result, until_settled
+from callgate._run_state.settlements import EARLIER, Settlement, advice_to_settle, happened_result
 from callgate.calls import ToolResult
 from callgate.errors import IdempotencyConflict, OutcomeUnknown
 from callgate.stage_types import ValidatedCall
@@ -35,7 +35,8 @@ class RunState:
         """The calls with a key, by key."""
         self.keeps_reads = False
         """Whether a human has allowed or denied a read, so that `keyed_calls` has reads, too."""
-        self._held: deque[KeyedCall] = deque()
+        self._with_results: deque[KeyedCall] = deque()
+        """The ended calls whose results are in memory, the oldest first."""
         self._remember = remember
         self.under_way = 0
         """The number of the run's calls that are in the second half of the route in this engine."""
@@ -64,7 +65,7 @@ class RunState:
                 f"The idempotency key of this call was used for another call ({keyed.tool}, {keyed.uid}) in this run."
                 " Nothing was run. Use a new key for a new call."
             )
-        if keyed.result is None and not keyed.running and not keyed.kept:
+        if keyed.result is None and not keyed.running and not keyed.only_in_journal:
             if call.tool.effect == "none":
                 del self.keyed_calls[key]
                 return None
@@ -95,8 +96,8 @@ class RunState:
         if not keyed.entered:
             self.keyed_calls.pop(key, None)
         elif keyed.result is not None:
-            self._held.append(keyed)
-            if len(self._held) > self._remember:
+            self._with_results.append(keyed)
+            if len(self._with_results) > self._remember:
                 self._drop_old_results()
 
     def deny(self, keyed: KeyedCall, denial: ToolResult) -> None:
@@ -106,9 +107,9 @@ class RunState:
 
     def _drop_old_results(self) -> None:
         """Drop all but the latest results from memory. Calls are never forgotten; older results are read from the journal."""
-        while len(self._held) > self._remember:
-            oldest = self._held.popleft()
-            oldest.kept, oldest.result = True, None
+        while len(self._with_results) > self._remember:
+            oldest = self._with_results.popleft()
+            oldest.only_in_journal, oldest.result = True, None
 
     @property
     def idle(self) -> bool:
@@ -151,7 +152,7 @@ class RunState:
         Args:
             by: The operator who settled it. If the call happened, its result and that of the next identical call name the operator.
         """
-        found = self.in_doubt.note_happened(uid, by) if happened and by else self.in_doubt.remove(uid)
+        found = self.in_doubt.confirm(uid, by) if happened and by else self.in_doubt.remove(uid)
         if found is None:
             if not happened and (failed := self._key_of_failure(uid)) is not None:
                 del self.keyed_calls[failed]
@@ -172,5 +173,5 @@ class RunState:
 def _unknown_text(tool: str, uid: str) -> str:
     return (
         f"{tool} was started before as {uid} and its outcome is not known, because its engine or its caller ended before it answered. It"
-        f" may have taken effect. It was not run again. {until_settled(uid)}"
+        f" may have taken effect. It was not run again. {advice_to_settle(uid)}"
     )
