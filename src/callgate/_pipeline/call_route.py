@@ -217,7 +217,10 @@ class CallRoute:
             gated = gate(call, plan.hooks.before, self._policies, state.key, partial(record_change, state))
             approved = gated if isinstance(gated, ApprovedCall) else await self._await_gate(state, call, plan, gated)
         except ApprovalNeeded as asks:
-            return await self._answer_instead_of_human(state, state.judged, asks)
+            earlier = await self._answer_instead_of_human(state, state.judged, asks)
+            if earlier is None:
+                raise
+            return earlier
         except CallFailed as error:
             if not (isinstance(error, CallDenied) and error.approval):
                 self._close_own_question(state, state.judged, "the call was refused")
@@ -231,19 +234,15 @@ class CallRoute:
         keep_approval(state, approved)
         return approved
 
-    async def _answer_instead_of_human(self, state: CallState, call: ValidatedCall, asks: ApprovalNeeded) -> ToolResult:
-        """Return the result of an earlier call that had the effect of this one, about which a human would be asked.
-
-        Raises:
-            ApprovalNeeded: There is none, so a human has to decide.
-        """
+    async def _answer_instead_of_human(self, state: CallState, call: ValidatedCall, asks: ApprovalNeeded) -> ToolResult | None:
+        """Return the result of an earlier call that had the effect of this one, about which a human would be asked; None if there is
+        none."""
         earlier = await self._repeated.answer_instead_of_human(state, call, asks)
         if earlier is not None:
             self._close_question(state, call, "an earlier call had the effect")
-            return earlier
-        if self._approvals.is_outdated(asks.same_call, asks.doubt):
+        elif self._approvals.is_outdated(asks.same_call, asks.doubt):
             self._close_question(state, call, "it is asked again: the outcome of an identical call was not known, or is now")
-        raise asks
+        return earlier
 
     async def _await_gate(
         self, state: CallState, call: ValidatedCall, plan: ToolPlan, gated: Coroutine[Any, Any, ApprovedCall]
