@@ -179,8 +179,8 @@ async def _transform_result(call: ValidatedCall, answer: object, before: Checked
     after = before if answer.value == before.value else _recheck_answer(call, await host.read(answer.value), before, host.redactor)
     if answer.error != before.error:  # the fields may have what the hook removes from the text
         after = replace(after, server_fields=None)
-    told = await host.read({"error": answer.error, "details": answer.details})
-    match told.value:
+    failure = await host.read({"error": answer.error, "details": answer.details})
+    match failure.value:
         case {"error": str() as error, "details": None}:
             return replace(after, error=error, details=None)
         case {"error": str() as error, "details": dict() as details}:

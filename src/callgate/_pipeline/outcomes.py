@@ -104,8 +104,8 @@ class Outcomes:
         why, result = self._recorder.cut(state.stopped_late), outcome.result
         how = "ran to its end" if state.started else "was made before"
         self._recorder.log.warning("The message of %s was stopped: %s. The call %s, and its result is kept", state.uid, why, how)
-        told = f"{why}. {result.name} ({state.uid}) {how}; its result is kept"
-        return Aborted("stopped_by_user", self._recorder.redacted(told), kept_result=result)
+        text = f"{why}. {result.name} ({state.uid}) {how}; its result is kept"
+        return Aborted("stopped_by_user", self._recorder.redacted(text), kept_result=result)
 
     def _end_restarted(self, state: CallState) -> Restarted:
         self._control.count(state.scope.conversation, success=True)
@@ -269,8 +269,8 @@ class Outcomes:
         unwritable = error if isinstance(error, RecordFailed) else None
         why = "" if unwritable is None else f" ({unwritable.told})"
         if harmless:
-            told = f"{name} ran and changed nothing, but what it gave was lost{why}. It may be sent again; tell the operator."
-            return self._refuse(state, (RecordFailed if why else CallFailed)(told, code=code), name, unwritable)
+            text = f"{name} ran and changed nothing, but what it gave was lost{why}. It may be sent again; tell the operator."
+            return self._refuse(state, (RecordFailed if why else CallFailed)(text, code=code), name, unwritable)
         unknown = OutcomeUnknown(
             f"{name} ran, but what came of it could not be kept{why}. Do not repeat the call; tell the operator.", code=code
         )
@@ -335,13 +335,13 @@ class Outcomes:
         if state.started:
             self._log_duration(state, name)
         in_doubt = _may_have_acted(state, end)
-        told = f"{reason}. {name} ({state.uid}) had started and {_CHECK_BEFORE_REPEAT}" if in_doubt else reason
+        text = f"{reason}. {name} ({state.uid}) had started and {_CHECK_BEFORE_REPEAT}" if in_doubt else reason
         self._recorder.log.warning("Tool call aborted: %s", reason)
         result = None
         if in_doubt:
             self._warn_in_doubt(state.uid, name)
-            result = replace(self.result_of_error(state, OutcomeUnknown(told, code="killed"), name, None), failure_class="killed")
-        aborted = Aborted(end.status, self._recorder.redacted(told), kept_result=result)
+            result = replace(self.result_of_error(state, OutcomeUnknown(text, code="killed"), name, None), failure_class="killed")
+        aborted = Aborted(end.status, self._recorder.redacted(text), kept_result=result)
         try:
             record_end(state, "call.aborted", Reason(reason=reason, status=end.status, details=end.details))
         except RecordFailed as unwritable:  # the message ends nevertheless

@@ -190,11 +190,11 @@ class RecordedEffects:
         own = decode_result(plain_bytes(earlier.result))  # a copy, because callers may change it
         content, notes = own.content, own.metadata.notes
         if others or own.status != "ok" or not earlier.is_the_call(state):
-            told = Note(kind="replayed", text=_note(own, key, earlier, others=others))
+            note = Note(kind="replayed", text=_note(own, key, earlier, others=others))
             content, _earlier_notes = content_and_notes(own)
-            notes = (told, *call.notes)
+            notes = (note, *call.notes)
             if others or own.status != "ok" or state.parent is None:  # a tool that made the call reads the result as data
-                content = (*content, Text(text=f"Note: {told.text}"), *note_texts(call.notes))
+                content = (*content, Text(text=f"Note: {note.text}"), *note_texts(call.notes))
         metadata = replace(own.metadata, replayed=not joined, joined=joined, notes=notes)
         return replace(own, id=state.raw.id, uid=state.uid, content=content, metadata=metadata)
 

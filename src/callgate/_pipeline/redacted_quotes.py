@@ -74,19 +74,19 @@ def _withhold_notes(notes: tuple[Note, ...], worded: tuple[Note, ...]) -> tuple[
     return worded if same else tuple(Note(kind=note.kind, text=f"A note: {_WITHHELD}.") for note in notes)
 
 
-def redact_problem(value: object, told: str, word: Callable[[Any], str], redactor: Redactor | None) -> str:
+def redact_problem(value: object, text: str, word: Callable[[Any], str], redactor: Redactor | None) -> str:
     """Return the text of the error of a value, without secrets.
 
     Args:
-        told: The text that `word` returned for the value.
+        text: The text that `word` returned for the value.
         word: Returns the text of the error of a value; empty if there is none, or if it is another error.
     """
     if redactor is None:
-        return told
+        return text
     try:
         before = plain_bytes(value)
         after = redactor.redact(before)
-        return told if after == before else word(decode(after)) or f"why: {_WITHHELD}"
+        return text if after == before else word(decode(after)) or f"why: {_WITHHELD}"
     except Exception:
         return f"why: {_WITHHELD}"
 
