@@ -9,7 +9,7 @@ from typing import get_type_hints
 
 from callgate import Answered, Engine, Limits, RawCall, Scope, tool
 from callgate._abort_signals import AbortSignal
-from callgate._pipeline.engine_assembly import EngineParts, GivenParts
+from callgate._pipeline.engine_assembly import EngineParts, HostOptions
 from callgate._pipeline.engine_context import EngineContext
 from callgate.mcp import McpServer, ServerContent
 from callgate.plugins import Plugin
@@ -24,8 +24,8 @@ async def add(a: int, b: int) -> int:
 
 
 def parts_of() -> EngineParts:
-    context = EngineContext.of(journal=None, blobs=None, clock=None, limits=Limits(), redactor=None)
-    return EngineParts.of(context, GivenParts(tools=(add,), timeout_s=5.0))
+    context = EngineContext.of(journal=None, blobs=None, clock=None, limits=Limits(), timeout_s=5.0, redactor=None)
+    return EngineParts.of(context, HostOptions(tools=(add,)))
 
 
 async def test_a_route_built_from_engine_parts_runs_a_call() -> None:

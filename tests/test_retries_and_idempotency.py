@@ -437,7 +437,7 @@ async def test_a_long_journal_read_in_pieces_gives_the_same_results_without_bloc
     piece: int, tmp_path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The event loop runs while a call waits for its run to be restored. Calls that arrive meanwhile share the read."""
-    monkeypatch.setattr("callgate._pipeline.known_runs._PIECE", piece)
+    monkeypatch.setattr("callgate._pipeline.run_states._PIECE", piece)
     path, scope, turns = tmp_path / "journal.db", Scope(run="order-1"), [0]
 
     async def turn() -> None:
@@ -463,7 +463,7 @@ async def test_a_long_journal_read_in_pieces_gives_the_same_results_without_bloc
 async def test_closing_an_engine_while_it_reads_the_journal_raises_a_usage_error(
     tmp_path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("callgate._pipeline.known_runs._PIECE", 1)
+    monkeypatch.setattr("callgate._pipeline.run_states._PIECE", 1)
     path, scope = tmp_path / "journal.db", Scope(run="order-1")
     async with Engine([paying_amounts(ledger)], journal=SqliteJournal(path)) as engine:
         await said(engine, call("pay", key="k", to="ann", amount=5), scope)

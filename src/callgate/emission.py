@@ -33,7 +33,7 @@ from callgate._pipeline.outcomes import Outcomes
 from callgate._pipeline.parse import has_large_arguments
 from callgate._pipeline.task_queue import QueueStarter, TaskQueue
 from callgate._pipeline.unstarted_calls import UnstartedCalls
-from callgate._run_state.run_recovery import Unfinished
+from callgate._run_state.run_recovery import UnfinishedCall
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.errors import CallFailed, RecordFailed, RunHeld, UsageError
 from callgate.stage_types import ValidatedCall
@@ -67,12 +67,12 @@ class Route(Protocol):
 
     @property
     def preparation(self) -> Preparation: ...
-    def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int, unfinished: Unfinished | None) -> CallState: ...
+    def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int, unfinished: UnfinishedCall | None) -> CallState: ...
     async def complete(self, state: CallState, call: ValidatedCall) -> Outcome: ...
     async def end_unstarted(self, state: CallState, call: ValidatedCall, why: str) -> Outcome: ...
-    def unopened(self, raw: RawCall, scope: Scope, error: RunHeld | RecordFailed) -> Outcome: ...
+    def refuse_unopened(self, raw: RawCall, scope: Scope, error: RunHeld | RecordFailed) -> Outcome: ...
     def withdraw_question(self, state: CallState, approval_id: str, why: str) -> None: ...
-    def remembered(self, state: CallState, outcome: Outcome) -> Outcome: ...
+    def replace_unrecorded(self, state: CallState, outcome: Outcome) -> Outcome: ...
 
     @property
     def crowded(self) -> bool:
@@ -179,7 +179,7 @@ class Emission:
         *,
         position: int | None = None,
         refusal: Refusal | None = None,
-        unfinished: Unfinished | None = None,
+        unfinished: UnfinishedCall | None = None,
         cause: int = 0,
     ) -> int:
         """Take the next call of the message, and start it if it may start early. Return its position.
@@ -193,7 +193,7 @@ class Emission:
             cause: The position of the event that causes the call; 0 if no event of this run does.
         """
         if self._over:
-            raise self._is_over()
+            raise self._over_error()
         now, held = len(self._places), self._held
         if held.run is None and not held.by_position and (position is None or position == now):
             self._take(raw, refusal, unfinished, cause)
@@ -207,7 +207,7 @@ class Emission:
             ended: The end of the call.
         """
         if self._over:
-            raise self._is_over()
+            raise self._over_error()
         return self._held.hold(position, partial(self._places.append, ended))
 
     def reopen(self, position: int) -> bool:
@@ -216,9 +216,9 @@ class Emission:
         self._held.withdraw(position)
         return position < len(self._places)
 
-    def _take(self, raw: RawCall, refusal: Refusal | None, unfinished: Unfinished | None, cause: int) -> None:
+    def _take(self, raw: RawCall, refusal: Refusal | None, unfinished: UnfinishedCall | None, cause: int) -> None:
         if self._refusal is not None:
-            self._places.append(EndedCall(outcome=self._route.unopened(raw, self._scope, self._refusal)))
+            self._places.append(EndedCall(outcome=self._route.refuse_unopened(raw, self._scope, self._refusal)))
             return
         asked = len(self._entries) + len(self._surplus)
         if refusal is not None and not isinstance(refusal, CallFailed):
@@ -253,7 +253,7 @@ class Emission:
     async def ended(self) -> list[EndedCall]:
         """Seal the message. Return how each of its calls ended, by position."""
         if self._over:
-            raise self._is_over()
+            raise self._over_error()
         self._over = True
         try:
             if self._held.run is not None:
@@ -261,7 +261,7 @@ class Emission:
             if self._unprepared or len(self._entries) >= _TOGETHER:
                 await self._prepare_rest()
             if len(self._entries) > 1:
-                self._unstarted.note("emission.sealed", [entry.state.uid for entry in self._entries], "")
+                self._unstarted.record("emission.sealed", [entry.state.uid for entry in self._entries], "")
             await self._run_rest()
             if self._surplus:
                 await self._refuse_surplus()
@@ -307,7 +307,7 @@ class Emission:
             waiting = [entry for entry in self._entries if entry.outcome is None and not entry.entered]
             await self._end_all(str(error))
             for entry in waiting:
-                entry.outcome = self._route.unopened(entry.state.raw, self._scope, error)
+                entry.outcome = self._route.refuse_unopened(entry.state.raw, self._scope, error)
         self._held.take()
 
     async def _run_rest(self) -> None:
@@ -330,11 +330,11 @@ class Emission:
                 outcomes.append((entry.state, entry.outcome))
         for entry, outcome in zip(ended, await self._outcomes.durable(outcomes), strict=True):
             unrecorded = type(outcome) is Answered and outcome.result.failure_class == RecordFailed.failure_class
-            entry.outcome = self._route.remembered(entry.state, outcome) if unrecorded else outcome
+            entry.outcome = self._route.replace_unrecorded(entry.state, outcome) if unrecorded else outcome
 
     async def _refuse_surplus(self) -> None:
         """Refuse the calls above the limit."""
-        outcomes = iter(await self._unstarted.above_limit(self._surplus, self._entries[0].state.scope, self._most))
+        outcomes = iter(await self._unstarted.refuse_surplus(self._surplus, self._entries[0].state.scope, self._most))
         self._places[:] = [EndedCall(outcome=next(outcomes)) if isinstance(place, RawCall) else place for place in self._places]
 
     async def discard(self, reason: str) -> None:
@@ -352,7 +352,7 @@ class Emission:
                 if type(entry.outcome) is Suspended:
                     self._route.withdraw_question(entry.state, entry.outcome.approval_id, reason)
             if self._entries:
-                self._unstarted.note("emission.discarded", [entry.state.uid for entry in self._entries], reason)
+                self._unstarted.record("emission.discarded", [entry.state.uid for entry in self._entries], reason)
 
     def end(self, reason: str) -> None:
         """End every call now: calls that have not begun will not begin, and running calls are killed.
@@ -366,11 +366,11 @@ class Emission:
     def __del__(self) -> None:
         if getattr(self, "_over", True) or not self._entries:
             return
-        self._unstarted.forgotten([entry.state for entry in self._entries], "its message was dropped by the host")
+        self._unstarted.end_forgotten([entry.state for entry in self._entries], "its message was dropped by the host")
         what = f"A message of {len(self._entries)} calls was neither sealed nor discarded; {_FORGOTTEN}"
         warnings.warn(what, ResourceWarning, stacklevel=2, source=self)
 
-    def _is_over(self) -> UsageError:
+    def _over_error(self) -> UsageError:
         return UsageError("This emission is over: it was sealed or discarded. Begin a new one for the next message.")
 
     def _prepare(self, entry: EmissionCall) -> None:
@@ -387,7 +387,7 @@ class Emission:
 
     def _start(self, entry: EmissionCall) -> None:
         entry.state.before_start = partial(self._order.clear_to_start, entry)
-        entry.started = True
+        entry.queued = True
         self._queue.add(partial(self._run, entry), 1 + entry.size_bytes * _TOGETHER // _TOGETHER_BYTES)
 
     async def _run(self, entry: EmissionCall) -> None:
@@ -414,17 +414,17 @@ class Emission:
     async def _end_unstarted(self, entry: EmissionCall, why: str) -> None:
         """End a call that has not started because its message was stopped. If it was handed in before, it gets its result."""
         if entry.call is None:
-            entry.outcome = self._unstarted.not_started(entry.state, why)
+            entry.outcome = self._unstarted.end(entry.state, why)
         else:
             entry.outcome = await self._route.end_unstarted(entry.state, entry.call, why)
 
     async def _finish(self) -> None:
         for number, entry in enumerate(self._entries, 1):
-            if not entry.started and entry.outcome is None:
+            if not entry.queued and entry.outcome is None:
                 self._start(entry)
             if number % _BEGUN_TOGETHER == 0:
                 await asyncio.sleep(0)
-        await self._queue.ended()
+        await self._queue.wait_until_done()
         for entry in self._entries:
             if entry.outcome is None:
                 raise asyncio.CancelledError  # the tasks of the message were cancelled from outside
@@ -433,10 +433,10 @@ class Emission:
         """End those of these calls that have no outcome, as not started."""
         for entry in entries:
             if entry.outcome is None and not entry.state.ended:
-                entry.outcome = self._unstarted.not_started(entry.state, why, entry.call)
+                entry.outcome = self._unstarted.end(entry.state, why, entry.call)
 
     async def _end_all(self, reason: str) -> None:
         """End every call, and wait for the running ones. If the waiting task is cancelled, they end by themselves."""
         self.end(reason)
-        await asyncio.shield(self._queue.ended())
+        await asyncio.shield(self._queue.wait_until_done())
         self._end_rest(reason, self._entries)

@@ -18,15 +18,15 @@ from callgate._clock import Clock
 from callgate._engine_limits import Limits
 from callgate._limits_from_environment import timeout_from_environment
 from callgate._option_checks import Pause, by_name, check, refuse_unknown
-from callgate._pipeline.approval_answers import answer_approval, as_approval, check_answer, check_said, edited_arguments
-from callgate._pipeline.engine_assembly import EngineParts, GivenParts
+from callgate._pipeline.approval_answers import answer_approval, as_approval, check_answer, check_operator, encode_arguments
+from callgate._pipeline.engine_assembly import EngineParts, HostOptions
 from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.engine_options import check_parts, check_settings, hooks_of, policies_of, runners_of, server_change_of, servers_of
 from callgate._pipeline.host_fields import HostFields
 from callgate._pipeline.recorded_questions import open_question
 from callgate._pipeline.scope_checks import check_call, check_scope
 from callgate._pipeline.sync_runner import SyncRunner
-from callgate._pipeline.wait_for_answer import answered_question
+from callgate._pipeline.wait_for_answer import wait_until_answered
 from callgate._run_state.approvals import Answer
 from callgate._run_state.recorder import too_late
 from callgate._run_state.settlements import Settlement, settle_call
@@ -138,7 +138,7 @@ class Engine:
         check_parts(journal=journal, blobs=blobs, persistent_cache=persistent_cache, redactor=redactor, clock=clock)
         check_parts(undo=undo, memory=memory, restart=restart)
         plain, tool_servers = servers_of(tools, servers)
-        given = GivenParts(
+        options = HostOptions(
             tools=tuple(instance_of(one) for one in plain),
             servers=tool_servers,
             policies=policies_of(policies),
@@ -146,7 +146,6 @@ class Engine:
             runners=runners_of(runners),
             process_limits=process_limits,
             persistent_cache=persistent_cache,
-            timeout_s=timeout_from_environment() if timeout_s is None else timeout_s,
             coerce=coerce,
             repair=repair,
             restart=restart,
@@ -155,11 +154,12 @@ class Engine:
             run=run,
             host_fields=None if extra is None else HostFields(extra),
         )
-        context = EngineContext.of(journal=journal, blobs=blobs, clock=clock, limits=limits, redactor=redactor)
+        call_timeout_s = timeout_from_environment() if timeout_s is None else timeout_s
+        context = EngineContext.of(journal=journal, blobs=blobs, clock=clock, limits=limits, timeout_s=call_timeout_s, redactor=redactor)
         self.clock, self.limits, self.journal, self.blobs = context.clock, limits, context.journal, context.blobs
         self.bus, self.control, self.conversations = context.bus, context.control, context.conversations
         self.restart, self.redactor = restart, redactor
-        parts = self._parts = EngineParts.of(context, given)
+        parts = self._parts = EngineParts.of(context, options)
         self.run, self.tools = parts.run, parts.tools
         self.runs = parts.runs
         """Operations on whole runs, for an agent loop."""
@@ -192,7 +192,7 @@ class Engine:
                 try:
                     await self._acquire_run(scope)
                 except (RunHeld, RecordFailed) as error:
-                    return parts.route.unopened(raw, scope, error)
+                    return parts.route.refuse_unopened(raw, scope, error)
         return await parts.route.call(raw, scope, signal or self.control.signal(scope.conversation))
 
     async def _open(self, scope: Scope) -> None:
@@ -206,7 +206,7 @@ class Engine:
 
     async def _acquire_run(self, scope: Scope) -> None:
         """Acquire the lease of a scope's run and load its state, within the timeout of a call."""
-        waiting = asyncio.timeout(self._parts.timeout_s)
+        waiting = asyncio.timeout(self._parts.context.timeout_s)
         try:
             async with waiting:
                 await self._parts.admission.open(scope)
@@ -277,7 +277,7 @@ class Engine:
         try:
             await self._open(scope)
         except (RunHeld, RecordFailed) as error:
-            return [EndedCall(outcome=self._parts.route.unopened(raw, scope, error)) for raw in raws]
+            return [EndedCall(outcome=self._parts.route.refuse_unopened(raw, scope, error)) for raw in raws]
         emission = self.emission(scope, signal=signal, early=False)
         try:
             for number, raw in enumerate(raws, 1):
@@ -463,7 +463,7 @@ class Engine:
         """
         from callgate.mcp.server_content import content_of
 
-        return content_of(self._parts.servers.named(name), self.start, self._parts.timeout_s)
+        return content_of(self._parts.servers.get(name), self.start, self._parts.context.timeout_s)
 
     def mcp_servers(self) -> list[ServerContent]:
         """Return the resources and prompts of each of the engine's MCP servers, in their order. Starts nothing."""
@@ -538,7 +538,7 @@ class Engine:
             RecordFailed: The approval could not be recorded, so it has no effect.
         """
         check_answer("engine.approve", approval_id, by, reason)
-        await self._answer(approval_id, Answer(allow=True, by=by, reason=reason, arguments=edited_arguments(arguments)))
+        await self._answer(approval_id, Answer(allow=True, by=by, reason=reason, arguments=encode_arguments(arguments)))
 
     @by_name
     async def deny(self, approval_id: str, *, by: str = "operator", reason: str = "", told: bool = False) -> None:
@@ -598,7 +598,7 @@ class Engine:
         this blocks: call it in a thread, with `await asyncio.to_thread(...)`.
         """
         question = self._parts.context.approvals.find(approval_id)
-        if question is None and self._parts.known.knows(str(approval_id).rsplit("/", 2)[0]):
+        if question is None and self._parts.run_states.knows(str(approval_id).rsplit("/", 2)[0]):
             return None  # a question of this engine's own that could not be recorded may still be in the journal
         if (question is None or question.allowed is None) and self.journal.shared:
             question = open_question(self.journal, approval_id, self.clock.wall_ns())
@@ -625,7 +625,7 @@ class Engine:
         check_answer("engine.wait_for_answer", approval_id, "", "")
         self._parts.lifecycle.check_open()
         context, parts = self._parts.context, self._parts
-        question = await answered_question(approval_id, timeout_s, parts.runs, context.approvals, self.journal, self.clock)
+        question = await wait_until_answered(approval_id, timeout_s, parts.runs, context.approvals, self.journal, self.clock)
         return None if question is None else as_approval(question)
 
     @by_name
@@ -685,10 +685,10 @@ class Engine:
             RecordFailed: This could not be recorded, so it has no effect.
         """
         check("engine.settle", "happened", happened, bool)
-        check_said("engine.settle", by, reason)
+        check_operator("engine.settle", by, reason)
         self._parts.lifecycle.check_open()
         parts, recorder = self._parts, self._parts.context.recorder
-        position = await settle_call(uid, Settlement(happened=happened, by=by, reason=reason), parts.open_runs, parts.known, recorder)
+        position = await settle_call(uid, Settlement(happened=happened, by=by, reason=reason), parts.open_runs, parts.run_states, recorder)
         await recorder.durable(position)
 
     @by_name

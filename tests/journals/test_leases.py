@@ -278,7 +278,7 @@ async def test_leases_of_idle_runs_are_released_and_those_of_active_runs_are_kep
     first: Stored, second: Stored, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The least recently used idle runs are released first; an agent that waits for its model is not idle."""
-    monkeypatch.setattr("callgate._pipeline.known_runs._MOST_RUNS", 4)
+    monkeypatch.setattr("callgate._pipeline.run_states._MOST_RUNS", 4)
     gate = Gate()
     engine, other = (Engine([paying(ledger)], journal=journal) for journal in (first, second))
     async with engine, other:

@@ -316,8 +316,8 @@ async def test_an_engine_that_keeps_an_idle_run_does_not_read_it_again(journals:
     one = Engine([paying(ledger)], journal=journals[0])
     async with one:
         await said(one, call("pay", id="a", to="ann"), CHAT)
-        state = one._parts.known.by_run["chat-1"]
+        state = one._parts.run_states.by_run["chat-1"]
         assert await soon(lambda: one._parts.latest_scope.opened is NO_SCOPE)
         await said(one, RawCall(name="pay", arguments={"to": "bob"}, id="b"), CHAT)
-        assert one._parts.known.by_run["chat-1"] is state
+        assert one._parts.run_states.by_run["chat-1"] is state
         assert kinds(one).count("call.completed") == 2

@@ -3,22 +3,22 @@
 The route
     `call_route` calls the stages in order. `call_preparation` is its first half, which has no effect. `scope_checks` and
         `admission` admit runs and calls before that. `tool_plan` computes once per tool how the stages handle its calls.
-        `call_state` is the state of one call on the route.
+        `call_state` is the state of one call on the route, and `call_events` writes its events.
 
 The stages
     `parse` makes one JSON object from the arguments. `resolve` finds the tool. `validate` checks the arguments against
-        its schema. `gate` decides whether the call may run by the `combined_verdict` of the policies, the tool
-        (`required_approval`) and `ask_judges`; `policy_recheck` asks the policies again while the call runs.
-        `engine_policies` has the policies. `approval_answers` applies a human's answer, and `wait_for_answer` waits for
-        it. `recorded_questions` reads questions and answers from the record. `result_cache` answers from a stored
-        result that is still valid. `execute` runs the tool, and `attempts` its code once or more. `result_check` checks
-        the result. `call_hooks` runs the host's code before and after. `normalise` gives every result the same format,
-        with `result_parts` and `result_notes`. `outcomes` turns errors and results into outcomes, and records them;
-        `unstarted_calls` ends the calls that never started. `remembered_results` answers a call that was handed in
-        again and cannot be recorded.
+        its schema, and `redacted_quotes` removes secrets from what it quotes of them. `gate` decides whether the call may
+        run by the `combined_verdict` of the policies, the tool (`required_approval`) and `ask_judges`; `policy_recheck`
+        asks the policies again while the call runs. `engine_policies` has the policies. `approval_answers` applies a
+        human's answer, and `wait_for_answer` waits for it. `recorded_questions` reads questions and answers from the
+        record. `result_cache` answers from a stored result that is still valid. `execute` runs the tool, and `attempts`
+        its code once or more. `result_check` checks the result. `call_hooks` runs the host's hooks before and after, by
+        `host_code`, which runs all of its code. `normalise` gives every result the same format, with `result_parts` and
+        `result_notes`. `outcomes` turns errors and results into outcomes, and records them; `unstarted_calls` ends the
+        calls that never started. `remembered_results` answers a call that was handed in again and cannot be recorded.
 
 The state of runs
-    `open_runs` acquires the leases of runs, and offers those of idle runs to other engines. `known_runs` has the state
+    `open_runs` acquires the leases of runs, and offers those of idle runs to other engines. `run_states` has the state
         of each run (`callgate._run_state`). `run_leases` ends runs whose lease was lost, and `inbox_delivery` carries
         out messages of other processes. `repeated_calls` answers a call that was handed in before.
         `unknown_outcomes` settles whether a call took effect. `effect_claims` lets only one call at a time hold the key

@@ -18,11 +18,11 @@ from callgate._pipeline.call_state import CallState, Nest
 from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.engine_lifecycle import Lifecycle
 from callgate._pipeline.host_fields import HostFields
-from callgate._pipeline.known_runs import KnownRuns
 from callgate._pipeline.open_runs import NO_SCOPE, LatestScope, OpenRuns
+from callgate._pipeline.run_states import RunStates
 from callgate._pipeline.scope_checks import check_call, check_scope, check_text
 from callgate._run_state.event_bodies import MOST_CHARS, ScopeFacts, with_id
-from callgate._run_state.run_recovery import Unfinished
+from callgate._run_state.run_recovery import UnfinishedCall
 from callgate.calls import RawCall, Scope
 from callgate.errors import RecordFailed, RunHeld
 
@@ -44,7 +44,7 @@ class Admission:
     def __init__(
         self,
         context: EngineContext,
-        known: KnownRuns,
+        run_states: RunStates,
         open_runs: OpenRuns,
         latest: LatestScope,
         lifecycle: Lifecycle,
@@ -55,7 +55,7 @@ class Admission:
     ) -> None:
         self._clock = context.clock
         self._recorder = context.recorder
-        self._known = known
+        self._run_states = run_states
         self._lifecycle = lifecycle
         self._run = run
         self._is_new = is_new
@@ -76,7 +76,7 @@ class Admission:
             RecordFailed: The record cannot be read.
         """
         self._lifecycle.check_open()
-        placed = self.placed(scope)
+        placed = self.scope_with_run(scope)
         try:
             await self._open_runs.open(placed.run, new=new or (placed.run == self._run and self._is_new))
         except RunHeld:
@@ -98,7 +98,7 @@ class Admission:
             UsageError: The scope is invalid, or the engine is closed or belongs to another event loop.
         """
         self._lifecycle.check_open()
-        placed = self.placed(scope)
+        placed = self.scope_with_run(scope)
         if self._host_fields is not None:
             self.check_extra(scope)
         if not self._is_open(placed.run):
@@ -109,14 +109,14 @@ class Admission:
 
     def run_of_message(self, scope: Scope, acquire: Callable[[Scope], Awaitable[None]]) -> RunOfMessage:
         """Return the run of the calls of a message, which `acquire` opens."""
-        return RunOfMessage(scope, self.placed(scope).run, self, acquire)
+        return RunOfMessage(scope, self.scope_with_run(scope).run, self, acquire)
 
     def is_usable(self, run: str) -> bool:
         """Return whether calls of a run can be admitted now: it is open, an agent works on it, or no other engine can know it."""
-        return (self._is_new and run == self._run) or self._known.is_at_work(run) or self._is_open(run)
+        return (self._is_new and run == self._run) or self._run_states.is_at_work(run) or self._is_open(run)
 
     def _is_open(self, run: str) -> bool:
-        return self._known.is_open(run, new=self._is_new and run == self._run)
+        return self._run_states.is_open(run, new=self._is_new and run == self._run)
 
     def admit(
         self,
@@ -126,7 +126,7 @@ class Admission:
         nest: Nest,
         *,
         cause: int = 0,
-        unfinished: Unfinished | None = None,
+        unfinished: UnfinishedCall | None = None,
     ) -> CallState:
         """Create the state of a call in its run. A call of a resumed run gets the state that it had before the run was interrupted.
 
@@ -148,8 +148,8 @@ class Admission:
             raw = with_id(raw, self._clock)
         if scope is not self._latest.scope:
             self.check(scope)
-        placed = self._latest.placed
-        state = self._known.by_run.get(placed.run) or self._known.state(placed.run)
+        placed = self._latest.with_run
+        state = self._run_states.by_run.get(placed.run) or self._run_states.state(placed.run)
         began, uid, last, doubtful = self._clock.monotonic(), "", cause or state.position, False
         if unfinished is None:
             uid = state.next_uid(placed.iteration)
@@ -177,7 +177,7 @@ class Admission:
         It shares the run, scope, deadline and kill signal of its parent, which causes it.
         """
         raw = with_id(raw, self._clock)
-        state = self._known.state(parent.scope.run)
+        state = self._run_states.state(parent.scope.run)
         return CallState(
             raw=raw,
             arguments=raw.arguments if type(raw.arguments) is str else text_if_small(raw.arguments),
@@ -192,7 +192,7 @@ class Admission:
             last=parent.last,
             parent=parent,
             deadline=parent.deadline,
-            identical=parent.made,
+            identical=parent.number_nested(),
         )
 
     def check(self, scope: Scope) -> None:
@@ -202,7 +202,7 @@ class Admission:
             UsageError: The value is not a scope, one of its fields has the wrong type, or its `extra` is not as declared.
         """
         if scope is not self._latest.scope:
-            placed = self.placed(scope)
+            placed = self.scope_with_run(scope)
             if self._host_fields is not None:
                 self.check_extra(scope)
             self._take(scope, placed)
@@ -219,10 +219,10 @@ class Admission:
     def _take(self, scope: Scope, placed: Scope) -> None:
         """Keep the values computed from a scope, for the calls that use it."""
         latest = self._latest
-        latest.scope, latest.placed, latest.opened = scope, placed, NO_SCOPE
+        latest.scope, latest.with_run, latest.opened = scope, placed, NO_SCOPE
         latest.facts = ScopeFacts(placed, self._recorder.redactor)
 
-    def placed(self, scope: Scope) -> Scope:
+    def scope_with_run(self, scope: Scope) -> Scope:
         """Return the scope with a run: its own, or else the engine's.
 
         Raises:

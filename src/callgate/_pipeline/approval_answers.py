@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from callgate._json import canonical, decode
 from callgate._option_checks import refused, shown
-from callgate._pipeline.validate import Modified, Redacting, converted, modified
-from callgate._run_state.approvals import Answer, Approvals, Question, binding, denied_by_human
+from callgate._pipeline.validate import ModifiedCall, Redacting, convert_arguments, modify_call
+from callgate._run_state.approvals import Answer, Approvals, Question, binding, human_denial
 from callgate._run_state.event_bodies import Reason, approval_id_of, arguments_hash, verdict_of
 from callgate._run_state.recorder import Recorder, off_loop
 from callgate._run_state.settlements import OpensRuns
@@ -31,17 +31,17 @@ __all__ = [
     "ANSWERS",
     "EDIT",
     "EditMessage",
-    "Edited",
-    "accepted_answer",
+    "EditedCall",
     "answer_approval",
-    "answer_of",
-    "as_answered",
+    "apply_answer",
     "as_approval",
     "check_answer",
-    "check_said",
+    "check_operator",
     "close_question",
-    "edited_arguments",
+    "convert_answer",
+    "encode_arguments",
     "load_question",
+    "read_answer",
     "record_answer",
 ]
 
@@ -65,7 +65,7 @@ class EditMessage(Struct, frozen=True, kw_only=True):
 _decode_edit = msgspec.json.Decoder(EditMessage).decode
 
 
-def answer_of(message: InboxMessage) -> Answer:
+def read_answer(message: InboxMessage) -> Answer:
     """Return the answer that an inbox message of a kind in `ANSWERS` carries.
 
     Raises:
@@ -92,10 +92,10 @@ def check_answer(owner: str, approval_id: object, by: object, reason: object) ->
     if not isinstance(approval_id, str):
         given = "the call's outcome" if isinstance(approval_id, Suspended) else shown(approval_id)
         raise UsageError(f"{owner} was given {given} as approval_id. Give the `approval_id` of a Suspended outcome, which is text.")
-    check_said(owner, by, reason)
+    check_operator(owner, by, reason)
 
 
-def check_said(owner: str, by: object, reason: object) -> None:
+def check_operator(owner: str, by: object, reason: object) -> None:
     """Check the types of the name and the reason of an operator.
 
     Raises:
@@ -107,7 +107,7 @@ def check_said(owner: str, by: object, reason: object) -> None:
         raise refused(owner, "reason", reason, "text; leave it out if there is no reason")
 
 
-def edited_arguments(arguments: object) -> bytes:
+def encode_arguments(arguments: object) -> bytes:
     """Return the arguments from a human as canonical JSON; empty for None.
 
     Raises:
@@ -144,10 +144,10 @@ async def answer_approval(
     notes: Notes = ()
     if answer.arguments and approvals.find(approval_id) is not None:
         asked = await off_loop(journal, partial(journal.read, call=approval_id))
-        answer, notes = accepted_answer(asked, answer, tools, coerce=coerce)
+        answer, notes = convert_answer(asked, answer, tools, coerce=coerce)
     question = approvals.find(approval_id)
     if question is None or not question.is_answered_with(answer):
-        question = approvals.to_answer(approval_id, allow=answer.allow)
+        question = approvals.get_answerable(approval_id, allow=answer.allow)
     elif answer.told:
         answer = msgspec.structs.replace(answer, by=question.by, reason=question.reason)  # the first stays on record
     else:
@@ -175,7 +175,7 @@ async def load_question(approval_id: str, runs: OpensRuns, approvals: Approvals,
     return approval_id
 
 
-def accepted_answer(asked: Iterable[Event], answer: Answer, tools: ToolRegistry, *, coerce: bool) -> tuple[Answer, Notes]:
+def convert_answer(asked: Iterable[Event], answer: Answer, tools: ToolRegistry, *, coerce: bool) -> tuple[Answer, Notes]:
     """Return the answer with its arguments converted, and the notes about them; unchanged where the tool is not known.
 
     The gate checks them again, where the tool is known.
@@ -202,7 +202,7 @@ def _convert(tool: BoundTool, arguments: dict[str, object], *, coerce: bool) -> 
         UsageError: The tool does not accept them.
     """
     try:
-        final, notes = converted(tool, arguments, coerce=coerces(tool, coerce))
+        final, notes = convert_arguments(tool, arguments, coerce=coerces(tool, coerce))
     except ArgumentsInvalid as error:
         raise _refusal_of_arguments(tool, error.faults or str(error)) from error
     except CallFailed as error:
@@ -276,7 +276,7 @@ def close_question(recorder: Recorder, approvals: Approvals, call: ValidatedCall
         recorder.write(Draft(kind="approval.closed", run=question.run, body=body, call=question.approval_id, parents=(cause,)))
 
 
-class Edited(Modified, frozen=True, kw_only=True):
+class EditedCall(ModifiedCall, frozen=True, kw_only=True):
     """A call that a human has allowed with other arguments, which are judged again."""
 
     question: Question
@@ -288,7 +288,7 @@ def coerces(tool: BoundTool, coerce: bool) -> bool:
     return coerce if tool.coerce is None else tool.coerce
 
 
-def as_answered(call: ValidatedCall, encoded: bytes, question: Question, told: Redacting, *, coerce: bool) -> Edited | None:
+def apply_answer(call: ValidatedCall, encoded: bytes, question: Question, redacting: Redacting, *, coerce: bool) -> EditedCall | None:
     """Return the call with the arguments that a human gave, whatever the policies now decide; None if it keeps its own.
 
     Args:
@@ -299,16 +299,16 @@ def as_answered(call: ValidatedCall, encoded: bytes, question: Question, told: R
     Raises:
         CallDenied: The human has denied the call, or its tool does not accept the arguments.
     """
-    by, reason = told.cut(question.by) or "a human", told.cut(question.reason)
+    by, reason = redacting.cut(question.by) or "a human", redacting.cut(question.reason)
     if not question.allowed:
-        raise denied_by_human(call.name, approval_id=question.approval_id, by=by, reason=reason)
+        raise human_denial(call.name, approval_id=question.approval_id, by=by, reason=reason)
     if question.arguments in (b"", encoded):
         return None
-    why = f"{by} approved it with {told.cut(question.arguments.decode(), _MOST_TOLD)}{': ' if reason else ''}{reason.rstrip('.')}"
+    why = f"{by} approved it with {redacting.cut(question.arguments.decode(), _MOST_TOLD)}{': ' if reason else ''}{reason.rstrip('.')}"
     try:
-        changed = modified(call, decode(question.arguments), why, told, coerce=coerces(call.tool, coerce))
+        changed = modify_call(call, decode(question.arguments), why, redacting, coerce=coerces(call.tool, coerce))
     except CallDenied as error:
         error.approval = question.approval_id
         raise
     bound = msgspec.structs.replace(question, binding=binding(changed, canonical(changed.arguments)))
-    return Edited(call=changed, reason=why, approval=question.approval_id, question=bound)
+    return EditedCall(call=changed, reason=why, approval=question.approval_id, question=bound)

@@ -16,7 +16,7 @@ from msgspec.structs import asdict, replace
 
 from callgate._abort_signals import is_own_failure
 from callgate._option_checks import Seconds, check
-from callgate._pipeline.call_hooks import HookHost
+from callgate._pipeline.host_code import RunsHostCode
 from callgate._secret_redaction import NothingSecret, Redactor
 from callgate._terminal_text import printable
 from callgate.messages import Message
@@ -36,7 +36,7 @@ class Judges:
         host: Runs the judges with a time limit.
     """
 
-    def __init__(self, judges: Sequence[CallJudge], host: HookHost) -> None:
+    def __init__(self, judges: Sequence[CallJudge], host: RunsHostCode) -> None:
         self._judges = tuple(judges)
         for judge in self._judges:
             check(type(judge).__name__, "timeout_s", judge.timeout_s, Seconds)
@@ -48,7 +48,7 @@ class Judges:
         self._messages: dict[str, Sequence[Message]] = {}
 
     @contextmanager
-    def showing(self, run: str, messages: Sequence[Message]) -> Iterator[None]:
+    def show_messages(self, run: str, messages: Sequence[Message]) -> Iterator[None]:
         """Show a run's conversation, as it is whenever a judge is asked, to the judges of the run's calls until the block ends."""
         self._messages[run] = messages
         try:
@@ -70,9 +70,7 @@ class Judges:
         for judge in self._judges:
             wants = required_by is not None or _wants(judge, call)
             if wants is not False:
-                found.append(
-                    await self._judgment(judge, call, required_by or "") if wants is True else _as_recorded(wants, judge, self._cut)
-                )
+                found.append(await self._judgment(judge, call, required_by or "") if wants is True else _complete(wants, judge, self._cut))
                 if found[-1].verdict == "deny":
                     break
         return tuple(found)
@@ -84,10 +82,10 @@ class Judges:
         answer = await self._host.ask(_ask(judge, call, context), judge.timeout_s, "judge")
         found = _failure(answer.error, judge.timeout_s) if answer.error is not None else _check_judgment(answer.value)
         duration_ms = round((time.monotonic() - began) * 1000, 1)
-        return replace(_as_recorded(found, judge, self._cut), duration_ms=duration_ms)
+        return replace(_complete(found, judge, self._cut), duration_ms=duration_ms)
 
 
-def _as_recorded(found: Judgment, judge: CallJudge, cut: Cut) -> Judgment:
+def _complete(found: Judgment, judge: CallJudge, cut: Cut) -> Judgment:
     """Return a judgment as it is recorded and reported, with the judge's name and a shortened reason."""
     return replace(found, judge=found.judge or judge.title, reason=cut(printable(found.reason), 1_000))
 

@@ -20,11 +20,12 @@ from msgspec.structs import replace
 from callgate._abort_signals import AbortSignal
 from callgate._clock import Clock
 from callgate._json import small_jsonable
+from callgate._pipeline.call_events import record_attempt, record_claim, record_exception, record_failed_attempt
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.engine_policies import EnginePolicies
 from callgate._pipeline.policy_recheck import PolicyRecheck
-from callgate._pipeline.result_check import Ran, proves_nothing_happened
+from callgate._pipeline.result_check import AttemptsResult, proves_nothing_happened
 from callgate._pipeline.tool_plan import ToolPlan
 from callgate._runners import Runners
 from callgate._runners.content_blocks import may_be_blocks
@@ -45,16 +46,13 @@ class Attempts:
     Args:
         policies: Evaluated again for resources that a running call meets.
         own_files: The engine's own files, which no tool may use.
-        timeout_s: The timeout of a whole call, including retries and waits.
     """
 
-    def __init__(
-        self, context: EngineContext, runners: Runners, policies: EnginePolicies, own_files: tuple[str, ...], timeout_s: float
-    ) -> None:
+    def __init__(self, context: EngineContext, runners: Runners, policies: EnginePolicies, own_files: tuple[str, ...]) -> None:
         self._runners = runners
         self._policies = policies
         self._own_files = own_files
-        self._timeout_s = timeout_s
+        self._timeout_s = context.timeout_s
         self._control = context.control
         self._clock = context.clock
         self._recorder = context.recorder
@@ -64,7 +62,7 @@ class Attempts:
         self._soft_warn_iteration = context.limits.soft_warn_iteration
         self._reader = context.reader
 
-    async def run(self, state: CallState, plan: ToolPlan, approved: ApprovedCall) -> Ran:
+    async def run(self, state: CallState, plan: ToolPlan, approved: ApprovedCall) -> AttemptsResult:
         """Run the call to its end: its attempts and the waits between them."""
         tool, began = plan.tool, self._clock.monotonic()
         state.deadline = min(state.deadline, began + self._timeout_s)  # never later than the parent's
@@ -77,9 +75,9 @@ class Attempts:
                 context = replace(context, attempt=attempt)
             timeout_s = self._record_intent(state, plan, approved, attempt, time)
             if timeout_s > 0 and self._survives and not plan.reads_only and not plan.claims:
-                timeout_s = await self._intended_on_disk(state, tool, attempt, timeout_s, time)
+                timeout_s = await self._wait_for_intent(state, tool, attempt, timeout_s, time)
             if timeout_s <= 0:
-                return Ran(_not_started(state.kill), attempt - 1, lost)
+                return AttemptsResult(_not_started(state.kill), attempt - 1, lost)
             request = self._request(state, plan, approved, context, timeout_s, time)
             try:
                 execution = begun if isinstance(begun := start(request), Execution) else await begun
@@ -92,20 +90,20 @@ class Attempts:
                 value = execution.value
                 at_once = execution.status == "returned" and not (type(value) in (list, dict) and may_be_blocks(value))
                 small = small_jsonable(value, self._reader.max_bytes) if at_once else None
-                execution = await self._read_large(execution, request) if small is None else _with_value(execution, *small)
+                execution = await self._read_large(execution, request) if small is None else _set_value(execution, *small)
             if execution.status == "returned":
-                failure = None if type(execution.value) is not dict else _passing_failure(tool, execution.value)
+                failure = None if type(execution.value) is not dict else _temporary_failure(tool, execution.value)
                 if failure is None:
-                    return Ran(execution if not execution.error else self._recorder.bounded(execution), attempt, lost)
+                    return AttemptsResult(execution if not execution.error else self._recorder.limit_texts(execution), attempt, lost)
                 execution = replace(execution, error=failure, retryable=True)
             execution = self._record_failure(state, request, time, execution)
             wait_s = _wait_before_retry(
                 tool, execution, attempt, min(time.deadline, time.ends) - self._clock.monotonic(), self._clock.jitter()
             )
-            if wait_s is None or not await self._comes_again(state, attempt, execution, wait_s):
+            if wait_s is None or not await self._wait_for_retry(state, attempt, execution, wait_s):
                 killed = wait_s is not None and state.kill.aborted and execution.status != "returned"
-                return Ran(_killed_between(state.kill, execution) if killed else execution, attempt, lost)
-            attempt, lost = attempt + 1, lost or _lost_a_reply(execution)
+                return AttemptsResult(_kill_before_retry(state.kill, execution) if killed else execution, attempt, lost)
+            attempt, lost = attempt + 1, lost or _is_reply_lost(execution)
 
     def _record_intent(self, state: CallState, plan: ToolPlan, approved: ApprovedCall, attempt: int, time: _CallTime) -> float:
         """Record the intent of an attempt, and return its timeout in seconds; 0 or less if the call was killed or its time is over."""
@@ -116,10 +114,10 @@ class Attempts:
             timeout_s = min(timeout_s, tool.timeout_s)
         if tool.attempt_timeout_s is not None:
             timeout_s = min(timeout_s, tool.attempt_timeout_s)
-        state.attempt_started(approved, attempt, timeout_s, claims=plan.claims)
+        record_attempt(state, approved, attempt, timeout_s, claims=plan.claims)
         return timeout_s
 
-    async def _intended_on_disk(self, state: CallState, tool: BoundTool, attempt: int, timeout_s: float, time: _CallTime) -> float:
+    async def _wait_for_intent(self, state: CallState, tool: BoundTool, attempt: int, timeout_s: float, time: _CallTime) -> float:
         """Wait until the intent is on disk, before the tool's code is entered. Return the timeout that is left, as `_record_intent` does.
 
         Raises:
@@ -148,7 +146,7 @@ class Attempts:
             timeout_s=timeout_s,
             grace_s=self._grace_s,
             kill=state.kill,
-            claim=partial(state.claimed, attempt) if plan.claims else None,
+            claim=partial(record_claim, state, attempt) if plan.claims else None,
         )
 
     async def _read_large(self, execution: Execution, request: RunRequest) -> Execution:
@@ -160,18 +158,18 @@ class Attempts:
     def _record_failure(self, state: CallState, request: RunRequest, time: _CallTime, execution: Execution) -> Execution:
         """Record an exception, and return the failure with bounded texts."""
         if execution.status == "raised":
-            state.raised(request.attempt, execution)
+            record_exception(state, request.attempt, execution)
         elif execution.status == "timed_out" and request.attempt > 1 and request.timeout_s != time.tool.attempt_timeout_s:
             # this attempt was limited by what was left for the call, so name the limit of the call
             execution = replace(execution, error=f"the call's timeout of {time.of_call_s:.6g} s is over")
-        return self._recorder.bounded(execution) if execution.error or execution.partial else execution
+        return self._recorder.limit_texts(execution) if execution.error or execution.partial else execution
 
-    async def _comes_again(self, state: CallState, attempt: int, execution: Execution, wait_s: float) -> bool:
+    async def _wait_for_retry(self, state: CallState, attempt: int, execution: Execution, wait_s: float) -> bool:
         """Record the failure and wait for the next attempt. Return False if the call is stopped or killed before the next attempt."""
         stop = self._control.stopping(state.scope.conversation)
         if state.kill.aborted or stop.aborted:
             return False
-        state.attempt_failed(attempt, execution, wait_s)
+        record_failed_attempt(state, attempt, execution, wait_s)
         return await _wait(wait_s, self._clock, state.kill, stop)
 
     def _context(self, state: CallState, approved: ApprovedCall) -> ToolContext:
@@ -186,7 +184,7 @@ class Attempts:
             idempotency_key=approved.effect_key or approved.key,
             signal=state.kill,
             report=state.report,
-            nested=state.nested,
+            nested=state.call_nested,
             own_files=self._own_files,
             human_time=HumanTime(self._human_answer_s, self._clock.monotonic) if approved.call.tool.runner == "inline" else None,
             policies=PolicyRecheck(approved.call, policies) if judged else None,
@@ -220,12 +218,12 @@ class _CallTime(Struct, kw_only=True):
         return timeout_s if timeout_s is not None and self.ends <= self.deadline else self.deadline - self.began
 
 
-def _with_value(execution: Execution, value: object, changes: tuple[str, ...]) -> Execution:
+def _set_value(execution: Execution, value: object, changes: tuple[str, ...]) -> Execution:
     """Return the execution with its value read."""
     return Execution(status="returned", value=value, read=True, changes=execution.changes + changes, tasks_left=execution.tasks_left)
 
 
-def _passing_failure(tool: BoundTool, value: object) -> str | None:
+def _temporary_failure(tool: BoundTool, value: object) -> str | None:
     """Return the error if a tool that may be repeated returned a temporary failure; else None.
 
     Invalid results are refused by `check` and are not retried.
@@ -254,11 +252,11 @@ def _wait_before_retry(tool: BoundTool, execution: Execution, attempt: int, left
     return wait_s if wait_s < left_s else None
 
 
-def _lost_a_reply(execution: Execution) -> bool:
+def _is_reply_lost(execution: Execution) -> bool:
     return execution.evidence == "reply_lost" or execution.status in ("timed_out", "crashed")
 
 
-def _killed_between(kill: AbortSignal, execution: Execution) -> Execution:
+def _kill_before_retry(kill: AbortSignal, execution: Execution) -> Execution:
     """Return the result of a call that was killed while it waited for its next attempt."""
     return Execution(status="killed", error=kill.reason or "", not_started=proves_nothing_happened(execution))
 

@@ -6,81 +6,31 @@ result withheld.
 Hooks run at three points. Transformers and rejecters run before the policies, so that the policies judge
 the final arguments. Observers run after the gate has allowed the call, right before the call starts. The
 hooks after a call run after the result check, so that they see plain data. The value that a hook returns is
-checked again.
-
-`HostCode` awaits all code of the host, including policies and the restart handler. Exceptions of this code,
-including `GeneratorExit` and `SystemExit`, end nothing else: `HostCode.ask` returns them as values. Code
-that does not stop when its time is over is abandoned, so that it delays no other code.
+checked again. `host_code` awaits them.
 """
 
 from __future__ import annotations
 
 import inspect
-import traceback
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._abort_signals import FAILURES, AbortSignal
-from callgate._engine_limits import Limits
-from callgate._json import canonical, decode, plain_bytes, small_jsonable
+from callgate._abort_signals import FAILURES
+from callgate._json import canonical, decode, plain_bytes
+from callgate._pipeline.host_code import HostAnswer, HostCode, RunsHostCode, failure_text
 from callgate._pipeline.result_check import recheck
-from callgate._pipeline.validate import Modified, modified
-from callgate._run_state.event_bodies import Reason
-from callgate._run_state.recorder import Recorder
-from callgate._runners.await_host_code import HostAnswer, HostAwaits, answer_in_thread
-from callgate._runners.offload_to_threads import Offload
-from callgate._runners.return_values import ReadingTimeout, ResultReader
+from callgate._pipeline.validate import ModifiedCall, modify_call
 from callgate._secret_redaction import Redactor
-from callgate.errors import CallDenied, CallFailed, CallNotStarted, ResultRejected
-from callgate.events import Draft
+from callgate.errors import CallDenied, CallFailed, ResultRejected
 from callgate.hooks import Hook
 from callgate.protocols import Execution
 from callgate.stage_types import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import BoundTool
 
-__all__ = [
-    "HookChain",
-    "HookHost",
-    "HostAnswer",
-    "HostAwaits",
-    "HostCode",
-    "failed_with",
-    "hook_arguments",
-    "hook_result",
-    "observe_start",
-    "why_failed",
-]
-
-
-class HookHost(Protocol):
-    """Runs the host's code."""
-
-    @property
-    def hook_timeout_s(self) -> float: ...
-    @property
-    def redactor(self) -> Redactor | None: ...
-
-    async def ask(self, answer: Awaitable[Any], timeout_s: float, name: str) -> HostAnswer: ...
-    async def in_thread(self, work: Callable[[], Any], timeout_s: float) -> HostAnswer:
-        """Return the answer of a plain function, which must not block the event loop; a `TimeoutError` if it takes too long."""
-        ...
-
-    def hook_failed(self, hook: Hook, call: ValidatedCall, why: str) -> None: ...
-    def approval_check_failed(self, call: ValidatedCall, why: str, error: BaseException) -> None:
-        """Log that a tool's `requires_approval` failed."""
-        ...
-
-    def policy_failed(self, call: ValidatedCall, why: str, error: BaseException) -> None:
-        """Log why a policy gave no verdict."""
-        ...
-
-    def cut(self, text: object, chars: int = ...) -> str:
-        """Return the first characters of a text. It is redacted before it is cut."""
-        ...
+__all__ = ["HookChain", "hook_arguments", "hook_result", "observe_start"]
 
 
 class HookChain(Struct, frozen=True):
@@ -111,7 +61,7 @@ class HookChain(Struct, frozen=True):
         )
 
 
-async def hook_arguments(call: ValidatedCall, encoded: bytes, hooks: tuple[Hook, ...], host: HookHost) -> Modified | None:
+async def hook_arguments(call: ValidatedCall, encoded: bytes, hooks: tuple[Hook, ...], host: RunsHostCode) -> ModifiedCall | None:
     """Run the hooks before the policies until one changes the arguments.
 
     Return the changed call; None if no hook changed it. Each hook gets a copy of the arguments. A change counts only if
@@ -139,13 +89,13 @@ async def hook_arguments(call: ValidatedCall, encoded: bytes, hooks: tuple[Hook,
             raise CallDenied(f"{call.name} was denied: {host.cut(answer)}", code="hook_denied", details={"hook": name})
         if hook.kind == "transform" and answer is not None:
             reason = f"the hook '{name}' changed the arguments"
-            changed = modified(call, answer, reason, host, {"hook": name})
+            changed = modify_call(call, answer, reason, host, {"hook": name})
             if canonical(changed.arguments) != encoded:
-                return Modified(call=changed, reason=reason, hook=name)
+                return ModifiedCall(call=changed, reason=reason, hook=name)
     return None
 
 
-async def observe_start(approved: ApprovedCall, hooks: tuple[Hook, ...], host: HookHost) -> None:
+async def observe_start(approved: ApprovedCall, hooks: tuple[Hook, ...], host: RunsHostCode) -> None:
     """Call the observers with a call that is about to start. Each gets a copy."""
     for hook in hooks:
         await _ask(hook, host, replace(approved.call, arguments=decode(approved.arguments_json)))
@@ -192,7 +142,7 @@ class _HookBroken(Exception):
     """A transformer or rejecter failed. The message says how."""
 
 
-async def _ask(hook: Hook, host: HookHost, call: ValidatedCall, *result: Checked, quietly: bool = False) -> Any:
+async def _ask(hook: Hook, host: RunsHostCode, call: ValidatedCall, *result: Checked, quietly: bool = False) -> Any:
     """Return the hook's answer. If an observer fails, this is recorded, and None is returned.
 
     Args:
@@ -204,14 +154,14 @@ async def _ask(hook: Hook, host: HookHost, call: ValidatedCall, *result: Checked
         if not inspect.isawaitable(answer):
             return answer
     except FAILURES as error:
-        found = HostAnswer(error=error)
+        outcome = HostAnswer(error=error)
     else:
-        found = await host.ask(answer, hook.timeout_s or host.hook_timeout_s, hook.title)
-    if found.error is None:
-        return found.value
+        outcome = await host.ask(answer, hook.timeout_s or host.hook_timeout_s, hook.title)
+    if outcome.error is None:
+        return outcome.value
     if hook.kind != "observe":
-        raise _HookBroken(why_failed(found.error, host, quietly)) from found.error
-    host.hook_failed(hook, call, why_failed(found.error, host, quietly))
+        raise _HookBroken(failure_text(outcome.error, host, quietly)) from outcome.error
+    host.hook_failed(hook, call, failure_text(outcome.error, host, quietly))
     return None
 
 
@@ -229,8 +179,8 @@ async def _transform_result(call: ValidatedCall, answer: object, before: Checked
     after = before if answer.value == before.value else _recheck_answer(call, await host.read(answer.value), before, host.redactor)
     if answer.error != before.error:  # the fields may have what the hook removes from the text
         after = replace(after, server_fields=None)
-    told = await host.read({"error": answer.error, "details": answer.details})
-    match told.value:
+    failure = await host.read({"error": answer.error, "details": answer.details})
+    match failure.value:
         case {"error": str() as error, "details": None}:
             return replace(after, error=error, details=None)
         case {"error": str() as error, "details": dict() as details}:
@@ -245,95 +195,3 @@ def _recheck_answer(call: ValidatedCall, answer: Execution, before: Checked, red
         return recheck(call.tool, answer, before, redactor)
     except CallFailed as error:
         raise _HookBroken(f"it did not return a result: {error}") from error
-
-
-def failed_with(error: BaseException, host: HookHost) -> str:
-    """Return how the host's code failed, as the end of a sentence about it."""
-    return "took too long" if isinstance(error, TimeoutError) else f"failed with {why_failed(error, host, quietly=False)}"
-
-
-def why_failed(error: BaseException, host: HookHost, quietly: bool) -> str:
-    """Return the type and the text of an exception; see `_ask`."""
-    if isinstance(error, TimeoutError):
-        return "it took too long"
-    if quietly:
-        raised = traceback.extract_tb(error.__traceback__)[-1:]
-        return host.cut(f"{type(error).__name__}{''.join(f' in {Path(one.filename).name}:{one.lineno}' for one in raised)}", 200)
-    try:
-        return host.cut(f"{type(error).__name__}: {error}", 200)
-    except FAILURES:
-        return type(error).__name__
-
-
-_T = TypeVar("_T")
-
-
-class HostCode:
-    """Runs the host's code for one engine, and reads what it returns. Belongs to one event loop.
-
-    Args:
-        recorder: Records failures.
-        reader: Reads values that are large or have code of their own.
-        offload: Runs plain functions in threads.
-        limits: `hook_timeout_s` limits hooks without a timeout of their own; `grace_s` is the time between telling code
-            to stop and abandoning it.
-    """
-
-    def __init__(self, recorder: Recorder, reader: ResultReader, offload: Offload, limits: Limits) -> None:
-        self._guards = HostAwaits()
-        self._offload = offload
-        self._recorder = recorder
-        self._reader = reader
-        self._grace_s = limits.grace_s
-        self.hook_timeout_s = limits.hook_timeout_s
-        self.redactor = recorder.redactor
-        self.cut = recorder.cut
-
-    def hook_failed(self, hook: Hook, call: ValidatedCall, why: str) -> None:
-        """Record that an observer failed."""
-        self._recorder.log.warning("The hook %r failed on %s: %s", hook.title, call.uid, why)
-        body = Reason(reason=why, details={"hook": self.cut(hook.title)})
-        self._recorder.write(Draft(kind="hook.failed", run="hooks", body=body, call=call.uid))
-
-    def approval_check_failed(self, call: ValidatedCall, why: str, error: BaseException) -> None:
-        """Log that a tool's `requires_approval` failed, for the tool's author: a human is asked about every such call."""
-        self._recorder.log.warning("The requires_approval of %s %s, so a human is asked about %s", call.tool.name, why, call.uid)
-        self._recorder.log.debug("The requires_approval of %s failed", call.tool.name, error=error)
-
-    def policy_failed(self, call: ValidatedCall, why: str, error: BaseException) -> None:
-        """Log why a policy gave no verdict, for its author: the model and the record only have the kind of the failure."""
-        self._recorder.log.warning("A policy %s, so %s (%s) was denied", why, call.uid, call.name)
-        self._recorder.log.debug("A policy failed on %s", call.uid, error=error)
-
-    async def read(self, value: object) -> Execution:
-        """Read a value that a hook or `verify` returned, as a tool's result is read, within the timeout of a hook."""
-        small = small_jsonable(value, self._reader.max_bytes)
-        if small is not None:
-            return Execution(status="returned", value=small[0], read=True, changes=small[1])
-        read = await self._reader.read(Execution(status="returned", value=value), ReadingTimeout(self.hook_timeout_s, AbortSignal()))
-        return self._recorder.bounded(read) if read.error else read
-
-    async def ask(self, answer: Awaitable[Any], timeout_s: float, name: str) -> HostAnswer:
-        """Return the answer of the host's code; see `HostAwaits.ask`."""
-        return await self._guards.ask(answer, timeout_s=timeout_s, grace_s=self._grace_s, name=name)
-
-    async def in_thread(self, work: Callable[[], Any], timeout_s: float) -> HostAnswer:
-        """Return the answer of a plain function of the host, which runs in a thread; see `HookHost`."""
-        return await answer_in_thread(self._offload, work, timeout_s)
-
-    async def unless_killed(self, answer: Awaitable[_T], kill: AbortSignal, name: str) -> _T:
-        """Return the result of `answer`, or raise its exception, unless `kill` fires first.
-
-        Raises:
-            CallNotStarted: `kill` has fired.
-        """
-        found = await self._guards.ask(answer, grace_s=self._grace_s, name=name, kill=kill)
-        if found.error is None:
-            return found.value  # type: ignore[no-any-return]
-        if kill.reason is not None and isinstance(found.error, TimeoutError):
-            raise CallNotStarted.because(kill.reason) from found.error
-        raise found.error
-
-    async def close(self) -> None:
-        """Cancel abandoned code once more."""
-        await self._guards.close()

@@ -43,7 +43,7 @@ _RUNNING: ContextVar[CallState | None] = ContextVar("callgate_running_call", def
 
 def caller_of(state: CallState) -> CallState | None:
     """Return the call within which this one is made: its parent, or the call whose code runs in this context."""
-    return state.parent or _running(_RUNNING.get())
+    return state.parent or _innermost_running(_RUNNING.get())
 
 
 class CallLock(Struct, eq=False):
@@ -69,7 +69,7 @@ class CallLock(Struct, eq=False):
     ready: asyncio.Future[None] | None = None
     """Resolved when the call is granted or refused."""
 
-    def tell(self) -> None:
+    def wake(self) -> None:
         """Wake the task that waits for the lock."""
         if self.ready is not None and not self.ready.done():
             with suppress(RuntimeError):  # the event loop of the waiting task is closed
@@ -155,7 +155,7 @@ class CallLocks:
         if alone is not None:
             self._list(alone)
         before = _RUNNING.get()
-        state.caller = state.parent or (None if before is None else _running(before))
+        state.caller = state.parent or (None if before is None else _innermost_running(before))
         self._last += 1
         outer = None if state.caller is None else self._outer(state)
         lock = CallLock(self._last, state, (state.scope.run, state.scope.conversation), tool, footprint, outer, before)
@@ -301,7 +301,7 @@ class CallLocks:
         else:
             lock.granted = True
         self._waits.end(lock.state)
-        lock.tell()
+        lock.wake()
 
     def _conflicts(self, lock: CallLock, *, new: bool) -> Iterator[tuple[CallLock, bool]]:
         """Yield the locks that conflict with this one, and whether the conflict is about resources that both declare."""
@@ -369,7 +369,7 @@ def _name_for_others(other: CallLock | None, lock: CallLock) -> str:
     return f"{other.tool} ({other.state.uid})"
 
 
-def _running(state: CallState | None) -> CallState | None:
+def _innermost_running(state: CallState | None) -> CallState | None:
     """Return the first call that still runs, of this call and the calls within which it was made, from the inside out."""
     while state is not None and not state.locked:
         state = state.caller

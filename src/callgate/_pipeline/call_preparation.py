@@ -14,15 +14,17 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import FAILURES, AbortSignal
 from callgate._json import canonical
+from callgate._pipeline.call_events import record_received
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.engine_policies import EnginePolicies
 from callgate._pipeline.gate import call_to_ask_about
 from callgate._pipeline.outcomes import Outcomes
-from callgate._pipeline.parse import check_name, parse, parsed_or_error
+from callgate._pipeline.parse import check_name, parse, try_parse
 from callgate._pipeline.recorded_effects import RecordedEffects
+from callgate._pipeline.redacted_quotes import redact_error, redact_notes
 from callgate._pipeline.resolve import resolve
-from callgate._pipeline.validate import quoted_error, quoted_notes, validate
+from callgate._pipeline.validate import validate
 from callgate.calls import Outcome, RawCall, Scope
 from callgate.errors import CallAborted, CallFailed
 from callgate.stage_types import ValidatedCall
@@ -76,7 +78,7 @@ class CallPreparation:
 
     async def parse_large(self, state: CallState) -> None:
         """Parse large arguments in a thread, and keep the result or the error for `prepare`."""
-        work = partial(parsed_or_error, state.raw, state.uid, self._limits, repair=self.settings.repair)
+        work = partial(try_parse, state.raw, state.uid, self._limits, repair=self.settings.repair)
         state.parsed = await self._offload.run(work)
 
     def prepare(self, state: CallState, refusal: CallFailed | None = None) -> ValidatedCall | Outcome:
@@ -90,13 +92,13 @@ class CallPreparation:
         """
         name = state.raw.name
         try:
-            state.received()
+            record_received(state)
             if refusal is not None or state.stopped or self._control.stops:
                 check_name(state.raw)
                 if refusal is not None or not self._has_ended(state):
                     state.check_stop(self._control)
             if refusal is not None:
-                return self._outcomes.ended(state, refusal, name)
+                return self._outcomes.end_with_error(state, refusal, name)
             repair, arguments = self.settings.repair, state.arguments
             parsed = state.parsed or parse(state.raw, state.uid, self._limits, repair=repair, arguments=arguments)
             state.parsed = None
@@ -113,23 +115,21 @@ class CallPreparation:
             call = validate(resolved, state.scope, coerce=self.settings.coerce)
             if call.notes and self._redactor is not None:
                 again = partial(self.valid, scope=state.scope)
-                call = replace(call, notes=quoted_notes(state.raw, call.notes, again, self._redactor))
+                call = replace(call, notes=redact_notes(state.raw, call.notes, again, self._redactor))
             return call
         except FAILURES as error:
             if isinstance(error, CallFailed) and self._redactor is not None:
                 again = partial(self.valid, scope=state.scope)
-                error = quoted_error(state.raw, error, again, self._redactor, self._limits.arguments_bytes)
-            return self._outcomes.ended(state, error, name)
+                error = redact_error(state.raw, error, again, self._redactor, self._limits.arguments_bytes)
+            return self._outcomes.end_with_error(state, error, name)
         except BaseException as error:
-            self._outcomes.left(state, error)
+            self._outcomes.end_with_caller(state, error)
             raise
 
     def _has_ended(self, state: CallState) -> bool:
-        """Return whether a call that no tool makes was handed in before and has ended."""
-        if state.identical is not None or state.doubtful:
-            return False
+        """Return whether a call is valid, was handed in before, and has ended."""
         try:
-            return state.run_state.has_ended(self.valid(state.raw, state.scope))
+            return state.has_ended_before(self.valid(state.raw, state.scope))
         except (CallFailed, CallAborted):
             return False
 
@@ -158,7 +158,7 @@ class CallPreparation:
         asked = await call_to_ask_about(call, self._policies)
         if asked is None or self._policies.has_happened(asked):
             return False
-        return not await self._recorded_effects.answers(asked, AbortSignal())
+        return not await self._recorded_effects.has_answer(asked, AbortSignal())
 
     def valid(self, raw: RawCall, scope: Scope) -> ValidatedCall:
         """Return the valid call as `prepare` does, without recording events."""

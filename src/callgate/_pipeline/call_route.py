@@ -21,6 +21,7 @@ from callgate._json import exceeds
 from callgate._pipeline.activity import Activity
 from callgate._pipeline.admission import Admission
 from callgate._pipeline.approval_answers import close_question
+from callgate._pipeline.call_events import keep_approval, record_change
 from callgate._pipeline.call_hooks import hook_result
 from callgate._pipeline.call_locks import CallLocks, caller_of
 from callgate._pipeline.call_order import footprint_of
@@ -42,8 +43,8 @@ from callgate._pipeline.tool_plan import ToolPlan, ToolPlans
 from callgate._pipeline.unknown_outcomes import refuse_other_arguments
 from callgate._pipeline.unstarted_calls import UnstartedCalls
 from callgate._run_state.approvals import REFUSED_BY_ANSWER
-from callgate._run_state.idempotency import RunState
-from callgate._run_state.run_recovery import Unfinished
+from callgate._run_state.run_recovery import UnfinishedCall
+from callgate._run_state.run_state import RunState
 from callgate._runners.offload_to_threads import LARGE_BYTES
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
 from callgate.errors import ApprovalNeeded, CallDenied, CallFailed, CallNotStarted, RecordFailed, RunHeld
@@ -78,13 +79,9 @@ class RouteParts(Struct, frozen=True, kw_only=True):
 
 
 class CallRoute:
-    """Takes calls along the route, in two halves, so that all calls of a message are prepared before the first effect.
+    """Takes calls along the route, in two halves, so that all calls of a message are prepared before the first effect."""
 
-    Args:
-        timeout_s: Seconds for a whole call, and for waiting for the same call that is already running.
-    """
-
-    def __init__(self, parts: RouteParts, *, timeout_s: float) -> None:
+    def __init__(self, parts: RouteParts) -> None:
         context = parts.context
         self._admission = parts.admission
         self.preparation = parts.preparation
@@ -111,9 +108,11 @@ class CallRoute:
         self._recorder = context.recorder
         self._shared = context.journal.shared
         self._survives = context.journal.strength != "memory"
-        self._timeout_s = timeout_s
+        self._timeout_s = context.timeout_s
 
-    def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int = 0, unfinished: Unfinished | None = None) -> CallState:
+    def admit(
+        self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int = 0, unfinished: UnfinishedCall | None = None
+    ) -> CallState:
         """Create the state of a call in its run, or restore the state that it had before its run was interrupted."""
         return self._admission.admit(raw, scope, signal, self._run_nested, cause=cause, unfinished=unfinished)
 
@@ -128,17 +127,19 @@ class CallRoute:
         if self._survives:
             (outcome,) = await self._outcomes.durable([(state, outcome)])
         if type(outcome) is Answered and outcome.result.failure_class == RecordFailed.failure_class:
-            return self.remembered(state, outcome)
+            return self.replace_unrecorded(state, outcome)
         return outcome
 
-    def unopened(self, raw: RawCall, scope: Scope, error: RunHeld | RecordFailed) -> Outcome:
+    def refuse_unopened(self, raw: RawCall, scope: Scope, error: RunHeld | RecordFailed) -> Outcome:
         """Return the outcome of a call whose run cannot be opened: its stored result, if this engine remembers it."""
-        outcome = self._outcomes.unrecorded(raw, error)
-        return outcome if isinstance(error, RunHeld) else self._results.instead_of(outcome, raw, self._admission.placed(scope))
+        outcome = self._outcomes.refuse_unopened(raw, error)
+        if isinstance(error, RunHeld):
+            return outcome
+        return self._results.replace_unrecorded(outcome, raw, self._admission.scope_with_run(scope))
 
-    def remembered(self, state: CallState, outcome: Outcome) -> Outcome:
+    def replace_unrecorded(self, state: CallState, outcome: Outcome) -> Outcome:
         """Return the outcome of a call, or the stored result if the call is refused only because its repetition cannot be recorded."""
-        return self._results.instead_of(outcome, state.raw, state.scope)
+        return self._results.replace_unrecorded(outcome, state.raw, state.scope)
 
     async def _run(self, state: CallState) -> Outcome:
         """Take an admitted call through both halves."""
@@ -151,7 +152,7 @@ class CallRoute:
     async def complete(self, state: CallState, call: ValidatedCall) -> Outcome:
         """Take a valid call to its outcome, running its tool at most once."""
         if self._lifecycle.ending:
-            return self._unstarted.not_started(state, "the engine was closed", call)
+            return self._unstarted.end(state, "the engine was closed", call)
         self._running[state.uid] = state
         state.run_state = self._runs.get(state.scope.run, state.run_state)  # the run may have been opened since the call was admitted
         state.run_state.under_way += 1
@@ -160,36 +161,36 @@ class CallRoute:
             approved = await self._approve(state, call, plan)
             if isinstance(approved, ApprovedCall):
                 result = await self._result(state, plan, approved)
-                outcome = await self._outcomes.answered(state, result, state.release_lock if self._survives else None)
+                outcome = await self._outcomes.end_with_result(state, result, state.release_lock if self._survives else None)
             else:
-                outcome = await self._outcomes.answered(state, approved)
-            return self._outcomes.stopped(state, outcome) if state.stopped_late else outcome
+                outcome = await self._outcomes.end_with_result(state, approved)
+            return self._outcomes.abort_with_result(state, outcome) if state.stopped_late else outcome
         except (Exception, SystemExit) as error:
             self._repeated.keep_doubt(state, call)
             if isinstance(error, CallDenied) and error.code in REFUSED_BY_ANSWER:
                 return self._end_denied(state, call, error)
-            return self._outcomes.ended(state, error, call.tool.name, harmless=call.tool.effect == "none")
+            return self._outcomes.end_with_error(state, error, call.tool.name, harmless=call.tool.effect == "none")
         except BaseException as error:
             self._repeated.keep_doubt(state, call)
-            self._outcomes.left(state, error)
+            self._outcomes.end_with_caller(state, error)
             raise
         finally:
             if state.release_lock is not None:
                 release, state.release_lock = state.release_lock, None  # it refers to the state
                 release()
-            if state.known is not None:
-                state.run_state.over(state.known, state.key, started=state.started)
-                if state.identical is not None and not state.known.entered:
+            if state.keyed_call is not None:
+                state.run_state.end(state.keyed_call, state.key, started=state.started)
+                if state.identical is not None and not state.keyed_call.entered:
                     state.identical.free(call.tool.name, state.asked_hash, state.occurrence)
             if state.claim is not None:
                 self._effects.release(state.claim)
-            self._lifecycle.ended(state)
+            self._lifecycle.remove(state)
 
     async def end_unstarted(self, state: CallState, call: ValidatedCall, why: str) -> Outcome:
         """End a call whose message was stopped before it: with its result, if it was handed in before and has ended."""
         state.run_state = self._runs.get(state.scope.run, state.run_state)
         earlier = await self._repeated.answer_stopped(state, call)
-        return self._unstarted.not_started(state, why) if earlier is None else await self._outcomes.answered(state, earlier)
+        return self._unstarted.end(state, why) if earlier is None else await self._outcomes.end_with_result(state, earlier)
 
     def withdraw_question(self, state: CallState, approval_id: str, why: str) -> None:
         """Close the open question about a call whose message was discarded. An answer is kept: it is for the next such call of the run."""
@@ -213,18 +214,13 @@ class CallRoute:
         if earlier is not None:
             return earlier
         try:
-            gated = gate(call, plan.hooks.before, self._policies, state.key, state)
+            gated = gate(call, plan.hooks.before, self._policies, state.key, partial(record_change, state))
             approved = gated if isinstance(gated, ApprovedCall) else await self._await_gate(state, call, plan, gated)
         except ApprovalNeeded as asks:
-            done = await self._repeated.answer_instead_of_human(state, state.judged, asks)
-            if done is None:
-                if self._approvals.is_outdated(asks.same_call, asks.doubt):
-                    self._close_question(
-                        state, state.judged, "it is asked again: the outcome of an identical call was not known, or is now"
-                    )
+            earlier = await self._answer_instead_of_human(state, state.judged, asks)
+            if earlier is None:
                 raise
-            self._close_question(state, state.judged, "an earlier call had the effect")
-            return done
+            return earlier
         except CallFailed as error:
             if not (isinstance(error, CallDenied) and error.approval):
                 self._close_own_question(state, state.judged, "the call was refused")
@@ -233,10 +229,20 @@ class CallRoute:
             self._close_own_question(state, approved.call, "the call was allowed without an answer")
         if state.doubtful:
             refuse_other_arguments(state, approved)
-        if approved.approval and state.known is None and state.identical is None:
+        if approved.approval and state.keyed_call is None and state.identical is None:
             approved = self._repeated.keep_allowed_read(state, call, approved)
-        state.approved(approved)
+        keep_approval(state, approved)
         return approved
+
+    async def _answer_instead_of_human(self, state: CallState, call: ValidatedCall, asks: ApprovalNeeded) -> ToolResult | None:
+        """Return the result of an earlier call that had the effect of this one, about which a human would be asked; None if there is
+        none."""
+        earlier = await self._repeated.answer_instead_of_human(state, call, asks)
+        if earlier is not None:
+            self._close_question(state, call, "an earlier call had the effect")
+        elif self._approvals.is_outdated(asks.same_call, asks.doubt):
+            self._close_question(state, call, "it is asked again: the outcome of an identical call was not known, or is now")
+        return earlier
 
     async def _await_gate(
         self, state: CallState, call: ValidatedCall, plan: ToolPlan, gated: Coroutine[Any, Any, ApprovedCall]
@@ -262,7 +268,7 @@ class CallRoute:
         tool = plan.tool
         try:
             if state.before_start is not None and (turn := state.before_start(approved)) is not None:
-                _give_up_place(state)  # the other call of the message might wait for it
+                _release_lock(state)  # the other call of the message might wait for it
                 await turn
             lock = self._locks.take(state, tool.name, plan.footprint or footprint_of(approved.call))
             state.release_lock = partial(self._locks.release, lock)
@@ -289,17 +295,17 @@ class CallRoute:
         except CallFailed as error:
             if not state.stopped_late:
                 state.check_stop(self._control)
-            result = self._outcomes.result_of(state, error, tool.name, approved)
-        if state.known is not None:
-            state.known.result = result
+            result = self._outcomes.result_of_error(state, error, tool.name, approved)
+        if state.keyed_call is not None:
+            state.keyed_call.result = result
             if state.claim is not None or state.edited:
-                self._repeated.keep_failure(state, state.known, result, tool.effect)
+                self._repeated.keep_failure(state, state.keyed_call, result, tool.effect)
         return result
 
     def _end_denied(self, state: CallState, call: ValidatedCall, error: CallDenied) -> Outcome:
         """End a call that a human has denied, and keep the denial for when the same call is handed in again."""
         self._repeated.identify(state, call)
-        outcome = self._outcomes.ended(state, error, call.tool.name)
+        outcome = self._outcomes.end_with_error(state, error, call.tool.name)
         if isinstance(outcome, Answered) and outcome.result.code in REFUSED_BY_ANSWER:
             self._repeated.keep_denial(state, call, outcome.result)
         return outcome
@@ -361,7 +367,7 @@ class CallRoute:
         await self._recorder.wait_for_capacity()
 
 
-def _give_up_place(state: CallState) -> None:
+def _release_lock(state: CallState) -> None:
     """Give up the place that a call kept while it was judged, if it has one."""
     if state.release_lock is not None:
         state.release_lock()

@@ -14,10 +14,10 @@ from msgspec import Struct
 from callgate._abort_signals import is_own_failure
 from callgate._json import canonical
 from callgate._pipeline.ask_judges import Judges
-from callgate._pipeline.call_hooks import HookHost, failed_with
 from callgate._pipeline.engine_policies import AskedPolicy
+from callgate._pipeline.host_code import RunsHostCode, describe_failure
 from callgate._pipeline.required_approval import tool_question
-from callgate._pipeline.validate import Modified, modified
+from callgate._pipeline.validate import ModifiedCall, modify_call
 from callgate._run_state.approvals import Question
 from callgate.errors import CallDenied
 from callgate.protocols import (
@@ -31,10 +31,10 @@ from callgate.protocols import (
 )
 from callgate.stage_types import ValidatedCall
 
-__all__ = ["BY_DEFAULT", "GateParts", "Standing", "ask_at_once", "combine", "combined_verdict", "refuse_changed"]
+__all__ = ["BY_DEFAULT", "CombinedVerdict", "GateParts", "ask_all", "ask_at_once", "combine", "refuse_changed"]
 
 
-class Standing(Struct, frozen=True):
+class CombinedVerdict(Struct, frozen=True):
     """The combined verdict of the policies that were asked so far."""
 
     verdict: Allow | Ask = Allow(rule="default")
@@ -43,7 +43,7 @@ class Standing(Struct, frozen=True):
     judgments: tuple[Judgment, ...] = ()
 
 
-BY_DEFAULT = Standing()
+BY_DEFAULT = CombinedVerdict()
 
 
 class GateParts(Protocol):
@@ -61,13 +61,13 @@ class GateParts(Protocol):
     """Whether the arguments of humans are converted, as those of the model are."""
 
     @property
-    def host(self) -> HookHost: ...
+    def host(self) -> RunsHostCode: ...
 
     def check_limits(self, call: ValidatedCall) -> None:
         """Raise `DangerousLimitReached` if a limit refuses this dangerous call. Does not count the call."""
         ...
 
-    def answer_to(self, call: ValidatedCall, encoded: bytes) -> Question | None:
+    def find_answer_to(self, call: ValidatedCall, encoded: bytes) -> Question | None:
         """Return the human's answer about exactly this call, if it is not used up; else None."""
         ...
 
@@ -80,13 +80,13 @@ class GateParts(Protocol):
         ...
 
 
-async def combined_verdict(
-    call: ValidatedCall, parts: GateParts, standing: Standing = BY_DEFAULT, asked: int = 0, *, started: bool = False
-) -> Standing | Modified:
+async def ask_all(
+    call: ValidatedCall, parts: GateParts, combined: CombinedVerdict = BY_DEFAULT, asked: int = 0, *, started: bool = False
+) -> CombinedVerdict | ModifiedCall:
     """Return the combined verdict of all policies, the tool's own requirement and the judges, or the call as a policy has changed it.
 
     Args:
-        standing: The combined verdict of the policies that were asked already.
+        combined: The combined verdict of the policies that were asked already.
         asked: How many policies were asked already.
         started: Whether the call runs, so that a human has allowed it if its tool requires approval of every call.
     """
@@ -94,38 +94,38 @@ async def combined_verdict(
         answer = ask_at_once(policy, call, parts)
         if answer is None:
             answer = await _await_verdict(policy, call, parts)
-        together = combine(call, standing, answer, parts)
-        if isinstance(together, Modified):
+        together = combine(call, combined, answer, parts)
+        if isinstance(together, ModifiedCall):
             return together
-        standing = together
+        combined = together
     required = call.tool.approval
-    if required is not None and not isinstance(standing.verdict, Ask) and not (started and required.asks is None):
+    if required is not None and not isinstance(combined.verdict, Ask) and not (started and required.asks is None):
         question = await tool_question(call, parts.host, parts.policy_timeout_s)
-        standing = standing if question is None else Standing(question, standing.required_by)
-    return await _apply_judges(call, standing, parts) if parts.judges.concern(call, standing.required_by) else standing
+        combined = combined if question is None else CombinedVerdict(question, combined.required_by)
+    return await _apply_judges(call, combined, parts) if parts.judges.concern(call, combined.required_by) else combined
 
 
-async def _apply_judges(call: ValidatedCall, standing: Standing, parts: GateParts) -> Standing:
+async def _apply_judges(call: ValidatedCall, combined: CombinedVerdict, parts: GateParts) -> CombinedVerdict:
     """Return the verdict combined with those of the judges.
 
     A deny of a judge ends the call, a question is used if no policy asks one, and an allow changes nothing.
     """
-    judgments = await parts.judges.judgments(call, standing.required_by)
+    judgments = await parts.judges.judgments(call, combined.required_by)
     if not judgments:
         raise CallDenied(
-            f"{call.name} was denied: {parts.host.cut(standing.required_by)} wants it judged, and there is no judge. Tell the operator.",
+            f"{call.name} was denied: {parts.host.cut(combined.required_by)} wants it judged, and there is no judge. Tell the operator.",
             code="policy_failed",
         )
-    last, verdict = judgments[-1], standing.verdict
+    last, verdict = judgments[-1], combined.verdict
     if last.verdict == "deny":
         reason = last.reason if not last.failed else f"{last.reason}. A call that could not be judged does not run."
         raise CallDenied(f"{call.name} was denied: {reason}", code="judge_failed" if last.failed else "judge_denied", judgments=judgments)
     question = next((one for one in judgments if one.verdict == "ask"), None)
     if question is not None and not isinstance(verdict, Ask):
         verdict = Ask(question=question.reason, rule=f"judge {question.judge}")
-    if isinstance(verdict, Allow) and standing.required_by is not None:
-        verdict = Allow(rule=standing.required_by)
-    return Standing(verdict, standing.required_by, judgments)
+    if isinstance(verdict, Allow) and combined.required_by is not None:
+        verdict = Allow(rule=combined.required_by)
+    return CombinedVerdict(verdict, combined.required_by, judgments)
 
 
 def ask_at_once(policy: AskedPolicy, call: ValidatedCall, parts: GateParts) -> Any:
@@ -140,10 +140,10 @@ def ask_at_once(policy: AskedPolicy, call: ValidatedCall, parts: GateParts) -> A
 
 async def _await_verdict(policy: AskedPolicy, call: ValidatedCall, parts: GateParts) -> Verdict:
     """Await a policy's verdict. If the policy raises or does not answer in time, the call is denied."""
-    found = await parts.host.ask(_decide(policy, call), parts.policy_timeout_s, "policy")
-    if found.error is not None:
-        raise _policy_failure(call, found.error, parts) from found.error
-    return found.value  # type: ignore[no-any-return]
+    answer = await parts.host.ask(_decide(policy, call), parts.policy_timeout_s, "policy")
+    if answer.error is not None:
+        raise _policy_failure(call, answer.error, parts) from answer.error
+    return answer.value  # type: ignore[no-any-return]
 
 
 async def _decide(policy: AskedPolicy, call: ValidatedCall) -> Verdict:
@@ -151,7 +151,7 @@ async def _decide(policy: AskedPolicy, call: ValidatedCall) -> Verdict:
 
 
 def _policy_failure(call: ValidatedCall, error: BaseException, parts: GateParts) -> CallDenied:
-    parts.host.policy_failed(call, failed_with(error, parts.host), error)
+    parts.host.policy_failed(call, describe_failure(error, parts.host), error)
     return CallDenied(f"{call.name} was denied: the policy failed ({type(error).__name__}).", code="policy_failed")
 
 
@@ -164,7 +164,7 @@ def refuse_changed(call: ValidatedCall, encoded: bytes) -> None:
         raise CallDenied(f"{call.name} was denied: a policy changed the arguments in place instead of by a verdict.", code="policy_failed")
 
 
-def combine(call: ValidatedCall, before: Standing, verdict: Verdict, parts: GateParts) -> Standing | Modified:
+def combine(call: ValidatedCall, before: CombinedVerdict, verdict: Verdict, parts: GateParts) -> CombinedVerdict | ModifiedCall:
     """Combine one more verdict with the earlier ones.
 
     The first deny or change takes precedence, then a question, then an allow. A rule that requires a judgment is noted
@@ -172,22 +172,22 @@ def combine(call: ValidatedCall, before: Standing, verdict: Verdict, parts: Gate
     """
     match verdict:
         case Allow() | Ask():
-            return before if isinstance(before.verdict, Ask) else Standing(verdict, before.required_by)
+            return before if isinstance(before.verdict, Ask) else CombinedVerdict(verdict, before.required_by)
         case JudgmentRequired():
-            return Standing(before.verdict, before.required_by or verdict.rule)
+            return CombinedVerdict(before.verdict, before.required_by or verdict.rule)
         case Deny():
             rule = parts.host.cut(verdict.rule)
             raise CallDenied(f"{call.name} was denied: {parts.host.cut(verdict.reason)}", details={"rule": rule} if rule else None)
         case Modify():
             rule = parts.host.cut(verdict.rule)
-            changed = modified(call, verdict.arguments, verdict.reason, parts.host, {"rule": rule} if rule else None)
+            changed = modify_call(call, verdict.arguments, verdict.reason, parts.host, {"rule": rule} if rule else None)
             if canonical(changed.arguments) != canonical(call.arguments):  # as JSON: to Python, True and 1 are equal
-                return Modified(call=changed, rule=rule, reason=parts.host.cut(verdict.reason))
-            return before if isinstance(before.verdict, Ask) else Standing(Allow(rule=verdict.rule), before.required_by)
+                return ModifiedCall(call=changed, rule=rule, reason=parts.host.cut(verdict.reason))
+            return before if isinstance(before.verdict, Ask) else CombinedVerdict(Allow(rule=verdict.rule), before.required_by)
         case unknown:
             raise _no_verdict(call, unknown)
 
 
-def _no_verdict(call: ValidatedCall, given: Never) -> CallDenied:
+def _no_verdict(call: ValidatedCall, value: Never) -> CallDenied:
     """Return the denial of a call for which a policy of the host returned something that is not a verdict."""
-    return CallDenied(f"{call.name} was denied: the policy returned {type(given).__name__}, which is not a verdict.", code="policy_failed")
+    return CallDenied(f"{call.name} was denied: the policy returned {type(value).__name__}, which is not a verdict.", code="policy_failed")

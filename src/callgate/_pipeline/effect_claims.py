@@ -19,11 +19,11 @@ from msgspec.structs import replace
 from callgate._abort_signals import settled
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_context import EngineContext
-from callgate._pipeline.known_runs import KnownRuns
 from callgate._pipeline.recorded_effects import RecordedEffects, unusable
+from callgate._pipeline.run_states import RunStates
 from callgate._pipeline.unknown_outcomes import PossibleRepeat, UnknownOutcomes
 from callgate._pipeline.wait_graph import WaitGraph, callers
-from callgate._run_state.calls_in_doubt import Uncertain
+from callgate._run_state.calls_in_doubt import UncertainCall
 from callgate._run_state.earlier_effect import EarlierEffect, EffectClaim, effect_run
 from callgate._run_state.event_bodies import Reason
 from callgate._run_state.recorder import too_late
@@ -60,29 +60,27 @@ class EffectClaims:
 
     Args:
         recorded: Makes keys, and finds earlier calls with them.
-        known: The states of runs, which have this engine's own unknown outcomes.
+        run_states: The states of runs, which have this engine's own unknown outcomes.
         unknown: Asks the tool's `verify` about an earlier call.
         waits: Which calls of the engine wait for which others.
-        timeout_s: How long a call waits for another call that holds its key.
     """
 
     def __init__(
         self,
         context: EngineContext,
         recorded: RecordedEffects,
-        known: KnownRuns,
+        run_states: RunStates,
         unknown: UnknownOutcomes,
         waits: WaitGraph,
-        timeout_s: float,
     ) -> None:
         self._journal = context.journal
         self._recorder = context.recorder
         self._clock = context.clock
         self._recorded = recorded
-        self._known = known
+        self._run_states = run_states
         self._unknown = unknown
         self._waits = waits
-        self._timeout_s = timeout_s
+        self._timeout_s = context.timeout_s
         self._held: dict[str, tuple[CallState, EffectClaim]] = {}
         """The calls of this engine that hold a key, by the run of the key."""
 
@@ -103,7 +101,7 @@ class EffectClaims:
         """
         until = self._until(state)
         key = await self._recorded.key_of(approved.call, state.kill, until - self._clock.monotonic())
-        tool, text = approved.call.tool.name, self._recorded.shown(key)
+        tool, text = approved.call.tool.name, self._recorded.key_text(key)
         run = effect_run(tool, key.digest)
         joined = await self._wait_here(state, run, text, until)
         ended = asyncio.get_running_loop().create_future()
@@ -111,7 +109,7 @@ class EffectClaims:
         self._held[run] = state, claim
         await self._hold(state, claim, until)
         approved = replace(approved, effect_key=key.digest)
-        earlier = await self._recorded.earlier(tool, run, state.uid)
+        earlier = await self._recorded.find_earlier(tool, run, state.uid)
         checked = None if earlier is None else await self._verify_earlier(state, approved, claim, earlier, joined=joined)
         await self._record(state, claim, until)
         if checked is not None:
@@ -213,12 +211,12 @@ class EffectClaims:
             case "nothing":
                 return None
             case "unknown":
-                return await self._ruled_out(state, approved, claim, earlier)
+                return await self._rule_out(state, approved, claim, earlier)
             case "answered" | "happened":
-                result = self._recorded.replayed(state, approved.call, approved.encoded, claim.key, earlier, joined=joined)
+                result = self._recorded.replay_result(state, approved.call, approved.encoded, claim.key, earlier, joined=joined)
                 raise EffectKnown(result, Checked())
 
-    async def _ruled_out(self, state: CallState, approved: ApprovedCall, claim: EffectClaim, earlier: EarlierEffect) -> Checked | None:
+    async def _rule_out(self, state: CallState, approved: ApprovedCall, claim: EffectClaim, earlier: EarlierEffect) -> Checked | None:
         """Ask the tool's `verify` about an earlier call with an unknown outcome; see `UnknownOutcomes.rule_out`."""
         doubt = self._doubt(earlier.uid) or earlier.doubt
         if doubt is None:
@@ -231,11 +229,11 @@ class EffectClaims:
         repeat = PossibleRepeat(approved.call.tool, approved.key, earlier.arguments, common)
         return await self._unknown.rule_out(state, repeat, doubt, key_run=claim.run)
 
-    def _doubt(self, uid: str) -> Uncertain | None:
+    def _doubt(self, uid: str) -> UncertainCall | None:
         """Return the unknown outcome of a call of this engine, or of a call in a run that this engine works on; None if
         there is none.
         """
-        run = self._known.by_run.get(uid.rsplit("/", 2)[0])
+        run = self._run_states.by_run.get(uid.rsplit("/", 2)[0])
         return run.in_doubt.by_uid().get(uid) if run is not None else None
 
     async def _record(self, state: CallState, claim: EffectClaim, until: float) -> None:

@@ -27,6 +27,7 @@ class EmissionCall(Struct, eq=False):
 
     state: CallState
     index: int
+    """Its index among the calls of the message that take the route."""
     refusal: CallFailed | None = None
     """The error with which the loop refuses the call, or None."""
     size_bytes: int = 0
@@ -36,10 +37,14 @@ class EmissionCall(Struct, eq=False):
     running: bool = False
     """Whether its tool may have started."""
     call: ValidatedCall | None = None
+    """The call, once it is prepared and valid."""
     outcome: Outcome | None = None
     waits: tuple[int, ...] = ()
+    """The indexes of the calls that must have ended before this one starts."""
     early: bool = False
-    started: bool = False
+    """Whether it was started before the message was complete."""
+    queued: bool = False
+    """Whether it was given to the task queue."""
     entered: bool = False
     """Whether the call is in the second half of the route, which records its end."""
     same_effect: EmissionCall | None = None

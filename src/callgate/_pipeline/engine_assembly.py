@@ -27,7 +27,6 @@ from callgate._pipeline.engine_runs import EngineRuns
 from callgate._pipeline.execute import Executor
 from callgate._pipeline.host_fields import HostFields
 from callgate._pipeline.inbox_delivery import InboxDelivery
-from callgate._pipeline.known_runs import KnownRuns, Work
 from callgate._pipeline.open_runs import LatestScope, OpenRuns
 from callgate._pipeline.outcomes import Outcomes
 from callgate._pipeline.recorded_effects import RecordedEffects
@@ -35,6 +34,7 @@ from callgate._pipeline.remembered_results import RememberedResults
 from callgate._pipeline.repeated_calls import RepeatedCalls
 from callgate._pipeline.result_cache import Cache
 from callgate._pipeline.run_leases import RunLeases
+from callgate._pipeline.run_states import RunStates, Work
 from callgate._pipeline.server_catalogue import Catalogue
 from callgate._pipeline.server_changes import ServerChanges
 from callgate._pipeline.task_queue import QueueStarter
@@ -53,12 +53,12 @@ from callgate.tools import Tool, ToolRegistry
 if TYPE_CHECKING:
     from callgate._runners.process import ProcessLimits
 
-__all__ = ["EngineParts", "GivenParts"]
+__all__ = ["EngineParts", "HostOptions"]
 
 _MEMORY_END_S = 5.0
 
 
-class GivenParts(Struct, frozen=True, kw_only=True, eq=False):
+class HostOptions(Struct, frozen=True, kw_only=True, eq=False):
     """The host's options that are not in the context; see `Engine`."""
 
     tools: Sequence[Tool] = ()
@@ -68,7 +68,6 @@ class GivenParts(Struct, frozen=True, kw_only=True, eq=False):
     runners: Mapping[str, Runner] = {}
     process_limits: ProcessLimits | None = None
     persistent_cache: CacheStore | None = None
-    timeout_s: float
     coerce: bool = True
     repair: bool = False
     restart: RestartHandler | None = None
@@ -88,7 +87,7 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
     plans: ToolPlans
     servers: ToolServers
     server_changes: ServerChanges
-    known: KnownRuns
+    run_states: RunStates
     open_runs: OpenRuns
     latest_scope: LatestScope
     runners: Runners
@@ -101,105 +100,121 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
     route: CallRoute
     runs: EngineRuns
     queue_starter: QueueStarter
-    timeout_s: float
     changes_results: bool
     """Whether a hook may change the results of tools."""
 
     @classmethod
-    def of(cls, context: EngineContext, given: GivenParts) -> EngineParts:
+    def of(cls, context: EngineContext, options: HostOptions) -> EngineParts:
         """Make the parts.
 
         Raises:
             UsageError: A tool or a policy cannot be used, or a runner has a name that is reserved for the engine's own runners.
         """
-        recorder = context.recorder
-        run = given.run or f"engine-{context.clock.new_id()}"
-        run_parts = _RunParts.of(context, run, coerce=given.coerce)
-        running, known, leases = run_parts.running, run_parts.known, run_parts.leases
-        policies = EnginePolicies(given.policies, context.host, context.approvals, known, context.limits, coerce=given.coerce)
-        waits = WaitGraph()
-        execution = _ExecutionParts.of(context, given, policies, known, waits)
-        cache, runners, unknown = execution.cache, execution.runners, execution.unknown
-
-        tool_parts = _ToolParts.of(context, given, execution)
-        tools, plans, servers = context.tools, tool_parts.plans, tool_parts.servers
-
-        outcomes = Outcomes(context, given.restart, given.timeout_s)
-        resources = _Resources(context, runners, cache, given.memory, servers)
-        lifecycle = Lifecycle(context.journal, leases, running, outcomes, resources, context.limits.grace_s)
-        server_changes = ServerChanges(servers, lifecycle)
-        unstarted = UnstartedCalls(recorder, outcomes, lifecycle)
-        nowhere = Scope()
-        latest = LatestScope(nowhere, nowhere, ScopeFacts(nowhere, context.redactor))
-        open_runs = OpenRuns(context, known, run, latest, runners.behind, leases.deliver)
-        admission = Admission(context, known, open_runs, latest, lifecycle, run, is_new=not given.run, host_fields=given.host_fields)
-
-        activity = Activity()
-        settings = ArgumentSettings(coerce=given.coerce, repair=given.repair)
-        preparation = CallPreparation(context, tools, policies, execution.recorded_effects, outcomes, settings)
-        route_parts = RouteParts(
-            context=context,
-            admission=admission,
-            preparation=preparation,
-            plans=plans,
-            policies=policies,
-            repeated=RepeatedCalls(
-                context, running, plans.by_identity, execution.recorded_effects, unknown, waits, timeout_s=given.timeout_s
-            ),
-            locks=CallLocks(waits, context.clock, run, recorder.log),
-            effects=EffectClaims(context, execution.recorded_effects, known, unknown, waits, given.timeout_s),
-            cache=cache,
-            executor=execution.executor,
-            outcomes=outcomes,
-            unstarted=unstarted,
-            results=RememberedResults(known, preparation, context.normaliser),
-            runs=known.by_run,
-            lifecycle=lifecycle,
-            activity=activity,
-        )
-        if given.memory is not None:
-            given.memory.follow(context.journal, context.bus, tools, context.redactor)
+        runs = _RunParts.of(context, options)
+        execution = _ExecutionParts.of(context, options, runs.run_states)
+        tools = _ToolParts.of(context, options, execution)
+        outcomes = Outcomes(context, options.restart)
+        resources = _Resources(context, execution.runners, execution.cache, options.memory, tools.servers)
+        lifecycle = Lifecycle(context.journal, runs.leases, runs.running, outcomes, resources, context.limits.grace_s)
+        admission = _AdmissionParts.of(context, options, runs, execution.runners, lifecycle)
+        route = _route_parts(context, options, runs, execution, tools, outcomes, lifecycle, admission.admission)
+        if options.memory is not None:
+            options.memory.follow(context.journal, context.bus, context.tools, context.redactor)
         return cls(
             context=context,
-            run=run,
-            tools=tools,
-            plans=plans,
-            servers=servers,
-            server_changes=server_changes,
-            known=known,
-            open_runs=open_runs,
-            latest_scope=latest,
-            runners=runners,
-            admission=admission,
+            run=runs.run,
+            tools=context.tools,
+            plans=tools.plans,
+            servers=tools.servers,
+            server_changes=ServerChanges(tools.servers, lifecycle),
+            run_states=runs.run_states,
+            open_runs=admission.open_runs,
+            latest_scope=admission.latest_scope,
+            runners=execution.runners,
+            admission=admission.admission,
             outcomes=outcomes,
-            unstarted=unstarted,
+            unstarted=route.unstarted,
             lifecycle=lifecycle,
-            activity=activity,
-            preparation=preparation,
-            route=CallRoute(route_parts, timeout_s=given.timeout_s),
-            runs=EngineRuns(context, admission, leases, outcomes, lifecycle, policies.judges, servers.start),
+            activity=route.activity,
+            preparation=route.preparation,
+            route=CallRoute(route),
+            runs=EngineRuns(context, admission.admission, runs.leases, outcomes, lifecycle, execution.policies.judges, tools.servers.start),
             queue_starter=QueueStarter(),
-            timeout_s=given.timeout_s,
-            changes_results=any(hook.phase == "after" and hook.kind == "transform" for hook in given.hooks),
+            changes_results=any(hook.phase == "after" and hook.kind == "transform" for hook in options.hooks),
         )
+
+
+def _route_parts(
+    context: EngineContext,
+    options: HostOptions,
+    runs: _RunParts,
+    execution: _ExecutionParts,
+    tools: _ToolParts,
+    outcomes: Outcomes,
+    lifecycle: Lifecycle,
+    admission: Admission,
+) -> RouteParts:
+    """Make the parts that only the route uses, and return all parts of the route."""
+    plans, waits, effects = tools.plans.by_identity, execution.waits, execution.recorded_effects
+    settings = ArgumentSettings(coerce=options.coerce, repair=options.repair)
+    preparation = CallPreparation(context, context.tools, execution.policies, effects, outcomes, settings)
+    return RouteParts(
+        context=context,
+        admission=admission,
+        preparation=preparation,
+        plans=tools.plans,
+        policies=execution.policies,
+        repeated=RepeatedCalls(context, runs.running, plans, effects, execution.unknown, waits),
+        locks=CallLocks(waits, context.clock, runs.run, context.recorder.log),
+        effects=EffectClaims(context, effects, runs.run_states, execution.unknown, waits),
+        cache=execution.cache,
+        executor=execution.executor,
+        outcomes=outcomes,
+        unstarted=UnstartedCalls(context.recorder, outcomes, lifecycle),
+        results=RememberedResults(runs.run_states, preparation, context.normaliser),
+        runs=runs.run_states.by_run,
+        lifecycle=lifecycle,
+        activity=Activity(),
+    )
 
 
 class _RunParts(Struct, frozen=True, kw_only=True, eq=False):
     """The parts that know the runs of an engine, and hold their leases."""
 
+    run: str
+    """The engine's own run."""
     running: dict[str, CallState]
     """The calls that are under way, by uid."""
-    known: KnownRuns
+    run_states: RunStates
     leases: RunLeases
 
     @classmethod
-    def of(cls, context: EngineContext, run: str, *, coerce: bool) -> _RunParts:
+    def of(cls, context: EngineContext, options: HostOptions) -> _RunParts:
         recorder, control = context.recorder, context.control
+        run = options.run or f"engine-{context.clock.new_id()}"
         running: dict[str, CallState] = {}
         work: dict[str, Work] = {}
-        known = KnownRuns(context, run, work)
-        delivery = InboxDelivery(recorder, control, work, running, known, context.approvals, context.tools, coerce=coerce)
-        return cls(running=running, known=known, leases=RunLeases(recorder, control, work, running, known, delivery))
+        run_states = RunStates(context, run, work)
+        delivery = InboxDelivery(recorder, control, work, running, run_states, context.approvals, context.tools, coerce=options.coerce)
+        leases = RunLeases(recorder, control, work, running, run_states, delivery)
+        return cls(run=run, running=running, run_states=run_states, leases=leases)
+
+
+class _AdmissionParts(Struct, frozen=True, kw_only=True, eq=False):
+    """The parts that admit calls to runs."""
+
+    latest_scope: LatestScope
+    open_runs: OpenRuns
+    admission: Admission
+
+    @classmethod
+    def of(cls, context: EngineContext, options: HostOptions, runs: _RunParts, runners: Runners, lifecycle: Lifecycle) -> _AdmissionParts:
+        nowhere, run_states = Scope(), runs.run_states
+        latest = LatestScope(nowhere, nowhere, ScopeFacts(nowhere, context.redactor))
+        open_runs = OpenRuns(context, run_states, runs.run, latest, runners.behind, runs.leases.deliver)
+        is_new, host_fields = not options.run, options.host_fields
+        admission = Admission(context, run_states, open_runs, latest, lifecycle, runs.run, is_new=is_new, host_fields=host_fields)
+        return cls(latest_scope=latest, open_runs=open_runs, admission=admission)
 
 
 class _ToolParts(Struct, frozen=True, kw_only=True, eq=False):
@@ -209,19 +224,21 @@ class _ToolParts(Struct, frozen=True, kw_only=True, eq=False):
     servers: ToolServers
 
     @classmethod
-    def of(cls, context: EngineContext, given: GivenParts, execution: _ExecutionParts) -> _ToolParts:
-        persists, captures = execution.store is not None, given.undo is not None
-        plans = ToolPlans(given.hooks, execution.runners, context.limits, context.recorder.log, persists=persists, captures=captures)
-        catalogue = Catalogue(given.servers, context.tools, plans, given.policies, context.recorder, context.clock)
-        for tool in given.tools:
+    def of(cls, context: EngineContext, options: HostOptions, execution: _ExecutionParts) -> _ToolParts:
+        persists, captures = execution.store is not None, options.undo is not None
+        plans = ToolPlans(options.hooks, execution.runners, context.limits, context.recorder.log, persists=persists, captures=captures)
+        catalogue = Catalogue(options.servers, context.tools, plans, options.policies, context.recorder, context.clock)
+        for tool in options.tools:
             plans.check_runner(tool)
-        context.tools.add_all(given.tools, catalogue.check)
+        context.tools.add_all(options.tools, catalogue.check)
         return cls(plans=plans, servers=ToolServers(catalogue))
 
 
 class _ExecutionParts(Struct, frozen=True, kw_only=True, eq=False):
-    """The parts that run the code of tools, and keep what it returned."""
+    """The parts that judge calls, run the code of tools, and keep what it returned."""
 
+    policies: EnginePolicies
+    waits: WaitGraph
     store: CacheStore | None
     """The store for results that outlive the process, if there is one."""
     cache: Cache
@@ -231,24 +248,35 @@ class _ExecutionParts(Struct, frozen=True, kw_only=True, eq=False):
     executor: Executor
 
     @classmethod
-    def of(cls, context: EngineContext, given: GivenParts, policies: EnginePolicies, known: KnownRuns, waits: WaitGraph) -> _ExecutionParts:
-        store = _persistent_store(context, given)
+    def of(cls, context: EngineContext, options: HostOptions, run_states: RunStates) -> _ExecutionParts:
+        policies = EnginePolicies(options.policies, context.host, context.approvals, run_states, context.limits, coerce=options.coerce)
+        waits = WaitGraph()
+        store = _persistent_store(context, options)
         cache = Cache(MemoryCache(), store, context.clock, context.redactor, waits)
         runners = Runners(
             context.limits,
             context.clock,
-            process_limits=given.process_limits,
+            process_limits=options.process_limits,
             on_late=context.recorder.late,
             on_gone=cache.code_ended,
-            own=given.runners,
+            own=options.runners,
         )
-        own_files = _files(context.journal, context.blobs, store, given.memory)
-        if given.undo is not None:
-            given.undo.leave_out(own_files)
-        unknown = UnknownOutcomes(context.host, known, Fence(context.journal, runners.behind))
-        attempts = Attempts(context, runners, policies, own_files, given.timeout_s)
-        executor = Executor(context, attempts, runners, cache, unknown, policies, given.undo, given.timeout_s)
-        return cls(store=store, cache=cache, runners=runners, recorded_effects=RecordedEffects(context), unknown=unknown, executor=executor)
+        own_files = _files(context.journal, context.blobs, store, options.memory)
+        if options.undo is not None:
+            options.undo.leave_out(own_files)
+        unknown = UnknownOutcomes(context.host, run_states, Fence(context.journal, runners.behind))
+        attempts = Attempts(context, runners, policies, own_files)
+        executor = Executor(context, attempts, runners, cache, unknown, policies, options.undo)
+        return cls(
+            policies=policies,
+            waits=waits,
+            store=store,
+            cache=cache,
+            runners=runners,
+            recorded_effects=RecordedEffects(context),
+            unknown=unknown,
+            executor=executor,
+        )
 
 
 class _Resources:
@@ -277,11 +305,11 @@ class _Resources:
             await context.journal.close()
 
 
-def _persistent_store(context: EngineContext, given: GivenParts) -> CacheStore | None:
+def _persistent_store(context: EngineContext, options: HostOptions) -> CacheStore | None:
     """Return the store for results that outlive the process: the host's, or a file beside the journal's; None if there is neither."""
-    if given.persistent_cache is None and isinstance(context.journal, HasCachePath):
+    if options.persistent_cache is None and isinstance(context.journal, HasCachePath):
         return JournalCache(context.journal.cache_path)
-    return given.persistent_cache
+    return options.persistent_cache
 
 
 def _files(*parts: object) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ Made before all other parts (`engine_assembly`). Knows no stage.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct
 
@@ -16,7 +16,7 @@ from callgate._conversation_queue import TurnQueues
 from callgate._deadlines import Deadlines
 from callgate._engine_limits import Limits
 from callgate._journal import MemoryJournal
-from callgate._pipeline.call_hooks import HostCode
+from callgate._pipeline.host_code import HostCode
 from callgate._pipeline.normalise import Normaliser
 from callgate._run_state.approvals import Approvals
 from callgate._run_state.recorder import Recorder
@@ -26,9 +26,6 @@ from callgate._secret_redaction import Redactor
 from callgate.events import Bus
 from callgate.protocols import BlobStore, HoldsBlobs, Journal
 from callgate.tools.registry import ToolRegistry
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["EngineContext"]
 
@@ -45,6 +42,8 @@ class EngineContext(Struct, frozen=True, kw_only=True, eq=False):
     blobs: BlobStore
     clock: Clock
     limits: Limits
+    timeout_s: float
+    """Seconds for a whole call, including retries and waits; also the longest time that a call waits for another one."""
     redactor: Redactor | None
     bus: Bus
     conversations: TurnQueues
@@ -62,7 +61,14 @@ class EngineContext(Struct, frozen=True, kw_only=True, eq=False):
 
     @classmethod
     def of(
-        cls, *, journal: Journal | None, blobs: BlobStore | None, clock: Clock | None, limits: Limits, redactor: Redactor | None
+        cls,
+        *,
+        journal: Journal | None,
+        blobs: BlobStore | None,
+        clock: Clock | None,
+        limits: Limits,
+        timeout_s: float,
+        redactor: Redactor | None,
     ) -> EngineContext:
         clock = SystemClock() if clock is None else clock
         journal = MemoryJournal(clock) if journal is None else journal
@@ -75,6 +81,7 @@ class EngineContext(Struct, frozen=True, kw_only=True, eq=False):
             blobs=blobs,
             clock=clock,
             limits=limits,
+            timeout_s=timeout_s,
             redactor=redactor,
             bus=bus,
             conversations=conversations,

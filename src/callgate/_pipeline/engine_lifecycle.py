@@ -46,7 +46,7 @@ class Closes(Protocol):
 class EndsCalls(Protocol):
     """Records the end of a call that no caller waits for."""
 
-    def cancelled(self, state: CallState, why: str) -> None: ...
+    def end_cancelled(self, state: CallState, why: str) -> None: ...
 
 
 class AwaitedCalls:
@@ -56,7 +56,7 @@ class AwaitedCalls:
         self.uids = uids
         self.all_ended = asyncio.Event()
 
-    def ended(self, uid: str) -> None:
+    def remove(self, uid: str) -> None:
         self.uids.discard(uid)
         if not self.uids:
             self.all_ended.set()
@@ -137,16 +137,16 @@ class Lifecycle:
             raise UsageError("This engine is closed. Make a new one.")
         refuse_while_importing()
 
-    def conversing(self, conversation: str) -> bool:
+    def has_running_call(self, conversation: str) -> bool:
         """Return whether a call of the conversation is running."""
         return any(state.scope.conversation == conversation for state in self.running.values())
 
-    def ended(self, state: CallState) -> None:
+    def remove(self, state: CallState) -> None:
         """Remove a call that has ended."""
         del self.running[state.uid]
         state.run_state.under_way -= 1
         for calls in self._awaited:
-            calls.ended(state.uid)
+            calls.remove(state.uid)
         if self.closed and not self.running:
             self._idle.set()
 
@@ -201,5 +201,5 @@ class Lifecycle:
                 async with asyncio.timeout(_PATIENCE_S + self._grace_s):
                     await self._idle.wait()
         for state in self.running.values():  # still in a slow policy or hook of the host: its tool has not run and will not run
-            self._outcomes.cancelled(state, _WHY)
+            self._outcomes.end_cancelled(state, _WHY)
         await self._resources.close()

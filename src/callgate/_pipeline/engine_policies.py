@@ -12,8 +12,8 @@ from typing import Protocol, TypeGuard
 from callgate._engine_limits import Limits
 from callgate._json import canonical
 from callgate._pipeline.ask_judges import Judges
-from callgate._pipeline.call_hooks import HookHost
-from callgate._pipeline.known_runs import KnownRuns
+from callgate._pipeline.host_code import RunsHostCode
+from callgate._pipeline.run_states import RunStates
 from callgate._run_state.approvals import Approvals, Question
 from callgate.calls import Scope
 from callgate.errors import DangerousLimitReached
@@ -44,9 +44,9 @@ class EnginePolicies:
     def __init__(
         self,
         policies: Iterable[Policy | CallJudge],
-        host: HookHost,
+        host: RunsHostCode,
         approvals: Approvals,
-        runs: KnownRuns,
+        runs: RunStates,
         limits: Limits,
         *,
         coerce: bool,
@@ -59,18 +59,18 @@ class EnginePolicies:
         self.policy_timeout_s = limits.policy_timeout_s
         self.host = host
         self.answered: Mapping[str, Question] = approvals.answered
-        self.answer_to = approvals.answer_to
+        self.find_answer_to = approvals.find_answer_to
         self.spend_approval = approvals.spend
         self._runs = runs
         self._dangerous_per_tick = limits.dangerous_per_tick
 
     def call_in_doubt(self, call: ValidatedCall, encoded: bytes) -> str:
-        doubt = self._runs.state(call.scope.run).in_doubt.like(call.tool.name, encoded)
+        doubt = self._runs.state(call.scope.run).in_doubt.find(call.tool.name, encoded)
         return "" if doubt is None else doubt.uid
 
     def has_happened(self, call: ValidatedCall) -> bool:
         """Return whether an operator has said that an identical call of the run happened, and no call has been told."""
-        return self._runs.state(call.scope.run).in_doubt.happened_like(call.tool.name, canonical(call.arguments)) is not None
+        return self._runs.state(call.scope.run).in_doubt.find_confirmed(call.tool.name, canonical(call.arguments)) is not None
 
     def check_limits(self, call: ValidatedCall) -> None:
         most = self._dangerous_per_tick

@@ -17,7 +17,7 @@ from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.engine_lifecycle import Lifecycle
 from callgate._pipeline.outcomes import Outcomes
 from callgate._pipeline.run_leases import RunLeases
-from callgate._run_state.run_recovery import Unfinished
+from callgate._run_state.run_recovery import UnfinishedCall
 from callgate.calls import RawCall, Scope, ToolResult
 from callgate.errors import RecordFailed
 from callgate.events import Body, Draft
@@ -94,9 +94,9 @@ class EngineRuns:
         self._lifecycle.check_open()
         return self._leases.at_work(run, conversation, alone=alone)
 
-    def showing(self, run: str, messages: Sequence[Message]) -> AbstractContextManager[None]:
+    def show_messages(self, run: str, messages: Sequence[Message]) -> AbstractContextManager[None]:
         """Show a run's conversation to the judges of its calls until the block ends."""
-        return self._judges.showing(run, messages)
+        return self._judges.show_messages(run, messages)
 
     def begin(self, run: str) -> None:
         """Deliver messages of other processes to a run that begins its turn. A stop that was sent earlier ends the run now."""
@@ -104,7 +104,7 @@ class EngineRuns:
 
     def under_way(self, conversation: str) -> bool:
         """Return whether a turn of the conversation, or a call in it, is running."""
-        return self._conversations.busy(conversation) or self._lifecycle.conversing(conversation)
+        return self._conversations.busy(conversation) or self._lifecycle.has_running_call(conversation)
 
     def why_lost(self, run: str) -> str:
         """Return why the run's lease was lost; empty if it was not."""
@@ -126,7 +126,7 @@ class EngineRuns:
         """
         await self._recorder.durable(position)
 
-    async def placed(self, position: int) -> int:
+    async def final_position(self, position: int) -> int:
         """Return the final position of an event from the position that `write` returned; 0 if the event was not kept."""
         try:
             await self._recorder.durable(position)
@@ -134,11 +134,11 @@ class EngineRuns:
             return 0
         return self._journal.final_position(position)
 
-    def abandon(self, unfinished: Unfinished, scope: Scope, why: str) -> None:
+    def abandon(self, unfinished: UnfinishedCall, scope: Scope, why: str) -> None:
         """Record the end of a call that a run left open and that will not be resumed. Does not run the call."""
         state = self._admission.admit(RawCall(name=unfinished.name), scope, AbortSignal(), _no_nested_call, unfinished=unfinished)
         state.started = unfinished.claimed
-        self._outcomes.cancelled(state, why)
+        self._outcomes.end_cancelled(state, why)
 
 
 async def _no_nested_call(parent: CallState, name: str, arguments: Mapping[str, object]) -> ToolResult:

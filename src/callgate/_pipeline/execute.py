@@ -18,9 +18,9 @@ from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.engine_policies import EnginePolicies
 from callgate._pipeline.result_cache import Cache
-from callgate._pipeline.result_check import Ran, check
+from callgate._pipeline.result_check import AttemptsResult, check
 from callgate._pipeline.tool_plan import ToolPlan
-from callgate._pipeline.undo_capture import captured
+from callgate._pipeline.undo_capture import capture_writes
 from callgate._pipeline.unknown_outcomes import UnknownOutcomes
 from callgate._runners import OWN_RUNNERS, Runners
 from callgate._runners.offload_to_threads import LARGE_BYTES
@@ -39,7 +39,6 @@ class Executor:
     Args:
         unknown: Settles unknown outcomes of earlier calls.
         undo: Captures what calls write; None: nothing is captured.
-        timeout_s: The timeout of a whole call, including retries and waits.
     """
 
     def __init__(
@@ -51,7 +50,6 @@ class Executor:
         unknown: UnknownOutcomes,
         policies: EnginePolicies,
         undo: WriteLog | None,
-        timeout_s: float,
     ) -> None:
         self._attempts = attempts
         self._runners = runners
@@ -59,7 +57,7 @@ class Executor:
         self._unknown = unknown
         self._policies = policies
         self._undo = undo
-        self._timeout_s = timeout_s
+        self._timeout_s = context.timeout_s
         self._control = context.control
         self._clock = context.clock
         self._host = context.host
@@ -76,7 +74,7 @@ class Executor:
                 state.held = plan.limit
             else:
                 await state.acquire_slot(plan.limit, min(self._timeout_s, state.deadline - began))
-            if plan.hooks.observers or state.run_state.in_doubt.latest or state.run_state.in_doubt.happened:
+            if plan.hooks.observers or state.run_state.in_doubt.latest or state.run_state.in_doubt.confirmed:
                 earlier = await self._last_checks(state, plan, approved)
                 if earlier is not None:
                     return earlier
@@ -84,7 +82,7 @@ class Executor:
                 state.check_stop(self._control)
             if plan.counted:
                 state.tick = self._policies.count_dangerous(approved.call)
-            ran = await (self._attempts.run(state, plan, approved) if plan.reads_only else self._writing(state, plan, approved))
+            ran = await (self._attempts.run(state, plan, approved) if plan.reads_only else self._run_with_effect(state, plan, approved))
         finally:
             state.code_over = True
             if state.held is not None:
@@ -98,7 +96,7 @@ class Executor:
             checked = await self._offload.run(partial(check, plan.tool, ran, took_s, self._redactor))
         else:
             checked = check(plan.tool, ran, took_s, self._redactor)
-        return checked if checked.status != "unknown" else await self._in_doubt(state, approved, ran, checked)
+        return checked if checked.status != "unknown" else await self._settle_doubt(state, approved, ran, checked)
 
     async def _last_checks(self, state: CallState, plan: ToolPlan, approved: ApprovedCall) -> Checked | None:
         """Return None if the call may start now, after its observers have seen it; else the result of an identical earlier call.
@@ -114,14 +112,14 @@ class Executor:
             await observe_start(approved, plan.hooks.observers, self._host)
         return await self._unknown.rule_out_repeat(state, approved)
 
-    async def _writing(self, state: CallState, plan: ToolPlan, approved: ApprovedCall) -> Ran:
+    async def _run_with_effect(self, state: CallState, plan: ToolPlan, approved: ApprovedCall) -> AttemptsResult:
         """Run a call with an effect. Meanwhile, the cache does not store what the call may change, and its writes are captured for undo."""
         touched = approved.call.tool.touched(approved.call.arguments, state.scope) if plan.declares else None
         writes = self._cache.begin_writing(touched)
         try:
             if self._undo is None or not state.scope.workspace:
                 return await self._attempts.run(state, plan, approved)
-            async with captured(self._undo, state, approved, touched):
+            async with capture_writes(self._undo, state, approved, touched):
                 return await self._attempts.run(state, plan, approved)
         finally:
             if state.uid in self._runners.behind:
@@ -129,7 +127,7 @@ class Executor:
             else:
                 self._cache.end_writing(writes)
 
-    async def _in_doubt(self, state: CallState, approved: ApprovedCall, ran: Ran, checked: Checked) -> Checked:
+    async def _settle_doubt(self, state: CallState, approved: ApprovedCall, ran: AttemptsResult, checked: Checked) -> Checked:
         """Ask the tool's `verify` about a call with an unknown outcome. If it does not know, prevent identical calls from starting."""
         execution, runner = ran.execution, approved.call.tool.runner
         gone = execution.status == "raised" or (runner in OWN_RUNNERS and not (runner == "process" and execution.abandoned))
@@ -139,7 +137,7 @@ class Executor:
             within_s = min(self._host.hook_timeout_s, state.deadline - self._clock.monotonic())
             checked = await self._unknown.settle_by_verify(state, approved, checked, within_s, gone=gone)
         if checked.status == "unknown":
-            state.run_state.now_uncertain(approved.call, approved.encoded, approved.key, approved.tool_key, gone=gone)
+            state.run_state.add_doubt(approved.call, approved.encoded, approved.key, approved.tool_key, gone=gone)
         return checked
 
     def _advise_author(self, tool: BoundTool, exception: str) -> None:

@@ -8,38 +8,39 @@ that no human is asked about a call that a limit will refuse. If a policy fails,
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any, Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from msgspec import Struct
 
 from callgate._json import canonical, plain_bytes
-from callgate._pipeline.approval_answers import Edited, as_answered
+from callgate._pipeline.approval_answers import EditedCall, apply_answer
 from callgate._pipeline.call_hooks import hook_arguments
-from callgate._pipeline.combined_verdict import BY_DEFAULT, GateParts, Standing, ask_at_once, combine, combined_verdict, refuse_changed
-from callgate._pipeline.validate import Modified
+from callgate._pipeline.combined_verdict import (
+    BY_DEFAULT,
+    CombinedVerdict,
+    GateParts,
+    ask_all,
+    ask_at_once,
+    combine,
+    refuse_changed,
+)
+from callgate._pipeline.validate import ModifiedCall
 from callgate._run_state.approvals import Question, binding, same_call
 from callgate.errors import ActorRequired, ApprovalNeeded, CallDenied
 from callgate.hooks import Hook
-from callgate.protocols import (
-    Ask,
-    Judgment,
-)
+from callgate.protocols import Ask, Judgment
 from callgate.stage_types import ApprovedCall, ValidatedCall
 
-__all__ = ["Verdicts", "call_to_ask_about", "gate"]
+__all__ = ["call_to_ask_about", "gate"]
 
 
-class Verdicts(Protocol):
-    """Records the gate's verdicts on one call that precede the last one."""
-
-    def modified(self, change: Modified) -> None:
-        """Record that the call is judged again with these arguments."""
-        ...
+RecordChange = Callable[[ModifiedCall], None]
+"""Records that the call is judged again with other arguments."""
 
 
 def gate(
-    call: ValidatedCall, hooks: tuple[Hook, ...], parts: GateParts, key: str, verdicts: Verdicts
+    call: ValidatedCall, hooks: tuple[Hook, ...], parts: GateParts, key: str, record_change: RecordChange
 ) -> ApprovedCall | Coroutine[Any, Any, ApprovedCall]:
     """Return the approved call with the rule that allowed it, or a coroutine if something has to be awaited.
 
@@ -48,7 +49,7 @@ def gate(
         hooks: The hooks that may change or refuse the arguments of this tool, in order.
         parts: Policies, limits and approvals.
         key: The call's idempotency key.
-        verdicts: Records each change of the arguments.
+        record_change: Records each change of the arguments.
 
     Raises:
         CallDenied: A hook or policy refused the call, or failed.
@@ -56,23 +57,23 @@ def gate(
         ApprovalNeeded: A human has to decide.
     """
     if hooks or parts.waits:
-        return _AwaitedGate(hooks, parts, key, verdicts).run_rounds(call)
+        return _AwaitedGate(hooks, parts, key, record_change).run_rounds(call)
     encoded = canonical(call.arguments)
-    standing = BY_DEFAULT
+    combined = BY_DEFAULT
     for asked, policy in enumerate(parts.policies):
-        given = ask_at_once(policy, call, parts)
-        if given is None:
-            return _AwaitedGate((), parts, key, verdicts).resume(call, encoded, standing, asked)
-        answer = combine(call, standing, given, parts)
-        if isinstance(answer, Modified):
-            return _AwaitedGate((), parts, key, verdicts).restart_modified(call, encoded, answer)
-        standing = answer
+        verdict = ask_at_once(policy, call, parts)
+        if verdict is None:
+            return _AwaitedGate((), parts, key, record_change).resume(call, encoded, combined, asked)
+        answer = combine(call, combined, verdict, parts)
+        if isinstance(answer, ModifiedCall):
+            return _AwaitedGate((), parts, key, record_change).restart_modified(call, encoded, answer)
+        combined = answer
     if call.tool.approval is not None or (
-        (parts.judges.present or standing.required_by is not None) and parts.judges.concern(call, standing.required_by)
+        (parts.judges.present or combined.required_by is not None) and parts.judges.concern(call, combined.required_by)
     ):
-        return _AwaitedGate((), parts, key, verdicts).resume(call, encoded, standing, len(parts.policies))
-    approved = _approve(call, encoded, standing, parts, key)
-    return approved if isinstance(approved, ApprovedCall) else _AwaitedGate((), parts, key, verdicts).restart_edited(approved)
+        return _AwaitedGate((), parts, key, record_change).resume(call, encoded, combined, len(parts.policies))
+    approved = _approve(call, encoded, combined, parts, key)
+    return approved if isinstance(approved, ApprovedCall) else _AwaitedGate((), parts, key, record_change).restart_edited(approved)
 
 
 async def call_to_ask_about(call: ValidatedCall, parts: GateParts) -> ValidatedCall | None:
@@ -82,13 +83,13 @@ async def call_to_ask_about(call: ValidatedCall, parts: GateParts) -> ValidatedC
     """
     for _ in range(parts.rounds):
         try:
-            standing = await combined_verdict(call, parts)
+            combined = await ask_all(call, parts)
         except CallDenied:
             return None
-        if not isinstance(standing, Modified):
-            asks = isinstance(standing.verdict, Ask) and parts.answer_to(call, canonical(call.arguments)) is None
+        if not isinstance(combined, ModifiedCall):
+            asks = isinstance(combined.verdict, Ask) and parts.find_answer_to(call, canonical(call.arguments)) is None
             return call if asks else None
-        call = standing.call
+        call = combined.call
     return None
 
 
@@ -98,24 +99,24 @@ class _AwaitedGate(Struct, frozen=True, eq=False):
     hooks: tuple[Hook, ...]
     parts: GateParts
     key: str
-    verdicts: Verdicts
+    record_change: RecordChange
 
-    async def resume(self, call: ValidatedCall, encoded: bytes, before: Standing, asked: int) -> ApprovedCall:
+    async def resume(self, call: ValidatedCall, encoded: bytes, before: CombinedVerdict, asked: int) -> ApprovedCall:
         """Continue with the policy at index `asked`, which has to be awaited. There are no hooks."""
-        standing = await combined_verdict(call, self.parts, before, asked)
-        if isinstance(standing, Modified):
-            return await self.restart_modified(call, encoded, standing)
-        return await self._approve(call, encoded, standing)
+        combined = await ask_all(call, self.parts, before, asked)
+        if isinstance(combined, ModifiedCall):
+            return await self.restart_modified(call, encoded, combined)
+        return await self._approve(call, encoded, combined)
 
-    async def restart_modified(self, call: ValidatedCall, encoded: bytes, change: Modified) -> ApprovedCall:
+    async def restart_modified(self, call: ValidatedCall, encoded: bytes, change: ModifiedCall) -> ApprovedCall:
         """Start again with the arguments that a policy gave, as the second round."""
         refuse_changed(call, encoded)
-        self.verdicts.modified(change)
+        self.record_change(change)
         return await self.run_rounds(change.call, done=1)
 
-    async def restart_edited(self, edited: Edited) -> ApprovedCall:
+    async def restart_edited(self, edited: EditedCall) -> ApprovedCall:
         """Start again with the arguments with which a human has allowed the call."""
-        self.verdicts.modified(edited)
+        self.record_change(edited)
         return await self.run_rounds(edited.call, edit=edited.question)
 
     async def run_rounds(self, call: ValidatedCall, *, done: int = 0, edit: Question | None = None) -> ApprovedCall:
@@ -128,28 +129,28 @@ class _AwaitedGate(Struct, frozen=True, eq=False):
             encoded = canonical(call.arguments)
             changed = await hook_arguments(call, encoded, self.hooks, self.parts.host) if self.hooks else None
             if changed is not None:
-                self.verdicts.modified(changed)
+                self.record_change(changed)
                 call = changed.call
                 continue
-            standing = await combined_verdict(call, self.parts)
-            if isinstance(standing, Modified):
+            combined = await ask_all(call, self.parts)
+            if isinstance(combined, ModifiedCall):
                 refuse_changed(call, encoded)
-                self.verdicts.modified(standing)
-                call = standing.call
+                self.record_change(combined)
+                call = combined.call
                 continue
-            return await self._approve(call, encoded, standing, edit)
+            return await self._approve(call, encoded, combined, edit)
         why = f"its arguments were still being changed after {self.parts.rounds} rounds. Report this to the operator."
         raise CallDenied(f"{call.name} was denied: {why}", code="policy_unstable")
 
-    async def _approve(self, call: ValidatedCall, encoded: bytes, standing: Standing, edit: Question | None = None) -> ApprovedCall:
-        approved = _approve(call, encoded, standing, self.parts, self.key, edit)
+    async def _approve(self, call: ValidatedCall, encoded: bytes, combined: CombinedVerdict, edit: Question | None = None) -> ApprovedCall:
+        approved = _approve(call, encoded, combined, self.parts, self.key, edit)
         return approved if isinstance(approved, ApprovedCall) else await self.restart_edited(approved)
 
 
 def _approve(
-    call: ValidatedCall, encoded: bytes, standing: Standing, parts: GateParts, key: str, edit: Question | None = None
-) -> ApprovedCall | Edited:
-    tool, verdict, judgments = call.tool, standing.verdict, standing.judgments
+    call: ValidatedCall, encoded: bytes, combined: CombinedVerdict, parts: GateParts, key: str, edit: Question | None = None
+) -> ApprovedCall | EditedCall:
+    tool, verdict, judgments = call.tool, combined.verdict, combined.judgments
     if parts.policies or judgments:
         refuse_changed(call, encoded)
     if tool.requires_actor and not call.scope.actor:
@@ -162,8 +163,8 @@ def _approve(
     if not isinstance(rule, str) and not isinstance(verdict, Ask):
         raise CallDenied(f"{call.name} was denied: the policy gave {type(rule).__name__} for its rule's name.", code="policy_failed")
     named = rule if isinstance(rule, str) and rule.isascii() else parts.host.cut(rule)
-    if edit is None and parts.answered and (answer := parts.answer_to(call, encoded)) is not None:
-        edited = as_answered(call, encoded, answer, parts.host, coerce=parts.coerce)
+    if edit is None and parts.answered and (answer := parts.find_answer_to(call, encoded)) is not None:
+        edited = apply_answer(call, encoded, answer, parts.host, coerce=parts.coerce)
         if edited is not None:
             parts.spend_approval(answer.binding)
             return edited

@@ -65,7 +65,7 @@ class HeldCalls(Struct, eq=False):
                 self.take()
             elif self._opening is None:
                 self._opening = asyncio.get_running_loop().create_task(self.run.open())
-                self._opening.add_done_callback(self._opened)
+                self._opening.add_done_callback(self._on_opened)
         return position
 
     def withdraw(self, position: int) -> None:
@@ -97,7 +97,7 @@ class HeldCalls(Struct, eq=False):
         self._over = True
         self.by_position.clear()
 
-    def _opened(self, opening: asyncio.Task[None]) -> None:
+    def _on_opened(self, opening: asyncio.Task[None]) -> None:
         self._opening = None
         if not opening.cancelled() and opening.exception() is None and not self._over:  # otherwise it is opened when the message is sealed
             self.take()

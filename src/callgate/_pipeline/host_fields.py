@@ -5,12 +5,9 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Mapping
 from inspect import isclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, ClassVar, Final, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from callgate.errors import UsageError
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["HostFields"]
 

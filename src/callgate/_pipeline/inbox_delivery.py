@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from callgate._abort_signals import Control
-from callgate._pipeline.approval_answers import ANSWERS, EDIT, accepted_answer, answer_of, record_answer
+from callgate._pipeline.approval_answers import ANSWERS, EDIT, convert_answer, read_answer, record_answer
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.known_runs import KnownRuns, Work
+from callgate._pipeline.run_states import RunStates, Work
 from callgate._run_state.approvals import Approvals
 from callgate._run_state.event_bodies import Reason
 from callgate._run_state.recorder import Recorder
@@ -36,7 +36,7 @@ class InboxDelivery:
     Args:
         work: The engine's current work, by run.
         running: The running calls, by uid.
-        known: The states of runs.
+        run_states: The states of runs.
         approvals: The questions asked in the runs.
         tools: The engine's tools, which check the arguments of humans.
         coerce: Whether to convert arguments of humans; a tool's own setting takes precedence.
@@ -48,7 +48,7 @@ class InboxDelivery:
         control: Control,
         work: Mapping[str, Work],
         running: Mapping[str, CallState],
-        known: KnownRuns,
+        run_states: RunStates,
         approvals: Approvals,
         tools: ToolRegistry,
         *,
@@ -58,7 +58,7 @@ class InboxDelivery:
         self._control = control
         self._work = work
         self._running = running
-        self._known = known
+        self._run_states = run_states
         self._approvals = approvals
         self._tools = tools
         self._coerce = coerce
@@ -75,7 +75,7 @@ class InboxDelivery:
 
     def deliver(self, run: str) -> None:
         """Carry out the waiting messages of a run, as far as that is possible now."""
-        if run not in self._messages or not self._known.knows(run):
+        if run not in self._messages or not self._run_states.knows(run):
             return
         work = self._work.get(run)
         for message in self._messages.pop(run).values():
@@ -113,30 +113,30 @@ class InboxDelivery:
     def _answer(self, message: InboxMessage) -> None:
         if message.target.rsplit("/", 2)[0] != message.run:
             raise UsageError(f"The approval '{message.target[:80]}' belongs to another run.")
-        answer, journal = answer_of(message), self._recorder.journal
+        answer, journal = read_answer(message), self._recorder.journal
         notes: tuple[Note, ...] = ()
         if answer.allow and message.replaced_by:
             raise UsageError("A later answer to the same question has replaced it.")
-        question = self._approvals.to_answer(message.target, allow=answer.allow, at_ns=message.at_ns)
+        question = self._approvals.get_answerable(message.target, allow=answer.allow, at_ns=message.at_ns)
         if answer.arguments and not journal.remote:  # on a server, reading would block the event loop: the gate checks them
-            answer, notes = accepted_answer(journal.read(call=message.target), answer, self._tools, coerce=self._coerce)
+            answer, notes = convert_answer(journal.read(call=message.target), answer, self._tools, coerce=self._coerce)
         cause = self._record("inbox.taken", message, self._reason_and_sender(message, answer.reason))
         record_answer(self._recorder, self._approvals, question, answer, cause=cause, notes=notes)
 
     def _settle(self, message: InboxMessage) -> None:
-        state = self._known.by_run.get(message.run)
+        state = self._run_states.by_run.get(message.run)
         happened = SETTLEMENTS[message.kind]
         if state is None or not state.can_settle(message.target, happened=happened):
             raise UsageError(f"The call '{message.target[:80]}' is not in doubt, so nothing was changed.")
         cause = self._record("inbox.taken", message, self._reason_and_sender(message, message.reason))
         said = Settlement(happened=happened, by=message.actor, reason=message.reason)
-        self._known.settle_by_hand(message.target, said, cause=cause)
+        self._run_states.settle_by_hand(message.target, said, cause=cause)
 
     def _reason_and_sender(self, message: InboxMessage, reason: str) -> str:
         return f"{self._recorder.cut(reason) or 'no reason given'} ({self._recorder.cut(message.actor) or 'nobody named'})"
 
     def _end(self, message: InboxMessage) -> None:
-        conversations, states = self._affected(message)
+        conversations, states = self._find_work(message)
         said = self._reason_and_sender(message, message.reason)
         self._record("inbox.taken", message, said)
         why = f"{_ENDS[message.kind]} from another process: {said}"
@@ -148,7 +148,7 @@ class InboxDelivery:
             if message.kind == "kill":
                 state.kill.fire(why)
 
-    def _affected(self, message: InboxMessage) -> tuple[set[str], list[CallState]]:
+    def _find_work(self, message: InboxMessage) -> tuple[set[str], list[CallState]]:
         """Return the conversations that only this run uses, and its calls in other conversations.
 
         Raises:

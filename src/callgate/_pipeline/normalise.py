@@ -19,7 +19,7 @@ from callgate._json import plain_bytes, utf8
 from callgate._json.truncated_result import excerpt
 from callgate._option_checks import without_check
 from callgate._pipeline.result_notes import note_texts
-from callgate._pipeline.result_parts import ShownContent, fitted_parts
+from callgate._pipeline.result_parts import ShownContent, fit_parts
 from callgate._run_state.event_bodies import MOST_NAME, clean
 from callgate._secret_redaction import RedactedLog, Redactor
 from callgate.calls import Metadata, Note, RawCall, ToolResult
@@ -80,10 +80,10 @@ class Normaliser:
             shown = self._fit_parts(checked.content, call.uid, call.scope.allowed_tools)
             structured = checked.value if len(plain_bytes(checked.value)) <= self._limits.result_inline_bytes else None
         else:
-            shown, structured = self._of_value(call, checked.value)
+            shown, structured = self._show_value(call, checked.value)
         return _assemble(head, checked, shown, structured)
 
-    def _of_value(self, call: ValidatedCall, value: object) -> tuple[ShownContent, object]:
+    def _show_value(self, call: ValidatedCall, value: object) -> tuple[ShownContent, object]:
         """Return what is shown of the value that a tool returned, and the value if it is small."""
         found = _content_of(value, call.tool.tool.content_key)
         raw, blob = found.raw, None
@@ -101,7 +101,7 @@ class Normaliser:
         return ShownContent(parts, size, cut or found.partial, found.mime, blob, found.key, end), value if small else None
 
     def _fit_parts(self, parts: Sequence[Part], uid: str, allowed: Container[str] | None = None) -> ShownContent:
-        return fitted_parts(parts, self._limits, lambda whole: self._store_whole(whole, uid, allowed))
+        return fit_parts(parts, self._limits, lambda whole: self._store_whole(whole, uid, allowed))
 
     def refusal(self, raw: RawCall, uid: str, name: str, error: CallFailed, notes: tuple[Note, ...] = (), rule: str = "") -> ToolResult:
         """Return the result of a call that was refused, or whose result was withheld."""
@@ -112,7 +112,7 @@ class Normaliser:
         shown = clean(name, self._redactor, MOST_NAME)  # the name may not be that of a tool
         return self._redact(raw, uid, checked, lambda redacted: self._failure(_ResultHead(raw, uid, shown, rule, notes), redacted))
 
-    def recorded(self, result: ToolResult) -> bytes:
+    def encode_for_record(self, result: ToolResult) -> bytes:
         """Return the result as it is recorded: whole up to a size limit, by reference above it. Its values keep the order of their keys.
 
         The record is redacted as a whole. An image that the redactor would damage is replaced by a text.
@@ -172,29 +172,29 @@ class Normaliser:
 
     def _failure(self, head: _ResultHead, checked: Checked) -> ToolResult:
         reason = _shorten(checked.error or "the call failed", self._limits.error_bytes // 2)
-        told = {"status": checked.status, "error": reason, "code": checked.code, **(checked.details or {})}
+        failure = {"status": checked.status, "error": reason, "code": checked.code, **(checked.details or {})}
         data = checked.value if checked.failure_class == "tool_declared" else None
         if data is not None:
-            told["result"] = data
+            failure["result"] = data
         structured = data if data is not None else checked.details
         has_run = checked.attempts > 0 or checked.joined
-        shown = self._of_failure(told, structured if has_run else None, head.uid)
+        shown = self._show_failure(failure, structured if has_run else None, head.uid)
         if checked.content:
             media = self._fit_parts([part for part in checked.content if not isinstance(part, Text)], head.uid)
             shown = replace(shown, parts=shown.parts + media.parts)
         structured = structured if shown.size_bytes <= self._limits.result_inline_bytes else None
         return _assemble(head if has_run else replace(head, ran=None), checked, shown, structured, error=reason)
 
-    def _of_failure(self, told: dict[str, object], output: object, uid: str) -> ShownContent:
+    def _show_failure(self, failure: dict[str, object], output: object, uid: str) -> ShownContent:
         """Return what is shown of a failure; the size is that of the tool's output, where this was shortened."""
-        raw, most = plain_bytes(told), self._limits.error_bytes
+        raw, most = plain_bytes(failure), self._limits.error_bytes
         if len(raw) <= most:
             return ShownContent((_text(text=raw.decode()),), len(raw), mime="application/json")
         if output is None:
-            return ShownContent((_text(text=excerpt(raw, told, most)),), len(raw), mime="application/json")
+            return ShownContent((_text(text=excerpt(raw, failure, most)),), len(raw), mime="application/json")
         whole = plain_bytes(output)
         blob, how = self._store_whole(whole, uid)
-        parts = (_text(text=excerpt(raw, told, most - len(how) - 1)), Text(text=how))
+        parts = (_text(text=excerpt(raw, failure, most - len(how) - 1)), Text(text=how))
         return ShownContent(parts, len(whole), truncated=True, mime="application/json", blob=blob)
 
     def _redact(self, raw: RawCall, uid: str, checked: Checked, build: Callable[[Checked], ToolResult]) -> ToolResult:
@@ -317,8 +317,8 @@ def _withhold(raw: RawCall, uid: str, checked: Checked, error: BaseException) ->
     """Return a result without any text of the call or of the failure, because the redactor failed and they may contain secrets."""
     log.error("The redactor failed on the result of %s (%s); it is withheld", uid, type(error).__name__)
     ran = checked.attempts > 0 or checked.status == "ok"
-    told = "The call ran, but its result" if ran else "The call did not run, and the reason"
-    reason = f"{told} is withheld: secrets could not be taken out of it. Do not repeat the call; tell the operator."
+    fact = "The call ran, but its result" if ran else "The call did not run, and the reason"
+    reason = f"{fact} is withheld: secrets could not be taken out of it. Do not repeat the call; tell the operator."
     return ToolResult(
         id=raw.id,
         uid=uid,

@@ -19,11 +19,11 @@ from msgspec import Struct
 from callgate._clock import Clock
 from callgate._engine_limits import IDLE_RUN_S
 from callgate._pipeline.engine_context import EngineContext
-from callgate._pipeline.known_runs import KnownRuns
+from callgate._pipeline.run_states import RunStates
 from callgate._run_state.event_bodies import ScopeFacts, decode_result
-from callgate._run_state.idempotency import RunState
 from callgate._run_state.recorder import off_loop
 from callgate._run_state.run_recovery import unfinished_calls
+from callgate._run_state.run_state import RunState
 from callgate._runners.abandoned_code import AbandonedCalls
 from callgate.calls import Scope
 from callgate.errors import RunHeld
@@ -48,8 +48,8 @@ class LatestScope(Struct):
 
     scope: Scope
     """As the host gave it; initially one that no caller has."""
-    placed: Scope
-    """With its run."""
+    with_run: Scope
+    """The same scope with its run: its own, or else the engine's."""
     facts: ScopeFacts
     opened: Scope = NO_SCOPE
     """The scope, once its run is open; before that, and when another engine may take the run, `NO_SCOPE`."""
@@ -68,7 +68,7 @@ class OpenRuns:
     def __init__(
         self,
         context: EngineContext,
-        known: KnownRuns,
+        run_states: RunStates,
         own: str,
         latest: LatestScope,
         behind: AbandonedCalls,
@@ -78,7 +78,7 @@ class OpenRuns:
         self._events = journal
         self._journal = journal if journal.shared and isinstance(journal, OffersLeases) else None
         self._clock: Clock = context.clock
-        self._known = known
+        self._run_states = run_states
         self._own = own
         self._latest = latest
         self._behind = behind
@@ -101,7 +101,7 @@ class OpenRuns:
         until, look_s = self._clock.monotonic() + _WAIT_S, _FIRST_LOOK_S
         while True:
             try:
-                await self._known.open(run, new=new)
+                await self._run_states.open(run, new=new)
             except RunHeld as held:
                 if self._clock.monotonic() >= until:
                     raise await self._explain(held, run) from held
@@ -132,16 +132,16 @@ class OpenRuns:
     def _offer_idle(self, journal: OffersLeases) -> None:
         """Offer the runs that have had no call since they were last examined."""
         for run, calls in tuple(self._last_calls.items()):
-            state = self._known.by_run.get(run)
+            state = self._run_states.by_run.get(run)
             if state is None:  # another engine has taken it, or it was dropped
                 del self._last_calls[run]
-            elif self._known.is_busy(run) or state.counter != calls or self._runs_on(state):
+            elif self._run_states.is_busy(run) or state.counter != calls or self._runs_on(state):
                 self._last_calls[run] = state.counter
             else:
                 del self._last_calls[run]
-                if self._latest.placed.run == run:
+                if self._latest.with_run.run == run:
                     self._latest.opened = NO_SCOPE
-                self._known.let_go(run)
+                self._run_states.let_go(run)
                 journal.offer_lease(run)
         again = bool(self._last_calls)
         self._timer = asyncio.get_running_loop().call_later(IDLE_RUN_S, self._offer_idle, journal) if again else None

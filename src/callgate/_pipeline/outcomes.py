@@ -17,10 +17,11 @@ from msgspec.structs import replace
 from callgate._abort_signals import FAILURES
 from callgate._engine_limits import RECORD_S
 from callgate._option_checks import without_check
-from callgate._pipeline.call_hooks import HostAnswer
+from callgate._pipeline.call_events import judged_arguments, record_denial, record_end, record_verdict
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_context import EngineContext
-from callgate._pipeline.unknown_outcomes import told_as_unknown
+from callgate._pipeline.host_code import HostAnswer
+from callgate._pipeline.unknown_outcomes import as_unknown_if_doubtful
 from callgate._run_state.approvals import Question
 from callgate._run_state.event_bodies import MOST_NAME, Reason, with_id
 from callgate._run_state.settlements import EARLIER, STILL_RUNS
@@ -52,7 +53,7 @@ _answered = without_check(Answered, Answered(ToolResult(id="", uid="", name="", 
 class Outcomes:
     """Ends the calls of one engine."""
 
-    def __init__(self, context: EngineContext, restart: RestartHandler | None, timeout_s: float) -> None:
+    def __init__(self, context: EngineContext, restart: RestartHandler | None) -> None:
         self._survives = context.journal.strength != "memory"
         file = f" --journal {shlex.quote(context.journal.files[0])}" if isinstance(context.journal, OnDisk) else ""
         commands = f"`callgate settle {{uid}} --happened{file}`, `callgate settle {{uid}} --not-happened{file}` or "
@@ -65,15 +66,15 @@ class Outcomes:
         self._normaliser = context.normaliser
         self._approvals = context.approvals
         self._restart = restart
-        self._timeout_s = timeout_s
+        self._timeout_s = context.timeout_s
         self._restart_timeout_s = context.limits.hook_timeout_s
         self._host = context.host
 
-    async def answered(self, state: CallState, result: ToolResult, over: Callable[[], bool] | None = None) -> Outcome:
+    async def end_with_result(self, state: CallState, result: ToolResult, on_recorded: Callable[[], bool] | None = None) -> Outcome:
         """Record the result of a call, and return it once it is durable.
 
         Args:
-            over: Called when the result is recorded, before it is durable, and returns whether calls waited for this
+            on_recorded: Called when the result is recorded, before it is durable, and returns whether calls waited for this
                 one. They may start then: they record their start after this end, so it is durable only if this end is.
         """
         success = result.status == "ok"
@@ -85,8 +86,8 @@ class Outcomes:
             self._warn_of_unknown(result)
         if self._restart is not None and success and await self._restarts(result):
             return self._end_restarted(state)
-        position = state.end("call.completed", self._normaliser.recorded(result))
-        if over is not None and over():
+        position = record_end(state, "call.completed", self._normaliser.encode_for_record(result))
+        if on_recorded is not None and on_recorded():
             for _ in range(2):  # a call that waited records its start meanwhile, so that one commit has this end and that start
                 await asyncio.sleep(0)
         if self._survives:
@@ -96,20 +97,20 @@ class Outcomes:
             self._bus.publish("tool.completed", result)
         return _answered(result=result)
 
-    def stopped(self, state: CallState, outcome: Outcome) -> Outcome:
+    def abort_with_result(self, state: CallState, outcome: Outcome) -> Outcome:
         """Return the outcome of a call that has a result and whose message was stopped: the message ends, the result is kept."""
         if not isinstance(outcome, Answered):
             return outcome
         why, result = self._recorder.cut(state.stopped_late), outcome.result
         how = "ran to its end" if state.started else "was made before"
         self._recorder.log.warning("The message of %s was stopped: %s. The call %s, and its result is kept", state.uid, why, how)
-        told = f"{why}. {result.name} ({state.uid}) {how}; its result is kept"
-        return Aborted("stopped_by_user", self._recorder.redacted(told), kept_result=result)
+        text = f"{why}. {result.name} ({state.uid}) {how}; its result is kept"
+        return Aborted("stopped_by_user", self._recorder.redacted(text), kept_result=result)
 
     def _end_restarted(self, state: CallState) -> Restarted:
         self._control.count(state.scope.conversation, success=True)
         try:
-            state.end("call.restarted", Reason(reason="the result enriched the context"))
+            record_end(state, "call.restarted", Reason(reason="the result enriched the context"))
         except RecordFailed as unwritable:  # the host has the result all the same
             self._recorder.log.error("The end of the call %s is not on record: %s", state.uid, unwritable)
             return Restarted(state.uid, recorded=False)
@@ -133,7 +134,7 @@ class Outcomes:
         """Return these outcomes once they are on disk, if the journal keeps a record there. One that could not be recorded says so."""
         outcomes = [outcome for _, outcome in ends]
         if self._survives and any(state.last > state.durable for state, _ in ends):
-            within_s = max(self._left_s(state) for state, _ in ends)
+            within_s = max(self._remaining_s(state) for state, _ in ends)
             until = self._clock.monotonic() + within_s
             try:
                 await self._recorder.durable(max(state.last for state, _ in ends), within_s)
@@ -148,13 +149,13 @@ class Outcomes:
             success: Whether the call itself has succeeded.
         """
         try:
-            await self._recorder.durable(position, self._left_s(state))
+            await self._recorder.durable(position, self._remaining_s(state))
             state.durable = position
         except RecordFailed:
             if state.started or success:
                 raise
 
-    def _left_s(self, state: CallState) -> float:
+    def _remaining_s(self, state: CallState) -> float:
         """Return how many seconds the end of a call may wait for the record."""
         return max(min(state.deadline, state.began + self._timeout_s) - self._clock.monotonic(), RECORD_S)
 
@@ -172,7 +173,9 @@ class Outcomes:
             case Suspended():
                 self._approvals.drop(state.uid)
                 failed = _unrecorded_question(outcome.question, error)
-                return Answered(self._mark_unrecorded(self.result_of(state, failed, self._recorder.cut(state.raw.name or ""), None), error))
+                return Answered(
+                    self._mark_unrecorded(self.result_of_error(state, failed, self._recorder.cut(state.raw.name or ""), None), error)
+                )
             case Aborted():
                 return self._unrecorded_abort(outcome, error)
             case Restarted():
@@ -184,14 +187,15 @@ class Outcomes:
             case unknown:
                 assert_never(unknown)
 
-    def ended(self, state: CallState, error: BaseException, name: str, *, harmless: bool = False) -> Outcome:
+    def end_with_error(self, state: CallState, error: BaseException, name: str, *, harmless: bool = False) -> Outcome:
         """Return the outcome of a call that a stage refused, or in which the engine itself failed.
 
         Args:
             harmless: Whether the call has no effect, so that its outcome is never unknown.
         """
         if state.doubtful and isinstance(error, (ApprovalNeeded, CallFailed)):
-            error = told_as_unknown(state, error if isinstance(error, CallFailed) else CallFailed(f"a human has to decide first: {error}"))
+            refusal = error if isinstance(error, CallFailed) else CallFailed(f"a human has to decide first: {error}")
+            error = as_unknown_if_doubtful(state, refusal)
         match error:
             case ApprovalNeeded():
                 return self._suspend(state, error, name)
@@ -202,7 +206,7 @@ class Outcomes:
             case _:
                 return self._fault(state, error, name, harmless=harmless)
 
-    def unrecorded(self, raw: RawCall, error: RunHeld | RecordFailed) -> Answered:
+    def refuse_unopened(self, raw: RawCall, error: RunHeld | RecordFailed) -> Answered:
         """Return the outcome of a call whose run cannot be opened. The call is not on record, and was not run now.
 
         If the record of the run cannot be read, the same call may have run before.
@@ -219,7 +223,7 @@ class Outcomes:
         refusal = self._normaliser.refusal(raw, "", self._recorder.cut(raw.name or ""), RecordFailed(text, code=error.code))
         return Answered(self._mark_unrecorded(refusal, error))
 
-    def unrouted(self, raw: RawCall, scope: Scope, error: CallFailed) -> Answered:
+    def refuse_unrouted(self, raw: RawCall, scope: Scope, error: CallFailed) -> Answered:
         """Return the outcome of a call that is refused before it has a state in its run; the caller records the refusal."""
         self._control.count(scope.conversation, success=False)
         raw = with_id(replace(raw, id=self._recorder.cut(raw.id)), self._clock)
@@ -228,26 +232,26 @@ class Outcomes:
             self._bus.publish("tool.completed", result)
         return Answered(result)
 
-    def cancelled(self, state: CallState, why: str) -> None:
+    def end_cancelled(self, state: CallState, why: str) -> None:
         """Record the end of a call that no caller waits for."""
         status = "unknown" if state.started else "not_started"
         with suppress(RecordFailed):
-            state.end("call.aborted", Reason(reason=why, status=status))
+            record_end(state, "call.aborted", Reason(reason=why, status=status))
 
-    def left(self, state: CallState, error: BaseException) -> None:
+    def end_with_caller(self, state: CallState, error: BaseException) -> None:
         """Record the end of a call that ended together with its caller: by a cancellation, an interrupt, or a closed event loop.
 
         The message of a cancellation, if it has one, is recorded with it.
         """
         if not isinstance(error, asyncio.CancelledError):
-            self.cancelled(state, f"the caller was ended by {type(error).__name__}")
+            self.end_cancelled(state, f"the caller was ended by {type(error).__name__}")
             return
         message = self._recorder.cut(error.args[0]) if error.args and error.args[0] else ""
-        self.cancelled(state, f"the caller was cancelled{': ' if message else ''}{message}")
+        self.end_cancelled(state, f"the caller was cancelled{': ' if message else ''}{message}")
 
-    def result_of(self, state: CallState, error: CallFailed, name: str, approved: ApprovedCall | None) -> ToolResult:
+    def result_of_error(self, state: CallState, error: CallFailed, name: str, approved: ApprovedCall | None) -> ToolResult:
         """Return a result that says why the call has no result of its own."""
-        error = told_as_unknown(state, error)
+        error = as_unknown_if_doubtful(state, error)
         notes = approved.call.notes if approved else ()
         return self._normaliser.refusal(state.raw, state.uid, name, error, notes, approved.rule if approved else "")
 
@@ -265,8 +269,8 @@ class Outcomes:
         unwritable = error if isinstance(error, RecordFailed) else None
         why = "" if unwritable is None else f" ({unwritable.told})"
         if harmless:
-            told = f"{name} ran and changed nothing, but what it gave was lost{why}. It may be sent again; tell the operator."
-            return self._refuse(state, (RecordFailed if why else CallFailed)(told, code=code), name, unwritable)
+            text = f"{name} ran and changed nothing, but what it gave was lost{why}. It may be sent again; tell the operator."
+            return self._refuse(state, (RecordFailed if why else CallFailed)(text, code=code), name, unwritable)
         unknown = OutcomeUnknown(
             f"{name} ran, but what came of it could not be kept{why}. Do not repeat the call; tell the operator.", code=code
         )
@@ -280,7 +284,7 @@ class Outcomes:
         """
         if isinstance(error, ToolRaised) and error.__cause__ is not None:  # for the tool's author; the model is not told its type
             self._recorder.log.debug("The call %s of %s was refused: %s", state.uid, name, error, error=error.__cause__)
-        result = self.result_of(state, error, name, None)
+        result = self.result_of_error(state, error, name, None)
         if failure is not None:
             result = self._mark_unrecorded(result, failure)
         elif isinstance(error, RecordFailed):  # its end may be recorded all the same
@@ -290,14 +294,14 @@ class Outcomes:
             self._warn_of_unknown(result)
         try:
             if isinstance(error, CallDenied):
-                state.denied(error, name)
+                record_denial(state, error, name)
                 self._approvals.drop(error.approval)
-            state.end("call.completed", self._normaliser.recorded(result))
+            record_end(state, "call.completed", self._normaliser.encode_for_record(result))
         except RecordFailed as unwritable:  # the caller must still be told
             self._recorder.log.error("%s", unwritable)
             if failure is None and not state.started:
                 not_run = RecordFailed(f"It was not run: {unwritable.told} {_TELL_OPERATOR}", code=unwritable.code)
-                result = self._mark_unrecorded(self.result_of(state, not_run, name, None), unwritable)
+                result = self._mark_unrecorded(self.result_of_error(state, not_run, name, None), unwritable)
             elif failure is None:
                 result = self._mark_if_new(result, unwritable)
         if not (isinstance(error, CallRepeated) and error.of_data):
@@ -315,31 +319,31 @@ class Outcomes:
         except RecordFailed as unwritable:  # without a record, the question would end with this engine
             self._approvals.drop(asked.approval_id)
             return self._refuse(state, _unrecorded_question(self._recorder.redacted(text), unwritable), name, unwritable)
-        redacted, arguments = self._recorder.redacted, state.judged_arguments.decode()
+        redacted, arguments = self._recorder.redacted, judged_arguments(state).decode()
         return Suspended(asked.approval_id, asked.expires_at, redacted(text), state.uid, name, redacted(arguments), redacted(question.rule))
 
     @staticmethod
     def _record_question(state: CallState, asked: Question, question: ApprovalNeeded, text: str, name: str) -> None:
-        state.verdict("ask", name, rule=question.rule, reason=question.question, judgments=question.judgments)
+        record_verdict(state, "ask", name, rule=question.rule, reason=question.question, judgments=question.judgments)
         details = {"approval": asked.approval_id, "binding": asked.binding, "expires_at": asked.expires_at, "call": asked.same_call}
         if asked.doubt:
             details["doubt"] = asked.doubt
-        state.end("call.suspended", Reason(reason=text, details=details))
+        record_end(state, "call.suspended", Reason(reason=text, details=details))
 
     def _abort(self, state: CallState, end: CallAborted, name: str) -> Aborted:
         reason = self._recorder.cut(str(end))
         if state.started:
             self._log_duration(state, name)
         in_doubt = _may_have_acted(state, end)
-        told = f"{reason}. {name} ({state.uid}) had started and {_CHECK_BEFORE_REPEAT}" if in_doubt else reason
+        text = f"{reason}. {name} ({state.uid}) had started and {_CHECK_BEFORE_REPEAT}" if in_doubt else reason
         self._recorder.log.warning("Tool call aborted: %s", reason)
         result = None
         if in_doubt:
             self._warn_in_doubt(state.uid, name)
-            result = replace(self.result_of(state, OutcomeUnknown(told, code="killed"), name, None), failure_class="killed")
-        aborted = Aborted(end.status, self._recorder.redacted(told), kept_result=result)
+            result = replace(self.result_of_error(state, OutcomeUnknown(text, code="killed"), name, None), failure_class="killed")
+        aborted = Aborted(end.status, self._recorder.redacted(text), kept_result=result)
         try:
-            state.end("call.aborted", Reason(reason=reason, status=end.status, details=end.details))
+            record_end(state, "call.aborted", Reason(reason=reason, status=end.status, details=end.details))
         except RecordFailed as unwritable:  # the message ends nevertheless
             self._recorder.log.error("%s", unwritable)
             return self._unrecorded_abort(aborted, unwritable)
@@ -347,7 +351,7 @@ class Outcomes:
 
     def _unrecorded_abort(self, outcome: Aborted, error: RecordFailed) -> Aborted:
         result = None if outcome.kept_result is None else self._mark_if_new(outcome.kept_result, error)
-        return replace(outcome, reason=_with(outcome.reason, error), recorded=False, kept_result=result)
+        return replace(outcome, reason=_add_record_failure(outcome.reason, error), recorded=False, kept_result=result)
 
     def _mark_unrecorded(self, result: ToolResult, failure: RecordFailed | RunHeld) -> ToolResult:
         """Mark a result that is not on record, and says so."""
@@ -396,7 +400,7 @@ def _unrecorded_question(question: str, error: RecordFailed) -> RecordFailed:
     return RecordFailed(f"{text}: {error}", code=error.code, told=f"{text}: {error.told} {_TELL_OPERATOR}")
 
 
-def _with(reason: str, error: RecordFailed) -> str:
+def _add_record_failure(reason: str, error: RecordFailed) -> str:
     return f"{reason} (not on record: {error})"
 
 

@@ -19,7 +19,7 @@ from callgate.calls import Note, RawCall
 from callgate.errors import ArgumentsMalformed, ArgumentsTruncated, CallAborted
 from callgate.stage_types import ParsedCall
 
-__all__ = ["check_name", "has_large_arguments", "parse", "parsed_or_error"]
+__all__ = ["check_name", "has_large_arguments", "parse", "try_parse"]
 
 Notes = tuple[Note, ...]
 
@@ -78,7 +78,7 @@ def parse(
         read, whole = read_object(raw.arguments if arguments is None else arguments, limits)
     except (ArgumentsMalformed, ArgumentsTruncated) as error:
         if not repair:
-            raise _told_apart(error) from None
+            raise _correct_code(error) from None
         repaired, notes = _repair(raw, limits, error)
         return ParsedCall(uid=uid, raw=raw, arguments=repaired, notes=notes)
     if not read:
@@ -86,7 +86,7 @@ def parse(
     return ParsedCall(uid=uid, raw=raw, arguments=read, notes=(_LIFTED,) if raw.lifted else (), whole_floats=whole)
 
 
-def parsed_or_error(raw: RawCall, uid: str, limits: Limits, *, repair: bool) -> ParsedCall | BaseException:
+def try_parse(raw: RawCall, uid: str, limits: Limits, *, repair: bool) -> ParsedCall | BaseException:
     """Return what `parse` returns or raises. For use in a thread, because an error belongs to its call."""
     try:
         return parse(raw, uid, limits, repair=repair)
@@ -94,7 +94,7 @@ def parsed_or_error(raw: RawCall, uid: str, limits: Limits, *, repair: bool) -> 
         return error
 
 
-def _told_apart(error: ArgumentsMalformed | ArgumentsTruncated) -> ArgumentsMalformed | ArgumentsTruncated:
+def _correct_code(error: ArgumentsMalformed | ArgumentsTruncated) -> ArgumentsMalformed | ArgumentsTruncated:
     """Return the error, with another code if the text is truncated although the message is complete.
 
     In this case, the model itself wrote the text so.
@@ -108,15 +108,15 @@ def _repair(raw: RawCall, limits: Limits, error: ArgumentsMalformed | ArgumentsT
     Text that seems truncated may be complete, for example with an additional quote.
     """
     try:
-        found, notes = _read_again(raw.arguments if isinstance(raw.arguments, str) else "", limits, error)
+        found, notes = _read_malformed(raw.arguments if isinstance(raw.arguments, str) else "", limits, error)
     except (ArgumentsMalformed, ArgumentsTruncated):
         found, notes = None, ()
     if not isinstance(found, dict):
-        raise _told_apart(error) from None
+        raise _correct_code(error) from None
     return found, notes
 
 
-def _read_again(text: str, limits: Limits, error: ArgumentsMalformed | ArgumentsTruncated) -> tuple[object, Notes]:
+def _read_malformed(text: str, limits: Limits, error: ArgumentsMalformed | ArgumentsTruncated) -> tuple[object, Notes]:
     if error.code == "not_object":
         inner = strict_value(text, limits)
         return (strict_value(inner, limits) if isinstance(inner, str) else None), (repair_note(error),)

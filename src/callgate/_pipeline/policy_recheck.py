@@ -11,14 +11,10 @@ from functools import cached_property
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._pipeline.combined_verdict import GateParts, combined_verdict
-from callgate._pipeline.validate import Modified
+from callgate._pipeline.combined_verdict import GateParts, ask_all
+from callgate._pipeline.validate import ModifiedCall
 from callgate.errors import CallDenied
-from callgate.protocols import (
-    Ask,
-    PathFilter,
-    PathPolicy,
-)
+from callgate.protocols import Ask, PathFilter, PathPolicy
 from callgate.stage_types import ValidatedCall
 
 __all__ = ["PolicyRecheck"]
@@ -27,12 +23,12 @@ __all__ = ["PolicyRecheck"]
 async def _refusal(call: ValidatedCall, parts: GateParts) -> str:
     """Return why the policies would not allow this call unchanged and without a human; empty if they would."""
     try:
-        standing = await combined_verdict(call, parts, started=True)
+        combined = await ask_all(call, parts, started=True)
     except CallDenied as error:
         return str(error)
-    if isinstance(standing, Modified):
+    if isinstance(combined, ModifiedCall):
         return "a policy would change its arguments."
-    verdict = standing.verdict
+    verdict = combined.verdict
     return f"a human has to decide about it first: {parts.host.cut(verdict.question)}" if isinstance(verdict, Ask) else ""
 
 

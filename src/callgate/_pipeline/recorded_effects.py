@@ -14,14 +14,15 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal
 from callgate._json import canonical, plain_bytes
+from callgate._pipeline.call_events import record_event, record_verdict
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.result_notes import content_and_notes, note_texts
-from callgate._pipeline.unknown_outcomes import verified_by_tool
+from callgate._pipeline.unknown_outcomes import ask_verify
 from callgate._run_state.earlier_effect import EarlierEffect, effect_run
 from callgate._run_state.event_bodies import Reason, decode_reason, decode_result
 from callgate._run_state.recorder import off_loop
-from callgate._run_state.settlements import how_to_free, in_doubt
+from callgate._run_state.settlements import how_to_free, in_doubt_error
 from callgate._runners.exception_results import describe
 from callgate._runners.offload_to_threads import WorkAbandoned
 from callgate._runners.return_values import ReadingTimeout
@@ -79,11 +80,11 @@ class RecordedEffects:
                 raise CallNotStarted.because(kill.reason) from error
             raise _no_key(call, f"did not return within {timeout_s:.3g} s. Tell the operator") from error
 
-    def shown(self, key: EffectKeyOf) -> str:
+    def key_text(self, key: EffectKeyOf) -> str:
         """Return the key as text for people, models and the record."""
         return self._recorder.cut(key.text, _MOST_SHOWN)
 
-    async def earlier(self, tool: str, run: str, uid: str) -> EarlierEffect | None:
+    async def find_earlier(self, tool: str, run: str, uid: str) -> EarlierEffect | None:
         """Return what the journal says of the call that claimed a key last.
 
         Args:
@@ -112,7 +113,7 @@ class RecordedEffects:
 
     # Calls about which a human would be asked
 
-    async def answers(self, call: ValidatedCall, kill: AbortSignal) -> bool:
+    async def has_answer(self, call: ValidatedCall, kill: AbortSignal) -> bool:
         """Return whether an earlier call keeps this one from running if its policies let it; see `replay`."""
         return call.tool.effect_key is not None and (await self._find_stored(call, kill))[1] is not None
 
@@ -137,15 +138,15 @@ class RecordedEffects:
         key, earlier = await self._find_stored(call, state.kill)
         if earlier is None:
             return None
-        state.verdict("ask", call.tool.name, rule=asks.rule, reason=asks.question, judgments=asks.judgments)
+        record_verdict(state, "ask", call.tool.name, rule=asks.rule, reason=asks.question, judgments=asks.judgments)
         if earlier.state == "unknown":
-            raise in_doubt(call.tool.name, earlier.uid, f"had the same key of its effect ({self.shown(key)})")
-        return self.replayed(state, call, canonical(call.arguments), self.shown(key), earlier, details={"asked": "nobody"})
+            raise in_doubt_error(call.tool.name, earlier.uid, f"had the same key of its effect ({self.key_text(key)})")
+        return self.replay_result(state, call, canonical(call.arguments), self.key_text(key), earlier, details={"asked": "nobody"})
 
     async def _find_stored(self, call: ValidatedCall, kill: AbortSignal) -> tuple[EffectKeyOf, EarlierEffect | None]:
         """Return the key of a call, and the earlier call that keeps it from running whatever a human says; None if there is none."""
         key = await self.key_of(call, kill, self._host_timeout_s)
-        earlier = await self.earlier(call.tool.name, effect_run(call.tool.name, key.digest), call.uid)
+        earlier = await self.find_earlier(call.tool.name, effect_run(call.tool.name, key.digest), call.uid)
         # A human might not want to show the principal what was done for another one.
         if earlier is None or earlier.state == "nothing" or earlier.principal != call.scope.principal:
             return key, None
@@ -155,12 +156,12 @@ class RecordedEffects:
         """Return whether a call may run or get a result although the outcome of the earlier one is not known yet."""
         if earlier.may_end or earlier.doubt is None:
             return earlier.may_end
-        found = await verified_by_tool(call.tool, earlier.arguments, earlier.doubt.tool_key, self._host_timeout_s, kill)
+        found = await ask_verify(call.tool, earlier.arguments, earlier.doubt.tool_key, self._host_timeout_s, kill)
         return found.happened is not None
 
     # The result of an earlier call
 
-    def replayed(
+    def replay_result(
         self,
         state: CallState,
         call: ValidatedCall,
@@ -179,7 +180,7 @@ class RecordedEffects:
             details: Further facts for the record.
         """
         facts = {"uid": earlier.uid, "effect_key": key} | (details or {})
-        state.write("call.replayed", Reason(reason="joined" if joined else "replayed", details=facts))
+        record_event(state, "call.replayed", Reason(reason="joined" if joined else "replayed", details=facts))
         metadata = Metadata(replayed=not joined, joined=joined)
         others = earlier.had_other_arguments(encoded)
         if earlier.state == "happened" or earlier.result is None:
@@ -189,11 +190,11 @@ class RecordedEffects:
         own = decode_result(plain_bytes(earlier.result))  # a copy, because callers may change it
         content, notes = own.content, own.metadata.notes
         if others or own.status != "ok" or not earlier.is_the_call(state):
-            told = Note(kind="replayed", text=_note(own, key, earlier, others=others))
+            note = Note(kind="replayed", text=_note(own, key, earlier, others=others))
             content, _earlier_notes = content_and_notes(own)
-            notes = (told, *call.notes)
+            notes = (note, *call.notes)
             if others or own.status != "ok" or state.parent is None:  # a tool that made the call reads the result as data
-                content = (*content, Text(text=f"Note: {told.text}"), *note_texts(call.notes))
+                content = (*content, Text(text=f"Note: {note.text}"), *note_texts(call.notes))
         metadata = replace(own.metadata, replayed=not joined, joined=joined, notes=notes)
         return replace(own, id=state.raw.id, uid=state.uid, content=content, metadata=metadata)
 

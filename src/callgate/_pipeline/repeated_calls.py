@@ -1,8 +1,8 @@
 """Answer a call that was handed in before from what is known of the first one, so that no call with an effect runs twice.
 
 Before the gate, and again when the gate wants a human to decide, because nobody is asked about a call that will not run. A call that was
-not handed in before is remembered with its key, and gets its result, a denial or a doubt when it ends. `callgate._run_state.idempotency`
-has the keys and what is kept for them; `effect_claims` and `recorded_effects` know the keys of effects. Starts no tool.
+not handed in before is remembered with its key, and gets its result, a denial or a doubt when it ends. `callgate._run_state.run_state`
+keeps them; `effect_claims` and `recorded_effects` know the keys of effects. Starts no tool.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from callgate._json import canonical
+from callgate._pipeline.call_events import record_event, record_verdict
 from callgate._pipeline.call_hooks import hook_result
 from callgate._pipeline.call_locks import caller_of
 from callgate._pipeline.call_state import CallState
@@ -25,7 +26,7 @@ from callgate._pipeline.wait_graph import WaitGraph
 from callgate._run_state.event_bodies import Reason, arguments_hash
 from callgate._run_state.idempotency import (
     REPEATED_IN_MESSAGE,
-    Known,
+    KeyedCall,
     call_key,
     earlier_result,
     is_others_failure,
@@ -49,7 +50,6 @@ class RepeatedCalls:
     Args:
         running: The calls that are under way, by uid.
         plans: How the calls of each tool are handled, by the tool's identity.
-        timeout_s: Seconds for waiting for the same call that is already running.
     """
 
     def __init__(
@@ -60,7 +60,6 @@ class RepeatedCalls:
         recorded_effects: RecordedEffects,
         unknown: UnknownOutcomes,
         waits: WaitGraph,
-        timeout_s: float,
     ) -> None:
         self._control = context.control
         self._host = context.host
@@ -71,7 +70,7 @@ class RepeatedCalls:
         self._recorded_effects = recorded_effects
         self._unknown = unknown
         self._waits = waits
-        self._timeout_s = timeout_s
+        self._timeout_s = context.timeout_s
         self._has_warned = False
 
     # Before the gate
@@ -83,7 +82,7 @@ class RepeatedCalls:
         """
         state.encoded = canonical(call.arguments)
         if state.first is not None:
-            return await self._replay(state, Known(tool=call.tool.name, arguments="", uid=state.first.uid, result=state.first))
+            return await self._replay(state, KeyedCall(tool=call.tool.name, arguments="", uid=state.first.uid, result=state.first))
         asked = arguments_hash(state.encoded)
         if state.identical is not None:
             state.occurrence = state.identical.take(call.tool.name, asked)
@@ -93,36 +92,36 @@ class RepeatedCalls:
             checked = await self._unknown.rule_out_second_start(state, call)
             if checked is not None:
                 result = await self.verified_result(state, call, checked)
-                state.run_state.known[state.key] = Known(tool=call.tool.name, arguments=asked, uid=call.uid, result=result)
+                state.run_state.keyed_calls[state.key] = KeyedCall(tool=call.tool.name, arguments=asked, uid=call.uid, result=result)
                 return result
-        while (known := state.run_state.find(call, state.key, asked)) is not None:
-            if known.has_others_failure and await self._was_settled(known.uid):
-                if state.run_state.known.get(state.key) is known:  # the same call may have been handed in again meanwhile
-                    del state.run_state.known[state.key]
-            elif (earlier := await self._replay(state, known)) is not None:
+        while (keyed := state.run_state.find(call, state.key, asked)) is not None:
+            if keyed.has_others_failure and await self._was_settled(keyed.uid):
+                if state.run_state.keyed_calls.get(state.key) is keyed:  # the same call may have been handed in again meanwhile
+                    del state.run_state.keyed_calls[state.key]
+            elif (earlier := await self._replay(state, keyed)) is not None:
                 return earlier
-        state.known = state.run_state.take_on(call, state.key, asked)
+        state.keyed_call = state.run_state.add(call, state.key, asked)
         state.asked_hash = asked
         return None
 
     async def answer_read(self, state: CallState, call: ValidatedCall) -> ToolResult | None:
         """Return the result of the same read, if a human has allowed or denied it. Other reads are not remembered."""
-        known = state.run_state.find(call, *_identity(state, call))
-        return None if known is None else await self._replay(state, known)
+        keyed = state.run_state.find(call, *_identity(state, call))
+        return None if keyed is None else await self._replay(state, keyed)
 
     async def answer_stopped(self, state: CallState, call: ValidatedCall) -> ToolResult | None:
         """Return the result of the same call, if it has an effect, was handed in before and has ended. Waits for no call."""
-        if state.identical is not None or state.doubtful or state.first is not None or not state.run_state.has_ended(call):
+        if state.first is not None or not state.has_ended_before(call):
             return None
         key, asked = _identity(state, call)
         try:
-            known = state.run_state.find(call, key, asked)
+            keyed = state.run_state.find(call, key, asked)
         except OutcomeUnknown as unknown:
             state.stopped_late = state.stop_reason(self._control) or ""
             return self._normaliser.refusal(state.raw, state.uid, call.tool.name, unknown, call.notes)
-        return None if known is None else await self._replay(state, known)
+        return None if keyed is None else await self._replay(state, keyed)
 
-    async def _replay(self, state: CallState, known: Known) -> ToolResult | None:
+    async def _replay(self, state: CallState, keyed: KeyedCall) -> ToolResult | None:
         """Return the stored result of the same call, or wait for it if the call is still running.
 
         Never starts a second call. None if the first one ended without a start, so that this one has to go its own way.
@@ -131,9 +130,9 @@ class RepeatedCalls:
             CallNotStarted: The call would wait for itself.
         """
         harmless = state.judged is not None and state.judged.tool.effect == "none"
-        first = self._running.get(known.uid) if known.running else None
+        first = self._running.get(keyed.uid) if keyed.running else None
         if first is None:
-            earlier = await earlier_result(known, state, self._journal, self._timeout_s, harmless=harmless)
+            earlier = await earlier_result(keyed, state, self._journal, self._timeout_s, harmless=harmless)
         else:
             state.caller = caller_of(state)
             if self._waits.would_deadlock(state, first):
@@ -142,22 +141,22 @@ class RepeatedCalls:
                     code="waits_for_itself",
                 )
             with self._waits.waiting(state, first):
-                earlier = await earlier_result(known, state, self._journal, self._timeout_s, harmless=harmless, first=first)
+                earlier = await earlier_result(keyed, state, self._journal, self._timeout_s, harmless=harmless, first=first)
         if earlier is None or harmless:
             state.check_stop(self._control)
         if earlier is None:
             return None
         state.stopped_late = state.stop_reason(self._control) or ""
         result, why = earlier
-        self._warn_once(state, known, result, harmless=harmless)
+        self._warn_once(state, keyed, result, harmless=harmless)
         if state.duplicate and not harmless and result.status == "ok":  # without the note, the model reads of two effects
             result = replace(result, content=(*result.content, *note_texts((REPEATED_IN_MESSAGE,))))
-        state.write("call.replayed", Reason(reason=why, details={"uid": known.uid}))
+        record_event(state, "call.replayed", Reason(reason=why, details={"uid": keyed.uid}))
         return result
 
-    def _warn_once(self, state: CallState, known: Known, result: ToolResult, *, harmless: bool) -> None:
+    def _warn_once(self, state: CallState, keyed: KeyedCall, result: ToolResult, *, harmless: bool) -> None:
         """Log that an effect may be missing: nothing tells the messages of the host's model apart."""
-        if self._has_warned or harmless or (note := possibly_another(known.uid)) not in result.metadata.notes:
+        if self._has_warned or harmless or (note := possibly_another(keyed.uid)) not in result.metadata.notes:
             return
         self._has_warned = True
         log.warning("%s (%s) was not run: %s This is said once for each engine.", state.uid, state.raw.name, note.text)
@@ -176,14 +175,14 @@ class RepeatedCalls:
         """Return the stored result of a call about which a human would be asked, if an earlier call had its effect."""
         checked = None if state.doubtful else await self._unknown.answer_instead_of_human(state, call, asks)
         if checked is not None:
-            state.verdict("ask", call.tool.name, rule=asks.rule, reason=asks.question, judgments=asks.judgments)
+            record_verdict(state, "ask", call.tool.name, rule=asks.rule, reason=asks.question, judgments=asks.judgments)
             result: ToolResult | None = await self.verified_result(state, call, checked)
         else:
             result = await self._recorded_effects.replay(state, call, asks)
         if result is not None:
             state.check_stop(self._control)
-            if state.known is not None:
-                state.known.result = result
+            if state.keyed_call is not None:
+                state.keyed_call.result = result
         return result
 
     async def verified_result(self, state: CallState, call: ValidatedCall, checked: Checked) -> ToolResult:
@@ -200,34 +199,34 @@ class RepeatedCalls:
     def keep_allowed_read(state: CallState, call: ValidatedCall, approved: ApprovedCall) -> ApprovedCall:
         """Remember a read that a human has allowed, so that it gets its result, and nobody is asked, when it is handed in again."""
         state.key, state.asked_hash = _identity(state, call)
-        state.known = state.run_state.take_on(call, state.key, state.asked_hash)
+        state.keyed_call = state.run_state.add(call, state.key, state.asked_hash)
         state.run_state.keeps_reads = True
         return replace(approved, key=state.key)
 
     @staticmethod
     def identify(state: CallState, call: ValidatedCall) -> None:
         """Set the key of a call that a human denied, if it is a read, which has none so far."""
-        if state.known is None:
+        if state.keyed_call is None:
             state.key, state.asked_hash = _identity(state, call)
 
     @staticmethod
     def keep_denial(state: CallState, call: ValidatedCall, denial: ToolResult) -> None:
         """Remember a human's denial, for when the same call is handed in again."""
-        state.known = state.known or state.run_state.take_on(call, state.key, state.asked_hash)
-        state.run_state.deny(state.known, denial)
+        state.keyed_call = state.keyed_call or state.run_state.add(call, state.key, state.asked_hash)
+        state.run_state.deny(state.keyed_call, denial)
 
     @staticmethod
-    def keep_failure(state: CallState, known: Known, result: ToolResult, effect: str) -> None:
+    def keep_failure(state: CallState, keyed: KeyedCall, result: ToolResult, effect: str) -> None:
         """Remember whether the failure of a call that has a key of its effect, or was edited, is the result of other calls, too."""
-        known.keeps_effect_key = state.claim is not None and state.started and keeps_effect_key(result, effect)
-        known.has_others_failure = state.edited and not state.started and is_others_failure(result)
+        keyed.keeps_effect_key = state.claim is not None and state.started and keeps_effect_key(result, effect)
+        keyed.has_others_failure = state.edited and not state.started and is_others_failure(result)
 
     @staticmethod
     def keep_doubt(state: CallState, call: ValidatedCall) -> None:
         """Remember, after a failure of the engine, that the outcome is unknown if the tool's code may have been entered."""
-        if state.known is not None and state.started:
+        if state.keyed_call is not None and state.started:
             tool_key = state.key if state.claim is None else state.claim.tool_key
-            state.run_state.now_uncertain(call, state.encoded, state.key, tool_key, gone=False)
+            state.run_state.add_doubt(call, state.encoded, state.key, tool_key, gone=False)
 
 
 def _identity(state: CallState, call: ValidatedCall) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import DecodeError
 
 from callgate._json import decode, json_text, plain_bytes
-from callgate._pipeline.call_hooks import HookHost, HostAnswer, failed_with
+from callgate._pipeline.host_code import HostAnswer, RunsHostCode, describe_failure
 from callgate._terminal_text import shortened
 from callgate.protocols import Ask
 from callgate.stage_types import ValidatedCall
@@ -33,30 +33,30 @@ _MOST_ENCODED = 1_000_000
 """The largest number of characters of arguments that are read for a question."""
 
 
-async def tool_question(call: ValidatedCall, host: HookHost, timeout_s: float) -> Ask | None:
+async def tool_question(call: ValidatedCall, host: RunsHostCode, timeout_s: float) -> Ask | None:
     """Return the question of the call's tool to a human; None if the tool needs no approval of this call."""
     required = call.tool.approval
     if required is None:
         return None
     encoded = plain_bytes(call.arguments)
-    told = f"{call.name} with {_show_arguments(host.cut(encoded.decode(), _MOST_ENCODED))}{_show_dropped(call, host)}"
+    call_text = f"{call.name} with {_show_arguments(host.cut(encoded.decode(), _MOST_ENCODED))}{_show_dropped(call, host)}"
     if required.asks is None:
-        return Ask(question=f"Run {told}?", rule=TOOL_RULE)
-    found = await _ask_tool(call, encoded, host, timeout_s)
-    if found.error is not None:
-        why = failed_with(found.error, host)
-        host.approval_check_failed(call, why, found.error)
-        return Ask(question=f"Run {told}? Its requires_approval {why.rstrip('.')}.", rule=TOOL_RULE)
-    match found.value:
+        return Ask(question=f"Run {call_text}?", rule=TOOL_RULE)
+    answer = await _ask_tool(call, encoded, host, timeout_s)
+    if answer.error is not None:
+        why = describe_failure(answer.error, host)
+        host.approval_check_failed(call, why, answer.error)
+        return Ask(question=f"Run {call_text}? Its requires_approval {why.rstrip('.')}.", rule=TOOL_RULE)
+    match answer.value:
         case False:
             return None
         case True | "":
-            return Ask(question=f"Run {told}?", rule=TOOL_RULE)
+            return Ask(question=f"Run {call_text}?", rule=TOOL_RULE)
         case str() as question:
-            return Ask(question=f"{host.cut(question)} ({told})", rule=TOOL_RULE)
+            return Ask(question=f"{host.cut(question)} ({call_text})", rule=TOOL_RULE)
         case other:
             kind = type(other).__name__
-            return Ask(question=f"Run {told}? Its requires_approval returned {kind} instead of a bool or a question.", rule=TOOL_RULE)
+            return Ask(question=f"Run {call_text}? Its requires_approval returned {kind} instead of a bool or a question.", rule=TOOL_RULE)
 
 
 def _show_arguments(arguments: str) -> str:
@@ -81,16 +81,16 @@ def _show_arguments(arguments: str) -> str:
     return "{" + ",".join(shown) + (f", and {more} more" if more > 0 else "") + "}"
 
 
-def _show_dropped(call: ValidatedCall, host: HookHost) -> str:
+def _show_dropped(call: ValidatedCall, host: RunsHostCode) -> str:
     """Return which arguments of the model the tool does not get, so that a human does not take them for granted."""
     told = " ".join(note.text for note in call.notes if note.kind == "dropped")
     return f" [{host.cut(told, _MOST_ARGUMENTS)}]" if told else ""
 
 
-async def _ask_tool(call: ValidatedCall, encoded: bytes, host: HookHost, timeout_s: float) -> HostAnswer:
+async def _ask_tool(call: ValidatedCall, encoded: bytes, host: RunsHostCode, timeout_s: float) -> HostAnswer:
     """Return what the tool's function says about a copy of the call's arguments. A plain function runs in a thread."""
     required = call.tool.approval
     assert required is not None
-    asked = partial(required.asked, decode(encoded), call.scope)
-    found = HostAnswer(value=asked()) if inspect.iscoroutinefunction(required.asks) else await host.in_thread(asked, timeout_s)
-    return await host.ask(found.value, timeout_s, "requires_approval") if inspect.isawaitable(found.value) else found
+    ask = partial(required.asked, decode(encoded), call.scope)
+    answer = HostAnswer(value=ask()) if inspect.iscoroutinefunction(required.asks) else await host.in_thread(ask, timeout_s)
+    return await host.ask(answer.value, timeout_s, "requires_approval") if inspect.isawaitable(answer.value) else answer

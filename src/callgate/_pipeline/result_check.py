@@ -12,7 +12,7 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._pipeline.validate import quoted_value
+from callgate._pipeline.redacted_quotes import redact_problem
 from callgate._runners.return_values import UNREADABLE
 from callgate._schema import CompiledSchema, ValidationProblem
 from callgate._secret_redaction import Redactor
@@ -23,10 +23,10 @@ from callgate.stage_types import Checked
 from callgate.tools import BoundTool, validate_tool_result
 from callgate.tools.result_format import declared_failure, has_standard_shape
 
-__all__ = ["Ran", "check", "proves_nothing_happened", "recheck"]
+__all__ = ["AttemptsResult", "check", "proves_nothing_happened", "recheck"]
 
 
-class Ran(Struct, frozen=True):
+class AttemptsResult(Struct, frozen=True):
     """The last attempt of a call, and the number of its attempts."""
 
     execution: Execution
@@ -58,7 +58,7 @@ def proves_nothing_happened(execution: Execution) -> bool:
     return execution.not_started or execution.status == "not_started" or execution.evidence in ("not_done", "not_sent")
 
 
-def check(tool: BoundTool, ran: Ran, took_s: float, redactor: Redactor | None) -> Checked:
+def check(tool: BoundTool, ran: AttemptsResult, took_s: float, redactor: Redactor | None) -> Checked:
     """Return the checked result of a call. A failure is returned, too, instead of being raised."""
     duration_ms = int(took_s * 1e6) / 1000
     if ran.execution.status != "returned":
@@ -105,7 +105,7 @@ def _value(tool: BoundTool, execution: Execution, attempts: int, duration_ms: fl
             raise ResultInvalid(f"{tool.name} gave back no valid result: {'; '.join(faults)}.")
     if tool.output is not None and not tool.output.is_valid(value):
         word = partial(_problems, tool.output)
-        why = quoted_value(value, word(value), word, redactor)
+        why = redact_problem(value, word(value), word, redactor)
         raise ResultInvalid(f"{tool.name} gave back what its output schema does not allow: {why}.", code="output_schema")
     if shaped and isinstance(value, dict):
         found = _check_envelope(value, notes, attempts, duration_ms)
@@ -138,7 +138,7 @@ def _check_declared_failure(execution: Execution, notes: tuple[Note, ...], attem
     )
 
 
-def _warnings(tool: BoundTool, ran: Ran, checked: Checked) -> list[Note]:
+def _warnings(tool: BoundTool, ran: AttemptsResult, checked: Checked) -> list[Note]:
     """Return what the value of a call does not say: tasks that still run, and an earlier attempt that may have done what failed now."""
     left, found = ran.execution.tasks_left, list[Note]()
     if left:
@@ -178,7 +178,7 @@ def _check_envelope(value: dict[str, object], notes: tuple[Note, ...], attempts:
     )
 
 
-def _check_nothing(tool: BoundTool, ran: Ran, duration_ms: float) -> Checked:
+def _check_nothing(tool: BoundTool, ran: AttemptsResult, duration_ms: float) -> Checked:
     """Return the result of a call whose tool returned nothing."""
     execution, in_doubt = ran.execution, ran.in_doubt(tool.effect)
     failure_class, code, fact = _FACTS[execution.status] if not (in_doubt and execution.status == "not_started") else _ANSWER_LOST
@@ -223,7 +223,7 @@ _ANSWER_LOST = ("exception", "tool_crashed", "got no answer to an earlier attemp
 """The fact of a call whose earlier attempt may have taken effect, and whose last one was not started."""
 
 
-def _tell_attempts(ran: Ran) -> str:
+def _tell_attempts(ran: AttemptsResult) -> str:
     """Return how often the call was attempted, as a sentence.
 
     Empty for a single attempt, except after a timeout, when the reader may ask whether there were more attempts.
@@ -233,7 +233,7 @@ def _tell_attempts(ran: Ran) -> str:
     return "It was tried once. " if ran.attempts == 1 and ran.execution.status == "timed_out" else ""
 
 
-def _advice(tool: BoundTool, ran: Ran, *, in_doubt: bool) -> str:
+def _advice(tool: BoundTool, ran: AttemptsResult, *, in_doubt: bool) -> str:
     execution = ran.execution
     if execution.abandoned:
         still = "Its code could not be stopped and went on"
@@ -250,7 +250,7 @@ def _advice(tool: BoundTool, ran: Ran, *, in_doubt: bool) -> str:
     return "Nothing was changed. Ask for less, or go on without it."
 
 
-def _advice_on_failure(tool: BoundTool, ran: Ran) -> str:
+def _advice_on_failure(tool: BoundTool, ran: AttemptsResult) -> str:
     if ran.execution.error_type == "ResultNotSerializable":
         return "The call did run; do not repeat it for this reason alone."
     if ran.execution.error_type == PausedByTool.__name__:

@@ -20,7 +20,7 @@ from callgate._runners.offload_to_threads import LARGE_BYTES
 from callgate.content_parts import Audio, Image, Link, Part, Resource, Text, data_of
 from callgate.stage_types import Checked
 
-__all__ = ["ShownContent", "fitted_parts", "has_large_parts"]
+__all__ = ["ShownContent", "fit_parts", "has_large_parts"]
 
 _MOST_PARTS: Final = 100
 """The number of parts, apart from text, that a result shows."""
@@ -54,23 +54,23 @@ def has_large_parts(checked: Checked) -> bool:
     return len(parts) > _MANY_PARTS or exceeds((checked.server_fields, *map(astuple, parts)), LARGE_BYTES)
 
 
-def fitted_parts(given: Sequence[Part], limits: Limits, keep: Keep) -> ShownContent:
+def fit_parts(given: Sequence[Part], limits: Limits, keep: Keep) -> ShownContent:
     """Return the parts within `Limits.content_bytes` of text and `Limits.media_bytes` of media."""
-    fitting = _Fitting(limits, keep)
+    fitting = _PartFitter(limits, keep)
     texts = [part.text for part in given if isinstance(part, Text)]
     whole = utf8("\n".join(texts))
     if len(whole) > limits.content_bytes:
         cut = fitting.cut_text(whole)
         first = next(place for place, part in enumerate(given) if isinstance(part, Text))
         given = [one for place, part in enumerate(given) for one in (cut if place == first else () if isinstance(part, Text) else (part,))]
-    parts = tuple([one for part in given for one in fitting.shown(part)])
+    parts = tuple([one for part in given for one in fitting.fit(part)])
     if fitting.left_out:
         parts = (*parts, Text(text=f"[{fitting.left_out} more parts were left out; {_MOST_PARTS} are shown. Ask for less at a time.]"))
     size = len(whole) + fitting.media_bytes
     return ShownContent(parts, size, fitting.truncated, _mime_of(given), fitting.blob)
 
 
-class _Fitting:
+class _PartFitter:
     """Fits the parts of one result."""
 
     def __init__(self, limits: Limits, keep: Keep) -> None:
@@ -88,7 +88,7 @@ class _Fitting:
         how = self._store(whole)
         return (Text(text=excerpt(whole, None, self._text_bytes)), Text(text=how))
 
-    def shown(self, part: Part) -> tuple[Part, ...]:
+    def fit(self, part: Part) -> tuple[Part, ...]:
         """Return what is shown of a part."""
         if isinstance(part, Text):
             return (part,)

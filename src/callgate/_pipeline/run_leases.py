@@ -1,6 +1,6 @@
 """Keep the leases of the runs that one engine works on, and end a run whose lease another engine has taken.
 
-`known_runs` has the state of the runs, `open_runs` acquires and offers leases, and `inbox_delivery` carries out messages. Knows no route.
+`run_states` has the state of the runs, `open_runs` acquires and offers leases, and `inbox_delivery` carries out messages. Knows no route.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from callgate._abort_signals import Control
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.inbox_delivery import InboxDelivery
-from callgate._pipeline.known_runs import KnownRuns, Work
+from callgate._pipeline.run_states import RunStates, Work
 from callgate._run_state.recorder import Recorder
 from callgate.errors import UsageError
 from callgate.protocols import InboxMessage
@@ -31,7 +31,7 @@ class RunLeases:
     Args:
         work: The engine's current work, by run. Modified.
         running: The running calls, by uid.
-        known: The states of runs.
+        run_states: The states of runs.
         inbox: Delivers messages of other processes.
     """
 
@@ -41,14 +41,14 @@ class RunLeases:
         control: Control,
         work: dict[str, Work],
         running: Mapping[str, CallState],
-        known: KnownRuns,
+        run_states: RunStates,
         inbox: InboxDelivery,
     ) -> None:
         self._journal = recorder.journal
         self._log = recorder.log
         self._control = control
         self._running = running
-        self._known = known
+        self._run_states = run_states
         self._work = work
         self._inbox = inbox
         self._lost: dict[str, str] = {}
@@ -79,9 +79,9 @@ class RunLeases:
             work.count -= 1
             if not work.count:
                 del self._work[run]
-                if not self._known.is_busy(run):
+                if not self._run_states.is_busy(run):
                     self._inbox.forget(run)
-                    self._known.let_go(run)
+                    self._run_states.let_go(run)
                     self._journal.release_lease(run)
 
     def why_lost(self, run: str) -> str:
@@ -94,7 +94,7 @@ class RunLeases:
         self._lost[run] = why
         while len(self._lost) > _MOST_LOST:
             del self._lost[next(iter(self._lost))]
-        self._known.lost(run)
+        self._run_states.forget(run)
         self._inbox.forget(run)
         for state in self._running.values():
             if state.scope.run == run:

@@ -125,7 +125,7 @@ class Catalogue:
         self._checks = True
 
     @contextmanager
-    def unchecked(self) -> Iterator[None]:
+    def suspend_checks(self) -> Iterator[None]:
         """Register tools without checking the policies against them in the block, whose policies may be about tools of servers that only
         start. If the block fails, they are checked as before."""
         before, self._checks = self._checks, False

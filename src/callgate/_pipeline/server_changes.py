@@ -33,7 +33,7 @@ class ServerChanges:
         """Start servers, then remove others by name; see `Engine.change_servers`."""
         async with self._one_at_a_time:
             await self._servers.start()
-            leaving = [self._servers.named(name) for name in dict.fromkeys(remove)]
+            leaving = [self._servers.get(name) for name in dict.fromkeys(remove)]
             self._refuse_taken(add, leaving)
             unregistered = await self._servers.replace(leaving, add, self._lifecycle.check_unclosed)
             replacing = [server for server in add if server.name in remove]

@@ -97,10 +97,10 @@ class TaskQueue:
             return
         self._spare = True
         task = asyncio.get_running_loop().create_task(self._work(), context=self._context.copy())
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_task_end)
         self._tasks.add(task)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_task_end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if task.cancelled():
             return
@@ -120,7 +120,7 @@ class TaskQueue:
                 self._make_spare()
             await work()
 
-    async def ended(self) -> None:
+    async def wait_until_done(self) -> None:
         """Wait until all added work has ended. Raise the first exception of the work, which is a bug of the engine and must not be
         hidden."""
         if self._put_off:

@@ -61,7 +61,7 @@ class ToolServers:
             return server.status(tools)
         return ServerStatus(name=server.name, state="unknown", tools=tools)
 
-    def named(self, name: str) -> ToolServer:
+    def get(self, name: str) -> ToolServer:
         """Return the server with this name.
 
         Raises:
@@ -104,7 +104,7 @@ class ToolServers:
         offers = [ServerTools(server) for server in added]
         self._apart += added
         try:
-            with self._catalogue.unchecked():
+            with self._catalogue.suspend_checks():
                 await self._start_all(offers)
                 check()
                 unregistered = self._catalogue.replace(leaving, offers)

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
+from callgate._pipeline.call_events import record_event
 from callgate._pipeline.call_state import CallState
 from callgate._run_in_thread import in_thread
 from callgate._run_state.event_bodies import Reason
@@ -19,14 +20,14 @@ from callgate.protocols import CapturedChange, WriteLog
 from callgate.stage_types import ApprovedCall
 from callgate.tools.resource_conflicts import TouchedKeys
 
-__all__ = ["captured"]
+__all__ = ["capture_writes"]
 
 _SCHEME = "file:"
 T = TypeVar("T")
 
 
 @asynccontextmanager
-async def captured(writes: WriteLog, state: CallState, approved: ApprovedCall, touched: TouchedKeys | None) -> AsyncIterator[None]:
+async def capture_writes(writes: WriteLog, state: CallState, approved: ApprovedCall, touched: TouchedKeys | None) -> AsyncIterator[None]:
     """Capture the changes of the call in its workspace while the block runs."""
     keys = _keys(touched)
     if keys == ():
@@ -51,7 +52,7 @@ async def _record_end(writes: WriteLog, state: CallState, tool: str, opened: obj
         }
         details |= {"unkept": [state.recorder.cut(path) for path in done.unkept]} if done.unkept else {}
         details |= {"not_looked_at": done.not_looked_at} if done.not_looked_at else {}
-        state.write("files.kept", Reason(reason=f"{tool} changed files", details=details))
+        record_event(state, "files.kept", Reason(reason=f"{tool} changed files", details=details))
 
 
 async def _try(state: CallState, tool: str, when: str, act: Callable[[], T]) -> T | None:
@@ -60,7 +61,7 @@ async def _try(state: CallState, tool: str, when: str, act: Callable[[], T]) -> 
     except (Exception, SystemExit, GeneratorExit) as error:
         why = f"what {tool} writes could not be kept ({when} the call): {type(error).__name__}: {state.recorder.cut(error)}"
         state.recorder.log.error("Undo: %s", why)
-        state.write("files.not_kept", Reason(reason=why))
+        record_event(state, "files.not_kept", Reason(reason=why))
         return None
 
 

@@ -1,6 +1,6 @@
 """Settle whether a call with an unknown outcome took effect, before it or an identical call may start.
 
-`idempotency` keeps the unknown outcomes; this module asks the tool. Only the tool's own `verify` and a human can settle one; a timeout, an
+`run_state` keeps the unknown outcomes; this module asks the tool. Only the tool's own `verify` and a human can settle one; a timeout, an
 error or an invalid answer leaves it unknown. "It did not happen" is accepted only if the earlier attempt can no longer act, which `Fence`
 decides: `verify` sees only the current state of the world, and an engine that is merely paused (stopped, swapped out, disconnected from the
 store) may continue afterwards, as may its worker or a thread that could not be stopped.
@@ -20,14 +20,14 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal, is_own_failure, settled
 from callgate._json import canonical, decode, plain_bytes
-from callgate._pipeline.call_hooks import HostCode
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.known_runs import KnownRuns
-from callgate._pipeline.result_check import Ran, check
-from callgate._run_state.calls_in_doubt import Origin, Uncertain
+from callgate._pipeline.host_code import HostCode
+from callgate._pipeline.result_check import AttemptsResult, check
+from callgate._pipeline.run_states import RunStates
+from callgate._run_state.calls_in_doubt import Origin, UncertainCall
 from callgate._run_state.event_bodies import arguments_hash
 from callgate._run_state.run_recovery import why_unknown
-from callgate._run_state.settlements import Settlement, did_happen, in_doubt
+from callgate._run_state.settlements import Settlement, did_happen, in_doubt_error
 from callgate._runners.abandoned_code import AbandonedCalls
 from callgate.calls import Note
 from callgate.errors import ApprovalNeeded, CallFailed, OutcomeUnknown
@@ -35,7 +35,7 @@ from callgate.protocols import Journal, NamesWriters
 from callgate.stage_types import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import BoundTool, Verified
 
-__all__ = ["Fence", "PossibleRepeat", "UnknownOutcomes", "refuse_other_arguments", "told_as_unknown", "verified_by_tool"]
+__all__ = ["Fence", "PossibleRepeat", "UnknownOutcomes", "as_unknown_if_doubtful", "ask_verify", "refuse_other_arguments"]
 
 _ENDED = {"tool_crashed": "crashed", "timeout": "timed out", "killed": "was stopped"}
 """How a call with an unknown outcome ended, by its code; others raised an exception."""
@@ -57,9 +57,9 @@ class PossibleRepeat(Struct, frozen=True):
 class UnknownOutcomes:
     """Settles unknown outcomes of the calls of one engine."""
 
-    def __init__(self, host: HostCode, known: KnownRuns, fence: Fence) -> None:
+    def __init__(self, host: HostCode, run_states: RunStates, fence: Fence) -> None:
         self._host = host
-        self._known = known
+        self._run_states = run_states
         self._fence = fence
 
     async def rule_out_repeat(self, state: CallState, approved: ApprovedCall) -> Checked | None:
@@ -76,7 +76,7 @@ class UnknownOutcomes:
         settled = self._result_if_happened(state, repeat, approved.encoded)
         if settled is not None:
             return settled
-        doubt = state.run_state.in_doubt.like(approved.call.tool.name, approved.encoded)
+        doubt = state.run_state.in_doubt.find(approved.call.tool.name, approved.encoded)
         if doubt is None or approved.allowed_despite == doubt.uid:
             return None
         return await self.rule_out(state, repeat, doubt)
@@ -90,7 +90,7 @@ class UnknownOutcomes:
         settled = self._result_if_happened(state, repeat, encoded)
         if settled is not None or not asks.doubt:
             return settled
-        doubt = state.run_state.in_doubt.like(call.tool.name, encoded)
+        doubt = state.run_state.in_doubt.find(call.tool.name, encoded)
         assert doubt is not None
         try:
             checked = await self.rule_out(state, repeat, doubt)
@@ -102,30 +102,30 @@ class UnknownOutcomes:
 
     def _result_if_happened(self, state: CallState, repeat: PossibleRepeat, encoded: bytes) -> Checked | None:
         """Return the result of a call whose equal happened according to an operator; None if there is none."""
-        settled = state.run_state.in_doubt.happened_like(repeat.tool.name, encoded)
+        settled = state.run_state.in_doubt.find_confirmed(repeat.tool.name, encoded)
         if settled is None:
             return None
-        self._known.tell_happened(settled.uid, _answering(state, repeat))
+        self._run_states.tell_happened(settled.uid, _answering(state, repeat))
         return Checked(value=did_happen(repeat.tool.name, settled.uid, settled.by), attempts=0)
 
-    async def rule_out(self, state: CallState, repeat: PossibleRepeat, doubt: Uncertain, *, key_run: str = "") -> Checked | None:
+    async def rule_out(self, state: CallState, repeat: PossibleRepeat, doubt: UncertainCall, *, key_run: str = "") -> Checked | None:
         """Prevent a call from starting while this earlier call may have happened; see `rule_out_repeat`.
 
         Args:
-            key_run: See `KnownRuns.settle`.
+            key_run: See `RunStates.settle`.
         """
         tool = repeat.tool
-        ask = partial(verified_by_tool, tool, repeat.arguments, doubt.tool_key, self._host.hook_timeout_s, state.kill)
+        ask = partial(ask_verify, tool, repeat.arguments, doubt.tool_key, self._host.hook_timeout_s, state.kill)
         found, may_still_act = await ask(), False
         if found.happened is False:
             may_still_act = not await self._fence.has_ended(doubt)
             found = found if may_still_act else await ask()  # once more, because the call may have acted before it ended
         if found.happened is None or may_still_act:
-            raise in_doubt(tool.name, doubt.uid, repeat.common, _OR_HAPPEN if may_still_act else "")
+            raise in_doubt_error(tool.name, doubt.uid, repeat.common, _OR_HAPPEN if may_still_act else "")
         checked = await self._result_of_verify(tool, found) if found.happened else None
         if checked is None or checked.status == "ok":
             details = _answering(state, repeat) if checked is not None else None
-            self._known.settle(doubt.uid, happened=found.happened, why="the tool verified it", details=details, key_run=key_run)
+            self._run_states.settle(doubt.uid, happened=found.happened, why="the tool verified it", details=details, key_run=key_run)
         return checked
 
     async def rule_out_second_start(self, state: CallState, call: ValidatedCall) -> Checked | None:
@@ -147,7 +147,7 @@ class UnknownOutcomes:
         if started.tool == tool.name and started.effect == tool.effect == "idempotent":
             state.doubt = state.run_state.reopen(unfinished.uid)
             return None
-        ask = partial(verified_by_tool, tool, unfinished.arguments, started.tool_key, self._host.hook_timeout_s, state.kill)
+        ask = partial(ask_verify, tool, unfinished.arguments, started.tool_key, self._host.hook_timeout_s, state.kill)
         found = Verified(happened=None)
         if unfinished.arguments and started.tool == tool.name:
             found = await ask()
@@ -158,11 +158,11 @@ class UnknownOutcomes:
         if found.happened is True:
             checked = await self._result_of_verify(tool, found)
             if checked.status == "ok":
-                self._known.settle(unfinished.uid, happened=True, why="the tool verified it")
+                self._run_states.settle(unfinished.uid, happened=True, why="the tool verified it")
             return checked
         if found.happened is None:
             raise why_unknown(unfinished)
-        self._known.settle(unfinished.uid, happened=False, why="the tool verified it")
+        self._run_states.settle(unfinished.uid, happened=False, why="the tool verified it")
         state.doubtful = False
         return None
 
@@ -172,7 +172,7 @@ class UnknownOutcomes:
             state.doubtful = False
             return None
         answers = {"call": state.uid, "key": key, "tool": tool, "arguments": arguments_hash(state.encoded)}
-        self._known.tell_happened(state.uid, {"answers": answers})
+        self._run_states.tell_happened(state.uid, {"answers": answers})
         return Checked(value=did_happen(tool, state.uid, said.by), attempts=0)
 
     async def settle_by_verify(
@@ -185,7 +185,7 @@ class UnknownOutcomes:
             gone: Whether the call's code has certainly ended.
         """
         tool = approved.call.tool
-        found = await verified_by_tool(tool, approved.arguments_json, approved.tool_key, timeout_s, state.kill)
+        found = await ask_verify(tool, approved.arguments_json, approved.tool_key, timeout_s, state.kill)
         if found.happened is True:
             text = f"{tool.name} {_ENDED.get(doubtful.code or '', 'failed')}, and then verified that it had taken effect."
             verified = await self._result_of_verify(tool, found)
@@ -200,7 +200,7 @@ class UnknownOutcomes:
         """Return the call's result according to the tool's `verify`, which need not know what the call returned."""
         if found.result is None:
             return Checked(value=None, attempts=0)
-        return check(tool, Ran(await self._host.read(found.result), 0), 0.0, self._host.redactor)
+        return check(tool, AttemptsResult(await self._host.read(found.result), 0), 0.0, self._host.redactor)
 
 
 def _answering(state: CallState, repeat: PossibleRepeat) -> dict[str, object]:
@@ -221,7 +221,7 @@ def refuse_other_arguments(state: CallState, approved: ApprovedCall) -> None:
         raise why_unknown(unfinished, "Its arguments would not be the same now.")
 
 
-def told_as_unknown(state: CallState, error: CallFailed) -> CallFailed:
+def as_unknown_if_doubtful(state: CallState, error: CallFailed) -> CallFailed:
     """Return the error for a call that is refused now: `OutcomeUnknown` if the call may have taken effect, else `error`."""
     if not state.doubtful or state.unfinished is None:
         return error
@@ -232,11 +232,11 @@ def told_as_unknown(state: CallState, error: CallFailed) -> CallFailed:
     return why_unknown(state.unfinished, f"Starting it again was refused: {state.recorder.cut(error, 500)}")
 
 
-async def verified_by_tool(tool: BoundTool, arguments: bytes, key: str, timeout_s: float, kill: AbortSignal) -> Verified:
+async def ask_verify(tool: BoundTool, arguments: bytes, key: str, timeout_s: float, kill: AbortSignal) -> Verified:
     """Ask the tool about a call with these final arguments and this key. An error, a timeout, an invalid answer or a kill means unknown."""
     if not arguments:
         return Verified(happened=None)
-    asking = asyncio.ensure_future(_answer(tool, arguments, key))
+    asking = asyncio.ensure_future(_call_verify(tool, arguments, key))
     try:
         answered = await settled(asking, kill, timeout_s)
     finally:
@@ -244,7 +244,7 @@ async def verified_by_tool(tool: BoundTool, arguments: bytes, key: str, timeout_
     return asking.result() if answered else Verified(happened=None)
 
 
-async def _answer(tool: BoundTool, arguments: bytes, key: str) -> Verified:
+async def _call_verify(tool: BoundTool, arguments: bytes, key: str) -> Verified:
     try:
         found: object = await tool.tool.verify(decode(arguments), key)
     except BaseException as error:
@@ -269,7 +269,7 @@ class Fence:
         self._journal = journal
         self._behind = behind
 
-    async def has_ended(self, doubt: Uncertain) -> bool:
+    async def has_ended(self, doubt: UncertainCall) -> bool:
         """Return whether no code of this call can act any longer."""
         if doubt.origin is None:
             return doubt.gone and doubt.uid not in self._behind

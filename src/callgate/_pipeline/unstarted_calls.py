@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+from callgate._pipeline.call_events import record_received
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_lifecycle import Lifecycle
 from callgate._pipeline.outcomes import Outcomes
@@ -33,7 +34,7 @@ class UnstartedCalls:
         self._outcomes = outcomes
         self._lifecycle = lifecycle
 
-    def not_started(self, state: CallState, why: str, call: ValidatedCall | None = None) -> Outcome:
+    def end(self, state: CallState, why: str, call: ValidatedCall | None = None) -> Outcome:
         """End a call that had not started when its message was ended.
 
         Args:
@@ -41,12 +42,12 @@ class UnstartedCalls:
         """
         if not state.on_record:
             with suppress(RecordFailed):  # recording the end fails in the same way and reports it
-                state.received()
+                record_received(state)
         ended_before = call is not None and state.run_state.has_ended(call)
         error = CallNotStarted(f"It was not started again: {why}. {_ENDED_BEFORE}") if ended_before else CallNotStarted.because(why)
-        return self._outcomes.ended(state, error, state.raw.name)
+        return self._outcomes.end_with_error(state, error, state.raw.name)
 
-    async def above_limit(self, raws: list[RawCall], scope: Scope, most: int) -> list[Outcome]:
+    async def refuse_surplus(self, raws: list[RawCall], scope: Scope, most: int) -> list[Outcome]:
         """Refuse the calls of a message above the limit, and record that with one event for all of them."""
         why = f"Its message has {most + len(raws)} calls; {most} is the limit"
         error = CallNotStarted(
@@ -55,32 +56,32 @@ class UnstartedCalls:
         )
         outcomes: list[Outcome] = []
         for number, raw in enumerate(raws, 1):
-            outcomes.append(self._outcomes.unrouted(raw, scope, error))
+            outcomes.append(self._outcomes.refuse_unrouted(raw, scope, error))
             if number % _REFUSED_AT_ONCE == 0:
                 await asyncio.sleep(0)
         self._recorder.log.warning("%s. The %d above it were refused", why, len(raws))
-        self._note(scope.run, "emission.limited", Reason(reason=why, details={"limit": most, "refused": len(raws)}))
+        self._record(scope.run, "emission.limited", Reason(reason=why, details={"limit": most, "refused": len(raws)}))
         return outcomes
 
-    def forgotten(self, states: list[CallState], why: str) -> None:
+    def end_forgotten(self, states: list[CallState], why: str) -> None:
         """End the calls of a message that is no longer referenced, in the next iteration of the event loop. Thread-safe."""
         if self._lifecycle.loop is not None:
             with suppress(RuntimeError):  # the loop is closed, so nothing can be written
-                self._lifecycle.loop.call_soon_threadsafe(self._forget, states, why)
+                self._lifecycle.loop.call_soon_threadsafe(self._end_now, states, why)
 
-    def _forget(self, states: list[CallState], why: str) -> None:
+    def _end_now(self, states: list[CallState], why: str) -> None:
         left = [state for state in states if not state.ended]
         if self._lifecycle.closed and not left:  # they were ended when the engine was closed
             return
         for state in left:
-            self.not_started(state, why)
-        self.note("emission.discarded", [state.uid for state in states], why)
+            self.end(state, why)
+        self.record("emission.discarded", [state.uid for state in states], why)
 
-    def note(self, kind: str, uids: list[str], reason: str) -> None:
+    def record(self, kind: str, uids: list[str], reason: str) -> None:
         """Record an event that concerns a message as a whole."""
-        self._note(uids[0].rsplit("/", 2)[0], kind, Reason(reason=reason, details={"calls": uids}))
+        self._record(uids[0].rsplit("/", 2)[0], kind, Reason(reason=reason, details={"calls": uids}))
 
-    def _note(self, run: str, kind: str, body: Reason) -> None:
+    def _record(self, run: str, kind: str, body: Reason) -> None:
         try:
             self._recorder.write(Draft(kind=kind, run=run, body=body))
         except RecordFailed as error:  # each call fails in the same way and reports it

@@ -3,16 +3,12 @@
 Runs after `resolve` and before any policy, so that policies see the arguments that the tool will get. All errors are
 reported at once, and each conversion or dropped argument is noted. The tool's own validator runs last; arguments that
 it changes are checked against the schema again, and if it fails, the call fails. Defaults of a function are added, so
-that a policy judges the arguments that the function really gets. Must not start the tool.
-
-Errors and notes quote the beginnings of names and values, and must not quote a part of a secret. If a call contains
-secrets, the stages that write these texts run once more on a copy without secrets, and the texts about the copy are
-used.
+that a policy judges the arguments that the function really gets. `redacted_quotes` removes secrets from the errors
+and notes. Must not start the tool.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
@@ -21,28 +17,19 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import is_own_failure
 from callgate._engine_limits import Limits
-from callgate._json import canonical, decode, exceeds, plain_bytes, strict_object
+from callgate._json import canonical, decode, plain_bytes, strict_object
+from callgate._pipeline.redacted_quotes import redact_notes_on, redact_problem
 from callgate._run_state.event_bodies import MOST_CHARS
 from callgate._schema import ValidationProblem
-from callgate._secret_redaction import Redactor, redacted_text
-from callgate.calls import Note, RawCall, Scope
-from callgate.errors import ArgumentsInvalid, CallDenied, CallFailed, RecordFailed, ToolRaised
+from callgate._secret_redaction import Redactor
+from callgate.calls import Note, Scope
+from callgate.errors import ArgumentsInvalid, CallDenied, CallFailed, ToolRaised
 from callgate.stage_types import ResolvedCall, ValidatedCall
 from callgate.tools.argument_cleaning import fitted, without
 from callgate.tools.registry import BoundTool
 from callgate.tools.tool_declaration import TypedFindings, ValidationResult
 
-__all__ = [
-    "Modified",
-    "converted",
-    "modified",
-    "notes_on_value",
-    "quoted_error",
-    "quoted_notes",
-    "quoted_value",
-    "revalidate",
-    "validate",
-]
+__all__ = ["ModifiedCall", "Redacting", "convert_arguments", "modify_call", "revalidate", "validate"]
 
 _CODES = {"backtracking": "regex_budget", "budget": "regex_budget"}
 _MAX_MESSAGE = 3_000
@@ -108,7 +95,7 @@ def revalidate(call: ValidatedCall, arguments: Arguments, *, coerce: bool = Fals
     )
 
 
-def converted(tool: BoundTool, arguments: Arguments, *, coerce: bool) -> tuple[Arguments, Notes]:
+def convert_arguments(tool: BoundTool, arguments: Arguments, *, coerce: bool) -> tuple[Arguments, Notes]:
     """Return the arguments that a human gives for a call of this tool, converted as the model's are, and the notes about them.
 
     They are checked in full; defaults are not added. Raises the same errors as `revalidate`.
@@ -117,7 +104,7 @@ def converted(tool: BoundTool, arguments: Arguments, *, coerce: bool) -> tuple[A
     return fitted(tool.schema, tool.takes, strict_object(arguments, _LIMITS), coerce=coerce)[0], notes
 
 
-class Modified(Struct, frozen=True, kw_only=True):
+class ModifiedCall(Struct, frozen=True, kw_only=True):
     """A call whose arguments a policy, a hook or a human has changed, with the source of the change and the reason."""
 
     call: ValidatedCall
@@ -128,8 +115,8 @@ class Modified(Struct, frozen=True, kw_only=True):
     """The question to a human who changed the arguments with the answer; empty if there is none."""
 
 
-def modified(
-    call: ValidatedCall, arguments: Arguments, reason: str, told: Redacting, details: Details = None, *, coerce: bool = False
+def modify_call(
+    call: ValidatedCall, arguments: Arguments, reason: str, redacting: Redacting, details: Details = None, *, coerce: bool = False
 ) -> ValidatedCall:
     """Return the call with the arguments of a hook, policy or human, validated again, and with a note for the model.
 
@@ -143,17 +130,17 @@ def modified(
     try:
         fresh = revalidate(call, arguments, coerce=coerce)
     except CallFailed as error:
-        why = quoted_value(arguments, str(error), partial(_refusal, call, type(error), coerce=coerce), told.redactor)
+        why = redact_problem(arguments, str(error), partial(_refusal, call, type(error), coerce=coerce), redacting.redactor)
         raise CallDenied(
-            f"{call.name} was denied: {told.cut(reason, MOST_CHARS)}, and the new arguments are not valid: {why}",
+            f"{call.name} was denied: {redacting.cut(reason, MOST_CHARS)}, and the new arguments are not valid: {why}",
             code="modification_invalid",
             details=details,
         ) from error
     again = partial(revalidate, call, coerce=coerce)
-    fresh = replace(fresh, notes=notes_on_value(arguments, fresh.notes, lambda copy: again(copy).notes, told.redactor))
+    fresh = replace(fresh, notes=redact_notes_on(arguments, fresh.notes, lambda copy: again(copy).notes, redacting.redactor))
     before, after = ({name: canonical(value) for name, value in one.arguments.items()} for one in (call, fresh))
     changed = ", ".join(sorted(name for name in {*before, *after} if before.get(name) != after.get(name)))
-    note = Note(kind="modified", text=f"The arguments were changed ({told.cut(changed, 500)}): {told.cut(reason, MOST_CHARS)}.")
+    note = Note(kind="modified", text=f"The arguments were changed ({redacting.cut(changed, 500)}): {redacting.cut(reason, MOST_CHARS)}.")
     return replace(fresh, notes=(*fresh.notes, note))
 
 
@@ -171,7 +158,7 @@ def _check_arguments(tool: BoundTool, arguments: Arguments, coerce: bool, source
     if problems:
         raise _invalid(tool, problems, notes)
     if tool.own_validator:
-        arguments, more = _by_the_tool(tool, arguments)
+        arguments, more = _run_own_validator(tool, arguments)
         notes += more
     if not tool.keywords.fit(arguments):
         arguments, more = without(arguments, tool.keywords.unexpected(arguments), tool.keywords.names or ())
@@ -199,7 +186,7 @@ def _arguments_invalid(tool: BoundTool, sentences: list[str], errors: list[dict[
     )
 
 
-def _by_the_tool(tool: BoundTool, arguments: Arguments) -> tuple[Arguments, Notes]:
+def _run_own_validator(tool: BoundTool, arguments: Arguments) -> tuple[Arguments, Notes]:
     """Call the tool's own validator with a copy of the arguments."""
     try:
         found: Any = tool.tool.own_validation(strict_object(arguments, _LIMITS))
@@ -231,97 +218,3 @@ def _clean(tool: BoundTool, params: dict[str, Any]) -> Arguments:
 
 def _broken_validator(tool: BoundTool, fact: str) -> ToolRaised:
     return ToolRaised(f"{tool.name} was not run: {fact}. Do not repeat the call; its author has to look.", code="validator_failed")
-
-
-_WITHHELD = "it quotes what the redactor hides, and is withheld"
-Prepare = Callable[[RawCall], ValidatedCall]
-
-
-def quoted_error(raw: RawCall, error: CallFailed, prepare: Prepare, redactor: Redactor, most_bytes: int) -> CallFailed:
-    """Return the error of a refused call without secrets.
-
-    Args:
-        most_bytes: Larger arguments are refused unread, so that the error quotes nothing of them.
-    """
-    if isinstance(error, RecordFailed) or _is_larger(raw.arguments, most_bytes):
-        return error
-    copy = _redact(raw, redactor)
-    if copy == raw:
-        return error
-    try:
-        if copy is not None:
-            prepare(copy)
-    except CallFailed as worded:
-        if worded.code == error.code:
-            return worded
-    return type(error)(f"The call was not run: its name or its arguments are not accepted. Why: {_WITHHELD}.", code=error.code)
-
-
-def quoted_notes(raw: RawCall, notes: tuple[Note, ...], prepare: Prepare, redactor: Redactor) -> tuple[Note, ...]:
-    """Return the notes on a call without secrets."""
-    copy = _redact(raw, redactor)
-    if copy == raw:
-        return notes
-    try:
-        worded = prepare(copy).notes if copy is not None else ()
-    except CallFailed:
-        worded = ()
-    return _withhold_notes(notes, worded)
-
-
-def notes_on_value(
-    value: object, notes: tuple[Note, ...], check: Callable[[Any], tuple[Note, ...]], redactor: Redactor | None
-) -> tuple[Note, ...]:
-    """Return the notes on a value without secrets. `check` returns the notes on a copy of the value."""
-    if redactor is None or not notes:
-        return notes
-    try:
-        before = plain_bytes(value)
-        after = redactor.redact(before)
-        return notes if after == before else _withhold_notes(notes, check(decode(after)))
-    except Exception:
-        return _withhold_notes(notes, ())
-
-
-def _withhold_notes(notes: tuple[Note, ...], worded: tuple[Note, ...]) -> tuple[Note, ...]:
-    same = [note.kind for note in worded] == [note.kind for note in notes]
-    return worded if same else tuple(Note(kind=note.kind, text=f"A note: {_WITHHELD}.") for note in notes)
-
-
-def quoted_value(value: object, told: str, word: Callable[[Any], str], redactor: Redactor | None) -> str:
-    """Return the text of the error of a value, without secrets.
-
-    Args:
-        told: The text that `word` returned for the value.
-        word: Returns the text of the error of a value; empty if there is none, or if it is another error.
-    """
-    if redactor is None:
-        return told
-    try:
-        before = plain_bytes(value)
-        after = redactor.redact(before)
-        return told if after == before else word(decode(after)) or f"why: {_WITHHELD}"
-    except Exception:
-        return f"why: {_WITHHELD}"
-
-
-def _redact(raw: RawCall, redactor: Redactor) -> RawCall | None:
-    """Return the call without secrets; None if the redactor fails or leaves no arguments."""
-    given = raw.arguments
-    try:
-        if isinstance(given, Mapping):
-            before = plain_bytes(given)
-            after = redactor.redact(before)
-            arguments: object = given if after == before else decode(after)
-        else:
-            arguments = redacted_text(given.decode("utf-8", "replace") if isinstance(given, bytes) else str(given), redactor)
-            arguments = given if isinstance(given, bytes) and arguments == given.decode("utf-8", "replace") else arguments
-    except Exception:
-        return None
-    return replace(raw, name=redacted_text(raw.name, redactor), arguments=arguments)
-
-
-def _is_larger(arguments: object, most_bytes: int) -> bool:
-    if isinstance(arguments, Mapping):
-        return exceeds(arguments, most_bytes)
-    return isinstance(arguments, (str, bytes)) and len(arguments) > most_bytes

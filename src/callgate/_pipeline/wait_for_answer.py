@@ -20,7 +20,7 @@ from callgate.calls import Scope
 from callgate.errors import RunHeld
 from callgate.protocols import Journal
 
-__all__ = ["answered_question"]
+__all__ = ["wait_until_answered"]
 
 _LOOK_S: Final = 0.5
 """Seconds between two looks at the record of a run that another engine may hold."""
@@ -34,7 +34,7 @@ class AcquiresRuns(Protocol):
     async def open(self, scope: Scope) -> None: ...
 
 
-async def answered_question(
+async def wait_until_answered(
     approval_id: str, timeout_s: float | None, runs: AcquiresRuns, approvals: Approvals, journal: Journal, clock: Clock
 ) -> Question | None:
     """Return the question once it is answered; None if it expires, or `timeout_s` passes, before that.
@@ -46,16 +46,16 @@ async def answered_question(
     waited = await _load(approval_id, runs, approvals, journal)
     looks = 0
     while waited.allowed is None:
-        with approvals.watched(waited.run) as changed:
+        with approvals.watch(waited.run) as changed:
             waited = approvals.find(waited.approval_id) or waited
             if waited.allowed is None and journal.shared:
                 stored = await off_loop(journal, partial(question_with_answer, journal, waited.approval_id))
-                waited = stored or approvals.known(waited.approval_id)
+                waited = stored or approvals.get(waited.approval_id)
             left_s = (waited.expires_at - clock.wall_ns()) / 1e9
             if until is not None:
                 left_s = min(left_s, until - clock.monotonic())
             if waited.closed:
-                return approvals.known(waited.approval_id)
+                return approvals.get(waited.approval_id)
             if waited.allowed is not None or left_s <= 0:
                 break
             looks = 0 if await _happens(changed, left_s, clock, _LOOK_S if journal.shared else None) else looks + 1
@@ -68,8 +68,8 @@ async def _load(approval_id: str, runs: AcquiresRuns, approvals: Approvals, jour
     """Return a question that is not used up, with the lease of its run if no other engine holds that."""
     known = approvals.find(approval_id) or await off_loop(journal, partial(question_with_answer, journal, approval_id))
     if known is None:
-        return approvals.known(approval_id)
-    return approvals.known(known.approval_id) if await _acquire(known.run, runs) else known
+        return approvals.get(approval_id)
+    return approvals.get(known.approval_id) if await _acquire(known.run, runs) else known
 
 
 async def _acquire(run: str, runs: AcquiresRuns) -> bool:

@@ -29,7 +29,7 @@ __all__ = [
     "Approvals",
     "Question",
     "binding",
-    "denied_by_human",
+    "human_denial",
     "older_binding",
     "same_call",
 ]
@@ -115,7 +115,7 @@ class Question(Struct, kw_only=True):
             raise UsageError(f"The question '{self.approval_id[:80]}' has expired. When its run goes on, the call asks again.")
 
 
-def denied_by_human(tool: str, *, approval_id: str, by: str, reason: str) -> CallDenied:
+def human_denial(tool: str, *, approval_id: str, by: str, reason: str) -> CallDenied:
     """Return the error for a call that a human has denied, or whose question a wrapper has closed because the answer was not about it."""
     if by == BY_ENGINE:
         text = f"{tool} was not run, because no human has allowed this call: {reason.rstrip('.')}."
@@ -225,7 +225,7 @@ class Approvals:
             self._denied[question.same_call] = question
 
     @contextmanager
-    def watched(self, run: str) -> Iterator[asyncio.Event]:
+    def watch(self, run: str) -> Iterator[asyncio.Event]:
         """Yield an event that is set when a question of the run is answered or dropped, or the engine is closed."""
         changed = asyncio.Event()
         self._watches.setdefault(run, set()).add(changed)
@@ -255,7 +255,7 @@ class Approvals:
         self._forget_expired()
         return self._questions.get(approval_id)
 
-    def known(self, approval_id: str) -> Question:
+    def get(self, approval_id: str) -> Question:
         """Return the question with this id, answered or not.
 
         Raises:
@@ -269,7 +269,7 @@ class Approvals:
             )
         return question
 
-    def to_answer(self, approval_id: str, *, allow: bool, at_ns: int = 0) -> Question:
+    def get_answerable(self, approval_id: str, *, allow: bool, at_ns: int = 0) -> Question:
         """Return the question with this id if it can be answered.
 
         Args:
@@ -280,11 +280,11 @@ class Approvals:
         """
         question = None if allow or not at_ns else self._questions.get(approval_id)
         now_ns = self._clock.wall_ns() if question is None else at_ns
-        question = question or self.known(approval_id)
+        question = question or self.get(approval_id)
         question.refuse_closed(allow=allow, now_ns=now_ns)
         return question
 
-    def answer_to(self, call: ValidatedCall, encoded: bytes) -> Question | None:
+    def find_answer_to(self, call: ValidatedCall, encoded: bytes) -> Question | None:
         """Return the question about exactly this call if it is answered and not used up, otherwise None."""
         if not self.answered:
             return None

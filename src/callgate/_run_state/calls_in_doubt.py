@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from callgate._run_state.event_bodies import arguments_hash
 
-__all__ = ["CallsInDoubt", "Doubt", "Fact", "Happened", "Origin", "Uncertain"]
+__all__ = ["CallsInDoubt", "ConfirmedCall", "Doubt", "Fact", "Origin", "UncertainCall"]
 
 Fact = tuple[str, str]
 """A tool, and the hash of final arguments."""
@@ -27,7 +27,7 @@ class Origin(Struct, frozen=True, kw_only=True):
     """The worker process that accepted it, if the runner names one."""
 
 
-class Uncertain(Struct, frozen=True, kw_only=True):
+class UncertainCall(Struct, frozen=True, kw_only=True):
     """A call with an unknown outcome."""
 
     uid: str
@@ -41,14 +41,14 @@ class Uncertain(Struct, frozen=True, kw_only=True):
     """For a call of this engine: whether its code had ended, as far as its runner knows."""
 
 
-class Happened(Struct, frozen=True, kw_only=True):
+class ConfirmedCall(Struct, frozen=True, kw_only=True):
     """A call that took effect according to an operator."""
 
     uid: str
     by: str
 
 
-Doubt = tuple[Fact, Uncertain]
+Doubt = tuple[Fact, UncertainCall]
 """The tool and arguments of a call with an unknown outcome, and the call."""
 
 
@@ -56,11 +56,11 @@ class CallsInDoubt:
     """The calls in doubt of one run."""
 
     def __init__(self) -> None:
-        self.latest: dict[Fact, Uncertain] = {}
+        self.latest: dict[Fact, UncertainCall] = {}
         """The latest call in doubt of each tool with certain final arguments."""
         self._earlier: dict[str, Doubt] = {}
         """The ones before, by uid."""
-        self.happened: dict[Fact, Happened] = {}
+        self.confirmed: dict[Fact, ConfirmedCall] = {}
         """Calls that happened according to an operator, until the result of one identical call reports it."""
 
     def __bool__(self) -> bool:
@@ -70,21 +70,21 @@ class CallsInDoubt:
     def __contains__(self, uid: str) -> bool:
         return uid in self._earlier or any(doubt.uid == uid for doubt in self.latest.values())
 
-    def add(self, fact: Fact, doubt: Uncertain) -> None:
+    def add(self, fact: Fact, doubt: UncertainCall) -> None:
         before = self.latest.get(fact)
         if before is not None and before.uid != doubt.uid:
             self._earlier[before.uid] = fact, before
         self.latest[fact] = doubt
 
-    def like(self, tool: str, encoded: bytes) -> Uncertain | None:
+    def find(self, tool: str, encoded: bytes) -> UncertainCall | None:
         """Return the latest call in doubt of a tool with these final arguments, or None."""
         return self.latest.get((tool, arguments_hash(encoded))) if self.latest else None
 
-    def happened_like(self, tool: str, encoded: bytes) -> Happened | None:
-        """Return the call of a tool with these final arguments that happened according to an operator, or None; see `happened`."""
-        return self.happened.get((tool, arguments_hash(encoded))) if self.happened else None
+    def find_confirmed(self, tool: str, encoded: bytes) -> ConfirmedCall | None:
+        """Return the call of a tool with these final arguments that happened according to an operator, or None; see `confirmed`."""
+        return self.confirmed.get((tool, arguments_hash(encoded))) if self.confirmed else None
 
-    def by_uid(self) -> dict[str, Uncertain]:
+    def by_uid(self) -> dict[str, UncertainCall]:
         """Return all calls in doubt, by uid."""
         return {**{uid: doubt for uid, (_, doubt) in self._earlier.items()}, **{doubt.uid: doubt for doubt in self.latest.values()}}
 
@@ -104,15 +104,15 @@ class CallsInDoubt:
             self.latest[fact] = self._earlier.pop(before)[1]
         return fact, removed
 
-    def note_happened(self, uid: str, by: str) -> Doubt | None:
+    def confirm(self, uid: str, by: str) -> Doubt | None:
         """Remove the call as `remove` does, because it happened according to an operator. The result of the next identical call reports it,
         unless a later one is in doubt.
         """
         was_latest, found = uid not in self._earlier, self.remove(uid)
         if found is not None and was_latest:
-            self.happened[found[0]] = Happened(uid=uid, by=by)
+            self.confirmed[found[0]] = ConfirmedCall(uid=uid, by=by)
         return found
 
-    def told(self, uid: str) -> None:
+    def forget_confirmed(self, uid: str) -> None:
         """Forget that a call happened, because the result of an identical call has reported it."""
-        self.happened = {fact: one for fact, one in self.happened.items() if one.uid != uid}
+        self.confirmed = {fact: one for fact, one in self.confirmed.items() if one.uid != uid}

@@ -13,10 +13,10 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from callgate._run_state.calls_in_doubt import Uncertain
+from callgate._run_state.calls_in_doubt import UncertainCall
 from callgate._run_state.event_bodies import Received, arguments_hash, decode_reason, decode_received, decode_result, has_made_id, utc_text
 from callgate._run_state.idempotency import keeps_effect_key
-from callgate._run_state.run_recovery import Unfinished, unfinished_calls
+from callgate._run_state.run_recovery import UnfinishedCall, unfinished_calls
 from callgate.calls import RawCall, Scope, ToolResult
 from callgate.events import TERMINAL, Event
 
@@ -42,7 +42,7 @@ def effect_run(tool: str, digest: str) -> str:
     return f"effect:{tool}/{digest}"
 
 
-class HandedIn(Protocol):
+class LaterCall(Protocol):
     """A call that was handed in, as far as it is compared with an earlier one."""
 
     raw: RawCall
@@ -71,7 +71,7 @@ class EarlierEffect(Struct, frozen=True, kw_only=True):
     """Whether its end is not recorded, and the engine that claimed the key may still record it."""
     ended_ns: int = 0
     """When it ended, in UTC nanoseconds; 0 if that is not recorded."""
-    doubt: Uncertain | None = None
+    doubt: UncertainCall | None = None
     """For an unknown outcome: the facts that `verify` and the `Fence` need to settle it."""
 
     @classmethod
@@ -90,7 +90,7 @@ class EarlierEffect(Struct, frozen=True, kw_only=True):
         state = _settlement(events, result) or _state(call, ends[-1].kind if ends else "", result, ended=ended)
         doubt = None
         if state == "unknown" and call is not None and started is not None:
-            doubt = Uncertain(uid=uid, key=started.key, tool_key=started.tool_key, origin=call.origin, gone=False)
+            doubt = UncertainCall(uid=uid, key=started.key, tool_key=started.tool_key, origin=call.origin, gone=False)
         return cls(
             uid=uid,
             state=state,
@@ -117,7 +117,7 @@ class EarlierEffect(Struct, frozen=True, kw_only=True):
         """The principal of the call; None if that is not recorded."""
         return None if self.received is None else str((self.received.scope or {}).get("principal", ""))
 
-    def is_the_call(self, other: HandedIn) -> bool:
+    def is_the_call(self, other: LaterCall) -> bool:
         """Return whether another call is this one, handed in again: with a caller's key, or with its id in the same provider's message.
 
         A message that is known only by the id of its call is the same one only in the same run, because models repeat call ids.
@@ -148,7 +148,7 @@ def _settlement(events: Sequence[Event], result: ToolResult | None) -> Literal["
 
 
 def _state(
-    call: Unfinished | None, end: str, result: ToolResult | None, *, ended: bool
+    call: UnfinishedCall | None, end: str, result: ToolResult | None, *, ended: bool
 ) -> Literal["nothing", "answered", "happened", "unknown"]:
     """Return the state of a call that was not settled.
 

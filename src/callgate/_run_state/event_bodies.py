@@ -110,7 +110,7 @@ class ScopeFacts:
         self._scope: Scope | None = scope if scope.extra is scope.streaming is None else replace(scope, extra=None, streaming=None)
         self._facts: dict[str, object] | None = None
 
-    def said(self) -> dict[str, object] | None:
+    def fields(self) -> dict[str, object] | None:
         """Return the fields of the scope that differ from their defaults; None if there are none."""
         scope = self._scope
         if scope is not None:
@@ -142,7 +142,7 @@ class ReceivedCall(Struct, frozen=True, gc=False):
             closed=clean(raw.closed, redactor),
             reasoning=clean(raw.reasoning, redactor),
             idempotency_key=clean(raw.idempotency_key or "", redactor),
-            scope=self.scope.said(),
+            scope=self.scope.fields(),
             parent=self.parent,
             beside=_as_text(raw.beside, redactor)[0] if raw.beside else "",
         )

@@ -1,17 +1,14 @@
 """Recognise a call that was handed in before, so that no call with an effect is started twice.
 
-There is one `RunState` per run: its call counter, its calls with a key and their results, and its calls with an unknown outcome.
-`run_recovery` restores it from the run's events, so that a new engine on an old journal knows the calls of the previous engine; the route
-updates it while calls run, and `unknown_outcomes` settles unknown outcomes. A call is recognised by the caller's own key (scoped to
-principal and tool) or, if it has effects, by the model's id within its iteration together with its tool and arguments. The same read may
-always run again, unless a human was asked about it. A call that is handed in again gets the result of the first one, or a human's denial.
+`run_state` keeps the calls with a key. A call is recognised by the caller's own key (scoped to principal and tool) or, if it has effects,
+by the model's id within its iteration together with its tool and arguments. The same read may always run again, unless a human was asked
+about it. A call that is handed in again gets the result of the first one, or a human's denial.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import deque
 from functools import partial
 from heapq import heappop, heappush
 from typing import Final, Protocol
@@ -20,13 +17,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal, settled
-from callgate._json import canonical, plain_bytes
-from callgate._run_state.calls_in_doubt import CallsInDoubt, Doubt, Uncertain
-from callgate._run_state.event_bodies import arguments_hash, decode_result
+from callgate._json import plain_bytes
+from callgate._run_state.event_bodies import decode_result
 from callgate._run_state.recorder import off_loop
-from callgate._run_state.settlements import EARLIER, STILL_RUNS, Settlement, happened_result, how_to_free, until_settled
+from callgate._run_state.settlements import EARLIER, STILL_RUNS, advice_to_settle, how_to_free
 from callgate.calls import Note, RawCall, Scope, ToolResult
-from callgate.errors import CallFailed, CallNotStarted, IdempotencyConflict, OutcomeUnknown
+from callgate.errors import CallFailed, CallNotStarted, OutcomeUnknown
 from callgate.protocols import Journal
 from callgate.stage_types import ValidatedCall
 
@@ -34,8 +30,7 @@ __all__ = [
     "NOTHING_HAPPENED",
     "REPEATED_IN_MESSAGE",
     "IdenticalCalls",
-    "Known",
-    "RunState",
+    "KeyedCall",
     "call_key",
     "earlier_result",
     "is_others_failure",
@@ -94,7 +89,7 @@ class IdenticalCalls:
         heappush(self._freed.setdefault((tool, asked_hash), []), number)
 
 
-class Known(Struct, kw_only=True):
+class KeyedCall(Struct, kw_only=True):
     """A call with a key, and its state."""
 
     tool: str
@@ -108,7 +103,7 @@ class Known(Struct, kw_only=True):
     """Resolved when the call ends. Created by the first caller that waits for the end."""
     entered: bool = True
     """Whether the tool's code may have been entered."""
-    kept: bool = False
+    only_in_journal: bool = False
     """Whether the result is only in the journal, and no longer in memory."""
     denied: bool = False
     """Whether a human has denied the call, so that the result says that and the tool was not started."""
@@ -132,162 +127,6 @@ def keeps_effect_key(result: ToolResult, effect: str) -> bool:
     """
     no_effect = effect == "idempotent" or result.code in NOTHING_HAPPENED or result.failure_class == "record_failed"
     return result.status == "error" and not no_effect
-
-
-class RunState:
-    """The state of one run, as one engine knows it."""
-
-    def __init__(self, run: str, *, remember: int) -> None:
-        self.run = run
-        self.counter = 0
-        self.dangerous: dict[str, int] = {}
-        """The number of dangerous calls started, by tick (`Scope.tick`)."""
-        self.in_doubt = CallsInDoubt()
-        self.settled: dict[str, Settlement] = {}
-        """The statements of operators about calls, by uid, until the call itself is resumed."""
-        self.known: dict[str, Known] = {}
-        """The calls with a key, by key."""
-        self.keeps_reads = False
-        """Whether a human has allowed or denied a read, so that `known` has reads, too."""
-        self._held: deque[Known] = deque()
-        self._remember = remember
-        self.under_way = 0
-        """The number of the run's calls that are in the second half of the route in this engine."""
-        self.position = 0
-        """The position of the run's last event when this state was made. It is the cause of the run's first call in this engine."""
-
-    def next_uid(self, iteration: int) -> str:
-        uid = f"{self.run}/{iteration}/{self.counter}"
-        self.counter += 1
-        return uid
-
-    def find(self, call: ValidatedCall, key: str, asked_hash: str) -> Known | None:
-        """Return the call that was handed in before with this key, or None.
-
-        Raises:
-            IdempotencyConflict: The key belongs to another tool or other arguments.
-            OutcomeUnknown: That call was started and has no result, because its engine or its caller ended before.
-        """
-        known = self.known.get(key)
-        if known is None:
-            return None
-        if known.tool != call.tool.name or (known.arguments and known.arguments != asked_hash):
-            if known.denied:  # another call with a caller's key whose call was never run
-                return None
-            raise IdempotencyConflict(
-                f"The idempotency key of this call was used for another call ({known.tool}, {known.uid}) in this run."
-                " Nothing was run. Use a new key for a new call."
-            )
-        if known.result is None and not known.running and not known.kept:
-            if call.tool.effect == "none":
-                del self.known[key]
-                return None
-            raise OutcomeUnknown(_unknown_text(call.tool.name, known.uid), details={EARLIER: known.uid})
-        return known
-
-    def has_ended(self, call: ValidatedCall) -> bool:
-        """Return whether the same call, with an effect, was handed in before and has ended otherwise than by a human's denial."""
-        asked = arguments_hash(canonical(call.arguments))
-        known = self.known.get(call_key(call, asked))
-        if known is None or known.running or known.denied or call.tool.effect == "none":
-            return False
-        return known.tool == call.tool.name and known.arguments in ("", asked)
-
-    def take_on(self, call: ValidatedCall, key: str, asked_hash: str) -> Known:
-        """Remember a call that is being run."""
-        known = Known(tool=call.tool.name, arguments=asked_hash, uid=call.uid, running=True)
-        self.known[key] = known
-        return known
-
-    def over(self, known: Known, key: str, *, started: bool) -> None:
-        """Remember the end of a call. A call that never started may be handed in again."""
-        known.running = False
-        told = known.result is not None and (known.result.status == "ok" or known.denied or known.has_others_failure)
-        known.entered = started or told
-        if known.ended is not None:
-            known.ended.set_result(None)
-        if not known.entered:
-            self.known.pop(key, None)
-        elif known.result is not None:
-            self._held.append(known)
-            if len(self._held) > self._remember:
-                self._drop_old_results()
-
-    def deny(self, known: Known, denial: ToolResult) -> None:
-        """Remember that a human has denied a call, so that it gets the same denial when it is handed in again."""
-        known.result = denial
-        self.keeps_reads = known.denied = True
-
-    def _drop_old_results(self) -> None:
-        """Drop all but the latest results from memory. Calls are never forgotten; older results are read from the journal."""
-        while len(self._held) > self._remember:
-            oldest = self._held.popleft()
-            oldest.kept, oldest.result = True, None
-
-    @property
-    def idle(self) -> bool:
-        """Whether no call runs and no outcome is unknown."""
-        return not (self.under_way or self.in_doubt)
-
-    def now_uncertain(self, call: ValidatedCall, encoded: bytes, key: str, tool_key: str, *, gone: bool) -> None:
-        """Remember that this call's outcome is unknown. Ignored for a call without an effect.
-
-        Args:
-            encoded: The call's final arguments.
-            key: The key that identifies the call in its run.
-            tool_key: The idempotency key that the tool got.
-            gone: Whether its code has ended, as far as its runner knows.
-        """
-        if call.tool.effect != "none":
-            doubt = Uncertain(uid=call.uid, key=key, tool_key=tool_key, gone=gone)
-            self.in_doubt.add((call.tool.name, arguments_hash(encoded)), doubt)
-
-    def reopen(self, uid: str) -> Doubt | None:
-        """Allow a call without a recorded end to start again. Return its unknown outcome, or None if there was none."""
-        found = self.in_doubt.remove(uid)
-        if found is not None:
-            self.known.pop(found[1].key, None)
-        return found
-
-    def can_settle(self, uid: str, *, happened: bool) -> bool:
-        """Return whether an operator can settle a call: its outcome is unknown, or it ended with a failure that keeps the key of its
-        effect and did not happen.
-        """
-        return uid in self.in_doubt or (not happened and self._key_of_failure(uid) is not None)
-
-    def _key_of_failure(self, uid: str) -> str | None:
-        """Return the key in `known` of a call that ended with a failure that keeps the key of its effect."""
-        return next((key for key, known in self.known.items() if known.keeps_effect_key and known.uid == uid), None)
-
-    def settle(self, uid: str, *, happened: bool, by: str = "") -> None:
-        """Forget that a call's outcome was unknown, or that it failed. A call that did not take effect may be submitted again.
-
-        Args:
-            by: The operator who settled it. If the call happened, its result and that of the next identical call name the operator.
-        """
-        found = self.in_doubt.note_happened(uid, by) if happened and by else self.in_doubt.remove(uid)
-        if found is None:
-            if not happened and (failed := self._key_of_failure(uid)) is not None:
-                del self.known[failed]
-            return
-        fact, doubt = found
-        if by:
-            self.settled[uid] = Settlement(happened=happened, by=by)
-        if not happened:
-            self.known.pop(doubt.key, None)
-        elif by:
-            self.known[doubt.key] = self._record_happened(doubt, fact[0], by)
-
-    def _record_happened(self, doubt: Uncertain, tool: str, by: str) -> Known:
-        asked = self.known[doubt.key].arguments if doubt.key in self.known else ""
-        return Known(tool=tool, arguments=asked, uid=doubt.uid, result=happened_result(tool, doubt.uid, by))
-
-
-def _unknown_text(tool: str, uid: str) -> str:
-    return (
-        f"{tool} was started before as {uid} and its outcome is not known, because its engine or its caller ended before it answered. It"
-        f" may have taken effect. It was not run again. {until_settled(uid)}"
-    )
 
 
 REPEATED_IN_MESSAGE: Final = Note(
@@ -320,7 +159,7 @@ class FirstCall(Protocol):
 
 
 async def earlier_result(
-    known: Known, call: RepeatedCall, journal: Journal, timeout_s: float, *, harmless: bool, first: FirstCall | None = None
+    keyed: KeyedCall, call: RepeatedCall, journal: Journal, timeout_s: float, *, harmless: bool, first: FirstCall | None = None
 ) -> tuple[ToolResult, str] | None:
     """Return the result of a call that is handed in again, and whether it was stored (`replayed`) or still awaited (`joined`).
 
@@ -335,45 +174,45 @@ async def earlier_result(
             time ran out.
         OutcomeUnknown: The first call ran without a result, or did not end before this one was killed or its time ran out.
     """
-    joined = known.running
-    if known.running:
-        known.ended = known.ended or asyncio.get_running_loop().create_future()
-        if not await settled(known.ended, call.kill, timeout_s):
+    joined = keyed.running
+    if keyed.running:
+        keyed.ended = keyed.ended or asyncio.get_running_loop().create_future()
+        if not await settled(keyed.ended, call.kill, timeout_s):
             why = call.kill.reason or f"that one had not ended after {timeout_s:.3g} s"
-            raise _not_awaited_error(known, why, harmless=harmless, started=first is None or first.started)
-    if not known.entered:
+            raise _not_awaited_error(keyed, why, harmless=harmless, started=first is None or first.started)
+    if not keyed.entered:
         return None
-    result = known.result or (await off_loop(journal, partial(_from_journal, known, journal)) if known.kept else None)
+    result = keyed.result or (await off_loop(journal, partial(_from_journal, keyed, journal)) if keyed.only_in_journal else None)
     if result is None and harmless:
         raise CallNotStarted(
-            f"{known.tool} was handed in again while {known.uid} ran, which was ended. Nothing happened; it may be sent again."
+            f"{keyed.tool} was handed in again while {keyed.uid} ran, which was ended. Nothing happened; it may be sent again."
         )
     if result is None:
         raise OutcomeUnknown(
-            f"{known.tool} was handed in again while {known.uid} ran, and that call was ended without a result. It may have taken effect."
-            f" {until_settled(known.uid)}",
-            details={EARLIER: known.uid},
+            f"{keyed.tool} was handed in again while {keyed.uid} ran, and that call was ended without a result. It may have taken effect."
+            f" {advice_to_settle(keyed.uid)}",
+            details={EARLIER: keyed.uid},
         )
-    notes = (*result.metadata.notes, *_notes(known, call))
-    if known.keeps_effect_key:
-        notes = (*notes, Note(kind="replayed", text=how_to_free(known.uid)))
+    notes = (*result.metadata.notes, *_notes(keyed, call))
+    if keyed.keeps_effect_key:
+        notes = (*notes, Note(kind="replayed", text=how_to_free(keyed.uid)))
     metadata = replace(result.metadata, replayed=not joined, joined=joined, notes=notes)
     own = decode_result(plain_bytes(result))  # a copy, because callers may change it
     return replace(own, id=call.raw.id, uid=call.uid, metadata=metadata), "joined" if joined else "replayed"
 
 
-def _not_awaited_error(known: Known, why: str, *, harmless: bool, started: bool) -> CallFailed:
+def _not_awaited_error(keyed: KeyedCall, why: str, *, harmless: bool, started: bool) -> CallFailed:
     """Return the error of a call that no longer waits for the first one, which has not ended."""
-    text = f"{known.tool} is the same call as {known.uid}, and no longer waits for it: {why}."
+    text = f"{keyed.tool} is the same call as {keyed.uid}, and no longer waits for it: {why}."
     if harmless:
         return CallNotStarted(f"{text} Nothing happened; it may be sent again.")
     if not started:
-        return CallNotStarted(f"{text} {known.uid} has not started yet. Do not repeat the call: the result of {known.uid} counts for both.")
-    told = f"{known.uid} has begun and may take effect. Do not repeat the call: the result of {known.uid} counts for both."
-    return OutcomeUnknown(f"{text} {told}", details={EARLIER: known.uid, STILL_RUNS: True})
+        return CallNotStarted(f"{text} {keyed.uid} has not started yet. Do not repeat the call: the result of {keyed.uid} counts for both.")
+    told = f"{keyed.uid} has begun and may take effect. Do not repeat the call: the result of {keyed.uid} counts for both."
+    return OutcomeUnknown(f"{text} {told}", details={EARLIER: keyed.uid, STILL_RUNS: True})
 
 
-def _notes(known: Known, call: RepeatedCall) -> tuple[Note, ...]:
+def _notes(keyed: KeyedCall, call: RepeatedCall) -> tuple[Note, ...]:
     """Return notes that say why the call did not run, if its host may not have meant to repeat it."""
     if call.duplicate:
         return (REPEATED_IN_MESSAGE,)
@@ -381,7 +220,7 @@ def _notes(known: Known, call: RepeatedCall) -> tuple[Note, ...]:
     placed = scope.message_id or scope.phase or scope.turn or scope.iteration
     if placed or call.raw.idempotency_key is not None:
         return ()
-    return (possibly_another(known.uid),)
+    return (possibly_another(keyed.uid),)
 
 
 def possibly_another(uid: str) -> Note:
@@ -389,6 +228,6 @@ def possibly_another(uid: str) -> Note:
     return Note(kind="warning", text=_POSSIBLY_ANOTHER.format(uid=uid))
 
 
-def _from_journal(known: Known, journal: Journal) -> ToolResult | None:
-    ends = [event for event in journal.read(call=known.uid) if event.kind == "call.completed"]
+def _from_journal(keyed: KeyedCall, journal: Journal) -> ToolResult | None:
+    ends = [event for event in journal.read(call=keyed.uid) if event.kind == "call.completed"]
     return decode_result(ends[-1].body) if ends else None

@@ -102,7 +102,7 @@ class Recorder:
         """Return the first characters of a text as valid UTF-8. It is redacted before it is cut."""
         return clean(text, self.redactor, chars)
 
-    def bounded(self, execution: Execution) -> Execution:
+    def limit_texts(self, execution: Execution) -> Execution:
         """Return an attempt with its texts cut to the engine's limits; runners limit them only coarsely."""
         error, partial = cut_middle(execution.error, _ERROR_CHARS, self.redactor), execution.partial
         if len(partial) > SECRET_CHARS:

@@ -14,20 +14,21 @@ from msgspec import Struct
 
 from callgate._json import canonical, decode
 from callgate._run_state.approvals import Answer, Question
-from callgate._run_state.calls_in_doubt import Origin, Uncertain
+from callgate._run_state.calls_in_doubt import Origin, UncertainCall
 from callgate._run_state.event_bodies import Reason, Started, Verdict, arguments_hash, decode_reason, decode_result, utc_text, verdict_of
-from callgate._run_state.idempotency import Known, RunState, is_others_failure, keeps_effect_key
-from callgate._run_state.settlements import until_settled, used_result
+from callgate._run_state.idempotency import KeyedCall, is_others_failure, keeps_effect_key
+from callgate._run_state.run_state import RunState
+from callgate._run_state.settlements import advice_to_settle, used_result
 from callgate.calls import ToolResult
 from callgate.errors import OutcomeUnknown
 from callgate.events import TERMINAL, Event
 
-__all__ = ["RunReader", "Unfinished", "unfinished_calls", "why_unknown"]
+__all__ = ["RunReader", "UnfinishedCall", "unfinished_calls", "why_unknown"]
 
 _started = msgspec.json.Decoder(Started).decode
 
 
-class Unfinished(Struct, frozen=True, kw_only=True):
+class UnfinishedCall(Struct, frozen=True, kw_only=True):
     """A call without a recorded end."""
 
     uid: str
@@ -59,9 +60,9 @@ class Unfinished(Struct, frozen=True, kw_only=True):
         return self.started is None or (self.started.claims and not self.taken)
 
 
-def unfinished_calls(events: Iterable[Event]) -> dict[str, Unfinished]:
+def unfinished_calls(events: Iterable[Event]) -> dict[str, UnfinishedCall]:
     """Return the calls of these events that have no end, by uid, in the order of their arrival."""
-    found: dict[str, Unfinished] = {}
+    found: dict[str, UnfinishedCall] = {}
     verdicts: dict[str, bytes] = {}
     for event in events:
         if not event.call or not event.kind.startswith("call."):
@@ -69,24 +70,24 @@ def unfinished_calls(events: Iterable[Event]) -> dict[str, Unfinished]:
         if event.kind in TERMINAL:
             found.pop(event.call, None)
             continue
-        known = found.get(event.call)
+        call = found.get(event.call)
         if event.kind == "call.received":
-            known = Unfinished(uid=event.call, position=event.position)
-        if known is None:  # it has ended before
+            call = UnfinishedCall(uid=event.call, position=event.position)
+        if call is None:  # it has ended before
             continue
-        known = msgspec.structs.replace(known, position=event.position)
+        call = msgspec.structs.replace(call, position=event.position)
         verdict = verdict_of(event)
         if verdict is not None:
             verdicts[event.call] = bytes(verdict.arguments)
         if event.kind == "call.claimed":
-            known = _as_claimed(known, str((decode_reason(event.body).details or {}).get("worker", "")))
+            call = _as_claimed(call, str((decode_reason(event.body).details or {}).get("worker", "")))
         elif event.kind == "call.started":
-            known = _as_begun(known, event, verdicts.get(event.call, b""))
-        found[event.call] = known
+            call = _as_begun(call, event, verdicts.get(event.call, b""))
+        found[event.call] = call
     return found
 
 
-def _as_begun(call: Unfinished, event: Event, final: bytes) -> Unfinished:
+def _as_begun(call: UnfinishedCall, event: Event, final: bytes) -> UnfinishedCall:
     started = _started(event.body)
     kept = final if started.arguments_hash and arguments_hash(canonical(decode(final or b"null"))) == started.arguments_hash else b""
     return msgspec.structs.replace(
@@ -100,12 +101,12 @@ def _as_begun(call: Unfinished, event: Event, final: bytes) -> Unfinished:
     )
 
 
-def _as_claimed(call: Unfinished, worker: str) -> Unfinished:
+def _as_claimed(call: UnfinishedCall, worker: str) -> UnfinishedCall:
     origin = call.origin and msgspec.structs.replace(call.origin, worker=worker)
     return msgspec.structs.replace(call, taken=True, origin=origin)
 
 
-def why_unknown(unfinished: Unfinished, because: str = "") -> OutcomeUnknown:
+def why_unknown(unfinished: UnfinishedCall, because: str = "") -> OutcomeUnknown:
     """Return the error for a call with an unknown outcome, with all that is known of the call."""
     started = unfinished.started
     at = utc_text(unfinished.started_ns)
@@ -114,7 +115,7 @@ def why_unknown(unfinished: Unfinished, because: str = "") -> OutcomeUnknown:
         details["idempotency_key"] = started.tool_key
     return OutcomeUnknown(
         f"{unfinished.name} was started at {at} ({unfinished.uid}), and the process that ran it ended before it answered. It may have taken"
-        f" effect. It was not run again.{' ' + because if because else ''} {until_settled(unfinished.uid)}",
+        f" effect. It was not run again.{' ' + because if because else ''} {advice_to_settle(unfinished.uid)}",
         details=details,
     )
 
@@ -140,9 +141,9 @@ class RunReader:
         self._settled_open: set[str] = set()
         """Calls without an end that were settled and have not been started again since."""
         self._approved: dict[str, str] = {}
-        self._answered_by_fact: dict[str, tuple[str, Known]] = {}
+        self._answered_by_fact: dict[str, tuple[str, KeyedCall]] = {}
         """Calls that never started because the settled outcome of another call answers them, by uid: their key, and
-        their entry in `known`.
+        their entry in `keyed_calls`.
         """
         self._denied: dict[str, Verdict] = {}
         """Calls that a human has denied and whose denial has not been returned yet, by uid."""
@@ -179,9 +180,9 @@ class RunReader:
                 case "call.restarted" if event.call in self._open:
                     self._apply_restart(event.call, self._open.pop(event.call))
                 case "call.completed" if event.call in self._answered_by_fact:
-                    key, known = self._answered_by_fact.pop(event.call)
-                    known.result = decode_result(event.body)
-                    state.known[key] = known
+                    key, keyed = self._answered_by_fact.pop(event.call)
+                    keyed.result = decode_result(event.body)
+                    state.keyed_calls[key] = keyed
                 case "call.completed" if event.call in self._denied:
                     self._restore_denial(event.call, self._denied.pop(event.call), decode_result(event.body))
                 case "call.completed" if event.call in self._decided:
@@ -211,13 +212,13 @@ class RunReader:
             dangerous = self._state.dangerous
             dangerous[started.tick] = dangerous.get(started.tick, 0) + 1
         self._open[uid] = started
-        self._state.known[started.key] = Known(tool=started.tool, arguments=started.asked_hash, uid=uid)
+        self._state.keyed_calls[started.key] = KeyedCall(tool=started.tool, arguments=started.asked_hash, uid=uid)
         self._state.keeps_reads |= started.effect == "none" and bool(started.asked_hash)
 
     def _restore_denial(self, uid: str, verdict: Verdict, result: ToolResult) -> None:
-        known = Known(tool=verdict.tool, arguments=verdict.asked_hash, uid=uid)
-        self._state.known[verdict.key] = known
-        self._state.deny(known, result)
+        keyed = KeyedCall(tool=verdict.tool, arguments=verdict.asked_hash, uid=uid)
+        self._state.keyed_calls[verdict.key] = keyed
+        self._state.deny(keyed, result)
 
     def _restore_answered(self, uid: str, verdict: Verdict, result: ToolResult) -> None:
         """Restore a call that a human decided about and that never started, because an earlier call answered it.
@@ -227,8 +228,8 @@ class RunReader:
         """
         failed = verdict.verdict == "modify" and is_others_failure(result)
         if result.status == "ok" or failed:
-            known = Known(tool=verdict.tool, arguments=verdict.asked_hash, uid=uid, result=result, has_others_failure=failed)
-            self._state.known[verdict.key] = known
+            keyed = KeyedCall(tool=verdict.tool, arguments=verdict.asked_hash, uid=uid, result=result, has_others_failure=failed)
+            self._state.keyed_calls[verdict.key] = keyed
             self._state.keeps_reads = True
 
     def _apply_question(self, event: Event) -> None:
@@ -267,24 +268,24 @@ class RunReader:
         self._state.settle(uid, happened=fact.status == "happened", by=str(details.get("by", "")))
         answers = details.get("answers")
         if isinstance(answers, dict):
-            self._state.in_doubt.told(uid)
+            self._state.in_doubt.forget_confirmed(uid)
             key, tool, arguments, call = (str(answers.get(name)) for name in ("key", "tool", "arguments", "call"))
-            self._answered_by_fact[call] = key, Known(tool=tool, arguments=arguments, uid=call)
+            self._answered_by_fact[call] = key, KeyedCall(tool=tool, arguments=arguments, uid=call)
 
     def _apply_result(self, started: Started, result: ToolResult) -> None:
         if result.code == "not_done":
-            self._state.known.pop(started.key, None)
+            self._state.keyed_calls.pop(started.key, None)
             return
-        known = self._state.known[started.key]
-        known.result = result
-        known.keeps_effect_key = bool(started.effect_key) and keeps_effect_key(result, started.effect)
+        keyed = self._state.keyed_calls[started.key]
+        keyed.result = result
+        keyed.keeps_effect_key = bool(started.effect_key) and keeps_effect_key(result, started.effect)
         if result.status == "unknown":
             self._leave_doubt(result.uid, started)
 
     def _apply_restart(self, uid: str, started: Started) -> None:
         """Apply a restart: the call succeeded, and its result went into the context instead of the history."""
         if started.effect != "none":  # a read may run again to give its result again
-            self._state.known[started.key].result = used_result(started.tool, uid)
+            self._state.keyed_calls[started.key].result = used_result(started.tool, uid)
 
     def state(self) -> RunState:
         """Return the state of the run. The outcome of calls with an effect and without an end is unknown."""
@@ -295,5 +296,5 @@ class RunReader:
 
     def _leave_doubt(self, uid: str, started: Started) -> None:
         origin = Origin(writer=started.writer, runner=started.runner, worker=self._workers.get(uid, ""))
-        doubt = Uncertain(uid=uid, key=started.key, tool_key=started.tool_key, origin=origin)
+        doubt = UncertainCall(uid=uid, key=started.key, tool_key=started.tool_key, origin=origin)
         self._state.in_doubt.add((started.tool, started.arguments_hash), doubt)

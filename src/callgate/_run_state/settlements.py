@@ -25,15 +25,15 @@ __all__ = [
     "STILL_RUNS",
     "OpensRuns",
     "Settlement",
+    "advice_to_settle",
     "call_in_doubt",
     "did_happen",
     "happened_result",
     "how_to_free",
-    "in_doubt",
+    "in_doubt_error",
     "is_settled",
     "refuse_against_record",
     "settle_call",
-    "until_settled",
     "used_result",
     "why_not_in_doubt",
 ]
@@ -68,7 +68,7 @@ class SettlesCalls(Protocol):
     def settle_by_hand(self, uid: str, said: Settlement, *, cause: int = 0) -> int | None: ...
 
 
-def until_settled(uid: str) -> str:
+def advice_to_settle(uid: str) -> str:
     """Return the advice to a model whose call is refused because of `uid`."""
     return (
         f"Check the real state first. If it happened, go on without this call; if it did not happen, the operator can settle {uid} and"
@@ -76,7 +76,7 @@ def until_settled(uid: str) -> str:
     )
 
 
-def in_doubt(tool: str, uid: str, common: str, still: str = "") -> OutcomeUnknown:
+def in_doubt_error(tool: str, uid: str, common: str, still: str = "") -> OutcomeUnknown:
     """Return the error for a call that is not run because an earlier one may have happened.
 
     Args:
@@ -84,7 +84,7 @@ def in_doubt(tool: str, uid: str, common: str, still: str = "") -> OutcomeUnknow
         still: Why the earlier one may happen yet; empty if it cannot.
     """
     return OutcomeUnknown(
-        f"{tool} was not run: {uid} {common} and its outcome is not known: it may have happened{still}. {until_settled(uid)}",
+        f"{tool} was not run: {uid} {common} and its outcome is not known: it may have happened{still}. {advice_to_settle(uid)}",
         details={EARLIER: uid},
     )
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from callgate._run_state.run_recovery import Unfinished
+from callgate._run_state.run_recovery import UnfinishedCall
 from callgate.agent.exit_tools import ExitTools, as_signal
 from callgate.agent.run_result import Signal
 from callgate.calls import Answered, Outcome, Scope, ToolResult
@@ -43,7 +43,7 @@ class UncommittedCall(Struct, frozen=True, kw_only=True):
     position: int = 0
     """The position of the event that ended the call."""
     outcome: Outcome | None = None
-    unfinished: Unfinished | None = None
+    unfinished: UnfinishedCall | None = None
     refusal: CallFailed | None = None
     """The error that prevents the call from being started (again)."""
     final: bytes = b""

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct, field
 
 from callgate._run_state.event_bodies import decode_reason, question_of
-from callgate._run_state.run_recovery import Unfinished, unfinished_calls
+from callgate._run_state.run_recovery import UnfinishedCall, unfinished_calls
 from callgate.agent.context_restarts import AddedContext
 from callgate.agent.exit_tools import ExitTools, as_signal
 from callgate.agent.history import History, commit_message
@@ -95,7 +95,7 @@ class LoadedRun(Struct, kw_only=True):
     """The status with which the run ended; empty if it has not ended."""
     ends: dict[str, Event] = field(default_factory=dict)
     """The event that ended each call, by the call's uid."""
-    unfinished: dict[str, Unfinished] = field(default_factory=dict)
+    unfinished: dict[str, UnfinishedCall] = field(default_factory=dict)
     finals: dict[str, bytes] = field(default_factory=dict)
     """The final arguments of each call with a verdict, by the call's uid; empty bytes if the call was not allowed."""
     told: list[Round] = field(default_factory=list)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from callgate._run_state.approvals import denied_by_human
+from callgate._run_state.approvals import human_denial
 from callgate._run_state.event_bodies import decode_result, question_of
-from callgate._run_state.run_recovery import Unfinished, why_unknown
+from callgate._run_state.run_recovery import UnfinishedCall, why_unknown
 from callgate.agent.exit_tools import ExitTools
 from callgate.agent.loop_settings import Prices
 from callgate.agent.message_calls import UncommittedCall
@@ -114,7 +114,7 @@ def _uncommitted_calls(run: LoadedRun, exits: ExitTools) -> dict[int, Uncommitte
     return left
 
 
-def orphaned_calls(run: LoadedRun) -> list[Unfinished]:
+def orphaned_calls(run: LoadedRun) -> list[UnfinishedCall]:
     """Return unfinished calls that do not belong to the open message: nested calls, and calls of a message that never ended."""
     taken = set(run.open.calls) if run.open is not None else set()
     return [call for uid, call in run.unfinished.items() if uid not in taken]
@@ -129,7 +129,7 @@ def refused_approvals(pending: PendingCalls, answer_to: Callable[[str], Approval
     for place, (call, approval) in enumerate(zip(pending.message.calls, pending.approvals, strict=True)):
         question = answer_to(approval.approval_id)
         if question is not None and question.allowed is False:
-            refusal = denied_by_human(call.name, approval_id=approval.approval_id, by=question.by, reason=question.reason)
+            refusal = human_denial(call.name, approval_id=approval.approval_id, by=question.by, reason=question.reason)
             left[place] = UncommittedCall(refusal=refusal)
         elif place in pending.lost:
             left[place] = UncommittedCall(refusal=_error_for_lost(call, None))
@@ -148,7 +148,7 @@ def _outcome(call: ToolCall, end: Event) -> Outcome | None:
     return Answered(broken_off(call, end, text)) if text else None
 
 
-def _error_for_lost(call: ToolCall, unfinished: Unfinished | None) -> CallFailed:
+def _error_for_lost(call: ToolCall, unfinished: UnfinishedCall | None) -> CallFailed:
     why = "The record does not have its arguments as the model wrote them, because a secret was taken out."
     if unfinished is not None and unfinished.claimed:
         return why_unknown(unfinished, why)

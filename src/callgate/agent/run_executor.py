@@ -86,7 +86,7 @@ class RunExecutor:
         turn = Turn(parts, plan.state() if plan is not None else None)
         try:
             await self._begin(recorder, start)
-            with self._engine.runs.showing(start.scope.run, start.history.messages):
+            with self._engine.runs.show_messages(start.scope.run, start.history.messages):
                 async with enforce_wall_time(parts.budget, self._engine.clock, self._engine.control, start.scope.conversation):
                     ending = await self._work(turn, plan)
                     return await self._read_typed(turn, ending) if self._config.output is not None else turn.result(ending)
@@ -102,7 +102,7 @@ class RunExecutor:
         """Record that the run begins or is resumed, and append its task to the conversation."""
         history, scope, plan, exposure = start.history, start.scope, start.plan, start.exposure
         if history.recorded:
-            history.recorded = await self._engine.runs.placed(history.recorded)
+            history.recorded = await self._engine.runs.final_position(history.recorded)
         known, begun = (history.recorded, False) if plan is None else await self._read_recorded(history, scope.run, plan)
         body = RunBeganBody(
             task=start.task,
@@ -155,7 +155,7 @@ class RunExecutor:
             self._log.error("The end of run %s is not on record: %s", result.run, error)
             history.recorded = 0
             return replace(result, reason=_with_unrecorded_end(result.reason, error))
-        history.recorded = await self._engine.runs.placed(recorder.last)
+        history.recorded = await self._engine.runs.final_position(recorder.last)
         return replace(result, recorded=history.recorded)
 
     async def _read_typed(self, turn: Turn, ending: Ending) -> RunResult:

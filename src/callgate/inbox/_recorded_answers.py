@@ -10,7 +10,7 @@ from msgspec import DecodeError, Struct
 from callgate._journal import JournalAddress, JournalReader, MemoryJournal, open_reader
 from callgate._journal.inbox_sender import InboxClient
 from callgate._json import decode
-from callgate._pipeline.approval_answers import ANSWERS, answer_of
+from callgate._pipeline.approval_answers import ANSWERS, read_answer
 from callgate._run_state.approvals import Question
 from callgate._run_state.run_recovery import RunReader
 from callgate.errors import UsageError
@@ -42,7 +42,7 @@ def sent_answers(client: InboxClient, run: str) -> dict[str, SentAnswer]:
     for message in client.unrecorded(run):
         if message.kind in ANSWERS and ((before := found.get(message.target)) is None or before.allow):
             with suppress(UsageError):  # the process that takes the message refuses it
-                answer = answer_of(message)
+                answer = read_answer(message)
                 given = decode(answer.arguments) if answer.arguments else None
                 found[message.target] = SentAnswer(allow=answer.allow, by=answer.by, at_ns=message.at_ns, arguments=given)
     return found

@@ -17,7 +17,7 @@ from callgate._journal import JournalAddress, JournalReader, ended_writers
 from callgate._journal.inbox_sender import EDIT_CHARS, MESSAGE_CHARS, open_inbox
 from callgate._json import canonical, decode
 from callgate._option_checks import check
-from callgate._pipeline.approval_answers import EDIT, EditMessage, check_answer, check_said, edited_arguments
+from callgate._pipeline.approval_answers import EDIT, EditMessage, check_answer, check_operator, encode_arguments
 from callgate._run_state.event_bodies import Received, approval_id_of, decode_reason
 from callgate._run_state.run_recovery import RunReader
 from callgate._run_state.settlements import Settlement, call_in_doubt, is_settled, refuse_against_record, why_not_in_doubt
@@ -94,7 +94,7 @@ def approve(
     check_answer("inbox.approve", approval, by, reason)
     if arguments is None:
         return _answer(journal, "approve", approval, by, reason)
-    given = decode(edited_arguments(arguments))
+    given = decode(encode_arguments(arguments))
     message = EditMessage(arguments=given, reason=reason[:MESSAGE_CHARS])
     return _answer(journal, EDIT, approval, by, canonical(message).decode(), given)
 
@@ -127,7 +127,7 @@ def settle(journal: JournalAddress, call: str, *, happened: bool, by: str, reaso
             no reason although the tool has returned since, or its code may still run.
     """
     check("inbox.settle", "happened", happened, bool)
-    check_said("inbox.settle", by, reason)
+    check_operator("inbox.settle", by, reason)
     with open_record(journal) as reader:
         first = call_in_doubt(reader.find(EventQuery(call=call)), call)
         run = first.rsplit("/", 2)[0]
@@ -223,7 +223,7 @@ def _again(reader: JournalReader, call: str) -> CallToRepeat | None:
 
 
 def _end(journal: JournalAddress, kind: str, run: str, by: str, reason: str) -> SentMessage:
-    check_said(f"inbox.{kind}", by, reason)
+    check_operator(f"inbox.{kind}", by, reason)
     with open_record(journal) as reader:
         last = list(reader.find(EventQuery(run=run, newest_first=True, limit=1)))
         if not last:

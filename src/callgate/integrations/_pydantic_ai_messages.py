@@ -13,7 +13,7 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, Retr
 
 from callgate.errors import UsageError
 
-__all__ = ["answered_question", "asks_itself", "denied_calls", "goes_on_with_record", "made_by", "place_of", "recorded_answers"]
+__all__ = ["asks_itself", "denied_calls", "goes_on_with_record", "made_by", "place_of", "recorded_answers", "wait_until_answered"]
 
 _RECORDED = "callgate_recorded"
 """The mark in the metadata of a call that continues with the answer in the engine's journal."""
@@ -91,7 +91,7 @@ def goes_on_with_record(ctx: RunContext[Any]) -> bool:
     return _RECORDED in (ctx.tool_call_metadata or {})
 
 
-def answered_question(ctx: RunContext[Any]) -> str:
+def wait_until_answered(ctx: RunContext[Any]) -> str:
     """Return the id of the question that a yes answers, if the host kept the metadata of the requests; else an empty text."""
     return str((ctx.tool_call_metadata or {}).get("approval_id", ""))
 

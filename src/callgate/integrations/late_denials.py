@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from callgate._call_summary import CallSummary, summarise
 from callgate._run_state.idempotency import NOTHING_HAPPENED
-from callgate._run_state.settlements import until_settled
+from callgate._run_state.settlements import advice_to_settle
 from callgate._secret_redaction import Redactor
 from callgate.calls import Scope
 from callgate.event_queries import EventQuery
@@ -51,6 +51,6 @@ def _describe_started(call: CallSummary) -> str:
     if call.status == "error":
         return f"{started}, and failed: {call.error}"
     if call.status != "ok":
-        return f"{started}, and its outcome is not known. It may have taken effect. {until_settled(call.uid)}"
+        return f"{started}, and its outcome is not known. It may have taken effect. {advice_to_settle(call.uid)}"
     texts = [part["text"] for part in call.result.get("content", ()) if part.get("type") == "text"]
     return "\n".join((f"{started}, and has succeeded. Its result:", *texts))

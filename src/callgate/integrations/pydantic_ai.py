@@ -25,13 +25,13 @@ except ModuleNotFoundError as error:
 from callgate.calls import Effect, Scope, Suspended
 from callgate.engine import Engine
 from callgate.integrations._pydantic_ai_messages import (
-    answered_question,
     asks_itself,
     denied_calls,
     goes_on_with_record,
     made_by,
     place_of,
     recorded_answers,
+    wait_until_answered,
 )
 from callgate.integrations._pydantic_ai_results import encode, output_of
 from callgate.integrations._pydantic_ai_tools import (
@@ -142,8 +142,8 @@ class CallgateToolset(WrapperToolset[Any]):
         if ctx.tool_call_approved:
             call.arguments = await self._approved_arguments(call, ctx, tool)
             if call.arguments != given:
-                await record_edit(self.engine, call, edit, answered_question(ctx), is_external=self._tools.is_external(name))
-        result = await run_call(self.engine, call, decide if ctx.tool_call_approved and not recorded else None, answered_question(ctx))
+                await record_edit(self.engine, call, edit, wait_until_answered(ctx), is_external=self._tools.is_external(name))
+        result = await run_call(self.engine, call, decide if ctx.tool_call_approved and not recorded else None, wait_until_answered(ctx))
         if not isinstance(result, Suspended):
             return output_of(self.engine, call, result)
         raise ApprovalRequired(metadata={"question": result.question, "approval_id": result.approval_id})

@@ -16,13 +16,14 @@ from callgate._engine_limits import Limits
 from callgate._json import canonical, decode, plain_bytes
 from callgate._option_checks import check
 from callgate._pipeline.ask_judges import Judges
-from callgate._pipeline.call_hooks import HookChain, HostAnswer, HostAwaits
+from callgate._pipeline.call_hooks import HookChain
 from callgate._pipeline.engine_options import check_policies
 from callgate._pipeline.engine_policies import policies_to_ask
 from callgate._pipeline.gate import gate
+from callgate._pipeline.host_code import HostAnswer, HostAwaits
 from callgate._pipeline.parse import parse
 from callgate._pipeline.resolve import resolve
-from callgate._pipeline.validate import Modified, validate
+from callgate._pipeline.validate import ModifiedCall, validate
 from callgate._run_in_thread import in_thread
 from callgate._run_state.approvals import Question, older_binding
 from callgate._run_state.event_bodies import MOST_CHARS, clean
@@ -224,7 +225,7 @@ class _JudgingContext:
 
     async def _ask_policies(self, valid: ValidatedCall) -> Decision:
         before = HookChain.of(self._hooks, valid.tool).before
-        answer = gate(valid, before, self, "", self)
+        answer = gate(valid, before, self, "", _ignore_change)
         approved = await answer if isinstance(answer, Coroutine) else answer
         return Decision(word="allow", rule=approved.rule, arguments=approved.arguments_json, notes=approved.call.notes)
 
@@ -238,10 +239,7 @@ class _JudgingContext:
 
     # The gate's interface
 
-    coerce = False  # no answer of a human is applied here; see `answer_to`
-
-    def modified(self, change: Modified) -> None:
-        """Ignore a verdict on arguments that are changed later. Only the final verdict counts."""
+    coerce = False  # no answer of a human is applied here; see `find_answer_to`
 
     def check_limits(self, call: ValidatedCall) -> None:
         """Raise the recorded error if a limit on dangerous calls refused this call; else allow it.
@@ -252,7 +250,7 @@ class _JudgingContext:
         if then is not None and then.code == DangerousLimitReached.code:
             raise DangerousLimitReached(then.said)
 
-    def answer_to(self, call: ValidatedCall, encoded: bytes) -> None:
+    def find_answer_to(self, call: ValidatedCall, encoded: bytes) -> None:
         """Return None: a recorded call that a human denied or changed is not judged; see `_by_a_hook`."""
 
     def call_in_doubt(self, call: ValidatedCall, encoded: bytes) -> str:
@@ -265,6 +263,10 @@ class _JudgingContext:
         if not approval or older_binding(self._bindings.get(approval, "")) != older_binding(binding) or approval not in self._by:
             return None
         return Question(approval_id=approval, run="", binding=binding, expires_at=0, allowed=True, by=self._by[approval])
+
+
+def _ignore_change(change: ModifiedCall) -> None:
+    """Ignore that the gate continues with other arguments: only the final verdict counts."""
 
 
 def _by_a_hook(then: Decision) -> bool:

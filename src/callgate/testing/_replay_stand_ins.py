@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from callgate._abort_signals import Control
 from callgate._clock import SystemClock
 from callgate._json import canonical, decode
-from callgate._pipeline.result_check import Ran, check
+from callgate._pipeline.result_check import AttemptsResult, check
 from callgate._pipeline.result_notes import content_and_notes
 from callgate._run_state.settlements import EARLIER
 from callgate.agent.run_recorder import BlobReader
@@ -200,7 +200,7 @@ def _execution(tool: BoundTool, result: ToolResult, attempt: int, blobs: BlobRea
     last = attempt >= result.metadata.attempts
     details = {key: value for key, value in told.items() if key not in _FRAME} or None
     unheard = Execution(status=status, error=_HERE, details=details, **_proof(tool, result, status, details or {}))
-    said = check(tool, Ran(unheard, max(1, result.metadata.attempts)), 0.0, None).error or ""
+    said = check(tool, AttemptsResult(unheard, max(1, result.metadata.attempts)), 0.0, None).error or ""
     before, _, behind = said.partition(_HERE)
     words = result.error or ""
     if not (words.startswith(before) and words.endswith(behind)):

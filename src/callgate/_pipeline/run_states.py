@@ -15,16 +15,16 @@ from itertools import islice
 from msgspec import Struct, field
 
 from callgate._pipeline.engine_context import EngineContext
-from callgate._run_state.calls_in_doubt import Uncertain
+from callgate._run_state.calls_in_doubt import UncertainCall
 from callgate._run_state.event_bodies import Reason
-from callgate._run_state.idempotency import RunState
 from callgate._run_state.recorder import off_loop
 from callgate._run_state.run_recovery import RunReader
+from callgate._run_state.run_state import RunState
 from callgate._run_state.settlements import Settlement
 from callgate.errors import RunHeld
 from callgate.events import Draft
 
-__all__ = ["KnownRuns", "Work"]
+__all__ = ["RunStates", "Work"]
 
 _MOST_RUNS = 1_000
 _LOOKED_AT = 8
@@ -44,7 +44,7 @@ class Work(Struct):
     """Set while a stop or kill is pending until the run begins."""
 
 
-class KnownRuns:
+class RunStates:
     """The state of each run, as one engine knows it. Read from the journal on first use, dropped when the run is idle.
 
     Args:
@@ -71,7 +71,7 @@ class KnownRuns:
         self._work = work
         self._counts: dict[str, dict[str, int]] = {}
         """The numbers of dangerous calls started by tick (`Scope.tick`), for runs whose state has to be read again."""
-        self._own_doubts: dict[str, dict[str, Uncertain]] = {}
+        self._own_doubts: dict[str, dict[str, UncertainCall]] = {}
         """The calls of this engine with an unknown outcome, by uid, for runs whose state has to be read again: the record does not say
         whether the code of a call of a living engine has ended, which this engine knows of its own calls.
         """
@@ -187,7 +187,7 @@ class KnownRuns:
         """Return whether the run's state is known, as of the lease that this engine has now."""
         return run in self.by_run and run not in self._outdated
 
-    def lost(self, run: str) -> None:
+    def forget(self, run: str) -> None:
         """Forget the run, because another engine has its lease and may change its state."""
         self._set_aside(run)
         self._approvals.forget(run)
@@ -201,7 +201,7 @@ class KnownRuns:
         self._forget_idle_runs()
         return state
 
-    def _restore_own(self, state: RunState, own: Mapping[str, Uncertain]) -> None:
+    def _restore_own(self, state: RunState, own: Mapping[str, UncertainCall]) -> None:
         """Replace the calls in doubt that this engine started last with what it knows of them."""
         writer = self._recorder.identity
         for fact, doubt in state.in_doubt.latest.items():
@@ -262,4 +262,4 @@ class KnownRuns:
         run = uid.rsplit("/", 2)[0]
         body = Reason(reason="an identical call was told that this one happened", status="happened", details=details)
         self._recorder.write(Draft(kind="fact.settled", run=run, body=body, call=uid))
-        self.by_run[run].in_doubt.told(uid)
+        self.by_run[run].in_doubt.forget_confirmed(uid)
