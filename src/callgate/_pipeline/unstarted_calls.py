@@ -43,7 +43,7 @@ class UnstartedCalls:
         if not state.on_record:
             with suppress(RecordFailed):  # recording the end fails in the same way and reports it
                 record_received(state)
-        ended_before = call is not None and state.run_state.has_ended(call)
+        ended_before = call is not None and state.has_ended_before(call)
         error = CallNotStarted(f"It was not started again: {why}. {_ENDED_BEFORE}") if ended_before else CallNotStarted.because(why)
         return self._outcomes.end_with_error(state, error, state.raw.name)
 
