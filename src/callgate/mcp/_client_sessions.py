@@ -156,7 +156,7 @@ class ClientSessions:
     def _use(self, one: _ClientSession, client: CallingClient) -> Iterator[SupervisedSession]:
         one.users.append(client)
         try:
-            with one.requests.asked_of(client):
+            with one.requests.asking(client):
                 yield one.supervised
         except (asyncio.CancelledError, ConnectionLost):
             one.abandoned = one.abandoned or client.own_session is None

@@ -138,7 +138,7 @@ class RequestRounds:
             server=self._named,
             exchange=lambda method, params: self._exchange(method, params, about_task),
             answers=partial(self._answer_all, caller=caller),
-            on_status=caller.told,
+            on_status=caller.report_status,
             in_background=self._end_later,
         )
 

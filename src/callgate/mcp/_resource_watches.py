@@ -70,4 +70,4 @@ class ResourceWatches:
         uri = params.get("uri")
         for watch in list(self._by_uri.get(uri, ())) if isinstance(uri, str) else ():
             if watch.client is not None and watch.hears(key):
-                watch.client.resource_updated(params)
+                watch.client.receive_resource_update(params)
