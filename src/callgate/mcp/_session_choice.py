@@ -115,7 +115,7 @@ class SessionChoice:
                 if not supervised.refuses:
                     raise
                 return None
-            if definition is not None and not await supervised.offers(definition):
+            if definition is not None and not await supervised.refresh.offers(definition):
                 return None
             used.enter_context(tried.pop_all())
             return supervised, session

@@ -168,8 +168,8 @@ class SupervisedServer:
                 supervised, session = await running.sessions.of_request(caller.client, used, definition)
             except asyncio.CancelledError as error:  # the call's deadline or its kill
                 raise NotSent(f"The MCP server '{self.name}' was not ready for the call in time{self._reason()}.") from error
-            running.first.list_if_stale()
-            supervised.list_if_stale()
+            running.first.request_list_if_stale()
+            supervised.request_list_if_stale()
             running.tools.check(definition)
             supervised.tools.check(definition)
             return await supervised.run(session, lambda on: on.call_tool(definition["name"], arguments, caller))
@@ -180,8 +180,8 @@ class SupervisedServer:
 
     async def refresh_tools(self) -> None:
         """List the tools again if their list no longer holds, and wait for that in bounded time. Starts nothing."""
-        if self._parts is not None and not self._closing and self._parts.first.list_if_stale():
-            await self._parts.first.until_listed()
+        if self._parts is not None and not self._closing and self._parts.first.request_list_if_stale():
+            await self._parts.first.refresh.wait_until_listed()
 
     # Sessions
 
