@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from callgate._run_in_thread import in_thread
 from callgate._secret_redaction import RedactedLog
-from callgate._server_processes.server_life import with_last_words
+from callgate._server_processes.server_lifecycle import with_last_words
 from callgate._terminal_text import one_line
 from callgate.cli._console import grid, output, say
 from callgate.cli._error_advice import at_terminal

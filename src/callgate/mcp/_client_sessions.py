@@ -85,7 +85,7 @@ class _ComparedTools:
             text = f"The MCP server '{self._server}' {does}, so the call was not sent. Use another tool."
             raise NotSent(text, code="tool_unavailable", retryable=False)
 
-    def unavailable(self, why: str) -> None:
+    def handle_problem(self, why: str) -> None:
         """The session is used again when it runs."""
 
 

@@ -71,18 +71,18 @@ class SessionChoice:
                 supervised = self.first
             if supervised is not self.first and self.clients.watch(supervised):
                 return supervised
-        await self.first.life.until_ready()
+        await self.first.lifecycle.wait_until_ready()
         return self.first
 
     @contextmanager
     def handshakes_of(self, client: CallingClient) -> Iterator[list[Session]]:
         """Yield a client's own running sessions of the handshake era, which are kept open until the block ends."""
-        era = None if self.first.era is None else self._client_era.of(client, self.first.era, self.first.life.starts)
+        era = None if self.first.era is None else self._client_era.of(client, self.first.era, self.first.lifecycle.starts)
         if era != "handshake":
             yield []
             return
         with self.clients.all_used(client, era) as sessions:
-            yield [one.life.ready for one in sessions if one.life.ready is not None]
+            yield [one.lifecycle.ready for one in sessions if one.lifecycle.ready is not None]
 
     async def _choose(
         self, client: CallingClient | None, used: ExitStack, definition: Definition | None
@@ -90,10 +90,10 @@ class SessionChoice:
         first = self.first
         if client is None or self._server.isolation == "shared":
             return first, await self._wait_until_running(first, used, definition)
-        if first.era is None or first.life.state == "quarantined":
-            await first.life.until_ready()
+        if first.era is None or first.lifecycle.state == "quarantined":
+            await first.lifecycle.wait_until_ready()
         found = first.era or "stateless"
-        era = self._client_era.of(client, found, first.life.starts)
+        era = self._client_era.of(client, found, first.lifecycle.starts)
         if era != found and (chosen := await self._session_in_other_era(era, client, used, definition)) is not None:
             return chosen
         supervised = used.enter_context(self.clients.used(client, found)) if self._has_own(client, found) else first
@@ -123,11 +123,11 @@ class SessionChoice:
     async def _wait_until_running(self, supervised: SupervisedSession, used: ExitStack, definition: Definition | None) -> Session:
         """Return the session as soon as it runs; for a call, with one of the server's places until the end of `used`."""
         while True:
-            session = await supervised.life.until_ready()
+            session = await supervised.lifecycle.wait_until_ready()
             if definition is None or self._places is None:
                 return session
             await self._places.acquire()
-            if session is supervised.life.ready:
+            if session is supervised.lifecycle.ready:
                 used.callback(self._places.release)
                 return session
             self._places.release()

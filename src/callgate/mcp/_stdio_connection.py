@@ -74,7 +74,7 @@ class StdioConnection:
             NotSent: The caller of a tool no longer waits.
         """
         try:
-            await self._process.drained()
+            await self._process.wait_until_drained()
         except asyncio.CancelledError as error:
             if message["method"] != "tools/call":
                 raise
@@ -88,7 +88,7 @@ class StdioConnection:
 
     # Callbacks of the process
 
-    def line(self, data: bytes | bytearray) -> None:
+    def receive_line(self, data: bytes | bytearray) -> None:
         try:
             message = read_message(data)
         except UnreadableMessage as error:
@@ -99,7 +99,7 @@ class StdioConnection:
         else:
             self._handle_answer(message)
 
-    def ended(self, error: McpError) -> None:
+    def handle_end(self, error: McpError) -> None:
         for waiting in self._waiting.values():
             self._fail(waiting, error)
 

@@ -1,6 +1,6 @@
 """One session with an MCP server, kept running.
 
-Starts it, has its tools listed by `_tool_refresh`, and checks whether a silent server still responds. `server_life.py` of
+Starts it, has its tools listed by `_tool_refresh`, and checks whether a silent server still responds. `server_lifecycle.py` of
 `_server_processes` has the states and the restarts. Knows nothing of what a call is for, and of no other session of the server.
 """
 
@@ -16,7 +16,7 @@ from msgspec import Struct
 from callgate._backoff import backoff_s
 from callgate._clock import Clock
 from callgate._secret_redaction import RedactedLog
-from callgate._server_processes.server_life import ServerLife, ServerWork
+from callgate._server_processes.server_lifecycle import ServerLifecycle, ServerWork
 from callgate.errors import UsageError
 from callgate.mcp._connection import LOOK_FIRST, ConnectionLost, McpError, Message, NotSent, ProtocolError
 from callgate.mcp._messages import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
@@ -122,7 +122,7 @@ class SupervisedSession:
         retries_without_call: bool = False,
     ) -> None:
         self._backoff = _Backoff(parts.server, retries_without_call=retries_without_call)
-        self.life = ServerLife[Session](f"The MCP server '{parts.server.name}'", self._backoff)
+        self.lifecycle = ServerLifecycle[Session](f"The MCP server '{parts.server.name}'", self._backoff)
         self.tools = tools
         self.subscribed: dict[str, int] = {}
         """The number of subscriptions to a resource, by its URI."""
@@ -138,7 +138,7 @@ class SupervisedSession:
         self._parts = parts
         self._requests = requests
         self._session: Session | None = None
-        self.refresh = ToolRefresh(parts.server, parts.clock, parts.log, tools, self.life.wake.set)
+        self.refresh = ToolRefresh(parts.server, parts.clock, parts.log, tools, self.lifecycle.wake.set)
         self._may_be_silent = False
         """Whether a request was left without an answer, so that it is checked whether the server still answers."""
         self._running_requests = 0
@@ -155,22 +155,22 @@ class SupervisedSession:
             end=self._end_session,
             problem_of=self._start_problem,
             last_words=self._last_words,
-            on_problem=self.tools.unavailable,
+            on_problem=self.tools.handle_problem,
             is_expected=lambda error: self._may_refuse and self._is_refusal(error),
         )
-        self.life.begin(work, self._parts.clock, self._parts.log)
+        self.lifecycle.begin(work, self._parts.clock, self._parts.log)
 
     async def close(self) -> None:
-        await self.life.close()
+        await self.lifecycle.close()
 
     async def run(self, session: Session, work: Callable[[Session], Awaitable[T]]) -> T:
-        """Run requests on the session that `life.until_ready` has returned, and note how they end."""
+        """Run requests on the session that `lifecycle.wait_until_ready` has returned, and note how they end."""
         self._running_requests += 1
         try:
             result = await work(session)
         except (asyncio.CancelledError, NotSent):  # it has timed out or was stopped: perhaps the server answers nothing any more
             self._may_be_silent = True
-            self.life.wake.set()
+            self.lifecycle.wake.set()
             raise
         except RpcError as error:
             if error.code in (INVALID_PARAMS, METHOD_NOT_FOUND) and self.refresh.may_be_wrong:  # perhaps it has lost the tool
@@ -178,13 +178,13 @@ class SupervisedSession:
             raise
         finally:
             self._running_requests -= 1
-        self.life.failures = 0
+        self.lifecycle.failures = 0
         return result
 
     def _note_failed_start(self, error: Exception) -> None:
         refused = self._is_refusal(error)
-        self._backoff.useless = not self.life.starts and isinstance(error, NotSent) and not error.retryable
-        if self._may_refuse and (refused or self._backoff.useless or self.life.failures + 1 >= _TRIES):
+        self._backoff.useless = not self.lifecycle.starts and isinstance(error, NotSent) and not error.retryable
+        if self._may_refuse and (refused or self._backoff.useless or self.lifecycle.failures + 1 >= _TRIES):
             self.refuses = True
             self._parts.on_refused(refused)
 
@@ -197,26 +197,26 @@ class SupervisedSession:
 
     def request_list_if_stale(self) -> bool:
         """Have the tools listed again if the session runs and their list no longer holds; return whether that is so."""
-        return self.life.ready is not None and self.refresh.request_if_stale()
+        return self.lifecycle.ready is not None and self.refresh.request_if_stale()
 
     async def _serve(self) -> str:
         """Start a session and follow it to its end; return why it has ended."""
         await self._wait_for_authorization()
         self.refresh.requested = self._may_be_silent = self._backoff.useless = False
         session = self._session = self._make_session()
-        session.connection.lost.add_done_callback(lambda _: self.life.stop_sending())
+        session.connection.lost.add_done_callback(lambda _: self.lifecycle.stop_sending())
         await self._start(session)
         self.era, self.revision = session.era, session.revision
         if session.connection.lost.done():
             return session.connection.lost.result()
-        self.life.started(session)
+        self.lifecycle.mark_ready(session)
         return await self._follow(session)
 
     async def _wait_for_authorization(self) -> None:
         auth = self._parts.server.auth
         if auth is not None and auth.waits_for:
-            self.life.problem = f"{self.life.label} cannot be used yet: {auth.waits_for}"
-            self.tools.unavailable(self.life.problem)
+            self.lifecycle.problem = f"{self.lifecycle.label} cannot be used yet: {auth.waits_for}"
+            self.tools.handle_problem(self.lifecycle.problem)
             await auth.wait_for_user()
 
     def _make_session(self) -> Session:
@@ -260,9 +260,9 @@ class SupervisedSession:
             if self._may_be_silent:
                 self._may_be_silent = False
                 if not await self._is_responsive(session):
-                    self.life.stop_sending()
+                    self.lifecycle.stop_sending()
                     return "it answers nothing any more, so it was ended"
-        self.life.settle()
+        self.lifecycle.settle()
         return lost.result()
 
     async def _wait_for_wake(self) -> None:
@@ -270,14 +270,14 @@ class SupervisedSession:
         due_s = self.refresh.due_s
         due = None if due_s is None else asyncio.ensure_future(self._parts.clock.sleep(max(0.0, due_s)))
         if due is not None:
-            due.add_done_callback(lambda ended: None if ended.cancelled() else self.life.wake.set())
+            due.add_done_callback(lambda ended: None if ended.cancelled() else self.lifecycle.wake.set())
         try:
-            await self.life.wake.wait()
+            await self.lifecycle.wake.wait()
         finally:
             if due is not None:
                 self.refresh.requested = self.refresh.requested or due.done()
                 due.cancel()
-        self.life.wake.clear()
+        self.lifecycle.wake.clear()
 
     async def _is_responsive(self, session: Session) -> bool:
         """Return whether a server that left a call without an answer still responds.
@@ -298,16 +298,16 @@ class SupervisedSession:
             if session.connection.lost.done():
                 return True
             if session.heard != heard:
-                self.life.resume(session)
+                self.lifecycle.resume(session)
                 return True
-            self.life.hold()
+            self.lifecycle.hold()
             if not self._running_requests or clock.monotonic() >= latest:
                 return False
 
     def _start_problem(self, error: Exception) -> str:
         auth = self._parts.server.auth
         if isinstance(error, TimeoutError) and auth is not None and auth.waits_for:
-            return f"{self.life.label} cannot be used yet: {auth.waits_for}"
+            return f"{self.lifecycle.label} cannot be used yet: {auth.waits_for}"
         if isinstance(error, TimeoutError):
             return f"it did not start within {self._parts.server.start_timeout_s:g} s"
         if self._session is not None and (why := self._session.why_lost):

@@ -13,9 +13,9 @@ from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
-from callgate._server_processes.server_life import State
+from callgate._server_processes.server_lifecycle import State
 from callgate.errors import UsageError
-from callgate.mcp._call_results import executed, refused
+from callgate.mcp._call_results import execution_of_error, execution_of_result
 from callgate.mcp._client_era import ClientEra
 from callgate.mcp._client_sessions import ClientSessions
 from callgate.mcp._connection import ConnectionEvents, McpError, Message, NotSent, ServerConnection
@@ -79,7 +79,7 @@ class SupervisedServer:
     @property
     def state(self) -> State:
         """The state of the first session."""
-        return "idle" if self._parts is None else self._parts.first.life.state
+        return "idle" if self._parts is None else self._parts.first.lifecycle.state
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
@@ -94,7 +94,7 @@ class SupervisedServer:
     def status(self, tools: int) -> ServerStatus:
         if self._parts is None:
             return ServerStatus(name=self.name, state="idle", tools=tools)
-        return self._parts.first.life.status(self.name, tools, self._parts.first.revision)
+        return self._parts.first.lifecycle.status(self.name, tools, self._parts.first.revision)
 
     @property
     def _running(self) -> _Running:
@@ -113,10 +113,10 @@ class SupervisedServer:
         self._parts = running = self._make_parts(catalogue)
         first = running.first
         first.begin()
-        await first.life.first_attempt()
-        if first.life.problem and self._server.required:
+        await first.lifecycle.wait_for_first_attempt()
+        if first.lifecycle.problem and self._server.required:
             raise UsageError(
-                f"{first.life.full_problem}. It is required, so nothing starts without it. Correct that, or set `required` to false.",
+                f"{first.lifecycle.full_problem}. It is required, so nothing starts without it. Correct that, or set `required` to false.",
                 code="server_unavailable",
             )
 
@@ -130,7 +130,7 @@ class SupervisedServer:
             log=catalogue.log,
             on_notice=partial(self._handle_notice, None),
             on_late=lambda uid, message: catalogue.late(uid, self._late_execution(message)),
-            on_refused=lambda lasting: client_era.refused(first.life.starts, lasting=lasting),
+            on_refused=lambda lasting: client_era.refused(first.lifecycle.starts, lasting=lasting),
         )
         clients = ClientSessions(parts, self._list_clients, self._handle_notice)
         tools = ToolList(server, self, catalogue, clients.tools if server.client_tools else tuple)
@@ -147,9 +147,9 @@ class SupervisedServer:
             self._running.catalogue.log.warning("MCP server %s: its tools for single clients cannot be offered: %s", self.name, error)
 
     async def retry(self) -> None:
-        life = self._running.first.life
-        life.restart()
-        await life.first_attempt()
+        lifecycle = self._running.first.lifecycle
+        lifecycle.restart()
+        await lifecycle.wait_for_first_attempt()
 
     async def close(self) -> None:
         self._closing = True
@@ -234,7 +234,7 @@ class SupervisedServer:
             if not self._watches.add(watch):
                 return
             try:
-                await supervised.run(await supervised.life.until_ready(), lambda on: on.subscribe(uri))
+                await supervised.run(await supervised.lifecycle.wait_until_ready(), lambda on: on.subscribe(uri))
             except BaseException as error:
                 if isinstance(error, RpcError) or not lasting:
                     self._forget(watch)
@@ -251,7 +251,7 @@ class SupervisedServer:
         if watch is None or not self._forget(watch):
             return
         supervised = watch.session
-        session = supervised.life.ready if watch.of_client else await supervised.life.until_ready()
+        session = supervised.lifecycle.ready if watch.of_client else await supervised.lifecycle.wait_until_ready()
         if session is not None:
             await supervised.run(session, lambda on: on.subscribe(uri, ends=True))
 
@@ -288,7 +288,7 @@ class SupervisedServer:
         error = message.get("error")
         try:
             if isinstance(error, dict):
-                return refused(self.name, RpcError(int(error.get("code", 0)), str(error.get("message", ""))))
-            return executed(self.name, message["result"])
+                return execution_of_error(self.name, RpcError(int(error.get("code", 0)), str(error.get("message", ""))))
+            return execution_of_result(self.name, message["result"])
         except (McpError, KeyError, TypeError, ValueError, AttributeError):
             return Execution(status="raised", error="its answer was not a result")

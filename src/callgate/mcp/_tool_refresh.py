@@ -52,8 +52,8 @@ class SessionTools(Protocol):
         """
         ...
 
-    def unavailable(self, why: str) -> None:
-        """Record why the session does not run."""
+    def handle_problem(self, why: str) -> None:
+        """Handle that the session does not run, and why."""
         ...
 
 

@@ -110,7 +110,7 @@ class PluginSession:
             ProtocolError: Its answer is none.
         """
         try:
-            await self._process.drained()
+            await self._process.wait_until_drained()
         except asyncio.CancelledError as error:
             raise NotSent(f"The plugin '{self._name}' did not read its input in time, so the call was not sent.") from error
         number = next(self._ids)
@@ -150,7 +150,7 @@ class PluginSession:
         self._process.write(encoded({"kind": "ping"}))
         await self._pong
 
-    async def until_idle(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until no call runs."""
         await self._idle.wait()
 
@@ -170,7 +170,7 @@ class PluginSession:
 
     # Callbacks of the process
 
-    def line(self, data: bytes | bytearray) -> None:
+    def receive_line(self, data: bytes | bytearray) -> None:
         try:
             message = read_frame(data)
         except UnreadableFrame as error:
@@ -194,7 +194,7 @@ class PluginSession:
             case _:
                 self._note(f"a message of the unknown kind {message['kind'][:40]!r}, or without what belongs to its kind")
 
-    def ended(self, error: ToolServerError) -> None:
+    def handle_end(self, error: ToolServerError) -> None:
         before = NotSent(f"The plugin '{self._name}' has ended before it was ready.", code="cannot_start")
         for one in self._waiting.values():
             _fail(one, error)
