@@ -131,7 +131,7 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
         unstarted = UnstartedCalls(recorder, outcomes, lifecycle)
         nowhere = Scope()
         latest = LatestScope(nowhere, nowhere, ScopeFacts(nowhere, context.redactor))
-        open_runs = OpenRuns(context, known, run, latest, runners.behind, leases.deliver)
+        open_runs = OpenRuns(context, known, run, latest, runners.abandoned_calls, leases.deliver)
         admission = Admission(context, known, open_runs, latest, lifecycle, run, is_new=not given.run, host_fields=given.host_fields)
 
         activity = Activity()
@@ -245,7 +245,7 @@ class _ExecutionParts(Struct, frozen=True, kw_only=True, eq=False):
         own_files = _files(context.journal, context.blobs, store, given.memory)
         if given.undo is not None:
             given.undo.leave_out(own_files)
-        unknown = UnknownOutcomes(context.host, known, Fence(context.journal, runners.behind))
+        unknown = UnknownOutcomes(context.host, known, Fence(context.journal, runners.abandoned_calls))
         attempts = Attempts(context, runners, policies, own_files, given.timeout_s)
         executor = Executor(context, attempts, runners, cache, unknown, policies, given.undo, given.timeout_s)
         return cls(store=store, cache=cache, runners=runners, recorded_effects=RecordedEffects(context), unknown=unknown, executor=executor)

@@ -22,8 +22,8 @@ import msgspec
 from callgate._abort_signals import AbortSignal
 from callgate._json.malformed_text import without_surrogates
 from callgate._run_in_thread import in_thread
-from callgate._runners.exception_results import failed
-from callgate._runners.return_values import read
+from callgate._runners.exception_results import execution_of_exception
+from callgate._runners.return_values import read_result
 from callgate._server_processes.json_lines import UnreadableJson, encoded, read_json
 from callgate._server_processes.line_process import MAX_LINE_BYTES
 from callgate._server_processes.protocol_streams import protocol_streams
@@ -137,8 +137,8 @@ class _Server:
             except asyncio.CancelledError:
                 raise
             except BaseException as error:
-                return failed(error, tool.not_done)
-            return await in_thread(partial(read, Execution(status="returned", value=value), MAX_LINE_BYTES, context.workspace))
+                return execution_of_exception(error, tool.not_done)
+            return await in_thread(partial(read_result, Execution(status="returned", value=value), MAX_LINE_BYTES, context.workspace))
         return await in_thread(partial(_run_in_this_thread, tool, context, arguments))
 
     def _context(self, number: int, message: dict[str, Any], signal: AbortSignal) -> ToolContext:
@@ -175,8 +175,8 @@ def _run_in_this_thread(tool: Tool, context: ToolContext, arguments: dict[str, A
     try:
         value = tool.invoke(context, arguments)
     except BaseException as error:  # also SystemExit: it must not end only this thread without an answer
-        return failed(error, tool.not_done)
-    return read(Execution(status="returned", value=value), MAX_LINE_BYTES, context.workspace)
+        return execution_of_exception(error, tool.not_done)
+    return read_result(Execution(status="returned", value=value), MAX_LINE_BYTES, context.workspace)
 
 
 def _answer(execution: Execution) -> dict[str, object]:
