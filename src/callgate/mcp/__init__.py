@@ -15,8 +15,8 @@ What a server offers
 
 What a server says and asks
     `_server_messages` takes what it sends of its own, `_server_requests` answers what it asks, and `_question_origins` finds the request
-        that a question belongs to. `_change_subscription` and `_resource_watches` are the subscriptions. `_server_tasks` follows a task,
-        and `_call_results` reads the result of a call.
+        that a question belongs to. `_change_subscription` is the subscription to changes, and `_resource_subscriptions` has the clients of
+        those of a resource. `_server_tasks` follows a task, and `_call_results` reads the result of a call.
 
 The wire
     `_messages` reads and writes JSON-RPC, for the `_revisions` and `_extensions` of MCP. `_connection` is the protocol of connections.

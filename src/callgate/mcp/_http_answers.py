@@ -75,7 +75,7 @@ class PendingAnswer:
             raise self._unreadable_error(error) from error
         return self._check(message)
 
-    def ended(self) -> ConnectionLost:
+    def missing_answer_error(self) -> ConnectionLost:
         """Return the error for a stream that ended before the answer."""
         return ConnectionLost(f"{self._exchange.label} ended the stream without an answer. {LOOK_FIRST}")
 
@@ -139,9 +139,9 @@ class PendingAnswer:
             reason = error.get("message", "")
         if not 400 <= response.status < 500 or response.status in _TOO_LATE:
             raise self._wrong_content_type(response)
-        raise self.refused(response, reason)
+        raise self.refusal_error(response, reason)
 
-    def refused(self, response: StreamedResponse, reason: str) -> RequestRefused:
+    def refusal_error(self, response: StreamedResponse, reason: str) -> RequestRefused:
         """Return the error for a response with which the server has refused the request.
 
         Args:

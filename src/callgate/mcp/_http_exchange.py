@@ -109,7 +109,7 @@ class HttpExchange:
         for _ in range(_AUTHORIZATIONS):
             token = await self._auth.access_token(self.label)
             response = await self._send(method, _with_token(headers, token), body)
-            challenge = self._auth.refused(response.status, response.header("www-authenticate"), token)
+            challenge = self._auth.challenge_to_answer(response.status, response.header("www-authenticate"), token)
             if challenge is None:
                 return response
             await response.release()

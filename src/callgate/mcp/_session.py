@@ -82,7 +82,7 @@ class Session:
         """The server's instructions for models."""
         self._ids = count(1)
         self._running = RunningRequests()
-        self._rounds = RequestRounds(server.name, self._exchange, requests, log)
+        self._rounds = self._make_rounds()
         self._subscription = ChangeSubscription(self._send, self._wanted_notices, self._notify_missed_changes, log, self._label)
         self._messages = ServerMessages(
             self._running,
@@ -152,11 +152,14 @@ class Session:
         self.instructions = _as_text(agreement.said.get("instructions"))
         self.connection.use(self.revision)
         if self.era == "stateless":
-            self._rounds.stateless = True
-            self._rounds.has_tasks = isinstance(_as_object(self.capabilities.get("extensions")).get(TASKS), dict)
+            has_tasks = isinstance(_as_object(self.capabilities.get("extensions")).get(TASKS), dict)
+            self._rounds = self._make_rounds(stateless=True, has_tasks=has_tasks)
             self._subscription.open()
         else:
             await self._subscribe_again()
+
+    def _make_rounds(self, *, stateless: bool = False, has_tasks: bool = False) -> RequestRounds:
+        return RequestRounds(self._server.name, self._exchange, self._requests, self._log, stateless=stateless, has_tasks=has_tasks)
 
     def _begin_handshake(self) -> Mapping[str, Any]:
         self.era, self.revision = "handshake", LATEST_HANDSHAKE

@@ -21,7 +21,7 @@ from callgate.mcp._client_sessions import ClientSessions
 from callgate.mcp._connection import ConnectionEvents, McpError, Message, NotSent, ServerConnection
 from callgate.mcp._http_connection import HttpConnection
 from callgate.mcp._messages import RpcError
-from callgate.mcp._resource_watches import RESOURCE_UPDATED, ResourceWatches, Watch
+from callgate.mcp._resource_subscriptions import RESOURCE_UPDATED, ResourceSubscription, ResourceSubscriptions
 from callgate.mcp._running_requests import Caller
 from callgate.mcp._server_messages import OnNotice
 from callgate.mcp._server_requests import ServerRequests
@@ -45,7 +45,7 @@ def connection_of(server: McpServer, events: ConnectionEvents) -> ServerConnecti
     return HttpConnection(server, events) if server.url else StdioConnection(server, events)
 
 
-class _Running(Struct, frozen=True, kw_only=True, eq=False):
+class _ServerParts(Struct, frozen=True, kw_only=True, eq=False):
     """The parts of a server that was started."""
 
     catalogue: ToolCatalogue
@@ -71,10 +71,10 @@ class SupervisedServer:
         self.timeout_s = server.timeout_s
         self._server = server
         self._connect = connect
-        self._parts: _Running | None = None
+        self._parts: _ServerParts | None = None
         self._closing = False
         self._listeners: dict[object, OnNotice] = {}
-        self._watches = ResourceWatches()
+        self._subscriptions = ResourceSubscriptions()
 
     @property
     def state(self) -> State:
@@ -97,7 +97,7 @@ class SupervisedServer:
         return self._parts.first.lifecycle.status(self.name, tools, self._parts.first.revision)
 
     @property
-    def _running(self) -> _Running:
+    def _running(self) -> _ServerParts:
         """The parts.
 
         Raises:
@@ -120,7 +120,7 @@ class SupervisedServer:
                 code="server_unavailable",
             )
 
-    def _make_parts(self, catalogue: ToolCatalogue) -> _Running:
+    def _make_parts(self, catalogue: ToolCatalogue) -> _ServerParts:
         server = self._server
         client_era = ClientEra(server, catalogue.clock)
         parts = SessionParts(
@@ -130,12 +130,12 @@ class SupervisedServer:
             log=catalogue.log,
             on_notice=partial(self._handle_notice, None),
             on_late=lambda uid, message: catalogue.late(uid, self._late_execution(message)),
-            on_refused=lambda lasting: client_era.refused(first.lifecycle.starts, lasting=lasting),
+            on_refused=lambda lasting: client_era.note_refusal(first.lifecycle.starts, lasting=lasting),
         )
         clients = ClientSessions(parts, self._list_clients, self._handle_notice)
         tools = ToolList(server, self, catalogue, clients.tools if server.client_tools else tuple)
         first = SupervisedSession(parts, ServerRequests(server, catalogue.log), tools, retries_without_call=True)
-        return _Running(catalogue=catalogue, sessions=SessionChoice(server, first, client_era, clients), tools=tools)
+        return _ServerParts(catalogue=catalogue, sessions=SessionChoice(server, first, client_era, clients), tools=tools)
 
     async def _list_clients(self) -> None:
         """Offer the tools that the server shows only in sessions of clients, if they are wanted."""
@@ -163,9 +163,9 @@ class SupervisedServer:
 
     async def call_tool(self, definition: Definition, arguments: Mapping[str, Any], caller: Caller) -> Message:
         running = self._running
-        with ExitStack() as used:
+        with ExitStack() as stack:
             try:
-                supervised, session = await running.sessions.of_request(caller.client, used, definition)
+                supervised, session = await running.sessions.for_request(caller.client, stack, definition)
             except asyncio.CancelledError as error:  # the call's deadline or its kill
                 raise NotSent(f"The MCP server '{self.name}' was not ready for the call in time{self._reason()}.") from error
             running.first.request_list_if_stale()
@@ -192,8 +192,8 @@ class SupervisedServer:
             NotSent: The server cannot be started.
         """
         caller = Caller(client=calling_client())
-        with ExitStack() as used:
-            supervised, session = await self._running.sessions.of_request(caller.client, used)
+        with ExitStack() as stack:
+            supervised, session = await self._running.sessions.for_request(caller.client, stack)
             return await supervised.run(session, lambda on: work(on, caller))
 
     async def roots_changed(self) -> None:
@@ -205,7 +205,7 @@ class SupervisedServer:
         client = calling_client()
         if client is None or self._parts is None:
             return
-        with self._parts.sessions.handshakes_of(client) as sessions:
+        with self._parts.sessions.keep_handshakes_open(client) as sessions:
             await asyncio.gather(*(session.roots_changed() for session in sessions))
 
     # Resources
@@ -223,21 +223,21 @@ class SupervisedServer:
             RpcError: The server refuses.
         """
         client, sessions = calling_client(), self._running.sessions
-        with ExitStack() as used:
+        with ExitStack() as stack:
             try:
-                supervised = await sessions.of_changes(client, used)
+                supervised = await sessions.for_subscription(client, stack)
             except BaseException:
                 if lasting:
-                    self._watches.add(Watch(uri=uri, client=client, session=sessions.first, of_client=False))
+                    self._subscriptions.add(ResourceSubscription(uri=uri, client=client, session=sessions.first, of_client=False))
                 raise
-            watch = Watch(uri=uri, client=client, session=supervised, of_client=supervised is not sessions.first)
-            if not self._watches.add(watch):
+            subscription = ResourceSubscription(uri=uri, client=client, session=supervised, of_client=supervised is not sessions.first)
+            if not self._subscriptions.add(subscription):
                 return
             try:
                 await supervised.run(await supervised.lifecycle.wait_until_ready(), lambda on: on.subscribe(uri))
             except BaseException as error:
                 if isinstance(error, RpcError) or not lasting:
-                    self._forget(watch)
+                    self._forget(subscription)
                 raise
 
     async def unsubscribe(self, uri: str) -> None:
@@ -247,18 +247,18 @@ class SupervisedServer:
             McpError: The server does not answer.
             RpcError: The server refuses.
         """
-        watch = self._watches.of(uri, calling_client())
-        if watch is None or not self._forget(watch):
+        subscription = self._subscriptions.find(uri, calling_client())
+        if subscription is None or not self._forget(subscription):
             return
-        supervised = watch.session
-        session = supervised.lifecycle.ready if watch.of_client else await supervised.lifecycle.wait_until_ready()
+        supervised = subscription.session
+        session = supervised.lifecycle.ready if subscription.of_client else await supervised.lifecycle.wait_until_ready()
         if session is not None:
             await supervised.run(session, lambda on: on.subscribe(uri, ends=True))
 
-    def _forget(self, watch: Watch) -> bool:
-        if watch.of_client:
-            self._running.sessions.clients.unwatch(watch.session)
-        return self._watches.remove(watch)
+    def _forget(self, subscription: ResourceSubscription) -> bool:
+        if subscription.of_client:
+            self._running.sessions.clients.release_subscription(subscription.session)
+        return self._subscriptions.remove(subscription)
 
     def on_change(self, listener: OnNotice) -> Callable[[], None]:
         """Call `listener` with the notices of changes from now on; return what ends that."""
@@ -277,7 +277,7 @@ class SupervisedServer:
             key: That of the clients of the session; None: the first session.
         """
         if method == RESOURCE_UPDATED:
-            self._watches.tell(params, key)
+            self._subscriptions.notify(params, key)
         for listener in list(self._listeners.values()):
             try:
                 listener(method, params)

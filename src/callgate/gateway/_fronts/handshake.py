@@ -26,7 +26,7 @@ from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RpcError, notification
 from callgate.mcp._messages import request as rpc_request
-from callgate.mcp._resource_watches import RESOURCE_UPDATED
+from callgate.mcp._resource_subscriptions import RESOURCE_UPDATED
 from callgate.mcp._revisions import HANDSHAKE_REVISIONS, LATEST_HANDSHAKE
 
 __all__ = ["HandshakeSession"]

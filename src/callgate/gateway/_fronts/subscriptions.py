@@ -21,7 +21,7 @@ from callgate.gateway._server_features.watched_resources import MOST_WATCHED, Wa
 from callgate.gateway._tasks.tasks import RunningTask
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INVALID_PARAMS, RpcError, notification
-from callgate.mcp._resource_watches import RESOURCE_UPDATED
+from callgate.mcp._resource_subscriptions import RESOURCE_UPDATED
 
 __all__ = ["Subscription", "listen", "read_subscription"]
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from callgate.gateway._client_calls import PROTOCOL_PREFIX
 from callgate.gateway._redaction import ClientRedaction
-from callgate.mcp._resource_watches import RESOURCE_UPDATED
+from callgate.mcp._resource_subscriptions import RESOURCE_UPDATED
 from callgate.mcp._server_messages import ELICITATION_COMPLETE
 
 __all__ = ["SUBSCRIPTION_ID", "Change", "Changes", "ListKind", "without_subscription"]
