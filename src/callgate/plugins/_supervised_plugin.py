@@ -24,7 +24,8 @@ from callgate._server_processes.server_errors import NotSent, ToolServerError
 from callgate._server_processes.server_lifecycle import ServerLifecycle, ServerWork, State
 from callgate.errors import UsageError
 from callgate.plugins._described_tools import missing_tools, tools_of, unknown_names
-from callgate.plugins._environments import HeldEnvironment, has_environment, held_environment
+from callgate.plugins._environment_locks import HeldEnvironment, hold_environment
+from callgate.plugins._environments import has_environment
 from callgate.plugins._messages import Message, execution_of
 from callgate.plugins._plugin_session import PluginSession, Report, SessionEvents
 from callgate.plugins._source_files import fingerprint
@@ -163,19 +164,19 @@ class SupervisedPlugin:
         self, tool: ToolSettings, uid: str, arguments: Mapping[str, Any], context: Mapping[str, object], report: Report
     ) -> Message:
         try:
-            session = await self._place()
+            session = await self._acquire_slot()
         except asyncio.CancelledError as error:
             raise NotSent(f"The plugin '{self.name}' was not ready in time.") from error
         try:
             self._check(tool)
             answer = await session.call(uid, tool.name, arguments, context, report)
         finally:
-            session.places.release()
+            session.slots.release()
         self._lifecycle.failures = 0
         return answer
 
-    async def _place(self) -> PluginSession:
-        """Return the running session, with one of its places taken."""
+    async def _acquire_slot(self) -> PluginSession:
+        """Return the running session, with one of its slots acquired."""
         self._begin()
         if self._lifecycle.state in ("backoff", "quarantined"):
             if await self._has_changed():
@@ -184,10 +185,10 @@ class SupervisedPlugin:
                 raise NotSent(self._lifecycle.problem, retryable=False)
         while True:
             session = await self._lifecycle.wait_until_ready()
-            await session.places.acquire()
+            await session.slots.acquire()
             if session is self._lifecycle.ready:
                 return session
-            session.places.release()
+            session.slots.release()
 
     def _check(self, tool: ToolSettings) -> None:
         """Raise if a tool may no longer be called as it was described when its call was judged.
@@ -217,7 +218,7 @@ class SupervisedPlugin:
         manifest, mark = await in_thread(self._read)
         self._manifest, self._fingerprint = manifest, mark
         self._stuck, self._described = False, None
-        self._held = held = await in_thread(partial(held_environment, f"the plugin '{self.name}'", manifest))
+        self._held = held = await self._hold_environment(manifest)
         events = SessionEvents(
             on_tools=self._handle_tools, on_stuck=self._handle_stuck, on_late=self._handle_late_answer, log=self._catalogue.log
         )
@@ -232,6 +233,16 @@ class SupervisedPlugin:
         if not session.lost.done():
             self._lifecycle.mark_ready(session)
         return session
+
+    async def _hold_environment(self, manifest: PluginManifest) -> HeldEnvironment | None:
+        """Return the plugin's environment, held, or None if it has none of its own. If it is missing, watch for its installation."""
+        try:
+            return await in_thread(partial(hold_environment, f"the plugin '{self.name}'", manifest))
+        except NotSent:
+            self._waits.useless = True
+            if self._watching is None or self._watching.done():
+                self._watching = asyncio.get_running_loop().create_task(self._watch(), context=Context())
+            raise
 
     async def _follow(self, session: PluginSession) -> str:
         """Follow a session to its end; return why it has ended, or an empty text if it is to be replaced."""
@@ -291,9 +302,6 @@ class SupervisedPlugin:
 
     def _problem_of(self, error: Exception) -> str:
         if isinstance(error, NotSent) and error.code == "environment_missing":
-            self._waits.useless = True
-            if self._watching is None or self._watching.done():
-                self._watching = asyncio.get_running_loop().create_task(self._watch(), context=Context())
             return str(error)
         if isinstance(error, TimeoutError):
             return f"it was not ready within {self._config.start_timeout_s:g} s; it has to answer hello by ready"
