@@ -21,10 +21,11 @@ from contextlib import suppress
 from functools import partial
 
 from callgate._clock import Clock
-from callgate._journal.commit_waiters import LeaseRequests, Waiter, Waiters, wake
+from callgate._journal.commit_waiters import Waiter, Waiters, wake
 from callgate._journal.commit_writer import CommitWork, CommitWriter
 from callgate._journal.event_positions import ProvisionalPosition
 from callgate._journal.journal_reader import merge_pending
+from callgate._journal.lease_changes import LeaseChanges
 from callgate._run_in_thread import in_thread
 from callgate.errors import JournalFailed, LeaseLost, RunHeld, UsageError
 from callgate.event_queries import EventQuery
@@ -92,13 +93,7 @@ class CommitQueue:
         """Ids of the messages that events record, by provisional position."""
         self._waiters = Waiters()
         self._left_out: dict[int, LeaseLost] = {}
-        self._lease_requests = LeaseRequests()
-        self._to_release: set[str] = set()
-        """Runs whose leases are to be released."""
-        self._to_offer: set[str] = set()
-        """Runs whose leases others may take as soon as that is stored."""
-        self._releasing: frozenset[str] = frozenset()
-        """The runs whose leases the current commit releases or offers."""
+        self._lease_changes = LeaseChanges(writer.leases)
         self._guard = threading.RLock()
         self._work = threading.Condition(self._guard)
         """Notified when there is work, and when some is done."""
@@ -187,13 +182,9 @@ class CommitQueue:
         """
         with self._guard:
             self._refuse_if_broken()
-            leases = self._writer.leases
-            leaving = (self._to_release, self._to_offer, self._releasing, leases.offered)
-            if run in leases.epochs and not any(run in runs for runs in leaving):
+            waiter = self._lease_changes.request(run)
+            if waiter is None:
                 return False
-            self._to_release.discard(run)
-            self._to_offer.discard(run)
-            waiter = self._lease_requests.add(run)
             self._work.notify_all()
         await waiter.future
         return waiter.newly_acquired
@@ -205,17 +196,15 @@ class CommitQueue:
         """Release the lease of a run once its pending events are written."""
         with self._guard:
             if run in self._writer.leases.epochs or any(event.run == run for event in self._pending):
-                self._to_release.add(run)
+                self._lease_changes.release(run)
                 if self._asleep:
                     self._work.notify_all()
 
     def offer_lease(self, run: str) -> None:
         """Offer the lease of a run to other engines once its pending events are written."""
         with self._guard:
-            if run in self._writer.leases.epochs and run not in self._to_release:
-                self._to_offer.add(run)
-                if self._asleep:
-                    self._work.notify_all()
+            if self._lease_changes.offer(run) and self._asleep:
+                self._work.notify_all()
 
     def watch_inbox(self) -> None:
         """Read the inbox from now on."""
@@ -331,17 +320,13 @@ class CommitQueue:
                 return None
             self._urgent = len(self._pending) > _MOST_TOGETHER
             batch = self._pending[:_MOST_TOGETHER]
-            runs = frozenset() if len(batch) < len(self._pending) else frozenset(self._to_release)
-            offered = frozenset() if len(batch) < len(self._pending) else frozenset(self._to_offer)
-            self._to_release -= runs
-            self._to_offer -= offered
-            self._releasing = runs | offered
-            lost = {run: error for run, error in self.lost.items() if run not in self._lease_requests}
+            to_release, to_offer = self._lease_changes.begin_commit(frees_runs=len(batch) == len(self._pending))
+            lost = {run: error for run, error in self.lost.items() if run not in self._lease_changes.requests}
             return CommitWork(
                 batch=batch,
-                to_acquire=tuple(self._lease_requests),
-                to_release=runs,
-                to_offer=offered,
+                to_acquire=tuple(self._lease_changes.requests),
+                to_release=to_release,
+                to_offer=to_offer,
                 recorded_messages=dict(self._recorded_messages),
                 lost=lost,
             )
@@ -358,7 +343,8 @@ class CommitQueue:
             self._work.wait_for(self._is_due, _TOGETHER_S)
 
     def _is_due(self) -> bool:
-        asked = self._closing or bool(self._lease_requests) or bool((self._to_release or self._to_offer) and not self._pending)
+        changes = self._lease_changes
+        asked = self._closing or bool(changes.requests) or (changes.frees_runs and not self._pending)
         return asked or (self._urgent and bool(self._pending)) or len(self._pending) >= _MOST_TOGETHER
 
     def _finish(self, work: CommitWork, refused: dict[str, RunHeld | LeaseLost]) -> None:
@@ -370,8 +356,8 @@ class CommitQueue:
         with self._guard:
             self.written = self._writer.positions.tail.position  # after the commit: `tail` moves before it
             newly = self._note_refusals(work, refused) if refused or work.to_acquire or work.recorded_messages else {}
-            self._releasing = frozenset()
-            ready = self._lease_requests.take(work.to_acquire, refused, self._writer.newly_held)
+            self._lease_changes.end_commit()
+            ready = self._lease_changes.requests.take(work.to_acquire, refused, self._writer.newly_held)
             del self._pending[: len(work.batch)]
             if work.batch:
                 ready += self._waiters_up_to(work.batch[-1].position)
@@ -408,7 +394,7 @@ class CommitQueue:
         """Refuse every further event, and wake all waiters with this error."""
         with self._guard:
             self.failure = None if self._closing and not self._pending else error
-            waiters = self._waiters.take_all(error) + self._lease_requests.take_all(error)
+            waiters = self._waiters.take_all(error) + self._lease_changes.requests.take_all(error)
             self._work.notify_all()
         wake(waiters)
 
