@@ -73,7 +73,7 @@ class ResultReader:
         """Return `execution`, read in a thread; if that exceeds the timeout or is killed, return that outcome.
 
         Args:
-            workspace: See `read`.
+            workspace: See `read_result`.
         """
         has_raised, refusal = execution.status == "raised", self._offload.refusal
         if refusal:

@@ -43,7 +43,7 @@ class ReturnedContent(Struct, frozen=True):
 
 
 def may_hold_parts(value: object) -> bool:
-    """Return whether a value can have parts, so that `returned` has to read it. Runs no foreign code."""
+    """Return whether a value can have parts, so that `content_of` has to read it. Runs no foreign code."""
     kind = type(value)
     if kind is list or kind is tuple:
         return any(_is_part(item) for item in value) or _holds_own(value)  # type: ignore[attr-defined]

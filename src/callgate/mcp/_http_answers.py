@@ -118,7 +118,7 @@ class PendingAnswer:
 
     def _quote_error(self, message: Message) -> str:
         """Return the text of an error as an addition to a sentence; empty if there is none."""
-        text = self._exchange.redacted(str(message["error"].get("message", ""))) if "error" in message else ""
+        text = self._exchange.redact(str(message["error"].get("message", ""))) if "error" in message else ""
         return f" and says {text!r}" if text else ""
 
     async def _read_refusal(self, response: StreamedResponse) -> Message:
@@ -148,7 +148,7 @@ class PendingAnswer:
             reason: The message of the JSON-RPC error in it; empty if there is none.
         """
         shown = f"{self._exchange.label} answered {status_text(response.status)} at {self._exchange.shown_url}"
-        said = f" and says {self._exchange.redacted(reason)!r}" if reason else ""
+        said = f" and says {self._exchange.redact(reason)!r}" if reason else ""
         return RequestRefused(f"{shown}{said}. {self._next_step(response)}", status=response.status, reason=reason)
 
     async def _decode_response(self, response: StreamedResponse) -> Message:

@@ -162,7 +162,7 @@ def remove_server(path: str | os.PathLike[str], name: str) -> None:
     """
     file = expanded(path)
 
-    def removed(text: str | None) -> dict[str, Any]:
+    def remove(text: str | None) -> dict[str, Any]:
         root = _parse_for_writing(file, text, "Remove the entry by hand.")
         section = _section(root, file)
         if name not in section:
@@ -170,7 +170,7 @@ def remove_server(path: str | os.PathLike[str], name: str) -> None:
         del section[name]
         return root
 
-    rewrite_json(file, _USE, removed)
+    rewrite_json(file, _USE, remove)
 
 
 def _add_entry(file: Path, text: str | None, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
