@@ -34,7 +34,7 @@ async def stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         return
     opened: SqliteJournal | PostgresJournal
     opened = SqliteJournal(tmp_path / "journal.db") if request.param == "sqlite" else PostgresJournal(request.getfixturevalue("database"))
-    store = opened._commits._writing._store
+    store = opened._commits._writer._store
     yield Stores(store.leases, store.inbox, store.commit, opened)
     await opened.close()
 

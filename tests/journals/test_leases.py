@@ -315,18 +315,18 @@ def test_a_lease_is_renewed_three_times_within_its_duration(monkeypatch: pytest.
     def due_after(passed_s: float) -> bool:
         nonlocal now
         now += passed_s
-        return leases.due
+        return leases.renewal_is_due
 
     leases = Leases(MemoryLeases(), 1, "me", lease_s=30)
     assert not due_after(100)
-    leases.take("order")
-    leases.take("other")
+    leases.acquire("order")
+    leases.acquire("other")
     assert [due_after(passed_s) for passed_s in (9, 1)] == [False, True]
     leases.renew()
     assert [due_after(passed_s) for passed_s in (0, 9.5, 0.5)] == [False, False, True]
-    leases.give_back(["order"])
+    leases.release(["order"])
     assert due_after(0)
-    leases.give_back(["other"])
+    leases.release(["other"])
     assert not due_after(0)
 
 
@@ -346,7 +346,7 @@ async def test_postgres_releases_the_lease_of_a_holder_whose_connection_ended(se
     """The run is free as soon as the connection ends, long before the lease expires."""
     journal, other = PostgresJournal(database, lease_s=3_000), PostgresJournal(f"{database}", lease_s=3_000)
     await journal.acquire_lease("order")
-    journal._commits._writing._store._connection.close()  # type: ignore[attr-defined]
+    journal._commits._writer._store._connection.close()  # type: ignore[attr-defined]
     held = False
     async with asyncio.timeout(PATIENCE_S):
         while not held:

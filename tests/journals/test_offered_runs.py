@@ -150,7 +150,7 @@ async def test_an_idle_engine_still_gets_the_answers_that_another_process_sends(
     async with Engine([paying(ledger, requires_approval=True)], journal=journal) as engine:
         asked = await engine.call(call("pay", id="a", to="ann"), CHAT)
         assert isinstance(asked, Suspended)
-        assert await soon(lambda: "chat-1" in journal._commits._writing.leases.offered)
+        assert await soon(lambda: "chat-1" in journal._commits._writer.leases.offered)
         sent = await asyncio.to_thread(inbox.approve, journal.path, asked.approval_id, by="carol")
         assert sent.held_by
         await asyncio.to_thread(inbox.outcome, journal.path, sent.id, wait_s=PATIENCE_S)

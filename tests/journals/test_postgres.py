@@ -161,14 +161,14 @@ async def test_reading_from_inside_an_engine_does_not_block_its_event_loop(
     """The journal is read in a thread, both for the first call of a run and for a repeated call."""
     journal = PostgresJournal(database)
     on_loop: list[object] = []
-    stored = journal._stored
+    stored = journal._find_stored
 
     def watched(query: EventQuery) -> list[Event]:
         if threading.current_thread() is threading.main_thread():
             on_loop.append(query)
         return stored(query)
 
-    monkeypatch.setattr(journal, "_stored", watched)
+    monkeypatch.setattr(journal, "_find_stored", watched)
     settings = {"journal": journal, "limits": Limits(remembered_calls=0)}
     async with Engine([paying(ledger)], **settings) as engine:  # type: ignore[arg-type]
         for _ in range(2):

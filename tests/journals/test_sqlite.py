@@ -76,7 +76,7 @@ async def test_an_interrupted_migration_leaves_the_old_version_intact(old: Path,
         raise apsw.FullError("database or disk is full")
 
     with monkeypatch.context() as broken:
-        broken.setattr("callgate._journal.open_sqlite.insert_finding", full)
+        broken.setattr("callgate._journal.open_sqlite.insert_lookup_rows", full)
         with pytest.raises(UsageError, match="disk is full"):
             SqliteJournal(old)
     reader = open_reader(old)

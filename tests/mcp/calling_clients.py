@@ -48,16 +48,16 @@ class Client:
             raise RpcError(-1, "the user is away")
         return await self._replies(method, params)
 
-    def progressed(self, params: Mapping[str, Any]) -> None:
+    def receive_progress(self, params: Mapping[str, Any]) -> None:
         self.progress.append(params)
 
-    def logged(self, params: Mapping[str, Any]) -> None:
+    def receive_log(self, params: Mapping[str, Any]) -> None:
         self.logs.append(params)
 
-    def resource_updated(self, params: Mapping[str, Any]) -> None:
+    def receive_resource_update(self, params: Mapping[str, Any]) -> None:
         self.updates.append(params)
 
-    def answered(self, response: Mapping[str, Any]) -> None:
+    def receive_response(self, response: Mapping[str, Any]) -> None:
         self.responses.append(response)
 
 

@@ -32,27 +32,27 @@ def of_session(capabilities: dict[str, Any]) -> Client:
     ids=["can be asked", "and shows apps", "only shows apps", "cannot be asked", "has not shaken hands", "is configured"],
 )
 def test_a_client_that_has_shaken_hands_and_can_be_asked_is_served_after_a_handshake(client: Client, era: Any, expected: str) -> None:
-    assert ClientEra(mcp("server", era=era), ManualClock()).of(client, "stateless", 1) == expected
-    assert ClientEra(mcp("server"), ManualClock()).of(client, "handshake", 1) == "handshake"
+    assert ClientEra(mcp("server", era=era), ManualClock()).choose(client, "stateless", 1) == expected
+    assert ClientEra(mcp("server"), ManualClock()).choose(client, "handshake", 1) == "handshake"
 
 
 @pytest.mark.parametrize(("server", "later"), [(mcp("https://mcp.example.com"), "handshake"), (mcp("server"), "stateless")])
 def test_a_refusal_holds_until_the_server_may_be_another_one(server: McpServer, later: str) -> None:
     clock, client = ManualClock(), of_session(ASKED)
     choice = ClientEra(server, clock)
-    choice.refused(1, lasting=True)
-    assert choice.of(client, "stateless", 1) == "stateless"
-    assert choice.of(client, "stateless", 2) == "handshake"
+    choice.note_refusal(1, lasting=True)
+    assert choice.choose(client, "stateless", 1) == "stateless"
+    assert choice.choose(client, "stateless", 2) == "handshake"
     clock.advance(299)
-    assert choice.of(client, "stateless", 1) == "stateless"
+    assert choice.choose(client, "stateless", 1) == "stateless"
     clock.advance(1)
-    assert choice.of(client, "stateless", 1) == later
+    assert choice.choose(client, "stateless", 1) == later
 
 
 def test_a_failure_holds_for_half_a_minute() -> None:
     clock, client = ManualClock(), of_session(ASKED)
     choice = ClientEra(mcp("server"), clock)
-    choice.refused(1, lasting=False)
-    assert choice.of(client, "stateless", 1) == "stateless"
+    choice.note_refusal(1, lasting=False)
+    assert choice.choose(client, "stateless", 1) == "stateless"
     clock.advance(30)
-    assert choice.of(client, "stateless", 1) == "handshake"
+    assert choice.choose(client, "stateless", 1) == "handshake"

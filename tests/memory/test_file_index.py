@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from callgate import Engine, SqliteJournal, tool
 from callgate.builtins import command_tools, workspace_tools
 from callgate.memory import Memory, MemoryLimits
-from callgate.memory.file_index import folded, grams
+from callgate.memory.file_index import fold_case, grams
 from tests.builtins.fakes import Box
 from tests.memory.fakes import Waiting, make
 
@@ -187,8 +187,8 @@ def edit(memory: Memory, work: Path, what: str, name: str, text: str) -> None:
 def test_case_folding_a_text_equals_folding_each_character() -> None:
     """Folding that depends on neighbouring characters would let the index miss a matching file."""
     everything = [chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code <= 0xDFFF]
-    assert folded("".join(everything)) == "".join(map(folded, everything))
-    assert all(folded(char.lower()) == folded(char) for char in everything)
+    assert fold_case("".join(everything)) == "".join(map(fold_case, everything))
+    assert all(fold_case(char.lower()) == fold_case(char) for char in everything)
 
 
 @example(before="", piece="ΣΑΣ", after="Α")  # noqa: RUF001
@@ -197,7 +197,7 @@ def test_case_folding_a_text_equals_folding_each_character() -> None:
 def test_a_text_that_contains_a_pattern_has_all_grams_of_the_pattern(before: str, piece: str, after: str) -> None:
     text = before + piece + after
     for pattern in (piece, piece.lower(), piece.upper() if piece.upper().lower() in text.lower() else piece):
-        assert all(gram in folded(text) for gram in grams(pattern))
+        assert all(gram in fold_case(text) for gram in grams(pattern))
 
 
 def test_a_file_is_indexed_only_when_a_later_write_would_change_its_time(tmp_path: Path, work: Path) -> None:

@@ -34,10 +34,10 @@ async def test_every_call_is_stored_whole_wherever_reading_the_journal_stopped(t
     def following() -> JournalFollower:
         return JournalFollower(journal.find, ledger, store, MemoryLimits(), keep=store.keep)
 
-    following().take_in(100, lambda: border)
+    following().read_events(100, lambda: border)
     assert store.count("call") == sum(end <= border for end in ends)
-    assert following().take_in(100, lambda: border) == "early"
-    assert following().take_in(100) == "all"
+    assert following().read_events(100, lambda: border) == "early"
+    assert following().read_events(100) == "all"
     texts = sorted(one.passage.text for one in store.search(PassageQuery(text="quito", principal="ann")))
     assert texts == [f'look_up(order="{order}"): ok, order {order} was shipped to Quito' for order in ("A7", "B8")]
 
@@ -50,7 +50,7 @@ async def test_calls_are_stored_whatever_the_page_size(tmp_path: Path, most: int
         journal = engine.journal
     store = MemoryPassages()
     following = JournalFollower(journal.find, ReadPositions(Database(tmp_path / "m.db")), store, MemoryLimits(), keep=store.keep)
-    while following.take_in(most) != "all":
+    while following.read_events(most) != "all":
         pass
     assert store.count("call") == 2
 

@@ -16,11 +16,11 @@ from callgate import Engine, SqliteJournal
 from callgate.builtins import workspace_tools
 from callgate.memory import Embedder, Memory, MemoryLimits, Passage, PassageQuery
 from callgate.memory.database import Database
-from callgate.memory.embedder_protocol import packed
+from callgate.memory.embedder_protocol import pack_vector
 from callgate.memory.passage import FoundPassage
 from callgate.memory.passage_table import TablePassages
 from callgate.memory.passage_vectors import Vectors, extension
-from callgate.memory.rank_fusion import fused
+from callgate.memory.rank_fusion import fuse_rankings
 from callgate.testing import HashedEmbedder
 from tests.memory.fakes import found, make
 from tests.memory.faulty_embedders import Async
@@ -142,7 +142,7 @@ def _embedded(embedder: HashedEmbedder, passages: list[Passage]) -> Callable[[Pa
     table, vectors = TablePassages(database), Vectors(database, embedder)
     table.keep({f"{at}": [replace(one, origin=f"{at}")] for at, one in enumerate(passages)})
     pending = vectors.pending(0, 100, 1)
-    vectors.keep([(one, packed(embedder([one.text])[0], embedder)) for one in pending])
+    vectors.store([(one, pack_vector(embedder([one.text])[0], embedder)) for one in pending])
 
     def nearest(query: PassageQuery, asked: list[float]) -> list[int]:
         found = list(vectors.nearest(query, array("f", asked).tobytes(), within=1.0))
@@ -159,9 +159,9 @@ def test_rank_fusion_adds_reciprocal_ranks_and_orders_ties_by_time() -> None:
         return FoundPassage(passage=Passage(origin="", kind="note", text="", at_ns=at_ns), snippet=f"{at_ns}", score=7.0)
 
     by_words, by_meaning = {1: one(1), 2: one(1), 3: one(1)}, {4: one(9), 3: one(1), 5: one(1)}
-    both = fused([by_words, by_meaning], 10)
+    both = fuse_rankings([by_words, by_meaning], 10)
     assert [round(1 / found.score, 1) for found in both] == [round(1 / (1 / 63 + 1 / 62), 1), 61, 61, 62, 63]
     assert [found.passage.at_ns for found in both[1:3]] == [9, 1]
-    assert fused([by_words, by_meaning], 2) == both[:2]
-    assert [found.snippet for found in fused([{1: one(5), 2: one(5)}, {2: one(5), 1: one(5)}], 9)] == ["5", "5"]
-    assert fused([], 3) == fused([{}, {}], 3) == []
+    assert fuse_rankings([by_words, by_meaning], 2) == both[:2]
+    assert [found.snippet for found in fuse_rankings([{1: one(5), 2: one(5)}, {2: one(5), 1: one(5)}], 9)] == ["5", "5"]
+    assert fuse_rankings([], 3) == fuse_rankings([{}, {}], 3) == []

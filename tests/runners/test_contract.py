@@ -10,7 +10,7 @@ import pytest
 from callgate import Limits
 from callgate._clock import SystemClock
 from callgate._runners import Runners
-from callgate._runners.return_values import read
+from callgate._runners.return_values import read_result
 from callgate.protocols import Execution, Runner
 from tests.runners import fixture_tools
 from tests.runners.fixture_tools import pick
@@ -39,7 +39,7 @@ class Setup:
     async def run(self, made: Made) -> Execution:
         """Run an attempt, and decode its value if the runner leaves that to the engine."""
         execution = await self.runner.run(made.request)
-        return execution if execution.read else read(execution, Limits().result_bytes)
+        return execution if execution.read else read_result(execution, Limits().result_bytes)
 
     def made(self, tool: str, arguments: dict[str, object] | None = None) -> Made:
         return Made(pick(self.flavour, tool), arguments)

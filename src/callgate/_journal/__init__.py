@@ -5,8 +5,8 @@ In reading order:
 - `in_memory_journal` is the smallest journal; it uses `in_memory_events` and `in_memory_store`.
 - `stored_journal` is the shared part of the other two: `commit_batching` accepts events at once and lets one thread write them,
   `commit_writer` makes one commit, `event_positions` corrects the positions of events, `commit_waiters` wakes the tasks that wait.
-- `lease_acquisition` decides which engine holds a run, `delivered_messages` which message is new, and `journal_watchers` notifies engines;
-  `inbox_sender` sends messages.
+- `lease_acquisition` decides which engine holds a run, and `lease_changes` collects the changes of leases for the next commit.
+  `delivered_messages` decides which message is new, `journal_watchers` notifies engines, and `inbox_sender` sends messages.
 - `event_rows` and `sql_schema` map events to tables; `sql_leases` does the same for leases and the inbox.
 - `sqlite_journal` is the journal in a file. It uses `open_sqlite`, `sqlite_store`, `sqlite_rows` and `sqlite_reader`; `lock_file`,
   `sqlite_file_checks` and `write_ahead_log` detect other writers and missing files; `journal_blobs` stores large results.

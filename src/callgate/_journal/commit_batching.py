@@ -21,10 +21,11 @@ from contextlib import suppress
 from functools import partial
 
 from callgate._clock import Clock
-from callgate._journal.commit_waiters import LeaseRequests, Waiter, Waiters, tell
+from callgate._journal.commit_waiters import Waiter, Waiters, wake
 from callgate._journal.commit_writer import CommitWork, CommitWriter
 from callgate._journal.event_positions import ProvisionalPosition
-from callgate._journal.journal_reader import with_pending
+from callgate._journal.journal_reader import merge_pending
+from callgate._journal.lease_changes import LeaseChanges
 from callgate._run_in_thread import in_thread
 from callgate.errors import JournalFailed, LeaseLost, RunHeld, UsageError
 from callgate.event_queries import EventQuery
@@ -63,7 +64,7 @@ class CommitQueue:
 
     def __init__(
         self,
-        writing: CommitWriter,
+        writer: CommitWriter,
         clock: Clock,
         last_seq: Callable[[str], int],
         *,
@@ -74,31 +75,25 @@ class CommitQueue:
         self.failure: Exception | None = None
         self.lost: dict[str, LeaseLost] = {}
         """Runs that another engine has taken."""
-        self._writing = writing
+        self._writer = writer
         self._clock = clock
         self._last_seq = last_seq
         self._where = where
         self._on_lost = on_lost
         self._on_message = on_message
-        self._position = writing.places.tail.position
+        self._assigned = writer.positions.tail.position
         """The last provisional position that was assigned."""
-        self._written = self._position
+        self._settled = self._assigned
         """The last provisional position that was written or left out."""
-        self.written = self._position
+        self.written = self._assigned
         """The final position up to which every event is committed."""
         self._seq: dict[str, int] = {}
         self._pending: list[Event] = []
-        self._recorded: dict[int, int] = {}
+        self._recorded_messages: dict[int, int] = {}
         """Ids of the messages that events record, by provisional position."""
         self._waiters = Waiters()
         self._left_out: dict[int, LeaseLost] = {}
-        self._wanted = LeaseRequests()
-        self._given_up: set[str] = set()
-        """Runs whose leases are to be released."""
-        self._offered: set[str] = set()
-        """Runs whose leases others may take as soon as that is stored."""
-        self._letting_go: frozenset[str] = frozenset()
-        """The runs whose leases the current commit releases or offers."""
+        self._lease_changes = LeaseChanges(writer.leases)
         self._guard = threading.RLock()
         self._work = threading.Condition(self._guard)
         """Notified when there is work, and when some is done."""
@@ -120,7 +115,7 @@ class CommitQueue:
         try:
             self._thread.start()
         except (RuntimeError, MemoryError) as error:
-            self._writing.close()
+            self._writer.close()
             raise UsageError(
                 f"The journal {self._where} cannot be opened: no thread can be started to write it ({error})."
                 " End other threads, or raise the limit of threads or memory."
@@ -132,30 +127,30 @@ class CommitQueue:
             self._refuse_if_broken()
             if self.lost and draft.run in self.lost and is_leased(draft.kind):
                 raise self.lost[draft.run]
-            position, seq = self._position + 1, self._next_seq(draft.run)
+            position, seq = self._assigned + 1, self._next_seq(draft.run)
             event = draft.sealed(position=position, seq=seq, at_ns=self._clock.wall_ns(), mono=self._clock.monotonic())
-            self._position, self._seq[draft.run] = position, seq  # after `sealed`: an event that cannot be encoded must not leave a gap
+            self._assigned, self._seq[draft.run] = position, seq  # after `sealed`: an event that cannot be encoded must not leave a gap
             self._pending.append(event)
             if draft.inbox:
-                self._recorded[position] = draft.inbox
+                self._recorded_messages[position] = draft.inbox
             if self._asleep or len(self._pending) == _MOST_TOGETHER:
                 self._work.notify_all()
         return ProvisionalPosition(position)
 
     async def durable(self, position: int) -> None:
-        if type(position) is not ProvisionalPosition and not self.written < position <= self._position:
+        if type(position) is not ProvisionalPosition and not self.written < position <= self._assigned:
             return
-        if position <= self._written and not self._left_out:
+        if position <= self._settled and not self._left_out:
             return
         with self._guard:
             if self.failure is not None:
                 raise self.failure
             if position in self._left_out:
                 raise self._left_out[position]
-            if position <= self._written:
+            if position <= self._settled:
                 return
             waiter = self._waiters.add(position)
-        waiter.loop.call_soon(self._hurry, waiter)
+        waiter.loop.call_soon(self._request_commit, waiter)
         await waiter.future
 
     @property
@@ -167,12 +162,12 @@ class CommitQueue:
         """Wait until the queue is not crowded, or nothing more can be written."""
         while self.crowded and self.failure is None:
             with self._guard:
-                middle = self._pending[len(self._pending) // 2].position if self._pending else self._written
+                middle = self._pending[len(self._pending) // 2].position if self._pending else self._settled
             with suppress(LeaseLost):  # the loss of that event's run does not matter here
                 await self.durable(ProvisionalPosition(middle))
             await asyncio.sleep(0)
 
-    def _hurry(self, waiter: Waiter) -> None:
+    def _request_commit(self, waiter: Waiter) -> None:
         """Ask for a commit now, unless a later waiter has been added. The last of several concurrent waiters asks for all of them."""
         with self._guard:
             if waiter is self._waiters.latest and self._waiters and not self._urgent:
@@ -187,64 +182,59 @@ class CommitQueue:
         """
         with self._guard:
             self._refuse_if_broken()
-            leases = self._writing.leases
-            if run in leases.epochs and not any(run in some for some in (self._given_up, self._offered, self._letting_go, leases.offered)):
+            waiter = self._lease_changes.request(run)
+            if waiter is None:
                 return False
-            self._given_up.discard(run)
-            self._offered.discard(run)
-            waiter = self._wanted.add(run)
             self._work.notify_all()
         await waiter.future
-        return waiter.newly
+        return waiter.newly_acquired
 
     def holds(self, run: str) -> bool:
-        return run in self._writing.leases.epochs
+        return run in self._writer.leases.epochs
 
     def release_lease(self, run: str) -> None:
         """Release the lease of a run once its pending events are written."""
         with self._guard:
-            if run in self._writing.leases.epochs or any(event.run == run for event in self._pending):
-                self._given_up.add(run)
+            if run in self._writer.leases.epochs or any(event.run == run for event in self._pending):
+                self._lease_changes.release(run)
                 if self._asleep:
                     self._work.notify_all()
 
     def offer_lease(self, run: str) -> None:
         """Offer the lease of a run to other engines once its pending events are written."""
         with self._guard:
-            if run in self._writing.leases.epochs and run not in self._given_up:
-                self._offered.add(run)
-                if self._asleep:
-                    self._work.notify_all()
+            if self._lease_changes.offer(run) and self._asleep:
+                self._work.notify_all()
 
-    def watched(self) -> None:
+    def watch_inbox(self) -> None:
         """Read the inbox from now on."""
         with self._guard:
-            self._writing.watched = True
+            self._writer.watches_inbox = True
             self._work.notify_all()
 
     def final_position(self, position: int) -> int:
-        return self._writing.places.of(position)
+        return self._writer.positions.final(position)
 
-    def answered(self, query: EventQuery, stored: Callable[[EventQuery], list[Event]]) -> list[Event]:
+    def find(self, query: EventQuery, stored: Callable[[EventQuery], list[Event]]) -> list[Event]:
         """Return the events that match the query, stored or pending.
 
         Args:
             stored: Run the query on the store.
         """
         if query.derived:  # only the store can resolve the derived tables, so all events must be written first
-            self._settle()
+            self._wait_until_settled()
             return stored(query)
         with self._guard:
-            shown = map(self._writing.places.shown, self._pending)
+            shown = map(self._writer.positions.with_current_positions, self._pending)
             fresh = [event for event in shown if query.holds(event)]
-        return with_pending(query, fresh, stored)
+        return merge_pending(query, fresh, stored)
 
-    def _settle(self) -> None:
+    def _wait_until_settled(self) -> None:
         """Wait until the events that are pending now are written, or until writing has failed."""
         with self._guard:
-            position, self._urgent = self._position, True
+            position, self._urgent = self._assigned, True
             self._work.notify_all()
-            self._work.wait_for(lambda: self._written >= position or self.failure is not None, _END_S)
+            self._work.wait_for(lambda: self._settled >= position or self.failure is not None, _END_S)
 
     def status(self, store: str, strength: str, promise: str) -> JournalStatus:
         failure: Exception | str | None = self.failure
@@ -301,8 +291,8 @@ class CommitQueue:
     def _write_forever(self) -> None:
         try:
             while (work := self._next_work()) is not None:
-                refused = self._writing.write(work)
-                for message in self._writing.messages():
+                refused = self._writer.write(work)
+                for message in self._writer.new_messages():
                     self._on_message(message)
                 self._finish(work, refused)
             self._fail(UsageError(f"The journal {self._where} is closed."))
@@ -315,7 +305,7 @@ class CommitQueue:
     def _close_store(self) -> None:
         """Close the store, and record a failure: events that were reported as durable may be lost."""
         try:
-            self._writing.close()
+            self._writer.close()
         except Exception as error:
             if self.failure is None:
                 self.failure = error
@@ -324,35 +314,37 @@ class CommitQueue:
     def _next_work(self) -> CommitWork | None:
         """Return the work of the next commit, or None at the end. The work is empty if only leases and messages are to be checked."""
         with self._guard:
-            if not self._ready():
-                self._rest()
+            if not self._is_due():
+                self._wait_for_work()
             if self._closing and not self._pending:
                 return None
             self._urgent = len(self._pending) > _MOST_TOGETHER
             batch = self._pending[:_MOST_TOGETHER]
-            runs = frozenset() if len(batch) < len(self._pending) else frozenset(self._given_up)
-            offered = frozenset() if len(batch) < len(self._pending) else frozenset(self._offered)
-            self._given_up -= runs
-            self._offered -= offered
-            self._letting_go = runs | offered
-            barred = {run: lost for run, lost in self.lost.items() if run not in self._wanted}
+            to_release, to_offer = self._lease_changes.begin_commit(frees_runs=len(batch) == len(self._pending))
+            lost = {run: error for run, error in self.lost.items() if run not in self._lease_changes.requests}
             return CommitWork(
-                batch=batch, wanted=tuple(self._wanted), given_up=runs, offered=offered, recorded=dict(self._recorded), barred=barred
+                batch=batch,
+                to_acquire=tuple(self._lease_changes.requests),
+                to_release=to_release,
+                to_offer=to_offer,
+                recorded_messages=dict(self._recorded_messages),
+                lost=lost,
             )
 
-    def _rest(self) -> None:
+    def _wait_for_work(self) -> None:
         """Wait until there is something to write, and then for further tasks that should share the commit."""
-        ready = self._work.wait_for(self._ready, _SOON_S)
+        ready = self._work.wait_for(self._is_due, _SOON_S)
         if not ready and not self._pending:
             self._asleep = True
-            self._work.wait_for(lambda: self._pending or self._ready(), self._writing.idle_s)
+            self._work.wait_for(lambda: self._pending or self._is_due(), self._writer.idle_s)
             self._asleep = False
-            ready = self._work.wait_for(self._ready, _SOON_S if self._pending else 0)
+            ready = self._work.wait_for(self._is_due, _SOON_S if self._pending else 0)
         if not ready and self._waiters:
-            self._work.wait_for(self._ready, _TOGETHER_S)
+            self._work.wait_for(self._is_due, _TOGETHER_S)
 
-    def _ready(self) -> bool:
-        asked = self._closing or bool(self._wanted) or bool((self._given_up or self._offered) and not self._pending)
+    def _is_due(self) -> bool:
+        changes = self._lease_changes
+        asked = self._closing or bool(changes.requests) or (changes.frees_runs and not self._pending)
         return asked or (self._urgent and bool(self._pending)) or len(self._pending) >= _MOST_TOGETHER
 
     def _finish(self, work: CommitWork, refused: dict[str, RunHeld | LeaseLost]) -> None:
@@ -362,37 +354,37 @@ class CommitQueue:
             refused: Runs whose leases cannot be acquired or are lost, and why.
         """
         with self._guard:
-            self.written = self._writing.places.tail.position  # after the commit: `tail` moves before it
-            newly = self._record_refused(work, refused) if refused or work.wanted or work.recorded else {}
-            self._letting_go = frozenset()
-            ready = self._wanted.take(work.wanted, refused, self._writing.newly_held)
+            self.written = self._writer.positions.tail.position  # after the commit: `tail` moves before it
+            newly = self._note_refusals(work, refused) if refused or work.to_acquire or work.recorded_messages else {}
+            self._lease_changes.end_commit()
+            ready = self._lease_changes.requests.take(work.to_acquire, refused, self._writer.newly_held)
             del self._pending[: len(work.batch)]
             if work.batch:
                 ready += self._waiters_up_to(work.batch[-1].position)
             self._work.notify_all()
-        tell(ready)
+        wake(ready)
         for run, error in newly.items():
             self._on_lost(run, str(error))
 
-    def _record_refused(self, work: CommitWork, refused: dict[str, RunHeld | LeaseLost]) -> dict[str, LeaseLost]:
+    def _note_refusals(self, work: CommitWork, refused: dict[str, RunHeld | LeaseLost]) -> dict[str, LeaseLost]:
         """Record which runs are held or lost and which events were left out; return the runs that are newly lost."""
         why = {run: error if isinstance(error, LeaseLost) else LeaseLost(str(error)) for run, error in refused.items()}
         for event in work.batch:
-            self._recorded.pop(event.position, None)
+            self._recorded_messages.pop(event.position, None)
             if event.run in why and event.leased:
                 self._left_out[event.position] = why[event.run]
-        for run in set(work.wanted) - why.keys():
+        for run in set(work.to_acquire) - why.keys():
             self.lost.pop(run, None)
             self._seq.pop(run, None)
-        newly = {run: error for run, error in why.items() if run not in work.wanted and run not in self.lost}
+        newly = {run: error for run, error in why.items() if run not in work.to_acquire and run not in self.lost}
         self.lost.update(newly)
-        return {run: error for run, error in newly.items() if run not in self._writing.yielded}
+        return {run: error for run, error in newly.items() if run not in self._writer.yielded}
 
     def _waiters_up_to(self, provisional: int) -> list[Waiter]:
         """Return the waiters for events up to this provisional position."""
-        self._written = provisional
+        self._settled = provisional
         if not self._pending:  # no pending position can change now: continue from the true end
-            self._position = self._written = max(provisional, self.written)
+            self._assigned = self._settled = max(provisional, self.written)
         ready = self._waiters.take(provisional, self._left_out)
         while len(self._left_out) > _MOST_PENDING:
             del self._left_out[next(iter(self._left_out))]
@@ -402,9 +394,9 @@ class CommitQueue:
         """Refuse every further event, and wake all waiters with this error."""
         with self._guard:
             self.failure = None if self._closing and not self._pending else error
-            waiters = self._waiters.take_all(error) + self._wanted.take_all(error)
+            waiters = self._waiters.take_all(error) + self._lease_changes.requests.take_all(error)
             self._work.notify_all()
-        tell(waiters)
+        wake(waiters)
 
 
 def _fail_in_forked_process() -> None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-__all__ = ["LeaseRequests", "Waiter", "Waiters", "tell"]
+__all__ = ["LeaseRequests", "Waiter", "Waiters", "wake"]
 
 _TOGETHER = 256
 """How many waiters are woken in one turn of their event loop, because each task runs some code then."""
@@ -23,7 +23,7 @@ class Waiter(Struct, eq=False):
     future: asyncio.Future[None]
     error: Exception | None = None
     """The error that the task gets; set before the future is settled."""
-    newly: bool = False
+    newly_acquired: bool = False
     """For a lease: whether it was acquired now, and not held before; set before the future is settled."""
 
     @classmethod
@@ -38,14 +38,14 @@ class Waiters:
     def __init__(self) -> None:
         self.latest: Waiter | None = None
         """The last waiter that was added, even if it was woken already."""
-        self._there: list[Waiter] = []
+        self._waiters: list[Waiter] = []
 
     def __bool__(self) -> bool:
-        return bool(self._there)
+        return bool(self._waiters)
 
     def add(self, position: int) -> Waiter:
         self.latest = waiter = Waiter.here(position)
-        self._there.append(waiter)
+        self._waiters.append(waiter)
         return waiter
 
     def take(self, position: int, errors: Mapping[int, Exception]) -> list[Waiter]:
@@ -54,15 +54,15 @@ class Waiters:
         Args:
             errors: The errors of events that are not written, by position.
         """
-        ready = [waiter for waiter in self._there if waiter.position <= position]
-        self._there = [waiter for waiter in self._there if waiter.position > position]
+        ready = [waiter for waiter in self._waiters if waiter.position <= position]
+        self._waiters = [waiter for waiter in self._waiters if waiter.position > position]
         for waiter in ready if errors else ():
             waiter.error = errors.get(waiter.position)
         return ready
 
     def take_all(self, error: Exception) -> list[Waiter]:
         """Remove and return all waiters, with this error."""
-        ready, self._there = self._there, []
+        ready, self._waiters = self._waiters, []
         return _fail(ready, error)
 
 
@@ -70,20 +70,20 @@ class LeaseRequests:
     """Tasks that wait for the lease of a run. Used under the queue's lock."""
 
     def __init__(self) -> None:
-        self._of_run: dict[str, list[Waiter]] = {}
+        self._by_run: dict[str, list[Waiter]] = {}
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._of_run)
+        return iter(self._by_run)
 
     def __bool__(self) -> bool:
-        return bool(self._of_run)
+        return bool(self._by_run)
 
     def __contains__(self, run: str) -> bool:
-        return run in self._of_run
+        return run in self._by_run
 
     def add(self, run: str) -> Waiter:
         waiter = Waiter.here(0)
-        self._of_run.setdefault(run, []).append(waiter)
+        self._by_run.setdefault(run, []).append(waiter)
         return waiter
 
     def take(self, runs: Iterable[str], errors: Mapping[str, Exception], newly: Collection[str] = ()) -> list[Waiter]:
@@ -93,7 +93,7 @@ class LeaseRequests:
             errors: The errors of runs that cannot be held, by run.
             newly: The runs whose leases were acquired now.
         """
-        return [waiter for run in runs for waiter in _fail(self._of_run.pop(run), errors.get(run), newly=run in newly)]
+        return [waiter for run in runs for waiter in _fail(self._by_run.pop(run), errors.get(run), newly=run in newly)]
 
     def take_all(self, error: Exception) -> list[Waiter]:
         """Remove and return all waiters, with this error."""
@@ -102,11 +102,11 @@ class LeaseRequests:
 
 def _fail(waiters: list[Waiter], error: Exception | None, *, newly: bool = False) -> list[Waiter]:
     for waiter in waiters:
-        waiter.error, waiter.newly = error, newly
+        waiter.error, waiter.newly_acquired = error, newly
     return waiters
 
 
-def tell(waiters: Iterable[Waiter]) -> None:
+def wake(waiters: Iterable[Waiter]) -> None:
     """Settle the futures of these waiters, each on its own event loop. All waiters of one loop share one wake-up."""
     by_loop: dict[asyncio.AbstractEventLoop, list[Waiter]] = {}
     for waiter in waiters:

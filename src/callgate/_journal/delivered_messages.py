@@ -42,7 +42,7 @@ class JournalInbox:
         self._delivered.update((message.id, message.run) for message in messages)
         return messages
 
-    def forget(self, runs: Iterable[str]) -> None:
+    def deliver_again(self, runs: Iterable[str]) -> None:
         """Deliver the unrecorded messages to these runs again, because their leases were acquired again."""
         for run in runs:
             for id in [id for id, of_run in self._delivered.items() if of_run == run]:

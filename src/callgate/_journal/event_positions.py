@@ -66,7 +66,7 @@ class EventPositions:
         self._first = 0
         """The first provisional position whose move is still known."""
 
-    def of(self, position: int) -> int:
+    def final(self, position: int) -> int:
         """Return the event's final position, as far as it is known.
 
         For a pending event, this is the position if no other engine writes first. 0: the final position is not known any more.
@@ -79,9 +79,9 @@ class EventPositions:
         found = bisect_right(starts, position) - 1
         return position + moves[found] if found >= 0 else int(position)
 
-    def shown(self, event: Event) -> Event:
+    def with_current_positions(self, event: Event) -> Event:
         """Return a pending event with the positions that it would get now."""
-        return replace(event, position=self.of(ProvisionalPosition(event.position)), parents=self._causes(event))
+        return replace(event, position=self.final(ProvisionalPosition(event.position)), parents=self._parents_of(event))
 
     def place(
         self, batch: Iterable[Event], tail: JournalEnd, epochs: Mapping[str, int | None], last_seq: Callable[[str], int]
@@ -108,15 +108,15 @@ class EventPositions:
             self._record_move(provisional, position - provisional)
             seq = self._seqs.get(event.run) or last_seq(event.run)
             self._seqs[event.run] = seq = seq + 1
-            event = chain(event, tail.hash, epoch=epoch, position=position, seq=seq, parents=self._causes(event))
+            event = chain(event, tail.hash, epoch=epoch, position=position, seq=seq, parents=self._parents_of(event))
             tail = JournalEnd(position, event.hash)
             events.append(event)
         return PlacedEvents(events, tail, left_out)
 
-    def _causes(self, event: Event) -> tuple[int, ...]:
+    def _parents_of(self, event: Event) -> tuple[int, ...]:
         if not self._moves[0]:
             return tuple(map(int, event.parents))
-        return tuple(at for at in map(self.of, event.parents) if at)
+        return tuple(at for at in map(self.final, event.parents) if at)
 
     def _record_move(self, provisional: int, by: int) -> None:
         starts, moves = self._moves

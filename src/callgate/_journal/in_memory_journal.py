@@ -119,14 +119,14 @@ class MemoryJournal:
 
     def _take(self, run: str) -> bool:
         """Acquire the lease of a run, and return whether messages were waiting for the run."""
-        self._leases.take(run)
-        self._inbox.forget((run,))
+        self._leases.acquire(run)
+        self._inbox.deliver_again((run,))
         return self._deliver()
 
     def _find_lost(self) -> None:
         """Detect the runs that other engines have taken, and notify the watchers of those that were not offered."""
         offered = set(self._leases.offered)
-        for run in self._leases.check(self._all_leases.last_epoch()):
+        for run in self._leases.find_lost(self._all_leases.last_epoch()):
             error = LeaseLost(_TAKEN.format(run=run[:80]))
             if run in offered:
                 self._lost[run] = error
@@ -159,7 +159,7 @@ class MemoryJournal:
         with self._lock:
             self._find_lost()
             if run in self._held:
-                self._leases.keep(run)
+                self._leases.withdraw_offer(run)
                 return False
             told = self._take(run)
             self._lost.pop(run, None)
@@ -174,7 +174,7 @@ class MemoryJournal:
 
     def release_lease(self, run: str) -> None:
         with self._lock:
-            self._leases.give_back((run,))
+            self._leases.release((run,))
 
     def watch(self, watcher: RunWatcher) -> None:
         with self._lock:
@@ -196,7 +196,7 @@ class MemoryJournal:
     async def close(self) -> None:
         """Release all leases. The events stay: a closed journal may still be read, and another engine may still write to it."""
         with self._lock:
-            self._leases.give_all_back()
+            self._leases.release_all()
             self._watchers.clear()
 
 

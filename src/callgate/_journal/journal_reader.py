@@ -11,7 +11,7 @@ from callgate.errors import UsageError
 from callgate.event_queries import EventQuery
 from callgate.events import Event
 
-__all__ = ["JournalReader", "filtered", "is_url", "verify_events", "with_pending"]
+__all__ = ["JournalReader", "is_url", "merge_pending", "select_and_limit", "verify_events"]
 
 Find = Callable[[EventQuery], Iterable[Event]]
 
@@ -39,14 +39,14 @@ def is_url(where: object) -> bool:
     return isinstance(where, str) and where.startswith(("postgresql://", "postgres://"))
 
 
-def filtered(events: Iterable[Event], query: EventQuery) -> Iterator[Event]:
+def select_and_limit(events: Iterable[Event], query: EventQuery) -> Iterator[Event]:
     """Apply the parts of a query that the store cannot: the condition on a field of the body, and then the limit."""
     if query.field is None:
         return iter(events)
     return islice((event for event in events if query.holds(event)), query.limit)
 
 
-def with_pending(query: EventQuery, fresh: list[Event], stored: Callable[[EventQuery], list[Event]]) -> list[Event]:
+def merge_pending(query: EventQuery, fresh: list[Event], stored: Callable[[EventQuery], list[Event]]) -> list[Event]:
     """Return the stored events that match the query, together with events that were pending when the store was asked.
 
     Args:

@@ -70,11 +70,11 @@ class Leases:
         self._renewed = time.monotonic()
 
     @property
-    def due(self) -> bool:
+    def renewal_is_due(self) -> bool:
         """Whether the leases must be renewed now."""
         return self._lease_s is not None and bool(self.epochs) and time.monotonic() - self._renewed >= self._lease_s / 3
 
-    def check(self, last_epoch: int) -> set[str]:
+    def find_lost(self, last_epoch: int) -> set[str]:
         """Return the runs that another journal has taken, and remove them from `epochs`.
 
         Args:
@@ -97,7 +97,7 @@ class Leases:
         self._renewed = time.monotonic()
         self._store.renew(self.holder, self._end_ns())
 
-    def take(self, run: str) -> None:
+    def acquire(self, run: str) -> None:
         """Acquire the lease of a run.
 
         Raises:
@@ -118,7 +118,7 @@ class Leases:
                 self.offered.add(run)
                 self._put(run, OFFERED_NS)
 
-    def keep(self, run: str) -> None:
+    def withdraw_offer(self, run: str) -> None:
         """Withdraw the offer of a held run's lease."""
         if run in self.offered:
             self.offered.discard(run)
@@ -127,13 +127,13 @@ class Leases:
     def _put(self, run: str, expires_ns: int | None) -> None:
         self._store.put(Lease(run=run, epoch=self.epochs[run], holder=self.holder, who=self._who, expires_ns=expires_ns))
 
-    def give_back(self, runs: Iterable[str]) -> None:
+    def release(self, runs: Iterable[str]) -> None:
         for run in runs:
             self.offered.discard(run)
             if self.epochs.pop(run, None) is not None:
                 self._store.release(self.holder, run)
 
-    def give_all_back(self) -> None:
+    def release_all(self) -> None:
         self.epochs.clear()
         self.offered.clear()
         self._store.release_all(self.holder)

@@ -20,16 +20,16 @@ from callgate._journal.event_positions import JournalEnd
 from callgate._journal.lock_file import LockFile
 from callgate._journal.sql_schema import FIRST_WITH_CALLS, LAST_EVENT, SQLITE, VERSION, migrations, to_index
 from callgate._journal.sqlite_file_checks import RESTORE, FilesDamaged, JournalFiles, refuse_remains
-from callgate._journal.sqlite_reader import found, has_end, known_version
-from callgate._journal.sqlite_rows import insert_calls, insert_finding
-from callgate._journal.sqlite_store import held_up
+from callgate._journal.sqlite_reader import find_events, has_end, known_version
+from callgate._journal.sqlite_rows import insert_calls, insert_lookup_rows
+from callgate._journal.sqlite_store import busy_text
 from callgate._unusable_paths import path_error, refused_paths
 from callgate.errors import UsageError
 
 if TYPE_CHECKING:
     import apsw
 
-__all__ = ["OpenedFile", "connected", "open_file"]
+__all__ = ["OpenedFile", "connect", "open_file"]
 
 _SAFE_SQLITE: Final = (3, 51, 3)
 """The oldest safe version. Older ones can corrupt a write-ahead log that two connections use at once."""
@@ -73,7 +73,7 @@ def open_file(path: Path, synchronous: str) -> OpenedFile:
     return opened
 
 
-def connected(path: Path, synchronous: str, wait_s: float) -> apsw.Connection:
+def connect(path: Path, synchronous: str, wait_s: float) -> apsw.Connection:
     """Return a connection that uses a write-ahead log, makes no checkpoint by itself, and writes no temporary files.
 
     Args:
@@ -119,7 +119,7 @@ class _Opening:
             except apsw.BusyError as error:
                 self._close()
                 if monotonic() > self._until:
-                    raise UsageError(held_up(self._path, JOURNAL_WAIT_S)) from error
+                    raise UsageError(busy_text(self._path, JOURNAL_WAIT_S)) from error
                 sleep(_AGAIN_S)
             except FilesDamaged as error:
                 self._close()
@@ -153,7 +153,7 @@ class _Opening:
         return OpenedFile(lock=self._lock, writing=writing, beside=beside, reading=reading, number=number, tail=tail)
 
     def _connect(self) -> apsw.Connection:
-        connection = connected(self._path, self._synchronous, self._until - monotonic())
+        connection = connect(self._path, self._synchronous, self._until - monotonic())
         self._connections.append(connection)
         return connection
 
@@ -229,8 +229,8 @@ def _migrate(connection: apsw.Connection, path: Path) -> None:
 
 def _fill(connection: apsw.Connection, version: int) -> None:
     """Add what the tables for searching lack since this version, from the stored events."""
-    query, add = to_index(version), insert_finding if version < FIRST_WITH_CALLS else insert_calls
-    while query is not None and (page := list(found(connection, query))):
+    query, add = to_index(version), insert_lookup_rows if version < FIRST_WITH_CALLS else insert_calls
+    while query is not None and (page := list(find_events(connection, query))):
         add(connection, page)
         query = replace(query, after=page[-1].position)
 

@@ -20,7 +20,7 @@ from callgate.errors import JournalFailed
 if TYPE_CHECKING:
     from callgate._journal.postgres_server import Connection
 
-__all__ = ["TABLE", "PostgresBlobs", "kept"]
+__all__ = ["TABLE", "PostgresBlobs", "read_blob"]
 
 TABLE: Final = """
     CREATE TABLE IF NOT EXISTS blobs (
@@ -93,7 +93,7 @@ def _keep(connection: Connection, digest: str, data: bytes) -> None:
         connection.execute(sql(_SURPLUS), (digest, len(parts)))
 
 
-def kept(connection: Connection, digest: str) -> bytes | None:
+def read_blob(connection: Connection, digest: str) -> bytes | None:
     """Return the blob with this digest from the schema; None if there is none, or if it was altered."""
     if not is_digest(digest) or connection.execute("SELECT to_regclass('blobs') IS NULL").fetchone() == (True,):
         return None

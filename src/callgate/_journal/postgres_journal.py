@@ -23,10 +23,10 @@ from callgate._journal.commit_batching import CommitQueue
 from callgate._journal.commit_writer import CommitWriter
 from callgate._journal.event_positions import JournalEnd
 from callgate._journal.event_rows import ChainFault, Value, calls_of, causes_of, event_to_row, row_to_event
-from callgate._journal.journal_reader import filtered, verify_events
+from callgate._journal.journal_reader import select_and_limit, verify_events
 from callgate._journal.journal_watchers import Watchers
 from callgate._journal.lease_acquisition import Leases, refuse_odd_lease
-from callgate._journal.postgres_blobs import TABLE, PostgresBlobs, kept
+from callgate._journal.postgres_blobs import TABLE, PostgresBlobs, read_blob
 from callgate._journal.postgres_server import PostgresSchema, opening_errors, server_errors, sql, without_nul
 from callgate._journal.sql_leases import Ask, SqlInbox, SqlLeases
 from callgate._journal.sql_schema import (
@@ -133,13 +133,13 @@ class PostgresJournal(StoredJournal):
         """See `callgate.protocols.NamesWriters`. A lost connection proves nothing; a dead process on this machine does."""
         return has_ended(writer)
 
-    def _stored(self, query: EventQuery) -> list[Event]:
-        return self._asked(lambda reader: list(_find(reader, query)))
+    def _find_stored(self, query: EventQuery) -> list[Event]:
+        return self._run_on_reader(lambda reader: list(_find(reader, query)))
 
     def _read_blob(self, digest: str) -> bytes | None:
-        return self._asked(lambda reader: kept(reader, digest))
+        return self._run_on_reader(lambda reader: read_blob(reader, digest))
 
-    def _asked(self, ask: Callable[[Connection], T]) -> T:
+    def _run_on_reader(self, ask: Callable[[Connection], T]) -> T:
         with self._reading:
             try:
                 with server_errors(self._place):
@@ -255,7 +255,7 @@ class PostgresReader:
 
     def _read_blob(self, digest: str) -> bytes | None:
         with server_errors(self.place):
-            return kept(self.connection, digest)
+            return read_blob(self.connection, digest)
 
     def find(self, query: EventQuery) -> Iterator[Event]:
         with server_errors(self.place):
@@ -281,17 +281,17 @@ def _find(connection: Connection, query: EventQuery) -> Iterator[Event]:
     with connection.transaction(), connection.cursor(name="callgate") as cursor:
         cursor.itersize = _FETCH
         cursor.execute(sql(text), [without_nul(value) if isinstance(value, str) else value for value in values], binary=True)
-        yield from filtered(map(row_to_event, cursor), query)
+        yield from select_and_limit(map(row_to_event, cursor), query)
 
 
 def _insert(cursor: Cursor, batch: Sequence[Event]) -> None:
     if not batch:
         return
     cursor.executemany(sql(ADD_EVENT), [event_to_row(event) for event in batch])
-    _insert_finding(cursor, batch)
+    _insert_lookup_rows(cursor, batch)
 
 
-def _insert_finding(cursor: Cursor, batch: Iterable[Event]) -> None:
+def _insert_lookup_rows(cursor: Cursor, batch: Iterable[Event]) -> None:
     if causes := causes_of(batch):
         cursor.executemany(sql(ADD_CAUSE), causes)
     _insert_calls(cursor, batch)

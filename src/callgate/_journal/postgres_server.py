@@ -88,7 +88,7 @@ def _with_deadline(psycopg: Any) -> Any:
     class Bounded(psycopg.Connection):  # type: ignore[misc]
         def wait(self, gen: Any, *words: Any, **more: Any) -> Any:
             try:
-                return super().wait(_until_answered(gen), *words, **more)
+                return super().wait(_with_answer_deadline(gen), *words, **more)
             except _NoAnswer as error:
                 self.close()
                 raise psycopg.OperationalError(str(error)) from error
@@ -100,7 +100,7 @@ class _NoAnswer(Exception):
     """The server has not answered in time."""
 
 
-def _until_answered(gen: Generator[T, T, R]) -> Generator[T, T, R]:
+def _with_answer_deadline(gen: Generator[T, T, R]) -> Generator[T, T, R]:
     """Run the driver's generator until it ends or the deadline passes. The driver resumes it at least every 100 ms."""
     until = monotonic() + SERVER_ANSWER_S
     try:

@@ -81,13 +81,13 @@ class SqlLeases:
         return Lease(run=run, epoch=epoch, holder=holder, who=who, expires_ns=None if expires_ns == _NEVER_NS else expires_ns)
 
     def put(self, lease: Lease) -> None:
-        self._ask(_PUT, (lease.run, lease.epoch, lease.holder, lease.who, _stored(lease.expires_ns)))
+        self._ask(_PUT, (lease.run, lease.epoch, lease.holder, lease.who, _expiry_column(lease.expires_ns)))
 
     def epochs(self, holder: int) -> dict[str, int]:
         return dict(self._ask("SELECT run, epoch FROM leases WHERE holder = ?", (holder,)))
 
     def renew(self, holder: int, expires_ns: int | None) -> None:
-        self._ask("UPDATE leases SET expires_ns = ? WHERE holder = ? AND expires_ns <> 0", (_stored(expires_ns), holder))
+        self._ask("UPDATE leases SET expires_ns = ? WHERE holder = ? AND expires_ns <> 0", (_expiry_column(expires_ns), holder))
 
     def release(self, holder: int, run: str) -> None:
         self._ask("DELETE FROM leases WHERE run = ? AND holder = ?", (run, holder))
@@ -96,7 +96,7 @@ class SqlLeases:
         self._ask("DELETE FROM leases WHERE holder = ?", (holder,))
 
 
-def _stored(expires_ns: int | None) -> int:
+def _expiry_column(expires_ns: int | None) -> int:
     return _NEVER_NS if expires_ns is None else expires_ns
 
 

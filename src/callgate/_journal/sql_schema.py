@@ -174,25 +174,25 @@ def select_events(query: EventQuery) -> tuple[str, list[Value]]:
     wheres: list[str] = []
     values: list[Value] = []
 
-    def also(where: str, *given: Value | None) -> None:
+    def add_condition(where: str, *given: Value | None) -> None:
         if None not in given:
             wheres.append(where)
             values.extend(value for value in given if value is not None)
 
-    also("position > ?", query.after)
-    also("position < ?", query.before)
-    also("run = ?", query.run)
-    also("call = ? AND call <> ''", query.call)
+    add_condition("position > ?", query.after)
+    add_condition("position < ?", query.before)
+    add_condition("run = ?", query.run)
+    add_condition("call = ? AND call <> ''", query.call)
     if query.calls:
-        also(f"call <> '' AND call IN ({', '.join('?' * len(query.calls))})", *query.calls)
-    also("at_ns >= ?", query.since_ns)
-    also("at_ns < ?", query.until_ns)
-    also("call <> '' AND call IN (SELECT call FROM calls WHERE tool = ?)", query.tool)
-    also("call <> '' AND call IN (SELECT call FROM calls WHERE actor = ?)", query.actor)
-    also("call <> '' AND call IN (SELECT call FROM calls WHERE conversation = ?)", query.conversation)
-    also(_FOLLOWED, query.caused_by)
+        add_condition(f"call <> '' AND call IN ({', '.join('?' * len(query.calls))})", *query.calls)
+    add_condition("at_ns >= ?", query.since_ns)
+    add_condition("at_ns < ?", query.until_ns)
+    add_condition("call <> '' AND call IN (SELECT call FROM calls WHERE tool = ?)", query.tool)
+    add_condition("call <> '' AND call IN (SELECT call FROM calls WHERE actor = ?)", query.actor)
+    add_condition("call <> '' AND call IN (SELECT call FROM calls WHERE conversation = ?)", query.conversation)
+    add_condition(_FOLLOWED, query.caused_by)
     if query.kinds:
-        also(f"({' OR '.join(_of_kind(kind) for kind in query.kinds)})", *(part for kind in query.kinds for part in _bounds(kind)))
+        add_condition(f"({' OR '.join(_of_kind(kind) for kind in query.kinds)})", *(part for kind in query.kinds for part in _bounds(kind)))
     limit = "" if query.limit is None or query.field is not None else f" LIMIT {query.limit:d}"
     order = "DESC" if query.newest_first else "ASC"
     return f"SELECT {', '.join(COLUMNS)} FROM events WHERE {' AND '.join(wheres)} ORDER BY position {order}{limit}", values

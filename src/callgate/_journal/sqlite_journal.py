@@ -28,8 +28,8 @@ from callgate._journal.lock_file import LockFile, LockFileReader, RecordedEnd, t
 from callgate._journal.open_sqlite import open_file
 from callgate._journal.sql_schema import LAST_SEQ
 from callgate._journal.sqlite_file_checks import JournalFiles
-from callgate._journal.sqlite_reader import checked, found
-from callgate._journal.sqlite_store import SqliteStore, failures, leave_log
+from callgate._journal.sqlite_reader import find_events, verify_file
+from callgate._journal.sqlite_store import SqliteStore, failures, keep_log_on_close
 from callgate._journal.stored_journal import StoredJournal
 from callgate._option_checks import by_name
 from callgate._unusable_paths import check_path, resolved
@@ -87,7 +87,7 @@ class SqliteJournal(StoredJournal):
         self._files = JournalFiles(self.path, self._reader, others)
         self._watchers = Watchers()
         files = JournalFiles(self.path, opened.beside, others)
-        store = SqliteStore(self.path, opened.writing, opened.beside, files, MachineClock(self._lock), self._note_end())
+        store = SqliteStore(self.path, opened.writing, opened.beside, files, MachineClock(self._lock), self._end_recorder())
         leases = Leases(store.leases, opened.number, f"process {os.getpid()}", lease_s)
         self._commits = CommitQueue(
             CommitWriter(store, opened.tail, leases, lease_s / 3),
@@ -119,14 +119,14 @@ class SqliteJournal(StoredJournal):
         """See `callgate.protocols.NamesWriters`. The kernel releases a writer's lock when its process ends, however it ends."""
         return writer.isdigit() and writer != self.writer and not self._closed and not self._lock.is_held(int(writer))
 
-    def _stored(self, query: EventQuery) -> list[Event]:
+    def _find_stored(self, query: EventQuery) -> list[Event]:
         with self._reading, self._checking_files():
-            return list(found(self._reader, query))
+            return list(find_events(self._reader, query))
 
     def verify(self, *, tail: int | None = None) -> ChainFault | None:
         """Return the first event at which verification fails, or None. If `tail` is given, only the last `tail` events are checked."""
         with self._reading, self._checking_files():
-            return checked(self._reader, tail)
+            return verify_file(self._reader, tail)
 
     def status(self) -> JournalStatus:
         return self._commits.status("sqlite", self.strength, _PROMISES[self.strength])
@@ -137,7 +137,7 @@ class SqliteJournal(StoredJournal):
         await self._commits.close()
         self._closed = True  # after the close: an interrupted close is repeated
         if self._commits.failure is not None:
-            leave_log(self._reader)
+            keep_log_on_close(self._reader)
         self._files.close()
         self._reader.close()
         self._lock.close()
@@ -146,7 +146,7 @@ class SqliteJournal(StoredJournal):
         with self._reading, self._checking_files():
             return int(self._reader.execute(LAST_SEQ, (run,)).get)
 
-    def _note_end(self) -> Callable[[Event], None]:
+    def _end_recorder(self) -> Callable[[Event], None]:
         """Return a function that stores the last committed event in the lock file.
 
         In the weaker mode a power cut may remove the event, so the boot id is stored with it. Without a boot id, nothing is stored then.

@@ -19,11 +19,11 @@ from callgate._database_file_checks import refuse_scrap, refused_by_system, spac
 from callgate._engine_limits import JOURNAL_CHECK_BYTES, JOURNAL_WAIT_S
 from callgate._journal.event_rows import ChainFault, Unreadable, Value, row_to_event
 from callgate._journal.journal_blobs import JournalBlobs
-from callgate._journal.journal_reader import filtered, verify_events
+from callgate._journal.journal_reader import select_and_limit, verify_events
 from callgate._journal.lock_file import LockFileReader, RecordedEnd
 from callgate._journal.sql_schema import VERSION, not_indexed, select_events
 from callgate._journal.sqlite_file_checks import FilesDamaged, JournalFiles
-from callgate._journal.sqlite_store import leave_log
+from callgate._journal.sqlite_store import keep_log_on_close
 from callgate._unusable_paths import path_error, refused_paths, resolved
 from callgate.errors import UsageError
 from callgate.event_queries import EventQuery, select
@@ -32,7 +32,7 @@ from callgate.events import Event
 if TYPE_CHECKING:
     import apsw
 
-__all__ = ["SqliteReader", "checked", "close_reading", "connect_to_read", "found", "has_end", "known_version"]
+__all__ = ["SqliteReader", "close_reading", "connect_to_read", "find_events", "has_end", "known_version", "verify_file"]
 
 _GIVE: Final = "Give the file that a run wrote, with --journal."
 
@@ -74,9 +74,9 @@ class SqliteReader:
     def find(self, query: EventQuery) -> Iterator[Event]:
         with self._checking_files():
             if not_indexed(query, self._version):
-                yield from select(found(self._connection, EventQuery()), query)
+                yield from select(find_events(self._connection, EventQuery()), query)
             else:
-                yield from found(self._connection, query)
+                yield from find_events(self._connection, query)
 
     def damage(self) -> str:
         """See `JournalReader`. A file above `JOURNAL_CHECK_BYTES` is not checked, because the check would take long."""
@@ -89,7 +89,7 @@ class SqliteReader:
     def verify(self, *, tail: int | None = None) -> ChainFault | None:
         end = LockFileReader(self._path).end  # before reading the events, so that it is never ahead of them
         with self._checking_files():
-            broken = checked(self._connection, tail)
+            broken = verify_file(self._connection, tail)
             if broken is None and end is not None and end.counts and not has_end(self._connection, end):
                 return ChainFault(end.position, f"it is missing: the journal had it, as {self._path}.lock says")
             return broken
@@ -177,12 +177,12 @@ def close_reading(connection: apsw.Connection, path: Path) -> None:
     """
     log = Path(f"{path}-wal")
     if log.exists() and log.stat().st_size:
-        leave_log(connection)
+        keep_log_on_close(connection)
     connection.close()
 
 
-def found(connection: apsw.Connection, query: EventQuery) -> Iterator[Event]:
-    return filtered(_read(connection, *select_events(query)), query)
+def find_events(connection: apsw.Connection, query: EventQuery) -> Iterator[Event]:
+    return select_and_limit(_read(connection, *select_events(query)), query)
 
 
 def _read(connection: apsw.Connection, sql: str, values: Sequence[Value]) -> Iterator[Event]:
@@ -198,9 +198,9 @@ def _read(connection: apsw.Connection, sql: str, values: Sequence[Value]) -> Ite
         ) from error
 
 
-def checked(connection: apsw.Connection, tail: int | None) -> ChainFault | None:
+def verify_file(connection: apsw.Connection, tail: int | None) -> ChainFault | None:
     """Verify the events. If all of them are checked, also check the structure of the file and its indexes."""
-    broken = verify_events(lambda query: found(connection, query), tail)
+    broken = verify_events(lambda query: find_events(connection, query), tail)
     if broken is not None or tail is not None:
         return broken
     fault = _structural_fault(connection, "integrity_check")

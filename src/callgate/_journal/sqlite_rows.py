@@ -19,7 +19,7 @@ from callgate.events import Event
 if TYPE_CHECKING:
     import apsw
 
-__all__ = ["insert", "insert_calls", "insert_finding"]
+__all__ = ["insert", "insert_calls", "insert_lookup_rows"]
 
 _TOGETHER: Final = (64, 8)
 """Rows per statement. There are two statements for each table, which stay prepared; the remaining rows are inserted one by one."""
@@ -27,10 +27,10 @@ _TOGETHER: Final = (64, 8)
 
 def insert(connection: apsw.Connection, batch: Sequence[Event]) -> None:
     _add(connection, ADD_EVENT, [event_to_row(event) for event in batch])
-    insert_finding(connection, batch)
+    insert_lookup_rows(connection, batch)
 
 
-def insert_finding(connection: apsw.Connection, batch: Sequence[Event]) -> None:
+def insert_lookup_rows(connection: apsw.Connection, batch: Sequence[Event]) -> None:
     """Insert only the rows that are derived from the events for searching."""
     _add(connection, ADD_CAUSE, causes_of(batch))
     insert_calls(connection, batch)

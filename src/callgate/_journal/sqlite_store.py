@@ -27,7 +27,7 @@ from callgate.protocols import Inbox, InboxMessage, LeaseStore
 if TYPE_CHECKING:
     import apsw
 
-__all__ = ["SqliteStore", "failures", "held_up", "leave_log"]
+__all__ = ["SqliteStore", "busy_text", "failures", "keep_log_on_close"]
 
 _LONG_LOG: Final = 1_000
 """The number of frames from which the log is checkpointed."""
@@ -131,8 +131,8 @@ class SqliteStore:
             with failures(self._path):
                 self._files.check_whole()
         except JournalFailed:
-            leave_log(self._connection)
-            leave_log(self._beside)
+            keep_log_on_close(self._connection)
+            keep_log_on_close(self._beside)
             raise
         finally:
             self._files.close()
@@ -148,7 +148,7 @@ def failures(path: Path) -> Iterator[None]:
     try:
         yield
     except apsw.BusyError as error:
-        raise JournalFailed(held_up(path, JOURNAL_WAIT_S)) from error
+        raise JournalFailed(busy_text(path, JOURNAL_WAIT_S)) from error
     except FilesDamaged as error:
         raise JournalFailed(
             f"{error} while it was open. Nothing more is recorded by this engine, and what it recorded last may be lost. Put the file back"
@@ -163,14 +163,14 @@ def failures(path: Path) -> Iterator[None]:
         ) from error
 
 
-def held_up(path: Path, waited_s: float) -> str:
+def busy_text(path: Path, waited_s: float) -> str:
     return (
         f"The journal {path} could not be written to for {waited_s:g} s: another process holds its write lock, as one does that was"
         " stopped in the middle of a commit. Let that one go on, or kill it."
     )
 
 
-def leave_log(connection: apsw.Connection) -> None:
+def keep_log_on_close(connection: apsw.Connection) -> None:
     """Configure a connection so that closing it makes no checkpoint, even if it is the last connection."""
     import apsw
 

@@ -1,6 +1,6 @@
 """The base class of journals with a store: events go to the commit queue; queries cover the queue and the store.
 
-Knows no database: each kind of store implements `_stored`.
+Knows no database: each kind of store implements `_find_stored`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class StoredJournal(ABC):
 
     def watch(self, watcher: RunWatcher) -> None:
         self._watchers.add(watcher)
-        self._commits.watched()
+        self._commits.watch_inbox()
 
     def read(
         self, *, run: str | None = None, call: str | None = None, after: int = 0, limit: int | None = None, newest_first: bool = False
@@ -63,8 +63,8 @@ class StoredJournal(ABC):
         return self.find(EventQuery(run=run, call=call, after=after, limit=limit, newest_first=newest_first))
 
     def find(self, query: EventQuery) -> list[Event]:
-        return self._commits.answered(query, self._stored)
+        return self._commits.find(query, self._find_stored)
 
     @abstractmethod
-    def _stored(self, query: EventQuery) -> list[Event]:
+    def _find_stored(self, query: EventQuery) -> list[Event]:
         """Return the stored events that match the query."""

@@ -211,7 +211,7 @@ class _AdmissionParts(Struct, frozen=True, kw_only=True, eq=False):
     def of(cls, context: EngineContext, options: HostOptions, runs: _RunParts, runners: Runners, lifecycle: Lifecycle) -> _AdmissionParts:
         nowhere, run_states = Scope(), runs.run_states
         latest = LatestScope(nowhere, nowhere, ScopeFacts(nowhere, context.redactor))
-        open_runs = OpenRuns(context, run_states, runs.run, latest, runners.behind, runs.leases.deliver)
+        open_runs = OpenRuns(context, run_states, runs.run, latest, runners.abandoned_calls, runs.leases.deliver)
         is_new, host_fields = not options.run, options.host_fields
         admission = Admission(context, run_states, open_runs, latest, lifecycle, runs.run, is_new=is_new, host_fields=host_fields)
         return cls(latest_scope=latest, open_runs=open_runs, admission=admission)
@@ -264,7 +264,7 @@ class _ExecutionParts(Struct, frozen=True, kw_only=True, eq=False):
         own_files = _files(context.journal, context.blobs, store, options.memory)
         if options.undo is not None:
             options.undo.leave_out(own_files)
-        unknown = UnknownOutcomes(context.host, run_states, Fence(context.journal, runners.behind))
+        unknown = UnknownOutcomes(context.host, run_states, Fence(context.journal, runners.abandoned_calls))
         attempts = Attempts(context, runners, policies, own_files)
         executor = Executor(context, attempts, runners, cache, unknown, policies, options.undo)
         return cls(

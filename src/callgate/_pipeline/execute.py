@@ -122,7 +122,7 @@ class Executor:
             async with capture_writes(self._undo, state, approved, touched):
                 return await self._attempts.run(state, plan, approved)
         finally:
-            if state.uid in self._runners.behind:
+            if state.uid in self._runners.abandoned_calls:
                 self._cache.keep_writing(state.uid, writes)
             else:
                 self._cache.end_writing(writes)

@@ -1,8 +1,8 @@
 """Runners run a tool's code: in the caller's task (`inline_runner`), in a thread (`thread_runner`), or in a worker process (`process`).
 
 All implement `callgate.protocols.Runner` and pass one contract suite. Threads and processes are imported when the first tool needs them.
-`interruptible_wait`, `abandoned_code` and `started_tasks` bound what tools do; `offload_to_threads` runs other blocking work
-in threads.
+`coroutine_driver`, `interruptible_wait`, `abandoned_code` and `started_tasks` bound what tools do; `offload_to_threads` runs other blocking
+work in threads.
 
 `thread_pool` has the threads, and `progress_relay` brings progress from them to the event loop. `return_values` reads what a tool returned
 or raised, with `returned_content`, `content_blocks`, `exception_results` and `tracebacks`; `output_limits` limits what it printed.
@@ -62,7 +62,7 @@ class Runners:
         self._clock = clock
         self._process_limits = process_limits
         self._on_late = on_late
-        self.behind = AbandonedCalls(on_gone)
+        self.abandoned_calls = AbandonedCalls(on_gone)
         """Calls that have ended but whose code still runs in this process."""
         self._made: dict[RunnerName, InlineRunner | ThreadRunner | ProcessRunner] = {}
         self._own = dict(own or {})
@@ -99,11 +99,11 @@ class Runners:
     def _make(self, name: RunnerName) -> InlineRunner | ThreadRunner | ProcessRunner:
         match name:
             case "inline":
-                return InlineRunner(self._on_late, self.behind)
+                return InlineRunner(self._on_late, self.abandoned_calls)
             case "thread":
                 from callgate._runners.thread_runner import ThreadRunner
 
-                return ThreadRunner(self._limits, self._on_late, self.behind)
+                return ThreadRunner(self._limits, self._on_late, self.abandoned_calls)
             case "process":
                 from callgate._runners.process import ProcessRunner
 

@@ -12,8 +12,8 @@ from functools import partial
 from types import coroutine
 from typing import Any
 
-from callgate._runners.exception_results import raised
-from callgate._runners.started_tasks import StartedTask, TaskWatch
+from callgate._runners.exception_results import execution_of_exception_on_loop
+from callgate._runners.started_tasks import StartedTasks, TaskWatch
 from callgate.protocols import Execution, RunRequest
 
 __all__ = ["AbandonedCalls", "AbandonedCode", "OnLate"]
@@ -38,10 +38,10 @@ class AbandonedCalls:
     def __contains__(self, uid: str) -> bool:
         return uid in self._counts
 
-    def left(self, uid: str) -> None:
+    def add(self, uid: str) -> None:
         self._counts[uid] = self._counts.get(uid, 0) + 1
 
-    def gone(self, uid: str) -> None:
+    def remove(self, uid: str) -> None:
         self._counts[uid] -= 1
         if not self._counts[uid]:
             del self._counts[uid]
@@ -52,13 +52,13 @@ class AbandonedCalls:
 class AbandonedCode:
     """The abandoned coroutines of one runner, and the tasks that its tools left running."""
 
-    def __init__(self, on_late: OnLate | None = None, behind: AbandonedCalls | None = None) -> None:
+    def __init__(self, on_late: OnLate | None = None, abandoned_calls: AbandonedCalls | None = None) -> None:
         self._tasks: set[asyncio.Future[Any]] = set()
         self._watch: TaskWatch | None = None
-        self.started: Mapping[int, StartedTask] = {}
+        self.started: Mapping[int, StartedTasks] = {}
         """Tasks that running tools have started, by the id of the request; empty before `watch`."""
         self._on_late = on_late
-        self.behind = behind or AbandonedCalls()
+        self.abandoned_calls = abandoned_calls or AbandonedCalls()
         self.late = 0
 
     def __len__(self) -> int:
@@ -68,7 +68,7 @@ class AbandonedCode:
         """Continue `coro`, which awaits `waiting`, in a new task."""
         task = asyncio.get_running_loop().create_task(_resume(coro, waiting), name=f"abandoned {uid}", context=context)
         self._tasks.add(task)
-        self.behind.left(uid)
+        self.abandoned_calls.add(uid)
         task.add_done_callback(partial(self._finish, uid))
 
     def watch(self) -> None:
@@ -82,29 +82,29 @@ class AbandonedCode:
         started = self.started.get(id(request))
         if started is None:
             return 0
-        left = [task for task in started.left() if task not in self._tasks]
-        started.keep = partial(self._keep, request.context.uid)
+        left = [task for task in started.uncancelled() if task not in self._tasks]
+        started.on_start = partial(self._keep, request.context.uid)
         for task in left:
-            started.keep(task)
+            started.on_start(task)
         return len(left)
 
     def _keep(self, uid: str, task: asyncio.Future[Any]) -> None:
         self._tasks.add(task)
-        self.behind.left(uid)
+        self.abandoned_calls.add(uid)
         task.add_done_callback(partial(self._forget, uid))
 
     def _forget(self, uid: str, task: asyncio.Future[Any]) -> None:
         self._tasks.discard(task)
-        self.behind.gone(uid)
+        self.abandoned_calls.remove(uid)
 
     def _finish(self, uid: str, task: asyncio.Task[object]) -> None:
         self._forget(uid, task)
         if task.cancelled():
             return
         error = task.exception()
-        self.came_late(uid, Execution(status="returned", value=task.result()) if error is None else raised(error))
+        self.report_late(uid, Execution(status="returned", value=task.result()) if error is None else execution_of_exception_on_loop(error))
 
-    def came_late(self, uid: str, execution: Execution) -> None:
+    def report_late(self, uid: str, execution: Execution) -> None:
         """Count and report a result that arrived after its call had ended."""
         self.late += 1
         if self._on_late is not None:

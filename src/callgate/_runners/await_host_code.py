@@ -1,7 +1,7 @@
 """Await the host's coroutines with a deadline and a kill signal, as tools are awaited.
 
 The coroutine runs in the caller's task; if it does not stop within the grace period, it is abandoned. Exceptions of the host's code,
-including `GeneratorExit` and `SystemExit`, end nothing else. Uses the inline runner's `Drive`. Must not know what the coroutine does.
+including `GeneratorExit` and `SystemExit`, end nothing else. Uses `CoroutineDriver`. Must not know what the coroutine does.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from msgspec import Struct
 from callgate._abort_signals import FAILURES, AbortSignal
 from callgate._deadlines import Deadlines
 from callgate._runners.abandoned_code import AbandonedCode
-from callgate._runners.inline_runner import Drive, _first_step
+from callgate._runners.coroutine_driver import CoroutineDriver, first_step
 from callgate._runners.offload_to_threads import Offload, WorkAbandoned
 from callgate._runners.return_values import ReadingTimeout
-from callgate._runners.started_tasks import INSIDE
+from callgate._runners.started_tasks import RUNNING_TOOLS
 from callgate.protocols import Execution, RunRequest
 
 __all__ = ["HostAnswer", "HostAwaits", "answer_in_thread"]
@@ -35,14 +35,14 @@ class HostAnswer(Struct, frozen=True):
 
 
 class _HostContext(Struct, frozen=True):
-    """The fields of a `ToolContext` that `Drive` uses."""
+    """The fields of a `ToolContext` that `CoroutineDriver` uses."""
 
     uid: str
     human_time: None = None
 
 
 class _HostAwait(Struct, frozen=True, eq=False):
-    """The fields of a `RunRequest` that `Drive` uses."""
+    """The fields of a `RunRequest` that `CoroutineDriver` uses."""
 
     kill: AbortSignal
     grace_s: float
@@ -74,14 +74,14 @@ class HostAwaits:
 
         `on_wait` is called when the coroutine suspends for the first time; one that never does needs no timer.
         """
-        request: Any = _HostAwait(kill, grace_s, _HostContext(name), timeout_s)  # has what the drive asks of a `RunRequest`
+        request: Any = _HostAwait(kill, grace_s, _HostContext(name), timeout_s)  # has what the driver uses of a `RunRequest`
         context = copy_context()
-        begun = context.run(_first_step, request, coro)
+        begun = context.run(first_step, request, coro)
         if isinstance(begun, Execution):
             return begun.value  # type: ignore[return-value]
         if on_wait is not None:
             on_wait()
-        execution = await Drive(request, *begun, context, self._abandoned_code, self._deadlines)
+        execution = await CoroutineDriver(request, *begun, context, self._abandoned_code, self._deadlines)
         return cast("_T", execution.value) if execution.status == "returned" else None
 
     async def ask(
@@ -93,8 +93,12 @@ class HostAwaits:
         """
         request = cast("RunRequest", _HostAwait(kill or AbortSignal(), grace_s, _HostContext(name), timeout_s))
         context = copy_context()
-        begun = context.run(_first_step, request, _catch(answer))
-        execution = begun if isinstance(begun, Execution) else await Drive(request, *begun, context, self._abandoned_code, self._deadlines)
+        begun = context.run(first_step, request, _catch(answer))
+        execution = (
+            begun
+            if isinstance(begun, Execution)
+            else await CoroutineDriver(request, *begun, context, self._abandoned_code, self._deadlines)
+        )
         found = cast("HostAnswer", execution.value) if execution.status == "returned" else HostAnswer(error=TimeoutError())
         _carry_over(context)
         if isinstance(found.error, KeyboardInterrupt):
@@ -117,7 +121,7 @@ async def _catch(answer: Awaitable[Any]) -> HostAnswer:
 def _carry_over(context: Context) -> None:
     """Copy changed context variables to the current context."""
     for variable, value in context.items():
-        if variable is not INSIDE and variable.get(None) is not value:
+        if variable is not RUNNING_TOOLS and variable.get(None) is not value:
             variable.set(value)
 
 

@@ -25,7 +25,7 @@ class BlockingSteps:
     def __init__(self) -> None:
         self._warned: set[str] = set()
 
-    def ended_late(self, request: RunRequest, seconds: float) -> None:
+    def warn_if_late(self, request: RunRequest, seconds: float) -> None:
         """Warn about a tool of which one step took these seconds and ended after the deadline.
 
         Args:

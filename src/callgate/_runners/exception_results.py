@@ -23,7 +23,18 @@ from callgate.tools.effect_evidence import evidence_of
 from callgate.tools.retry_policy import is_retryable_error
 from callgate.tools.tool_declaration import Tool
 
-__all__ = ["TimeBound", "awaited", "clean", "describe", "failed", "message_of", "not_begun", "not_started", "overdue", "raised"]
+__all__ = [
+    "TimeBound",
+    "awaitable_note",
+    "clean",
+    "describe",
+    "execution_not_begun",
+    "execution_not_started",
+    "execution_of_exception",
+    "execution_of_exception_on_loop",
+    "execution_overdue",
+    "message_of",
+]
 
 _AWAITED = ("the tool is not an async function but returned an awaitable, which was awaited",)
 
@@ -102,7 +113,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     return found
 
 
-def failed(error: BaseException, not_done: tuple[type[BaseException], ...] = ()) -> Execution:
+def execution_of_exception(error: BaseException, not_done: tuple[type[BaseException], ...] = ()) -> Execution:
     """Return the execution of a tool that raised.
 
     Args:
@@ -135,7 +146,7 @@ def _as_execution(error: BaseException, not_done: tuple[type[BaseException], ...
     return Execution(status="raised", error_type=kind, error=text, traceback=trace, retryable=retryable, evidence=evidence)
 
 
-def not_begun(error: BaseException) -> Execution:
+def execution_not_begun(error: BaseException) -> Execution:
     """Return the execution of a tool that could not be imported or given its arguments. Its code did not run, and a retry would not
     help."""
     kind, text = clean(type_name(error)), message_of(error)
@@ -146,10 +157,10 @@ def _trace(error: BaseException) -> str:
     return clean(traceback_of(error, lambda one: ": ".join(describe(one)) if _has_builtin_text(one) else type_name(one)))
 
 
-def raised(error: BaseException, not_done: tuple[type[BaseException], ...] = ()) -> Execution:
+def execution_of_exception_on_loop(error: BaseException, not_done: tuple[type[BaseException], ...] = ()) -> Execution:
     """Return the execution of a tool that raised on an event loop. Text from an exception's own `__str__` is read later, in a thread."""
     if _has_builtin_text(error):
-        return failed(error, not_done)
+        return execution_of_exception(error, not_done)
     return Execution(status="raised", value=error, evidence=evidence_of(error, not_done))
 
 
@@ -166,18 +177,18 @@ def _has_builtin_text(error: BaseException) -> bool:
     return len(said) <= 1 or sum(len(one) for one in said if isinstance(one, (str, bytes))) <= _MAX_QUOTED
 
 
-def not_started(why: str) -> Execution:
+def execution_not_started(why: str) -> Execution:
     """Return the execution of a call whose tool certainly did not start."""
     return Execution(status="not_started", error=why, not_started=True)
 
 
-def overdue(request: TimeBound, killed: bool, **facts: bool | str) -> Execution:
+def execution_overdue(request: TimeBound, killed: bool, **facts: bool | str) -> Execution:
     """Return the execution of a call that its deadline or a kill has ended."""
     if killed:
         return Execution(status="killed", error=request.kill.reason or "cancelled", **facts)  # type: ignore[arg-type]
     return Execution(status="timed_out", error=f"it did not end within {request.timeout_s:.3g} s", **facts)  # type: ignore[arg-type]
 
 
-def awaited(tool: Tool) -> tuple[str, ...]:
+def awaitable_note(tool: Tool) -> tuple[str, ...]:
     """Return the note for a tool that returned an awaitable; none if it is an async function."""
     return () if inspect.iscoroutinefunction(tool.execute) else _AWAITED

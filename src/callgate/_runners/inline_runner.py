@@ -1,19 +1,15 @@
 """Run async tools in the caller's own task.
 
-A tool that returns without suspending costs neither a task nor a timer. When it suspends, `Drive` steps its coroutine,
-so that the deadline and the kill can interrupt it without cancelling the caller's task, and so that a coroutine that does not stop can
-be abandoned. Must not know of threads or processes.
+A tool that returns without suspending costs neither a task nor a timer. When it suspends, `coroutine_driver` steps its coroutine. Must not
+know of threads or processes.
 """
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Generator
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from time import monotonic
 from types import CoroutineType
-from typing import Any, Literal
 
 from msgspec.structs import replace
 
@@ -21,21 +17,19 @@ from callgate._deadlines import Deadlines
 from callgate._json import decode
 from callgate._runners.abandoned_code import AbandonedCalls, AbandonedCode, OnLate
 from callgate._runners.blocking_steps import HELD_UP_S, BlockingSteps
-from callgate._runners.exception_results import awaited, not_started, overdue, raised
-from callgate._runners.started_tasks import INSIDE
+from callgate._runners.coroutine_driver import Coro, CoroutineDriver, await_value
+from callgate._runners.exception_results import execution_not_started, execution_of_exception_on_loop
+from callgate._runners.started_tasks import RUNNING_TOOLS
 from callgate.protocols import Execution, RunRequest
-from callgate.protocols.runners import CancelledUnstarted
 
-__all__ = ["Drive", "InlineRunner", "drive"]
-
-Coro = Coroutine[Any, Any, object]
+__all__ = ["InlineRunner"]
 
 
 class InlineRunner:
     """Runs a tool in the calling task. A sync tool blocks the event loop while it runs."""
 
-    def __init__(self, on_late: OnLate | None = None, behind: AbandonedCalls | None = None) -> None:
-        self._abandoned_code = AbandonedCode(on_late, behind)
+    def __init__(self, on_late: OnLate | None = None, abandoned_calls: AbandonedCalls | None = None) -> None:
+        self._abandoned_code = AbandonedCode(on_late, abandoned_calls)
         self._deadlines = Deadlines()
         self._blocking = BlockingSteps()
         self._closed = False
@@ -55,10 +49,10 @@ class InlineRunner:
         begun = self.begin(request)
         return begun if isinstance(begun, Execution) else await begun
 
-    def begin(self, request: RunRequest) -> Execution | Drive:
+    def begin(self, request: RunRequest) -> Execution | CoroutineDriver:
         """Run the tool to its end or to its first suspension."""
         if request.kill.reason is not None or self._closed:
-            return not_started(request.kill.reason or "the engine is closed")
+            return execution_not_started(request.kill.reason or "the engine is closed")
         if not self._watches:
             self._abandoned_code.watch()
             self._watches = True
@@ -66,14 +60,14 @@ class InlineRunner:
         try:
             begun = context.run(_enter, request)
         except BaseException as error:
-            begun = raised(error, request.not_done)
+            begun = execution_of_exception_on_loop(error, request.not_done)
         spent_s = monotonic() - began
         if spent_s > request.timeout_s + HELD_UP_S:
-            self._blocking.ended_late(request, spent_s)
+            self._blocking.warn_if_late(request, spent_s)
         if isinstance(begun, Execution):
             return replace(begun, tasks_left=self._abandoned_code.tasks_left(request)) if self._abandoned_code.started else begun
         coro, waiting = begun
-        return Drive(request, coro, waiting, context, self._abandoned_code, self._deadlines, self._blocking, spent_s)
+        return CoroutineDriver(request, coro, waiting, context, self._abandoned_code, self._deadlines, self._blocking, spent_s)
 
     async def close(self) -> None:
         self._closed = True
@@ -83,297 +77,15 @@ class InlineRunner:
 
 def _enter(request: RunRequest) -> Execution | tuple[Coro, object]:
     """Start the tool and run its first step in a copy of the context."""
-    INSIDE.set((*INSIDE.get(), request))
+    RUNNING_TOOLS.set((*RUNNING_TOOLS.get(), request))
     approved = request.approved
     # Decoded again: changes that the tool makes to its arguments must not reach the record.
     value = approved.call.tool.tool.invoke(request.context, decode(approved.arguments_json))
     if type(value) is not CoroutineType:
         if not inspect.isawaitable(value):
             return value if type(value) is Execution else Execution(status="returned", value=value)
-        value = _await(value)
+        value = await_value(value)
     try:
         return value, value.send(None)
-    except StopIteration as end:  # without a call of `_as_execution`, here and in `_first_step`: most async tools end so
+    except StopIteration as end:  # without a call, as in `first_step`: most async tools end so
         return end.value if type(end.value) is Execution else Execution(status="returned", value=end.value)
-
-
-def _as_execution(value: object) -> Execution:
-    """Return the execution of a tool that returned. A tool that only carries its calls elsewhere returns their execution itself."""
-    return value if type(value) is Execution else Execution(status="returned", value=value)
-
-
-def _first_step(request: RunRequest, coro: Coro) -> Execution | tuple[Coro, object]:
-    INSIDE.set((*INSIDE.get(), request))
-    try:
-        return coro, coro.send(None)
-    except StopIteration as end:
-        return end.value if type(end.value) is Execution else Execution(status="returned", value=end.value)
-
-
-async def _await(value: Awaitable[object]) -> object:
-    return await value
-
-
-async def drive(
-    value: Awaitable[object], request: RunRequest, context: Context, abandoned: AbandonedCode, deadlines: Deadlines
-) -> Execution:
-    """Await `value` under the deadline and the kill of `request`."""
-    try:
-        begun = context.run(_first_step, request, _await(value))
-    except BaseException as error:
-        begun = raised(error, request.not_done)
-    if isinstance(begun, Execution):
-        execution = replace(begun, tasks_left=abandoned.tasks_left(request)) if abandoned.started else begun
-    else:
-        execution = await Drive(request, *begun, context, abandoned, deadlines)
-    return replace(execution, changes=awaited(request.approved.call.tool.tool)) if execution.status == "returned" else execution
-
-
-class Drive:
-    """Steps a suspended coroutine; awaiting it returns the `Execution`.
-
-    It acts as a future between the task and the future that the coroutine awaits. So every interruption is a method call: `cancel`
-    distinguishes a cancellation by the host from a timeout inside the tool by the context that it is called in.
-
-        waiting --deadline, kill, host's cancel--> stopping (the awaited future is cancelled, the grace period runs)
-        stopping --the coroutine ends--> timed_out, killed, or the host's cancel is passed on
-        stopping --the grace period is over--> the same, `abandoned`: a new task continues the coroutine
-    """
-
-    __slots__ = (
-        "_abandoned_code",
-        "_alarm",
-        "_asyncio_future_blocking",
-        "_baseline",
-        "_blocking",
-        "_cancel_message",
-        "_cancels",
-        "_context",
-        "_coro",
-        "_deadlines",
-        "_ends",
-        "_given_up",
-        "_handle",
-        "_loop",
-        "_request",
-        "_spent_s",
-        "_task",
-        "_task_context",
-        "_throw",
-        "_waiting",
-        "_wake",
-        "_why",
-    )
-
-    def __init__(
-        self,
-        request: RunRequest,
-        coro: Coro,
-        waiting: object,
-        context: Context,
-        abandoned: AbandonedCode,
-        deadlines: Deadlines,
-        blocking: BlockingSteps | None = None,
-        spent_s: float = 0.0,
-    ) -> None:
-        self._asyncio_future_blocking = False
-        self._request = request
-        self._coro = coro
-        self._waiting: Any = waiting
-        self._context = context
-        self._abandoned_code = abandoned
-        self._deadlines = deadlines
-        self._blocking = blocking
-        self._spent_s = spent_s
-        """How much of the timeout the coroutine's first step took."""
-        self._loop = asyncio.get_running_loop()
-        task = asyncio.current_task()
-        assert task is not None
-        self._task = task
-        self._baseline = task.cancelling()
-        self._cancels = 0
-        self._why: Literal["timed_out", "killed", "cancelled"] | None = None
-        self._throw = False
-        self._cancel_message: tuple[object, ...] = ()
-        """The message of the cancellation, by which cancel scopes of other libraries recognise their own cancellations."""
-        self._given_up = False
-        self._handle: asyncio.Handle | None = None
-        self._wake: Callable[[Any], object] | None = None
-        self._task_context: Context | None = None
-
-    def __await__(self) -> Generator[Any, None, Execution]:
-        left_s = self._request.timeout_s - self._spent_s if self._spent_s < self._request.timeout_s else 0.0
-        self._alarm = self._deadlines.set(left_s, self._stop_overdue)
-        self._ends = self._loop.time() + left_s
-        human_time = self._request.context.human_time
-        if human_time is not None:
-            human_time.watch(self._human_time_changed)
-        remove_listener = self._request.kill.on_abort(self._stop_killed)
-        try:
-            execution = yield from self._steps()
-        except BaseException:  # the event loop was closed, or this coroutine was
-            if not self._given_up:
-                self._coro.close()
-            raise
-        finally:
-            remove_listener()
-            if human_time is not None:
-                human_time.watch(None)
-            self._deadlines.cancel(self._alarm)
-            self._settle()
-        return self._finish(execution)
-
-    def _steps(self) -> Generator[Any, None, Execution | None]:
-        """Step until the coroutine ends or is abandoned."""
-        while True:
-            problem = self._check_waiting()
-            if problem is None:
-                self._asyncio_future_blocking = True
-                yield self
-            if self._given_up:
-                return None
-            began = monotonic()
-            try:
-                if problem is None and not self._throw:
-                    self._waiting = self._context.run(self._coro.send, None)
-                else:
-                    self._throw = False
-                    self._waiting = self._context.run(self._coro.throw, problem or asyncio.CancelledError(*self._cancel_message))
-            except StopIteration as end:
-                return _as_execution(end.value)
-            except BaseException as error:
-                return raised(error, self._request.not_done)
-            finally:
-                if self._blocking is not None and (ended := monotonic()) > self._ends + HELD_UP_S:
-                    self._blocking.ended_late(self._request, ended - began)
-
-    def _check_waiting(self) -> BaseException | None:
-        """Take over the future that the tool awaits, as an asyncio task does.
-
-        Return an error for the tool if the awaited object is not a future of this event loop; otherwise None.
-        """
-        waiting = self._waiting
-        if waiting is None:
-            return None
-        if not getattr(waiting, "_asyncio_future_blocking", False) or waiting.get_loop() is not self._loop:
-            return RuntimeError(f"the tool waits for {type(waiting).__name__}, which belongs to another event loop or library")
-        waiting._asyncio_future_blocking = False
-        return None
-
-    # The future interface that the task uses.
-
-    def get_loop(self) -> asyncio.AbstractEventLoop:
-        return self._loop
-
-    def add_done_callback(self, wake: Callable[[Any], object], *, context: Context | None = None) -> None:
-        self._wake, self._task_context = wake, context
-        task = asyncio.current_task(self._loop)
-        if task is not None and task is not self._task:  # another task has taken over the wait
-            self._task, self._baseline, self._cancels = task, task.cancelling(), 0
-        if self._waiting is None or self._given_up:
-            self._handle = self._loop.call_soon(self._resume, self._waiting, context=context)
-            return
-        self._waiting.add_done_callback(self._resume, context=context)
-        if self._throw:  # stopped during the current step
-            self._interrupt()
-
-    def remove_done_callback(self, wake: Callable[[Any], object]) -> int:
-        """Stop waking the waiting task, because another task will take over the wait."""
-        self._wake = None
-        if self._handle is not None:
-            self._handle.cancel()
-        if self._waiting is not None:
-            self._waiting.remove_done_callback(self._resume)
-        return 1
-
-    def result(self) -> None:
-        return None
-
-    def cancel(self, msg: object = None) -> bool:
-        self._cancel_message = () if msg is None else (msg,)
-        if asyncio.current_task(self._loop) is self._task:
-            # The tool cancelled its own task: its failure, not a request of the host. The innermost drive undoes it once.
-            if not isinstance(self._waiting, Drive):
-                self._task.uncancel()
-            self._interrupt()
-        elif any(request is self._request for request in INSIDE.get()):
-            self._interrupt()
-        else:
-            self._cancels += 1
-            self._stop("cancelled")
-        return True
-
-    # The ends of the wait.
-
-    def _resume(self, waited: object) -> None:
-        if waited is not self._waiting:  # it ended at the moment when another task took over the wait
-            return
-        wake, self._wake = self._wake, None
-        if wake is not None:
-            wake(self)
-
-    def _stop_overdue(self) -> None:
-        self._stop("timed_out")
-
-    def _human_time_changed(self) -> None:
-        """Stop the deadline while a human is asked, and continue it after that with the time that was left."""
-        human_time = self._request.context.human_time
-        if self._why is not None or human_time is None:
-            return
-        self._deadlines.cancel(self._alarm)
-        now = self._loop.time()
-        if human_time.is_asking:
-            self._ends -= now  # the seconds that are left
-            self._alarm = self._deadlines.set(human_time.left_s, self._stop_overdue)
-        else:
-            self._alarm = self._deadlines.set(max(0.0, self._ends), self._stop_overdue)
-            self._ends += now
-
-    def _stop_killed(self) -> None:
-        self._stop("killed")
-
-    def _stop(self, why: Literal["timed_out", "killed", "cancelled"]) -> None:
-        if self._why is not None:
-            return
-        self._why = why
-        if why != "cancelled":
-            self._cancel_message = ()
-        self._deadlines.cancel(self._alarm)
-        self._alarm = self._deadlines.set(self._request.grace_s, self._give_up)
-        self._interrupt()
-
-    def _interrupt(self) -> None:
-        self._throw = self._waiting is None or not self._waiting.cancel(*self._cancel_message)
-
-    def _give_up(self) -> None:
-        """Continue the coroutine in a new task, because the grace period is over."""
-        self._given_up = True
-        if self._waiting is None:
-            assert self._handle is not None
-            self._handle.cancel()
-        else:
-            self._waiting.remove_done_callback(self._resume)
-        self._abandoned_code.adopt(self._request.context.uid, self._coro, self._waiting, self._context)
-        self._handle = self._loop.call_soon(self._resume, self._waiting, context=self._task_context)
-
-    def _settle(self) -> None:
-        """Undo the cancel requests that the tool itself made on the task; those of the host stay."""
-        while self._task.cancelling() > self._baseline + self._cancels:
-            self._task.uncancel()
-
-    def _finish(self, execution: Execution | None) -> Execution:
-        """Return the execution; `execution` is None if the coroutine was abandoned."""
-        left = self._abandoned_code.tasks_left(self._request) if self._abandoned_code.started else 0
-        ended = self._outcome(execution)
-        return replace(ended, tasks_left=left) if left else ended
-
-    def _outcome(self, execution: Execution | None) -> Execution:
-        if execution is not None:
-            if self._why is None:
-                return execution
-            if execution.status == "returned":
-                self._abandoned_code.came_late(self._request.context.uid, execution)
-        unstarted = execution is not None and execution.status == "not_started"
-        if self._why == "cancelled":
-            raise (CancelledUnstarted if unstarted else asyncio.CancelledError)(*self._cancel_message)
-        return overdue(self._request, self._why == "killed", abandoned=execution is None, not_started=unstarted)

@@ -10,7 +10,7 @@ import asyncio
 from typing import Generic, TypeVar
 
 from callgate._deadlines import Deadlines
-from callgate._runners.exception_results import TimeBound, overdue
+from callgate._runners.exception_results import TimeBound, execution_overdue
 from callgate.protocols import Execution
 
 __all__ = ["BoundedWait"]
@@ -67,5 +67,5 @@ class BoundedWait(Generic[T]):
             self.killed = killed
             self._future.set_result(None)
 
-    def overdue(self, **facts: bool | str) -> Execution:
-        return overdue(self._request, self.killed, **facts)
+    def execution_overdue(self, **facts: bool | str) -> Execution:
+        return execution_overdue(self._request, self.killed, **facts)

@@ -14,13 +14,13 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal
 from callgate._json import to_jsonable, type_name
-from callgate._runners.exception_results import TimeBound, clean, failed, message_of, overdue
+from callgate._runners.exception_results import TimeBound, clean, execution_of_exception, execution_overdue, message_of
 from callgate._runners.offload_to_threads import Offload, WorkAbandoned
-from callgate._runners.returned_content import returned
+from callgate._runners.returned_content import content_of
 from callgate.errors import ResultNotSerializable
 from callgate.protocols import Execution
 
-__all__ = ["UNREADABLE", "ReadingTimeout", "ResultReader", "read", "unreadable"]
+__all__ = ["UNREADABLE", "ReadingTimeout", "ResultReader", "execution_unreadable", "read_result"]
 
 UNREADABLE = "ResultNotSerializable"
 """The `error_type` of an execution whose return value has no JSON form."""
@@ -33,31 +33,31 @@ class ReadingTimeout(Struct, frozen=True, eq=False):
     kill: AbortSignal
 
 
-def read(execution: Execution, max_bytes: int, workspace: str | None = None) -> Execution:
+def read_result(execution: Execution, max_bytes: int, workspace: str | None = None) -> Execution:
     """Return `execution` with its value or exception read. May run foreign code; raises none of its errors.
 
     Args:
         workspace: The folder in which the path of a file is read; if empty, any; None if a path is only text.
     """
     if isinstance(execution.value, BaseException) and execution.status == "raised":
-        return replace(failed(execution.value), evidence=execution.evidence)
+        return replace(execution_of_exception(execution.value), evidence=execution.evidence)
     if execution.status != "returned":
         return execution
     try:
-        found = returned(execution.value, max_bytes, workspace)
+        found = content_of(execution.value, max_bytes, workspace)
         if found is not None:
             return Execution(
                 status="returned", value=found.value, content=found.parts, read=True, changes=execution.changes + found.changes
             )
         value, changes = to_jsonable(execution.value, max_bytes=max_bytes)
     except ResultNotSerializable as error:
-        return unreadable(str(error), error.code)
+        return execution_unreadable(str(error), error.code)
     except BaseException as error:  # foreign code may raise anything; in a thread, nothing else would catch it
-        return unreadable(f"The tool's result cannot be read: {message_of(error).rstrip('.')}.")
+        return execution_unreadable(f"The tool's result cannot be read: {message_of(error).rstrip('.')}.")
     return Execution(status="returned", value=value, read=True, changes=execution.changes + changes)
 
 
-def unreadable(why: str, code: str = "non_serializable") -> Execution:
+def execution_unreadable(why: str, code: str = "non_serializable") -> Execution:
     """Return the execution of a tool whose return value cannot become a result."""
     return Execution(status="returned", read=True, error_type=UNREADABLE, error=why, details={"code": code})
 
@@ -73,19 +73,19 @@ class ResultReader:
         """Return `execution`, read in a thread; if that exceeds the timeout or is killed, return that outcome.
 
         Args:
-            workspace: See `read`.
+            workspace: See `read_result`.
         """
-        refusal = self._offload.refusal
+        has_raised, refusal = execution.status == "raised", self._offload.refusal
         if refusal:
-            return _text_not_read(execution) if execution.status == "raised" else unreadable(f"The tool's result was not read: {refusal}")
+            return _execution_without_text(execution) if has_raised else execution_unreadable(f"The tool's result was not read: {refusal}")
         try:
-            return await self._offload.run(partial(read, execution, self.max_bytes, workspace), time)
+            return await self._offload.run(partial(read_result, execution, self.max_bytes, workspace), time)
         except WorkAbandoned:
             killed = time.kill.reason is not None
-            return _text_not_read(execution) if execution.status == "raised" and not killed else overdue(time, killed, abandoned=True)
+            return _execution_without_text(execution) if has_raised and not killed else execution_overdue(time, killed, abandoned=True)
 
 
-def _text_not_read(execution: Execution) -> Execution:
+def _execution_without_text(execution: Execution) -> Execution:
     """Return the execution of a tool that raised an exception whose text could not be read."""
     kind = clean(type_name(execution.value))
     text = "its message could not be read in time"

@@ -21,7 +21,7 @@ from callgate._runners.content_blocks import parts_in_blocks
 from callgate.content_parts import Audio, Image, Link, Part, Resource, Text, data_of, is_base64, part_from_bytes
 from callgate.errors import ResultNotSerializable
 
-__all__ = ["Returned", "may_hold_parts", "part_data", "returned"]
+__all__ = ["ReturnedContent", "content_of", "may_hold_parts", "part_data"]
 
 _PARTS = (Image, Audio, Link, Resource, Text)
 _BYTES = (bytes, bytearray, memoryview)
@@ -34,7 +34,7 @@ _MOST_DEPTH = 50
 _PICTURE_FORMATS = frozenset({"PNG", "JPEG", "GIF", "WEBP"})
 
 
-class Returned(Struct, frozen=True):
+class ReturnedContent(Struct, frozen=True):
     """What a tool returned: its data, and the parts that a model is shown instead of the data's text."""
 
     value: object
@@ -43,7 +43,7 @@ class Returned(Struct, frozen=True):
 
 
 def may_hold_parts(value: object) -> bool:
-    """Return whether a value can have parts, so that `returned` has to read it. Runs no foreign code."""
+    """Return whether a value can have parts, so that `content_of` has to read it. Runs no foreign code."""
     kind = type(value)
     if kind is list or kind is tuple:
         return any(_is_part(item) for item in value) or _holds_own(value)  # type: ignore[attr-defined]
@@ -52,7 +52,7 @@ def may_hold_parts(value: object) -> bool:
     return _is_part(value) or isinstance(value, Path)
 
 
-def returned(value: object, max_bytes: int, workspace: str | None) -> Returned | None:
+def content_of(value: object, max_bytes: int, workspace: str | None) -> ReturnedContent | None:
     """Return the parts of a tool's value and its data without their bytes; None if it has none.
 
     Args:
@@ -68,17 +68,17 @@ def returned(value: object, max_bytes: int, workspace: str | None) -> Returned |
     reader = _PartReader(max_bytes, workspace)
     if isinstance(value, dict) or (isinstance(value, (list, tuple)) and not any(map(_is_part, value))):
         data, parts = reader.of_data(value)
-        return Returned(data, parts, tuple(dict.fromkeys(reader.changes)))
+        return ReturnedContent(data, parts, tuple(dict.fromkeys(reader.changes)))
     if isinstance(value, (list, tuple)):
         items = [reader.of_item(item) for item in value]
-        return Returned(
+        return ReturnedContent(
             [data for data, _ in items], tuple([part for _, parts in items for part in parts]), tuple(dict.fromkeys(reader.changes))
         )
     if isinstance(value, Path):
         file = reader.file(value)
-        return None if file is None else Returned(part_data(file), (file,))
+        return None if file is None else ReturnedContent(part_data(file), (file,))
     part = reader.part(value)
-    return Returned(part_data(part), (part,), tuple(dict.fromkeys(reader.changes)))
+    return ReturnedContent(part_data(part), (part,), tuple(dict.fromkeys(reader.changes)))
 
 
 class _PartReader:
@@ -97,11 +97,11 @@ class _PartReader:
         part = self.part(item)
         return part_data(part), (part,)
 
-    def of_blocks(self, value: object, blocks: Sequence[Part]) -> Returned:
+    def of_blocks(self, value: object, blocks: Sequence[Part]) -> ReturnedContent:
         """Return a block, or a list of blocks, as data that are still blocks, and its parts."""
         parts = tuple([self._check(block) for block in blocks])
         data = [{"type": "text", "text": part.text} if isinstance(part, Text) else part_data(part) for part in parts]
-        return Returned(data[0] if type(value) is dict else data, parts)
+        return ReturnedContent(data[0] if type(value) is dict else data, parts)
 
     def of_data(self, value: object) -> tuple[object, tuple[Part, ...]]:
         """Return a dict or list without the bytes of its parts, and its text, followed by its parts at any depth."""

@@ -15,34 +15,34 @@ from typing import Any
 
 from callgate.protocols import RunRequest
 
-__all__ = ["INSIDE", "StartedTask", "TaskWatch", "not_left_running"]
+__all__ = ["RUNNING_TOOLS", "StartedTasks", "TaskWatch", "exclude_from_started_tasks"]
 
-INSIDE: ContextVar[tuple[RunRequest, ...]] = ContextVar("callgate_running", default=())
+RUNNING_TOOLS: ContextVar[tuple[RunRequest, ...]] = ContextVar("callgate_running", default=())
 """The requests of the tools that the current code belongs to, the outermost call first. A nested tool runs in its
-caller's task, so both `Drive` objects step in that task. When the task is cancelled, this shows whether the
+caller's task, so the drivers of both step in that task. When the task is cancelled, this shows whether the
 cancellation comes from a tool's own timer or from the host.
 """
 
 Task = asyncio.Future[Any]
 
 
-class StartedTask:
+class StartedTasks:
     """The unfinished tasks that one run of a tool has started; exists only while there are any."""
 
-    __slots__ = ("keep", "request", "tasks")
+    __slots__ = ("on_start", "request", "tasks")
 
     def __init__(self, request: RunRequest) -> None:
         self.request = request  # keeps it alive: its id is the key
         self.tasks: set[Task] = set()
-        self.keep: Callable[[Task], None] | None = None
+        self.on_start: Callable[[Task], None] | None = None
         """Set once the tool has ended: called with tasks that its tasks start afterwards."""
 
-    def left(self) -> list[Task]:
+    def uncancelled(self) -> list[Task]:
         """Return the tasks that nothing has cancelled."""
         return [task for task in self.tasks if not (task.done() or getattr(task, "cancelling", int)())]
 
 
-def not_left_running(task: asyncio.Future[Any]) -> None:
+def exclude_from_started_tasks(task: asyncio.Future[Any]) -> None:
     """Do not count a task as left running by its tool, because the tool's code ends only when the task does, and counts itself."""
     factory = task.get_loop().get_task_factory()
     if isinstance(factory, TaskWatch):
@@ -53,7 +53,7 @@ class TaskWatch:
     """The task factory of one event loop, shared by all engines on it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.started: dict[int, StartedTask] = {}
+        self.started: dict[int, StartedTasks] = {}
         """The tasks that tools have started, by the id of the request."""
         self._loop = loop
         self._inner: Any = loop.get_task_factory()
@@ -78,7 +78,7 @@ class TaskWatch:
     def __call__(self, loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
         task = asyncio.Task(coro, loop=loop, **options) if self._inner is None else self._inner(loop, coro, **options)
         context = options.get("context")
-        inside = INSIDE.get() if context is None else context.get(INSIDE, ())
+        inside = RUNNING_TOOLS.get() if context is None else context.get(RUNNING_TOOLS, ())
         if inside and not task.done():
             self._note(inside[-1], task)
         return task
@@ -87,15 +87,15 @@ class TaskWatch:
         key = id(request)
         started = self.started.get(key)
         if started is None:
-            started = self.started[key] = StartedTask(request)
+            started = self.started[key] = StartedTasks(request)
         started.tasks.add(task)
         task.add_done_callback(partial(self._forget, key))
-        if started.keep is not None:
-            started.keep(task)
+        if started.on_start is not None:
+            started.on_start(task)
 
     def forget(self, task: Task) -> None:
         """Do not count a task that the running tool has started."""
-        inside = INSIDE.get()
+        inside = RUNNING_TOOLS.get()
         if inside:
             self._forget(id(inside[-1]), task)
 

@@ -21,12 +21,12 @@ from callgate._deadlines import Deadlines
 from callgate._engine_limits import Limits
 from callgate._json import decode
 from callgate._runners.abandoned_code import AbandonedCalls, AbandonedCode, OnLate
-from callgate._runners.exception_results import failed, not_started
-from callgate._runners.inline_runner import drive
+from callgate._runners.coroutine_driver import drive
+from callgate._runners.exception_results import execution_not_started, execution_of_exception
 from callgate._runners.interruptible_wait import BoundedWait
 from callgate._runners.progress_relay import ProgressRelay
-from callgate._runners.return_values import read
-from callgate._runners.started_tasks import INSIDE
+from callgate._runners.return_values import read_result
+from callgate._runners.started_tasks import RUNNING_TOOLS
 from callgate._runners.thread_pool import ThreadPool
 from callgate.calls import ToolResult
 from callgate.protocols import Execution, RunRequest
@@ -46,18 +46,18 @@ async def while_thread_waits(work: Callable[[], Awaitable[T]]) -> T:
     attempt = _ATTEMPT.get()
     if attempt is None or attempt.loop is not asyncio.get_running_loop():
         return await work()
-    return await attempt.awaited(work)
+    return await attempt.wait_for(work)
 
 
 class ThreadRunner:
     """Runs a tool in a thread of a bounded pool. An awaitable that the tool returns is awaited on the event loop."""
 
-    def __init__(self, limits: Limits, on_late: OnLate | None = None, behind: AbandonedCalls | None = None) -> None:
+    def __init__(self, limits: Limits, on_late: OnLate | None = None, abandoned_calls: AbandonedCalls | None = None) -> None:
         self._pool = ThreadPool(limits.parallel_threads)
         self._max_bytes = limits.result_bytes
         self._most_abandoned = limits.abandoned_threads
         self._most_waiting = limits.waiting_threads
-        self._abandoned_code = AbandonedCode(on_late, behind)
+        self._abandoned_code = AbandonedCode(on_late, abandoned_calls)
         self._deadlines = Deadlines()
 
     @property
@@ -73,7 +73,7 @@ class ThreadRunner:
     async def run(self, request: RunRequest) -> Execution:
         why = self._refusal(request)
         if why is not None:
-            return not_started(why)
+            return execution_not_started(why)
         self._abandoned_code.watch()
         loop = asyncio.get_running_loop()
         begun_at = loop.time()
@@ -98,7 +98,7 @@ class ThreadRunner:
             if job.wait.value is None:
                 self._stop_waiting(job)
             else:
-                job.came_late(job.wait.value)
+                job.report_late(job.wait.value)
             raise
         return self._stop_waiting(job) if answer is None else answer
 
@@ -123,12 +123,12 @@ class ThreadRunner:
         """Stop waiting for the job and return how its call ended."""
         if job.enter():
             self._pool.withdraw()
-            ended = job.wait.overdue()
-            return not_started(f"no thread was free in time: {ended.error}")
+            ended = job.wait.execution_overdue()
+            return execution_not_started(f"no thread was free in time: {ended.error}")
         abandoned = self._pool.abandon(job)
         if abandoned:
-            self._abandoned_code.behind.left(job.request.context.uid)
-        return job.wait.overdue(abandoned=abandoned, partial=job.relay.text())
+            self._abandoned_code.abandoned_calls.add(job.request.context.uid)
+        return job.wait.execution_overdue(abandoned=abandoned, partial=job.relay.text())
 
     async def close(self) -> None:
         """End the idle threads; threads that run a tool are not waited for."""
@@ -151,7 +151,7 @@ class _ThreadAttempt:
     ) -> None:
         self.request = request
         self.context: Context = copy_context()
-        self.nested = bool(INSIDE.get())
+        self.nested = bool(RUNNING_TOOLS.get())
         self.open_calls = 0
         self.wait: BoundedWait[Execution | Awaitable[object]] = BoundedWait(request, deadlines)
         self.relay = ProgressRelay(request.context, loop)
@@ -178,12 +178,12 @@ class _ThreadAttempt:
             if inspect.isawaitable(value):
                 return value
         except BaseException as error:
-            return failed(error, self.request.not_done)
+            return execution_of_exception(error, self.request.not_done)
         workspace = self.request.context.scope.workspace
-        return self.context.run(read, Execution(status="returned", value=value), self._max_bytes, workspace)
+        return self.context.run(read_result, Execution(status="returned", value=value), self._max_bytes, workspace)
 
     def _invoke(self) -> object:
-        INSIDE.set((*INSIDE.get(), self.request))
+        RUNNING_TOOLS.set((*RUNNING_TOOLS.get(), self.request))
         _ATTEMPT.set(self)
         approved, context = self.request.approved, self.request.context
         nested = None if context.nested is None else self._call
@@ -198,15 +198,15 @@ class _ThreadAttempt:
     # Runs on the event loop.
 
     def refuse(self, why: str) -> None:
-        self.wait.finish(not_started(why))
+        self.wait.finish(execution_not_started(why))
 
     async def _call(self, attempt: int, name: str, arguments: Mapping[str, object]) -> ToolResult:
         """Call another tool."""
         call = self.request.context.nested
         assert call is not None
-        return await self.awaited(partial(call, attempt, name, arguments))
+        return await self.wait_for(partial(call, attempt, name, arguments))
 
-    async def awaited(self, work: Callable[[], Awaitable[T]]) -> T:
+    async def wait_for(self, work: Callable[[], Awaitable[T]]) -> T:
         """Run work that the tool waits for; until it ends, this job's thread does not count against the pool's limit."""
         self._pool.call_begins(self)
         try:
@@ -218,16 +218,16 @@ class _ThreadAttempt:
         self.relay.flush()
         self._pool.finished(self)
         if self.abandoned:
-            self._abandoned_code.behind.gone(self.request.context.uid)
+            self._abandoned_code.abandoned_calls.remove(self.request.context.uid)
             self._abandoned_code.tasks_left(self.request)
         if isinstance(answer, Execution) and answer.status != "returned":
             answer = replace(answer, partial=self.relay.text())
         if not self.wait.finish(answer):
-            self.came_late(answer)
+            self.report_late(answer)
 
-    def came_late(self, answer: Execution | Awaitable[object]) -> None:
+    def report_late(self, answer: Execution | Awaitable[object]) -> None:
         if isinstance(answer, Execution):
-            self._abandoned_code.came_late(self.request.context.uid, answer)
+            self._abandoned_code.report_late(self.request.context.uid, answer)
         else:
             _close_unstarted(answer)
 

@@ -26,7 +26,7 @@ from msgspec import Struct
 from callgate._run_in_thread import in_thread
 from callgate._runners.process import supervisor
 from callgate._runners.process.supervisor.frames import frame, split
-from callgate._runners.process.worker_connection import end_marked
+from callgate._runners.process.worker_connection import kill_marked_processes
 from callgate._secret_redaction import RedactedLog
 from callgate._server_processes.server_errors import NotSent
 from callgate._server_processes.shown_command import secrets_of, shown_text
@@ -177,7 +177,7 @@ class ServerProcess:
             self._sweep = self._loop.create_task(self._end_rest(), context=Context())
 
     async def _end_rest(self) -> None:
-        survivors = await in_thread(partial(end_marked, self._marker))
+        survivors = await in_thread(partial(kill_marked_processes, self._marker))
         self._set_exited(ProcessExit(None, survivors))
 
     def _set_exited(self, exit: ProcessExit) -> None:

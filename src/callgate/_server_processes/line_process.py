@@ -31,11 +31,13 @@ _GRACE_S = 0.5
 
 
 class ReceivesLines(Protocol):
-    def line(self, data: bytes | bytearray) -> None:
+    """What gets the lines that a server writes."""
+
+    def receive_line(self, data: bytes | bytearray) -> None:
         """Process one line of the server's output: not empty, and without its end."""
         ...
 
-    def ended(self, error: ToolServerError) -> None:
+    def handle_end(self, error: ToolServerError) -> None:
         """Handle that nothing more can be answered, called once. `error` is for the requests that wait."""
         ...
 
@@ -68,15 +70,17 @@ class LineProcess:
         self._process = process = ServerProcess(self._server, self._log)
         process.exited.add_done_callback(self._on_exit)
         process.stderr_ended.add_done_callback(lambda _: self._end_after_exit())
-        self._reading, self._writing = await process.connect(_Lines(self), self._input)
+        self._reading, self._writing = await process.connect(
+            _Lines(self._receive_line, self._cut_off_server, self._handle_output_end), self._input
+        )
         self._writing.set_write_buffer_limits(high=_UNSENT_BYTES)
         problem = await asyncio.shield(process.begun)
         if problem:
             raise cannot_start(self._server, problem)
 
-    async def drained(self) -> None:
+    async def wait_until_drained(self) -> None:
         """Wait until the server has read enough of what was written."""
-        await self._input.drained()
+        await self._input.wait_until_drained()
 
     def write(self, data: bytes) -> None:
         """Write a line, whose end is added.
@@ -126,11 +130,11 @@ class LineProcess:
 
     # Output of the process
 
-    def take_line(self, data: bytes | bytearray) -> None:
+    def _receive_line(self, data: bytes | bytearray) -> None:
         if data.strip():
-            self._receiver.line(data)
+            self._receiver.receive_line(data)
 
-    def too_long(self) -> None:
+    def _cut_off_server(self) -> None:
         """Cut the server off, because it writes a line that is longer than a message may be."""
         text = f"The {self._server} sent a message of more than {MAX_LINE_BYTES} bytes, so it was ended."
         self._cut_off = ProtocolError(text, code="output_too_large")
@@ -140,7 +144,7 @@ class LineProcess:
         if self._process is not None:
             self._process.stop(0.0)
 
-    def output_ended(self) -> None:
+    def _handle_output_end(self) -> None:
         """Handle that the server has closed its output; nothing more can be answered."""
         self._output_ended = True
         assert self._process is not None
@@ -180,10 +184,10 @@ class LineProcess:
         if self.last_words:
             details["stderr"] = self.last_words
         self.lost.set_result(why)
-        self._receiver.ended(self._cut_off or ConnectionLost(self._gone_text(f"it ended before it answered: {why}"), details=details))
+        self._receiver.handle_end(self._cut_off or ConnectionLost(self._gone_text(f"it ended before it answered: {why}"), details=details))
         if self._writing is not None:
             self._writing.close()
-        self._input.ended()
+        self._input.wake_writers()
 
     def _gone_text(self, what: str) -> str:
         return f"The {self._server} is gone: {what}."
@@ -201,29 +205,37 @@ class _Input(asyncio.BaseProtocol):
         self._room = self._loop.create_future()
 
     def resume_writing(self) -> None:
-        self.ended()
+        self.wake_writers()
 
     def connection_lost(self, error: Exception | None) -> None:
         if error is not None:
             self._on_broken()
 
-    def ended(self) -> None:
+    def wake_writers(self) -> None:
         """Wake all tasks that wait to write: the pipe has space again, or is closed."""
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
         self._room = None
 
-    async def drained(self) -> None:
+    async def wait_until_drained(self) -> None:
         """Wait until the server has read enough of what was written."""
         while self._room is not None:
             await asyncio.shield(self._room)
 
 
 class _Lines(asyncio.Protocol):
-    """Splits the server's output into lines, with bounded memory, without a byte order mark at its start."""
+    """Splits the server's output into lines, with bounded memory, without a byte order mark at its start.
 
-    def __init__(self, process: LineProcess) -> None:
-        self._process = process
+    Args:
+        on_line: Called with each line, which may be empty.
+        on_too_long: Called when a line is longer than a message may be; nothing is read after it.
+        on_end: Called when the output has ended.
+    """
+
+    def __init__(self, on_line: Callable[[bytes | bytearray], None], on_too_long: Callable[[], None], on_end: Callable[[], None]) -> None:
+        self._on_line = on_line
+        self._on_too_long = on_too_long
+        self._on_end = on_end
         self._rest = bytearray()
         self._begun = self._closed = False
 
@@ -249,12 +261,12 @@ class _Lines(asyncio.Protocol):
     def _take(self, line: bytes | bytearray) -> None:
         if not self._begun:
             self._begun, line = True, line.removeprefix(BOM_UTF8)
-        self._process.take_line(line)
+        self._on_line(line)
 
     def _overflow(self) -> None:
         self._closed = True
         self._rest = bytearray()
-        self._process.too_long()
+        self._on_too_long()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._process.output_ended()
+        self._on_end()

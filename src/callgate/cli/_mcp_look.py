@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from callgate._secret_redaction import RedactedLog
-from callgate._server_processes.server_life import with_last_words
+from callgate._server_processes.server_lifecycle import with_last_words
 from callgate._terminal_text import one_line
 from callgate.calls import Effect
 from callgate.cli._error_advice import at_terminal

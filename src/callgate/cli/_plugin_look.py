@@ -13,14 +13,15 @@ from msgspec.structs import replace
 
 from callgate._run_in_thread import in_thread
 from callgate._secret_redaction import RedactedLog
-from callgate._server_processes.server_life import with_last_words
+from callgate._server_processes.server_lifecycle import with_last_words
 from callgate._terminal_text import one_line
 from callgate.cli._console import grid, output, say
 from callgate.cli._error_advice import at_terminal
 from callgate.errors import UsageError
 from callgate.plugins import NotSent, Plugin, PluginManifest, ToolServerError, ToolSettings, read_manifest
 from callgate.plugins._described_tools import missing_tools, tools_of
-from callgate.plugins._environments import HeldEnvironment, held_environment, installed_environment, is_usable
+from callgate.plugins._environment_locks import HeldEnvironment, hold_environment
+from callgate.plugins._environments import environment_of, is_usable
 from callgate.plugins._plugin_session import PluginSession, SessionEvents
 from callgate.plugins._source_files import fingerprint
 from callgate.plugins._supervised_plugin import command_of
@@ -104,7 +105,7 @@ async def look_at_plugin(plugin: Plugin, *, start: bool) -> PluginLook:
             plugin=plugin, version=manifest.version, state="not started", tools=tools, problems=problems, environment=environment
         )
     try:
-        held = await in_thread(partial(held_environment, f"the plugin '{plugin.name}'", manifest))
+        held = await in_thread(partial(hold_environment, f"the plugin '{plugin.name}'", manifest))
     except NotSent as error:
         return PluginLook(plugin=plugin, version=manifest.version, state="fails", failure=str(error), environment=environment)
     try:
@@ -152,7 +153,7 @@ def look_at_environment(manifest: PluginManifest) -> EnvironmentLook | None:
     """
     if manifest.environment is None:
         return None
-    found = installed_environment(manifest)
+    found = environment_of(manifest)
     if found is None:
         return EnvironmentLook(state="not installed", requires=manifest.environment.shown)
     state = "installed" if is_usable(found) else "broken"

@@ -12,7 +12,8 @@ from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._console import print_json, say
 from callgate.errors import UsageError
 from callgate.plugins import plugin, read_manifest
-from callgate.plugins._environments import InstalledEnvironment, environment_name, is_usable, records, remove_environment, sweep_all
+from callgate.plugins._environment_removal import remove_environment, sweep_all
+from callgate.plugins._environments import InstalledEnvironment, environment_name, is_usable, read_records
 from callgate.plugins.manifest import MANIFEST
 
 __all__ = ["prune_environments", "uninstall_plugins"]
@@ -24,7 +25,7 @@ def uninstall_plugins(paths: Sequence[str], *, as_json: bool) -> int:
         raise UsageError("Give the folder of a plugin: callgate plugin uninstall ./invoices. Its files stay.")
     refuse_odd_text(**{f"path_{number}": path for number, path in enumerate(paths)})
     folders = {_folder(path) for path in paths}
-    found = [one for one in records() if one.plugin_folder in folders]
+    found = [one for one in read_records() if one.plugin_folder in folders]
     if not found:
         say(f"No environment is installed for {', '.join(map(one_line, paths))}.")
     return _report_removed(found, [], as_json=as_json)
@@ -32,7 +33,7 @@ def uninstall_plugins(paths: Sequence[str], *, as_json: bool) -> int:
 
 def prune_environments(*, as_json: bool) -> int:
     """Remove the environments that no plugin would use now, and the remains of builds; return the exit code."""
-    old = [one for one in records() if _is_old(one)]
+    old = [one for one in read_records() if _is_old(one)]
     return _report_removed(old, sweep_all(), as_json=as_json)
 
 

@@ -242,7 +242,7 @@ class ClientCall:
     def wants_progress(self) -> bool:
         return self._progress_token is not None
 
-    def progressed(self, params: Mapping[str, Any]) -> None:
+    def receive_progress(self, params: Mapping[str, Any]) -> None:
         if self.counts_progress:
             self.report(str(params.get("message", "")))
         elif self.wants_progress:
@@ -256,15 +256,15 @@ class ClientCall:
             params = {"progressToken": self._progress_token, **progress}
             self.exchange.send(notification("notifications/progress", params))
 
-    def logged(self, params: Mapping[str, Any]) -> None:
+    def receive_log(self, params: Mapping[str, Any]) -> None:
         if self.client.wants_log(params):
             self.exchange.send(notification("notifications/message", self._clean(params)))
 
-    def resource_updated(self, params: Mapping[str, Any]) -> None:
+    def receive_resource_update(self, params: Mapping[str, Any]) -> None:
         if self.on_resource_updated is not None:
             self.on_resource_updated({**self._clean(params), "uri": params["uri"]})
 
-    def answered(self, response: Mapping[str, Any]) -> None:
+    def receive_response(self, response: Mapping[str, Any]) -> None:
         self.response = response
 
 

@@ -69,9 +69,9 @@ def waiting(journal: JournalAddress, *, on_unreadable: Callable[[str], None] | N
     with open_record(journal) as reader, open_inbox(journal, read_only=True) as client:
         runs: dict[str, _RunQuestions] = {}
         found: list[tuple[int, PendingApproval]] = []
-        with _passing_over("Some questions", on_unreadable):
+        with _skip_unreadable("Some questions", on_unreadable):
             for event in _open_questions(reader):
-                with _passing_over(f"Run '{event.run[:80]}'", on_unreadable):
+                with _skip_unreadable(f"Run '{event.run[:80]}'", on_unreadable):
                     if event.run not in runs:
                         runs[event.run] = _RunQuestions()  # empty, and so left out, if its record is damaged
                         runs[event.run] = _run_questions(reader, event.run, client)
@@ -83,7 +83,8 @@ def waiting(journal: JournalAddress, *, on_unreadable: Callable[[str], None] | N
 
 
 @contextmanager
-def _passing_over(what: str, on_unreadable: Callable[[str], None] | None) -> Iterator[None]:
+def _skip_unreadable(what: str, on_unreadable: Callable[[str], None] | None) -> Iterator[None]:
+    """Report a damaged record that the block reads to `on_unreadable`, if there is one, instead of raising."""
     try:
         yield
     except (DecodeError, Unreadable) as error:

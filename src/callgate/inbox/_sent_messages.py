@@ -93,10 +93,10 @@ def approve(
     """
     check_answer("inbox.approve", approval, by, reason)
     if arguments is None:
-        return _answer(journal, "approve", approval, by, reason)
+        return _send_answer(journal, "approve", approval, by, reason)
     given = decode(encode_arguments(arguments))
     message = EditMessage(arguments=given, reason=reason[:MESSAGE_CHARS])
-    return _answer(journal, EDIT, approval, by, canonical(message).decode(), given)
+    return _send_answer(journal, EDIT, approval, by, canonical(message).decode(), given)
 
 
 def deny(journal: JournalAddress, approval: str, *, by: str, reason: str = "") -> SentMessage:
@@ -106,7 +106,7 @@ def deny(journal: JournalAddress, approval: str, *, by: str, reason: str = "") -
     are those of `approve`, without `arguments`.
     """
     check_answer("inbox.deny", approval, by, reason)
-    return _answer(journal, "deny", approval, by, reason)
+    return _send_answer(journal, "deny", approval, by, reason)
 
 
 def settle(journal: JournalAddress, call: str, *, happened: bool, by: str, reason: str = "") -> SentMessage:
@@ -152,12 +152,12 @@ def stop(journal: JournalAddress, run: str, *, by: str, reason: str = "") -> Sen
     Raises:
         UsageError: No such run is recorded, or it has ended.
     """
-    return _end(journal, "stop", run, by, reason)
+    return _send_end(journal, "stop", run, by, reason)
 
 
 def kill(journal: JournalAddress, run: str, *, by: str, reason: str = "") -> SentMessage:
     """End a run and its running tools now. Arguments and errors are those of `stop`."""
-    return _end(journal, "kill", run, by, reason)
+    return _send_end(journal, "kill", run, by, reason)
 
 
 def outcome(journal: JournalAddress, message: int, *, wait_s: float = 0.0) -> MessageOutcome:
@@ -171,30 +171,30 @@ def outcome(journal: JournalAddress, message: int, *, wait_s: float = 0.0) -> Me
     return MessageOutcome()
 
 
-def _answer(
+def _send_answer(
     journal: JournalAddress, kind: str, approval: str, by: str, reason: str, arguments: Mapping[str, object] | None = None
 ) -> SentMessage:
     allow = kind != "deny"
     with open_record(journal) as reader:
-        asked = list(reader.find(EventQuery(call=approval, kinds=("call.suspended",), limit=1)))
-        if not asked:
+        suspended = list(reader.find(EventQuery(call=approval, kinds=("call.suspended",), limit=1)))
+        if not suspended:
             raise UsageError(
                 f"No question '{approval[:80]}' is on record in {show_journal(journal)}. `callgate approvals` lists what waits."
             )
-        run, approval = asked[0].run, approval_id_of(asked[0])
+        run, approval = suspended[0].run, approval_id_of(suspended[0])
         question = questions_of(reader, run).get(approval)
         if question is None:
-            raise _question_is_over(reader, approval)
+            raise _closed_question_error(reader, approval)
         question.refuse_closed(allow=allow, now_ns=SystemClock.wall_ns())
         with open_inbox(journal, read_only=True) as client:
             before = sent_answers(client, run).get(approval)
-        _refuse_answered(approval, before, allow=allow, arguments=arguments)
-        left_out = _left_out(reader, approval, arguments)
-        again = None if list(reader.find(EventQuery(run=run, kinds=("run.began",), limit=1))) else _again(reader, approval)
+        _refuse_useless_answer(approval, before, allow=allow, arguments=arguments)
+        left_out = _missing_arguments(reader, approval, arguments)
+        again = None if list(reader.find(EventQuery(run=run, kinds=("run.began",), limit=1))) else _call_to_repeat(reader, approval)
     return msgspec.structs.replace(_send(journal, kind, run, approval, by, reason, again), replaces=before, left_out=left_out)
 
 
-def _question_is_over(reader: JournalReader, approval: str) -> UsageError:
+def _closed_question_error(reader: JournalReader, approval: str) -> UsageError:
     """Return the error for an answer to a question that is closed or already used."""
     for closed in reader.find(EventQuery(call=approval, kinds=("approval.closed",), limit=1)):
         why = decode_reason(closed.body).reason
@@ -202,7 +202,7 @@ def _question_is_over(reader: JournalReader, approval: str) -> UsageError:
     return UsageError(f"The question '{approval[:80]}' was answered, and its call has continued. Nothing was sent.")
 
 
-def _left_out(reader: JournalReader, call: str, given: Mapping[str, object] | None) -> tuple[str, ...]:
+def _missing_arguments(reader: JournalReader, call: str, given: Mapping[str, object] | None) -> tuple[str, ...]:
     """Return the names of the call's arguments that are not among the given ones."""
     if given is None:
         return ()
@@ -213,7 +213,7 @@ def _left_out(reader: JournalReader, call: str, given: Mapping[str, object] | No
     return tuple(name for name in own if name not in given) if isinstance(own, dict) else ()
 
 
-def _again(reader: JournalReader, call: str) -> CallToRepeat | None:
+def _call_to_repeat(reader: JournalReader, call: str) -> CallToRepeat | None:
     for event in reader.find(EventQuery(call=call, kinds=("call.received",), limit=1)):
         received = _received(event.body)
         scope = {key: str(value) for key, value in (received.scope or {}).items() if key in ("principal", "actor", "workspace")}
@@ -222,7 +222,7 @@ def _again(reader: JournalReader, call: str) -> CallToRepeat | None:
     return None
 
 
-def _end(journal: JournalAddress, kind: str, run: str, by: str, reason: str) -> SentMessage:
+def _send_end(journal: JournalAddress, kind: str, run: str, by: str, reason: str) -> SentMessage:
     check_operator(f"inbox.{kind}", by, reason)
     with open_record(journal) as reader:
         last = list(reader.find(EventQuery(run=run, newest_first=True, limit=1)))
@@ -252,7 +252,7 @@ def _send(
         return SentMessage(id=id, run=run, held_by=client.holder(run), again=again)
 
 
-def _refuse_answered(approval: str, sent: SentAnswer | None, *, allow: bool, arguments: Mapping[str, object] | None) -> None:
+def _refuse_useless_answer(approval: str, sent: SentAnswer | None, *, allow: bool, arguments: Mapping[str, object] | None) -> None:
     """Check that an answer differs from the one that waits in the inbox, and that this is not a no.
 
     Raises:

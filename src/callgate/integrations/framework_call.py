@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from callgate._json import decode, to_jsonable
 from callgate._option_checks import without_check
 from callgate._run_state.approvals import BY_ENGINE
-from callgate._runners.started_tasks import not_left_running
+from callgate._runners.started_tasks import exclude_from_started_tasks
 from callgate.calls import Aborted, Answered, Approval, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
 from callgate.errors import NotDone, PausedByTool, ResultNotSerializable, RunHeld, UsageError
 from callgate.integrations.abandonable_threads import in_abandonable_threads
@@ -305,7 +305,7 @@ async def until_ended(work: Awaitable[T]) -> T:
     second cancellation, when the engine or the event loop is closed, ends the wait. The thread does not delay the end of the program.
     """
     task, cancelled = in_abandonable_threads(_await(work)), False
-    not_left_running(task)
+    exclude_from_started_tasks(task)
     while not task.done():
         try:
             await asyncio.shield(task)

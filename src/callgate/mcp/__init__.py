@@ -9,13 +9,14 @@ A server and its sessions
         `_negotiation` begins; it sends requests in `_request_rounds`, and keeps them as `_running_requests`.
 
 What a server offers
-    `_tool_list` has its tools, as `mcp_tool`s; `_pages` follows its lists, and `_list_freshness` says how long they hold. `accepted_tools`
-        has what the operator accepted, and `_tool_changes` compares it. `server_content` gives the host the resources and prompts.
+    `_tool_list` has its tools, as `mcp_tool`s; `_pages` follows its lists. `_tool_refresh` lists the tools of a session again when that is
+        needed, and `_list_freshness` says how long a list holds. `accepted_tools` has what the operator accepted, and `_tool_changes`
+        compares it. `server_content` gives the host the resources and prompts.
 
 What a server says and asks
     `_server_messages` takes what it sends of its own, `_server_requests` answers what it asks, and `_question_origins` finds the request
-        that a question belongs to. `_change_subscription` and `_resource_watches` are the subscriptions. `_server_tasks` follows a task,
-        and `_call_results` reads the result of a call.
+        that a question belongs to. `_change_subscription` is the subscription to changes, and `_resource_subscriptions` has the clients of
+        those of a resource. `_server_tasks` follows a task, and `_call_results` reads the result of a call.
 
 The wire
     `_messages` reads and writes JSON-RPC, for the `_revisions` and `_extensions` of MCP. `_connection` is the protocol of connections.

@@ -18,7 +18,7 @@ from callgate.mcp._connection import Message, ProtocolError
 from callgate.mcp._messages import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 from callgate.protocols import Execution
 
-__all__ = ["executed", "refused"]
+__all__ = ["execution_of_error", "execution_of_result"]
 
 _DATA_BYTES = 2_048
 _SHORT_CHARS = 1_000
@@ -38,7 +38,7 @@ _KEPT_BY_PARTS: Mapping[str, Mapping[str, type]] = {
 """The fields that a part keeps, by the type of the item."""
 
 
-def executed(server: str, result: Message) -> Execution:
+def execution_of_result(server: str, result: Message) -> Execution:
     """Return the execution of a call that the server has answered with a result.
 
     Raises:
@@ -58,7 +58,7 @@ def executed(server: str, result: Message) -> Execution:
     return Execution(status="returned", value=value, content=shown, read=True, changes=tuple(changes), server_fields=fields)
 
 
-def refused(server: str, error: RpcError) -> Execution:
+def execution_of_error(server: str, error: RpcError) -> Execution:
     """Return the execution of a call that the server has answered with an error."""
     said = f"The MCP server '{server}' answered with an error: {error.message or 'without a text'} ({error.code})"
     fields: dict[str, object] = {"error": error.body}

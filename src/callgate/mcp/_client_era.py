@@ -33,19 +33,19 @@ class ClientEra:
         """The number of the server's start that refuses handshakes."""
         self._refused_until = -math.inf
 
-    def of(self, client: CallingClient, era: Era, starts: int) -> Era:
+    def choose(self, client: CallingClient, era: Era, starts: int) -> Era:
         """Return the era for the requests of a client.
 
         Args:
             era: The era that the server was found to have.
             starts: How often the server was started until now.
         """
-        if era == "handshake" or self._chosen is not None or not _can_be_asked(client):
+        if era == "handshake" or self._chosen is not None or not _answers_requests(client):
             return era
         refused = starts == self._refused_start and self._clock.monotonic() < self._refused_until
         return era if refused else "handshake"
 
-    def refused(self, starts: int, *, lasting: bool) -> None:
+    def note_refusal(self, starts: int, *, lasting: bool) -> None:
         """Record that no session with a handshake can be started.
 
         Args:
@@ -55,6 +55,6 @@ class ClientEra:
         self._refused_until = self._clock.monotonic() + (self._refused_s if lasting else _FAILED_S)
 
 
-def _can_be_asked(client: CallingClient) -> bool:
+def _answers_requests(client: CallingClient) -> bool:
     """Return whether the client has shaken hands and answers any request of a server."""
     return client.own_session is not None and not client.capabilities.keys().isdisjoint(CAPABILITY_OF.values())

@@ -45,7 +45,7 @@ class _ClientSession:
         self.requests = requests
         self.users: list[CallingClient] = []
         """The clients of the running calls."""
-        self.watches = 0
+        self.subscriptions = 0
         """How many subscriptions to resources keep it open."""
         self.abandoned = False
         """Whether the server may still work on the call of a client that no longer waits, and that has no session of its own."""
@@ -53,7 +53,7 @@ class _ClientSession:
 
     @property
     def busy(self) -> bool:
-        return bool(self.users or self.watches)
+        return bool(self.users or self.subscriptions)
 
     def cannot_confuse(self, client: CallingClient) -> bool:
         """Return whether a question during a call of this client cannot be one for another client."""
@@ -85,7 +85,7 @@ class _ComparedTools:
             text = f"The MCP server '{self._server}' {does}, so the call was not sent. Use another tool."
             raise NotSent(text, code="tool_unavailable", retryable=False)
 
-    def unavailable(self, why: str) -> None:
+    def handle_problem(self, why: str) -> None:
         """The session is used again when it runs."""
 
 
@@ -114,7 +114,7 @@ class ClientSessions:
         """Whether the server asks something during calls without saying for which, or probably does."""
 
     @contextmanager
-    def used(self, client: CallingClient, era: Era, *, may_refuse: bool = False) -> Iterator[SupervisedSession]:
+    def use(self, client: CallingClient, era: Era, *, may_refuse: bool = False) -> Iterator[SupervisedSession]:
         """Keep the client's session open during the block; make it if there is none.
 
         Args:
@@ -123,40 +123,40 @@ class ClientSessions:
         Raises:
             NotSent: Too many sessions are in use, by all clients or by those with this key.
         """
-        with self._use(self._find_or_start(client, era, may_refuse=may_refuse), client) as supervised:
+        with self._hold(self._find_or_start(client, era, may_refuse=may_refuse), client) as supervised:
             yield supervised
 
     @contextmanager
-    def all_used(self, client: CallingClient, era: Era) -> Iterator[list[SupervisedSession]]:
+    def use_all(self, client: CallingClient, era: Era) -> Iterator[list[SupervisedSession]]:
         """Keep the sessions that the client may use open during the block; none is made."""
-        with ExitStack() as used:
+        with ExitStack() as stack:
             own = _shared_key(client, _offered_capabilities(client, era))
             found = [one for key, one in self._sessions.items() if key[:2] == own]
-            yield [used.enter_context(self._use(one, client)) for one in found]
+            yield [stack.enter_context(self._hold(one, client)) for one in found]
 
-    def watch(self, supervised: SupervisedSession) -> bool:
-        """Keep a session open for a subscription until `unwatch`, if fewer than half of all that may be open are kept so."""
+    def keep_for_subscription(self, supervised: SupervisedSession) -> bool:
+        """Keep a session open for a subscription until `release_subscription`, if fewer than half of all that may be open are kept so."""
         one = self._find(supervised)
-        kept = sum(1 for other in self._sessions.values() if other.watches and other is not one)
+        kept = sum(1 for other in self._sessions.values() if other.subscriptions and other is not one)
         if one is None or kept >= self._parts.server.max_sessions // 2:
             return False
-        one.watches += 1
+        one.subscriptions += 1
         return True
 
-    def unwatch(self, supervised: SupervisedSession) -> None:
+    def release_subscription(self, supervised: SupervisedSession) -> None:
         one = self._find(supervised)
         if one is not None:
-            one.watches -= 1
+            one.subscriptions -= 1
             one.idle_since = self._parts.clock.monotonic()
 
     def _find(self, supervised: SupervisedSession) -> _ClientSession | None:
         return next((one for one in self._sessions.values() if one.supervised is supervised), None)
 
     @contextmanager
-    def _use(self, one: _ClientSession, client: CallingClient) -> Iterator[SupervisedSession]:
+    def _hold(self, one: _ClientSession, client: CallingClient) -> Iterator[SupervisedSession]:
         one.users.append(client)
         try:
-            with one.requests.asked_of(client):
+            with one.requests.asking(client):
                 yield one.supervised
         except (asyncio.CancelledError, ConnectionLost):
             one.abandoned = one.abandoned or client.own_session is None
@@ -164,7 +164,7 @@ class ClientSessions:
         finally:
             one.users.remove(client)
             one.idle_since = self._parts.clock.monotonic()
-            useless = (self._asks and one.abandoned and not one.watches) or one.supervised.refuses
+            useless = (self._asks and one.abandoned and not one.subscriptions) or one.supervised.refuses
             if useless and not one.users and self._sessions.get(one.key) is one:
                 self._retire(one.key)  # because it takes no call any more
 

@@ -75,7 +75,7 @@ class PendingAnswer:
             raise self._unreadable_error(error) from error
         return self._check(message)
 
-    def ended(self) -> ConnectionLost:
+    def missing_answer_error(self) -> ConnectionLost:
         """Return the error for a stream that ended before the answer."""
         return ConnectionLost(f"{self._exchange.label} ended the stream without an answer. {LOOK_FIRST}")
 
@@ -118,7 +118,7 @@ class PendingAnswer:
 
     def _quote_error(self, message: Message) -> str:
         """Return the text of an error as an addition to a sentence; empty if there is none."""
-        text = self._exchange.redacted(str(message["error"].get("message", ""))) if "error" in message else ""
+        text = self._exchange.redact(str(message["error"].get("message", ""))) if "error" in message else ""
         return f" and says {text!r}" if text else ""
 
     async def _read_refusal(self, response: StreamedResponse) -> Message:
@@ -139,16 +139,16 @@ class PendingAnswer:
             reason = error.get("message", "")
         if not 400 <= response.status < 500 or response.status in _TOO_LATE:
             raise self._wrong_content_type(response)
-        raise self.refused(response, reason)
+        raise self.refusal_error(response, reason)
 
-    def refused(self, response: StreamedResponse, reason: str) -> RequestRefused:
+    def refusal_error(self, response: StreamedResponse, reason: str) -> RequestRefused:
         """Return the error for a response with which the server has refused the request.
 
         Args:
             reason: The message of the JSON-RPC error in it; empty if there is none.
         """
         shown = f"{self._exchange.label} answered {status_text(response.status)} at {self._exchange.shown_url}"
-        said = f" and says {self._exchange.redacted(reason)!r}" if reason else ""
+        said = f" and says {self._exchange.redact(reason)!r}" if reason else ""
         return RequestRefused(f"{shown}{said}. {self._next_step(response)}", status=response.status, reason=reason)
 
     async def _decode_response(self, response: StreamedResponse) -> Message:

@@ -56,7 +56,7 @@ class HttpConnection:
         headers = {"mcp-protocol-version": revision, **routing_headers(message["method"], params)}
         match message["method"]:
             case "tools/call":
-                return await self._post(message, headers | self._argument_headers.of(params), on_message)
+                return await self._post(message, headers | self._argument_headers.headers_of_call(params), on_message)
             case "tools/list":
                 return self._without_refused_tools(await self._post(message, headers, on_message))
             case "server/discover":
@@ -91,7 +91,7 @@ class HttpConnection:
             raise
         await response.release_after_end()
         if found is None:
-            raise answer.ended()
+            raise answer.missing_answer_error()
         return found
 
     async def _probe(self, message: Message, headers: Mapping[str, str], on_message: Callable[[Message], None]) -> Message:

@@ -88,13 +88,13 @@ class HttpExchange:
         try:
             httpx2 = import_httpx2()
         except UsageError as error:
-            raise self._cannot_be_asked("it needs httpx2, which is not installed. Run: pip install 'callgate[models]'.") from error
+            raise self._unreachable_error("it needs httpx2, which is not installed. Run: pip install 'callgate[models]'.") from error
         try:
             self._address = address = httpx2.URL(self._url)  # parsed once, because that is slow
             self._proxied = needs_proxy(address)
             self._connections = ConnectionPool(partial(ProxiedConnection if self._proxied else Http1Connection, _CONNECT_S))
         except (httpx2.InvalidURL, UsageError) as error:
-            raise self._cannot_be_asked(self._redactor.redact(str(error))) from None
+            raise self._unreachable_error(self._redactor.redact(str(error))) from None
 
     async def send(self, method: str, headers: Mapping[str, str], body: bytes = b"") -> StreamedResponse:
         """Send a request, authorized if the server wants that, and return its response, which the caller releases.
@@ -109,7 +109,7 @@ class HttpExchange:
         for _ in range(_AUTHORIZATIONS):
             token = await self._auth.access_token(self.label)
             response = await self._send(method, _with_token(headers, token), body)
-            challenge = self._auth.refused(response.status, response.header("www-authenticate"), token)
+            challenge = self._auth.challenge_to_answer(response.status, response.header("www-authenticate"), token)
             if challenge is None:
                 return response
             await response.release()
@@ -149,7 +149,7 @@ class HttpExchange:
         try:
             connection = await connections.take()
         except UsageError as error:
-            raise self._cannot_be_asked(self._redactor.redact(str(error))) from None
+            raise self._unreachable_error(self._redactor.redact(str(error))) from None
         released = partial(connections.give_back, connection)
         try:
             return StreamedResponse(await self._send_on(connection, url, method, {**self._headers, **headers}, body), self, released)
@@ -166,11 +166,11 @@ class HttpExchange:
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError) as error:
             raise self._connection_error(error) from error
         except (httpx2.UnsupportedProtocol, httpx2.InvalidURL, httpx2.LocalProtocolError) as error:
-            raise self._cannot_be_asked(f"{self._cause(error)}. Correct the address or the headers.") from None
+            raise self._unreachable_error(f"{self._cause(error)}. Correct the address or the headers.") from None
         except _failures() as error:
             raise self.broken(error) from error
 
-    def _cannot_be_asked(self, why: str) -> NotSent:
+    def _unreachable_error(self, why: str) -> NotSent:
         return NotSent(f"{self.label} cannot be asked: {why}", code="cannot_start", retryable=False)
 
     async def _check_encoding(self, response: StreamedResponse) -> None:
@@ -218,9 +218,9 @@ class HttpExchange:
     def _cause(self, error: Exception) -> str:
         if isinstance(error, import_httpx2().ConnectTimeout):
             return f"no connection within {_CONNECT_S:g} s"
-        return self.redacted(describe_cause(error))
+        return self.redact(describe_cause(error))
 
-    def redacted(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Return the beginning of a text without the values of headers and the secrets of the address."""
         return self._redactor.redact_and_truncate(text if self._auth is None else self._auth.redact(text), _CAUSE_CHARS)
 

@@ -102,7 +102,7 @@ class ArgumentHeaders:
         """Return where in its arguments each header of a tool is, by the last part of the header's name."""
         return {token: path for path, token in self._tools.get(tool, {}).items()}
 
-    def of(self, params: Mapping[str, Any]) -> dict[str, str]:
+    def headers_of_call(self, params: Mapping[str, Any]) -> dict[str, str]:
         """Return the headers that repeat the arguments of a call."""
         name = params.get("name")
         annotations = self._tools.get(name) if isinstance(name, str) else None

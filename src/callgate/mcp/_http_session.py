@@ -132,7 +132,7 @@ class HttpSession:
         finally:
             await response.release()
         if found is None:
-            raise answer.ended()
+            raise answer.missing_answer_error()
         session_id = response.header("mcp-session-id")
         self._id = session_id if _SESSION_ID.fullmatch(session_id) else ""
         return found
@@ -178,11 +178,11 @@ class HttpSession:
             try:
                 found = await answer.read(response)
                 if found is not None and _ends_session(response.status, found):
-                    raise answer.refused(response, found["error"]["message"])
+                    raise answer.refusal_error(response, found["error"]["message"])
                 if found is not None:
                     await response.release_after_end()
                     return found
-                lost, broken = answer.ended(), False
+                lost, broken = answer.missing_answer_error(), False
             except ConnectionLost as error:
                 lost, broken = error, True
             except BaseException:

@@ -144,8 +144,8 @@ def result_of(response: Message) -> Message:
     return result
 
 
-def request(number: int | str, method: str, params: Mapping[str, Any] | None) -> Message:
-    message: Message = {"jsonrpc": "2.0", "id": number, "method": method}
+def request(request_id: int | str, method: str, params: Mapping[str, Any] | None) -> Message:
+    message: Message = {"jsonrpc": "2.0", "id": request_id, "method": method}
     if params is not None:
         message["params"] = params
     return message
@@ -158,10 +158,10 @@ def notification(method: str, params: Mapping[str, Any] | None = None) -> Messag
     return message
 
 
-def answer(number: object, result: Mapping[str, Any]) -> Message:
+def answer(request_id: object, result: Mapping[str, Any]) -> Message:
     """Return the response to a request of the server, whose id may be a number or a text."""
-    return {"jsonrpc": "2.0", "id": number, "result": result}
+    return {"jsonrpc": "2.0", "id": request_id, "result": result}
 
 
-def error_answer(number: object, error: RpcError) -> Message:
-    return {"jsonrpc": "2.0", "id": number, "error": error.body}
+def error_answer(request_id: object, error: RpcError) -> Message:
+    return {"jsonrpc": "2.0", "id": request_id, "error": error.body}

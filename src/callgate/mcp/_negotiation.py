@@ -21,7 +21,7 @@ from callgate.mcp._revisions import (
     STATELESS_REVISIONS,
     UNSUPPORTED_REVISION,
     Era,
-    discovered,
+    supported_by_discovery,
     supported_by_error,
 )
 from callgate.mcp.server_config import McpServer
@@ -106,7 +106,7 @@ class Negotiation(Struct, frozen=True, kw_only=True, eq=False):
             return _stateless_agreement(supported, {})
         except ProtocolError:
             return None
-        return _stateless_agreement(discovered(result) or (), result)
+        return _stateless_agreement(supported_by_discovery(result) or (), result)
 
     async def _initialize(self) -> Agreement:
         params = {"protocolVersion": LATEST_HANDSHAKE, "capabilities": self.begin_handshake(), "clientInfo": CLIENT_INFO}

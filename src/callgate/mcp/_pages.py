@@ -5,7 +5,7 @@ Source: MCP 2026-07-28, Utilities: "Pagination".
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -60,11 +60,8 @@ async def all_items(send: Send, method: str, key: str, server: str, log: Redacte
         following = result.get("nextCursor")
         if following is None:
             return ListedItems(found)
-        if not isinstance(following, str):
-            gap = f"has {following!r:.40} as nextCursor in its list of {key}, which must be a text; what it lists after that is left out"
-            break
-        if following in seen:
-            gap = f"gives the same cursor twice in its list of {key}; what it lists after that is left out"
+        if fault := _cursor_fault(following, seen, key):
+            gap = f"{fault}; what it lists after that is left out"
             break
         if len(found) > _MOST_ITEMS:
             break
@@ -72,3 +69,10 @@ async def all_items(send: Send, method: str, key: str, server: str, log: Redacte
         cursor = following
     log.warning("%s %s", server, gap)
     return ListedItems(found[:_MOST_ITEMS], gap)
+
+
+def _cursor_fault(cursor: object, seen: Collection[str], key: str) -> str:
+    """Return why the next page cannot be asked for, as the rest of a sentence about the server; empty if it can."""
+    if not isinstance(cursor, str):
+        return f"has {cursor!r:.40} as nextCursor in its list of {key}, which must be a text"
+    return f"gives the same cursor twice in its list of {key}" if cursor in seen else ""

@@ -24,7 +24,7 @@ class QuestionOrigins:
         self._kept = 0
         """How many questions wait for the ends of requests."""
 
-    async def certain(self, possible: Sequence[RunningRequest]) -> Sequence[RunningRequest]:
+    async def find(self, possible: Sequence[RunningRequest]) -> Sequence[RunningRequest]:
         """Return the requests that a question belongs to: one, or those of one client, which may be none that still runs.
 
         Args:
@@ -50,7 +50,7 @@ class QuestionOrigins:
             if len(running) < len(left) or self._kept >= len(running):
                 text = f"{len(left)} calls of this session are open, and it cannot be told which of them asks this. Make the call again."
                 raise RpcError(INTERNAL_ERROR, text)
-            await self._running.change()
+            await self._running.wait_for_change()
 
 
 def _of_one_client(possible: Sequence[RunningRequest]) -> bool:

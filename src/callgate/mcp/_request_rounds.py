@@ -35,6 +35,8 @@ class RequestRounds:
         server: The name of the server.
         exchange: Sends one request and returns its response.
         requests: Answers the server, if the caller of a request has no client that does.
+        stateless: Whether the server is of the stateless era, so that it may ask for input.
+        has_tasks: Whether the server may make tasks of calls.
     """
 
     def __init__(
@@ -43,16 +45,17 @@ class RequestRounds:
         exchange: Callable[[str, Mapping[str, Any], Caller], Awaitable[Message]],
         requests: AnswersServer,
         log: RedactedLog,
+        *,
+        stateless: bool = False,
+        has_tasks: bool = False,
     ) -> None:
         self._server = server
         self._named = f"The MCP server '{server}'"
         self._exchange = exchange
         self._requests = requests
         self._log = log
-        self.stateless = False
-        """Whether the server is of the stateless era, so that it may ask for input."""
-        self.has_tasks = False
-        """Whether the server may make tasks of calls."""
+        self._stateless = stateless
+        self.has_tasks = has_tasks
         self._ending: set[asyncio.Task[None]] = set()
 
     async def result(
@@ -87,7 +90,7 @@ class RequestRounds:
             kind = _kind_of(response)
             if kind == "task" and self.has_tasks and method == "tools/call":
                 return await task_response(response["result"], self._task_links(caller))
-            if kind != "input_required" or not self.stateless:
+            if kind != "input_required" or not self._stateless:
                 return response
             given = {**params, **await self._answer_input(response["result"], caller)}
         raise ProtocolError(f"{self._named} asked for input more than {_MOST_ROUNDS} times during one request.")
@@ -138,7 +141,7 @@ class RequestRounds:
             server=self._named,
             exchange=lambda method, params: self._exchange(method, params, about_task),
             answers=partial(self._answer_all, caller=caller),
-            on_status=caller.told,
+            on_status=caller.report_status,
             in_background=self._end_later,
         )
 

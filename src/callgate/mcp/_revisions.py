@@ -22,9 +22,9 @@ __all__ = [
     "STATELESS_REVISIONS",
     "UNSUPPORTED_REVISION",
     "Era",
-    "discovered",
     "era_of",
     "request_meta",
+    "supported_by_discovery",
     "supported_by_error",
 ]
 
@@ -58,7 +58,7 @@ def request_meta(revision: str, capabilities: Mapping[str, Any]) -> dict[str, An
     }
 
 
-def discovered(result: Mapping[str, Any]) -> tuple[str, ...] | None:
+def supported_by_discovery(result: Mapping[str, Any]) -> tuple[str, ...] | None:
     """Return the revisions that a result of `server/discover` names; None if it is not such a result."""
     return _as_texts(result.get("supportedVersions")) if isinstance(result.get("capabilities"), dict) else None
 

@@ -34,12 +34,12 @@ class Caller(Struct, frozen=True, kw_only=True, eq=False):
     client: CallingClient | None = None
     """The client on whose behalf the request is made."""
 
-    def told(self, text: str, number: int) -> None:
+    def report_status(self, text: str, number: int) -> None:
         """Receive a progress text from the server."""
         if self.on_progress is not None:
             self.on_progress(text)
         if self.client is not None:
-            self.client.progressed({"progress": number, "message": text})
+            self.client.receive_progress({"progress": number, "message": text})
 
     def answering(self, method: object) -> AbstractContextManager[None]:
         """Return the block in which a question is answered: by a human, unless it is one for the host's own model or folders."""
@@ -49,7 +49,7 @@ class Caller(Struct, frozen=True, kw_only=True, eq=False):
 class RunningRequest(Struct, eq=False):
     """A request that was sent to the server."""
 
-    number: int
+    request_id: int
     caller: Caller
     state: Literal["running", "abandoned", "answered"] = "running"
     """`abandoned`: no caller waits for the answer any more, and none has arrived, so the server may still work on the request."""
@@ -66,30 +66,30 @@ class RunningRequests:
         self._change: asyncio.Future[None] | None = None
         """Set when the next request ends; None if no task waits for that."""
 
-    def begin(self, number: int, caller: Caller) -> RunningRequest:
-        running = self._running[number] = RunningRequest(number, caller)
+    def begin(self, request_id: int, caller: Caller) -> RunningRequest:
+        running = self._running[request_id] = RunningRequest(request_id, caller)
         if caller.uid:
-            self._uids[number] = caller.uid
+            self._uids[request_id] = caller.uid
             if len(self._uids) > _KEPT_IDS:
                 del self._uids[next(iter(self._uids))]
         return running
 
     def end(self, running: RunningRequest, *, abandoned: bool) -> None:
-        self._running.pop(running.number, None)
+        self._running.pop(running.request_id, None)
         running.state = "abandoned" if abandoned else "answered"
         if abandoned and running.caller.client is not None:
-            self._abandoned[running.number] = running
+            self._abandoned[running.request_id] = running
             if len(self._abandoned) > _KEPT_IDS:
                 del self._abandoned[next(iter(self._abandoned))]
         self._notify_change()
 
-    def answered_late(self, number: int) -> None:
+    def record_late_answer(self, request_id: int) -> None:
         """Record the late answer to a request that no caller waits for any more."""
-        if (abandoned := self._abandoned.pop(number, None)) is not None:
+        if (abandoned := self._abandoned.pop(request_id, None)) is not None:
             abandoned.state = "answered"
             self._notify_change()
 
-    async def change(self) -> None:
+    async def wait_for_change(self) -> None:
         """Wait until the next request ends or is answered late."""
         if self._change is None:
             self._change = asyncio.get_running_loop().create_future()
@@ -100,9 +100,9 @@ class RunningRequests:
         if change is not None:
             change.set_result(None)
 
-    def uid_of(self, number: int) -> str:
+    def uid_of(self, request_id: int) -> str:
         """Return the uid of a call by the id of its request, also after its end; empty if it is not a call or ended long ago."""
-        return self._uids.get(number, "")
+        return self._uids.get(request_id, "")
 
     def latest(self) -> RunningRequest | None:
         """Return the request of a client that was started last, or if there is none, the last call of the host."""
@@ -110,12 +110,12 @@ class RunningRequests:
         for_clients = (one for one in started if one.caller.client is not None)
         return next(for_clients, None) or next((one for one in started if one.caller.uid), None)
 
-    def askers(self) -> list[RunningRequest]:
+    def possible_origins(self) -> list[RunningRequest]:
         """Return the requests from which a question that names none may come: those of clients, or if none runs, the host's calls."""
         for_clients = [one for one in self._running.values() if one.caller.client is not None]
         return [*self._abandoned.values(), *for_clients] or [one for one in self._running.values() if one.caller.uid]
 
-    def progressed(self, params: Mapping[str, Any]) -> None:
+    def report_progress(self, params: Mapping[str, Any]) -> None:
         """Pass on the params of a progress notification to the request that it names."""
         token = params.get("progressToken")
         running = self._running.get(token) if type(token) is int else None
@@ -124,7 +124,7 @@ class RunningRequests:
         if running.caller.on_progress is not None:
             running.caller.on_progress(_progress_text(params))
         if running.caller.client is not None:
-            running.caller.client.progressed({key: value for key, value in params.items() if key != "progressToken"})
+            running.caller.client.receive_progress({key: value for key, value in params.items() if key != "progressToken"})
 
 
 def _progress_text(params: Mapping[str, Any]) -> str:

@@ -37,7 +37,7 @@ OnNotice = Callable[[str, Mapping[str, Any]], None]
 """Called with the method of a notice and its params. Returns at once."""
 
 _LOGGED_NOISE = 5
-_MOST_OUTSIDE = 16
+_MOST_OUTSIDE_ANSWERS = 16
 """How many questions that belong to no request are remembered."""
 
 
@@ -86,10 +86,10 @@ class ServerMessages:
         self._label = label
         self._origins = QuestionOrigins(running)
         self._questions: dict[object, _Question] = {}
-        self._asked_outside: list[asyncio.Task[None]] = []
+        self._outside_answers: list[asyncio.Task[None]] = []
         self._replies: set[asyncio.Task[None]] = set()
 
-    def take(self, message: Message, of: RunningRequest | None) -> None:
+    def handle(self, message: Message, of: RunningRequest | None) -> None:
         """Handle a notification or a request.
 
         Args:
@@ -99,7 +99,7 @@ class ServerMessages:
         if "id" in message:
             self._handle_request(message["id"], method, message.get("params", {}), of)
         elif method == "notifications/progress":
-            self._running.progressed(params)
+            self._running.report_progress(params)
         elif method in NOTICES:
             self._on_notice(str(method), params)
         elif method == "notifications/subscriptions/acknowledged":
@@ -111,24 +111,26 @@ class ServerMessages:
             if question is not None:
                 question.task.cancel()
 
-    def asked_outside(self) -> list[asyncio.Task[None]]:
+    def outside_answers(self) -> list[asyncio.Task[None]]:
         """Return the tasks that answer what the server has asked outside of requests, except those that it has adopted."""
-        return self._asked_outside
+        return self._outside_answers
 
-    def adopted(self, answers: Collection[asyncio.Task[None]]) -> None:
+    def forget_answers(self, answers: Collection[asyncio.Task[None]]) -> None:
         """Forget these tasks, because the server has their answers."""
-        self._asked_outside = [task for task in self._asked_outside if task not in answers]
+        self._outside_answers = [task for task in self._outside_answers if task not in answers]
 
-    def ended(self, running: RunningRequest) -> None:
+    def cancel_questions(self, running: RunningRequest) -> None:
         """Stop asking a client for the sake of a request that has ended, and tell the server."""
-        for number, question in list(self._questions.items()):
+        for request_id, question in list(self._questions.items()):
             if running not in question.origins or running.caller.client is None:
                 continue
             if not any(one.state == "running" for one in question.origins):
                 question.task.cancel()
-                self._reply(messages.error_answer(number, RpcError(messages.INTERNAL_ERROR, "The call that this belongs to has ended.")))
+                self._reply(
+                    messages.error_answer(request_id, RpcError(messages.INTERNAL_ERROR, "The call that this belongs to has ended."))
+                )
 
-    def noted(self, text: str) -> None:
+    def count_noise(self, text: str) -> None:
         """Count something that is ignored."""
         self.noise += 1
         if self.noise <= _LOGGED_NOISE:
@@ -141,40 +143,40 @@ class ServerMessages:
     def _log_notification(self, params: Mapping[str, Any], running: RunningRequest | None) -> None:
         self._log.debug("%s logs: %s", self._label, str(params.get("data"))[:2_000])
         if running is not None and running.caller.client is not None:
-            running.caller.client.logged(params)
+            running.caller.client.receive_log(params)
 
-    def _handle_request(self, number: object, method: object, params: object, of: RunningRequest | None) -> None:
-        if type(number) not in (int, str):
-            self.noted("a request without a valid id")
+    def _handle_request(self, request_id: object, method: object, params: object, of: RunningRequest | None) -> None:
+        if type(request_id) not in (int, str):
+            self.count_noise("a request without a valid id")
             return
         if not self._has_requests() and method != "ping":
             refusal = RpcError(messages.METHOD_NOT_FOUND, "Servers send no requests in this revision.")
-            self._reply(messages.error_answer(number, refusal))
+            self._reply(messages.error_answer(request_id, refusal))
             return
-        origins = [] if method == "ping" else [of] if of is not None else self._running.askers()
-        task = asyncio.get_running_loop().create_task(self._answer(number, method, params, origins), context=Context())
-        question = self._questions[number] = _Question(origins=origins, task=task)
-        task.add_done_callback(lambda _: self._forget(number, question))
+        origins = [] if method == "ping" else [of] if of is not None else self._running.possible_origins()
+        task = asyncio.get_running_loop().create_task(self._answer(request_id, method, params, origins), context=Context())
+        question = self._questions[request_id] = _Question(origins=origins, task=task)
+        task.add_done_callback(lambda _: self._forget(request_id, question))
         if of is None and origins:
-            self._requests.asked_during_calls()
+            self._requests.note_unnamed_question()
         if method != "ping" and not any(one.state == "running" for one in origins):
-            self._asked_outside = [*self._asked_outside[-_MOST_OUTSIDE + 1 :], task]
+            self._outside_answers = [*self._outside_answers[-_MOST_OUTSIDE_ANSWERS + 1 :], task]
 
-    def _forget(self, number: object, question: _Question) -> None:
-        if self._questions.get(number) is question:
-            del self._questions[number]
+    def _forget(self, request_id: object, question: _Question) -> None:
+        if self._questions.get(request_id) is question:
+            del self._questions[request_id]
 
-    async def _answer(self, number: object, method: object, params: object, origins: Sequence[RunningRequest]) -> None:
+    async def _answer(self, request_id: object, method: object, params: object, origins: Sequence[RunningRequest]) -> None:
         try:
-            if self._requests.of_client:
-                origins = self._questions[number].origins = await self._origins.certain(origins)
+            if self._requests.asks_client:
+                origins = self._questions[request_id].origins = await self._origins.find(origins)
             with ExitStack() as answering:
                 for one in origins:
                     answering.enter_context(one.caller.answering(method))
                 client = origins[-1].caller.client if origins else None
-                reply = messages.answer(number, await self._requests.answer(method, params, client))
+                reply = messages.answer(request_id, await self._requests.answer(method, params, client))
         except RpcError as error:
-            reply = messages.error_answer(number, error)
+            reply = messages.error_answer(request_id, error)
         await self._notify(reply)
 
     def _reply(self, message: Message) -> None:

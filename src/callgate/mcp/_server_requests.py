@@ -48,11 +48,11 @@ class AnswersServer(Protocol):
         ...
 
     @property
-    def of_client(self) -> bool:
+    def asks_client(self) -> bool:
         """Whether the client answers whose call the request belongs to."""
         ...
 
-    def asked_during_calls(self) -> None:
+    def note_unnamed_question(self) -> None:
         """Record that the server asks questions during calls without naming the call."""
         ...
 
@@ -84,18 +84,18 @@ class ClientRequests:
         on_asked: Called when the server asks something during calls without saying for which.
     """
 
-    of_client = True
+    asks_client = True
 
     def __init__(self, server: str, capabilities: Mapping[str, Any], log: RedactedLog, on_asked: Callable[[], None]) -> None:
         self.capabilities = capabilities
-        self.asked_during_calls = on_asked
+        self.note_unnamed_question = on_asked
         self._server = server
         self._log = log
         self._running = 0
         self._waiting: list[_WaitingClient] = []
 
     @contextmanager
-    def asked_of(self, client: CallingClient) -> Iterator[None]:
+    def asking(self, client: CallingClient) -> Iterator[None]:
         """Ask this client, during the block, what belongs to no call, such as the folders to work in when the session begins."""
         waiting = _WaitingClient(client, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
@@ -209,7 +209,7 @@ _FAULTS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 class ServerRequests:
     """Answers the requests of one server by its configuration, for all calls alike."""
 
-    of_client = False
+    asks_client = False
 
     def __init__(self, server: McpServer, log: RedactedLog) -> None:
         self._server = server
@@ -235,7 +235,7 @@ class ServerRequests:
             found["roots"] = {}
         return found
 
-    def asked_during_calls(self) -> None:
+    def note_unnamed_question(self) -> None:
         """Do nothing: the answer is the same for all calls."""
 
     async def answer(self, method: object, params: object, client: CallingClient | None = None) -> Mapping[str, Any]:

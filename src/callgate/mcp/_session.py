@@ -84,7 +84,7 @@ class Session:
         """The server's instructions for models."""
         self._ids = count(1)
         self._running = RunningRequests()
-        self._rounds = RequestRounds(server.name, self._exchange, requests, log)
+        self._rounds = self._make_rounds()
         self._is_restarted = is_restarted
         self._subscription = ChangeSubscription(
             self._send, self._wanted_notices, self._notify_missed_changes, log, self._label, is_restarted=is_restarted
@@ -111,7 +111,8 @@ class Session:
         self._looks_for_era = False
         """Whether the first request is `server/discover`, because the era of the server is neither known nor set."""
         self.connection = connect(
-            server, ConnectionEvents(on_message=self._receive, on_noise=self._messages.noted, on_late=self._handle_late_answer, log=log)
+            server,
+            ConnectionEvents(on_message=self._receive, on_noise=self._messages.count_noise, on_late=self._handle_late_answer, log=log),
         )
 
     @property
@@ -156,13 +157,16 @@ class Session:
         self.instructions = _as_text(agreement.said.get("instructions"))
         self.connection.use(self.revision)
         if self.era == "stateless":
-            self._rounds.stateless = True
-            self._rounds.has_tasks = isinstance(_as_object(self.capabilities.get("extensions")).get(TASKS), dict)
+            has_tasks = isinstance(_as_object(self.capabilities.get("extensions")).get(TASKS), dict)
+            self._rounds = self._make_rounds(stateless=True, has_tasks=has_tasks)
             self._subscription.open()
         else:
             await self._subscribe_again()
             if self._is_restarted:
                 self._notify_missed_changes(resources=True)
+
+    def _make_rounds(self, *, stateless: bool = False, has_tasks: bool = False) -> RequestRounds:
+        return RequestRounds(self._server.name, self._exchange, self._requests, self._log, stateless=stateless, has_tasks=has_tasks)
 
     def _begin_handshake(self) -> Mapping[str, Any]:
         self.era, self.revision = "handshake", LATEST_HANDSHAKE
@@ -202,7 +206,7 @@ class Session:
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> Message:
         """Call a tool and return the result as the server sent it; see `ask`. The caller's client gets the whole response."""
-        on_response = caller.client.answered if caller.client is not None else None
+        on_response = caller.client.receive_response if caller.client is not None else None
         return await self.ask("tools/call", {"name": name, "arguments": arguments}, caller, on_response)
 
     async def ask(
@@ -238,12 +242,12 @@ class Session:
 
     async def settle(self) -> None:
         """Wait until the server has the answers to what it has asked outside of requests, such as the folders to work in."""
-        while asked := self._messages.asked_outside():
-            await asyncio.wait(asked)
+        while answers := self._messages.outside_answers():
+            await asyncio.wait(answers)
             with suppress(McpError):
                 await self.is_alive()  # messages are read in their order
             await asyncio.sleep(_ADOPTION_S)
-            self._messages.adopted(asked)
+            self._messages.forget_answers(answers)
 
     async def roots_changed(self) -> None:
         """Tell the server that the client's folders have changed, and wait until it has asked for them again, if it does.
@@ -282,23 +286,23 @@ class Session:
 
     async def _exchange(self, method: str, params: Mapping[str, Any], caller: Caller) -> Message:
         """Send one request and return its response, which has `result` or `error`."""
-        number = next(self._ids)
-        meta = self._meta(number, caller)
+        request_id = next(self._ids)
+        meta = self._meta(request_id, caller)
         sent = {**params, "_meta": meta} if meta else params
-        running = self._running.begin(number, caller)
+        running = self._running.begin(request_id, caller)
         abandoned = False
         try:
-            response = await self.connection.request(messages.request(number, method, sent), partial(self._receive, of=running))
+            response = await self.connection.request(messages.request(request_id, method, sent), partial(self._receive, of=running))
         except (asyncio.CancelledError, ConnectionLost):
             abandoned = True
             raise
         finally:
             self._running.end(running, abandoned=abandoned)
-            self._messages.ended(running)
+            self._messages.cancel_questions(running)
         self.heard += 1
         return response
 
-    def _meta(self, number: int, caller: Caller) -> dict[str, Any]:
+    def _meta(self, request_id: int, caller: Caller) -> dict[str, Any]:
         client = caller.client
         meta: dict[str, Any] = {} if client is None else {**client.meta}
         if self.era == "stateless":
@@ -309,18 +313,18 @@ class Session:
             if client is not None and client.log_level:
                 meta[LOG_LEVEL] = client.log_level
         if caller.on_progress is not None:
-            meta["progressToken"] = number
+            meta["progressToken"] = request_id
         return meta
 
     # Messages that the server sends unasked
 
     def _receive(self, message: Message, of: RunningRequest | None = None) -> None:
         self.heard += 1
-        self._messages.take(message, of)
+        self._messages.handle(message, of)
 
-    def _handle_late_answer(self, number: int, message: Message) -> None:
-        self._running.answered_late(number)
-        uid = self._running.uid_of(number)
+    def _handle_late_answer(self, request_id: int, message: Message) -> None:
+        self._running.record_late_answer(request_id)
+        uid = self._running.uid_of(request_id)
         if uid:
             self._on_late(uid, message)
 

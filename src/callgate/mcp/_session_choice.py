@@ -1,7 +1,7 @@
 """Choose the session of a server in which a request runs: the first one, or one of the calling client.
 
-`McpServer.isolation` and the era of the server decide. A session is returned when it runs; for a call, with one of the places that the
-server has for calls at the same time. Knows nothing of what a request is for.
+`McpServer.isolation` and the era of the server decide. A session is returned when it runs; for a call, with one of the slots that the
+server has for concurrent calls. Knows nothing of what a request is for.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class SessionChoice:
         self.clients = clients
         self._server = server
         self._client_era = client_era
-        self._places: asyncio.Semaphore | None = None if server.parallel is None else asyncio.Semaphore(server.parallel)
+        self._slots: asyncio.Semaphore | None = None if server.parallel is None else asyncio.Semaphore(server.parallel)
 
-    async def of_request(
-        self, client: CallingClient | None, used: ExitStack, definition: Definition | None = None
+    async def for_request(
+        self, client: CallingClient | None, stack: ExitStack, definition: Definition | None = None
     ) -> tuple[SupervisedSession, Session]:
-        """Return the running session for a request of a client. It is kept open until the end of `used`.
+        """Return the running session for a request of a client. It is kept open until the end of `stack`.
 
         The server has got its answers from this client, such as its roots, which it may need for the request.
 
@@ -52,12 +52,12 @@ class SessionChoice:
         Raises:
             NotSent: The server cannot be started, or its sessions are all in use.
         """
-        supervised, session = await self._choose(client, used, definition)
+        supervised, session = await self._choose(client, stack, definition)
         if supervised is not self.first:
             await session.settle()
         return supervised, session
 
-    async def of_changes(self, client: CallingClient | None, used: ExitStack) -> SupervisedSession:
+    async def for_subscription(self, client: CallingClient | None, stack: ExitStack) -> SupervisedSession:
         """Return the running session that reports changes to a client: its own one, if that can be kept open, and otherwise the first.
 
         Raises:
@@ -66,41 +66,41 @@ class SessionChoice:
         begins_unanswered = client is not None and client.own_session is None and "roots" in client.capabilities
         if client is not None and not begins_unanswered:
             try:
-                supervised, _ = await self.of_request(client, used)
+                supervised, _ = await self.for_request(client, stack)
             except NotSent:
                 supervised = self.first
-            if supervised is not self.first and self.clients.watch(supervised):
+            if supervised is not self.first and self.clients.keep_for_subscription(supervised):
                 return supervised
-        await self.first.life.until_ready()
+        await self.first.lifecycle.wait_until_ready()
         return self.first
 
     @contextmanager
-    def handshakes_of(self, client: CallingClient) -> Iterator[list[Session]]:
+    def keep_handshakes_open(self, client: CallingClient) -> Iterator[list[Session]]:
         """Yield a client's own running sessions of the handshake era, which are kept open until the block ends."""
-        era = None if self.first.era is None else self._client_era.of(client, self.first.era, self.first.life.starts)
+        era = None if self.first.era is None else self._client_era.choose(client, self.first.era, self.first.lifecycle.starts)
         if era != "handshake":
             yield []
             return
-        with self.clients.all_used(client, era) as sessions:
-            yield [one.life.ready for one in sessions if one.life.ready is not None]
+        with self.clients.use_all(client, era) as sessions:
+            yield [one.lifecycle.ready for one in sessions if one.lifecycle.ready is not None]
 
     async def _choose(
-        self, client: CallingClient | None, used: ExitStack, definition: Definition | None
+        self, client: CallingClient | None, stack: ExitStack, definition: Definition | None
     ) -> tuple[SupervisedSession, Session]:
         first = self.first
         if client is None or self._server.isolation == "shared":
-            return first, await self._wait_until_running(first, used, definition)
-        if first.era is None or first.life.state == "quarantined":
-            await first.life.until_ready()
+            return first, await self._wait_until_running(first, stack, definition)
+        if first.era is None or first.lifecycle.state == "quarantined":
+            await first.lifecycle.wait_until_ready()
         found = first.era or "stateless"
-        era = self._client_era.of(client, found, first.life.starts)
-        if era != found and (chosen := await self._session_in_other_era(era, client, used, definition)) is not None:
+        era = self._client_era.choose(client, found, first.lifecycle.starts)
+        if era != found and (chosen := await self._session_in_other_era(era, client, stack, definition)) is not None:
             return chosen
-        supervised = used.enter_context(self.clients.used(client, found)) if self._has_own(client, found) else first
-        return supervised, await self._wait_until_running(supervised, used, definition)
+        supervised = stack.enter_context(self.clients.use(client, found)) if self._has_own(client, found) else first
+        return supervised, await self._wait_until_running(supervised, stack, definition)
 
     async def _session_in_other_era(
-        self, era: Era, client: CallingClient, used: ExitStack, definition: Definition | None
+        self, era: Era, client: CallingClient, stack: ExitStack, definition: Definition | None
     ) -> tuple[SupervisedSession, Session] | None:
         """Return a client's session in an era that the server may refuse; None if it does, or describes the tool differently there.
 
@@ -108,29 +108,29 @@ class SessionChoice:
             NotSent: The session cannot be started for another reason, or all are in use.
         """
         with ExitStack() as tried:
-            supervised = tried.enter_context(self.clients.used(client, era, may_refuse=True))
+            supervised = tried.enter_context(self.clients.use(client, era, may_refuse=True))
             try:
                 session = await self._wait_until_running(supervised, tried, definition)
             except NotSent:
                 if not supervised.refuses:
                     raise
                 return None
-            if definition is not None and not await supervised.offers(definition):
+            if definition is not None and not await supervised.refresh.offers(definition):
                 return None
-            used.enter_context(tried.pop_all())
+            stack.enter_context(tried.pop_all())
             return supervised, session
 
-    async def _wait_until_running(self, supervised: SupervisedSession, used: ExitStack, definition: Definition | None) -> Session:
-        """Return the session as soon as it runs; for a call, with one of the server's places until the end of `used`."""
+    async def _wait_until_running(self, supervised: SupervisedSession, stack: ExitStack, definition: Definition | None) -> Session:
+        """Return the session as soon as it runs; for a call, with one of the server's slots until the end of `stack`."""
         while True:
-            session = await supervised.life.until_ready()
-            if definition is None or self._places is None:
+            session = await supervised.lifecycle.wait_until_ready()
+            if definition is None or self._slots is None:
                 return session
-            await self._places.acquire()
-            if session is supervised.life.ready:
-                used.callback(self._places.release)
+            await self._slots.acquire()
+            if session is supervised.lifecycle.ready:
+                stack.callback(self._slots.release)
                 return session
-            self._places.release()
+            self._slots.release()
 
     def _has_own(self, client: CallingClient, era: Era) -> bool:
         """Return whether a client has a session of its own."""

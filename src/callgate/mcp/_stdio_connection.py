@@ -48,9 +48,9 @@ class StdioConnection:
 
     async def request(self, message: Message, on_message: Callable[[Message], None]) -> Message:
         await self._wait_until_drained(message)
-        number: int = message["id"]
+        request_id: int = message["id"]
         waiting: asyncio.Future[Message] = self._loop.create_future()
-        self._waiting[number] = waiting
+        self._waiting[request_id] = waiting
         unanswered = False
         try:
             self._process.write(encoded(message))
@@ -58,12 +58,12 @@ class StdioConnection:
         except asyncio.CancelledError:
             unanswered = True
             if message["method"] != "initialize":
-                cancelled = notification("notifications/cancelled", {"requestId": number, "reason": "the caller no longer waits"})
+                cancelled = notification("notifications/cancelled", {"requestId": request_id, "reason": "the caller no longer waits"})
                 self._process.notify(encoded(cancelled))
             raise
         finally:
-            del self._waiting[number]
-            self._ended[number] = unanswered
+            del self._waiting[request_id]
+            self._ended[request_id] = unanswered
             if len(self._ended) > _ENDED_IDS:
                 del self._ended[next(iter(self._ended))]
 
@@ -74,7 +74,7 @@ class StdioConnection:
             NotSent: The caller of a tool no longer waits.
         """
         try:
-            await self._process.drained()
+            await self._process.wait_until_drained()
         except asyncio.CancelledError as error:
             if message["method"] != "tools/call":
                 raise
@@ -88,7 +88,7 @@ class StdioConnection:
 
     # Callbacks of the process
 
-    def line(self, data: bytes | bytearray) -> None:
+    def receive_line(self, data: bytes | bytearray) -> None:
         try:
             message = read_message(data)
         except UnreadableMessage as error:
@@ -99,12 +99,12 @@ class StdioConnection:
         else:
             self._handle_answer(message)
 
-    def ended(self, error: McpError) -> None:
+    def handle_end(self, error: McpError) -> None:
         for waiting in self._waiting.values():
             self._fail(waiting, error)
 
     def _handle_unreadable(self, data: bytes | bytearray, error: UnreadableMessage) -> None:
-        waiting = [self._waiting[number] for number in error.answers if number in self._waiting]
+        waiting = [self._waiting[request_id] for request_id in error.answers if request_id in self._waiting]
         for one in waiting:
             self._fail(one, ProtocolError(self._what_was_sent(f"an answer that cannot be used: {error}"), code=error.code))
         if not waiting:
@@ -112,10 +112,10 @@ class StdioConnection:
             self._events.on_noise(f"a line that is not a message ({error}): {shown}")
 
     def _handle_answer(self, message: Message) -> None:
-        number = answer_id(message)
-        waiting = self._waiting.get(number) if number is not None else None
-        if number is None or waiting is None or waiting.done():
-            self._handle_late_answer(number, message)
+        request_id = answer_id(message)
+        waiting = self._waiting.get(request_id) if request_id is not None else None
+        if request_id is None or waiting is None or waiting.done():
+            self._handle_late_answer(request_id, message)
             return
         fault = response_fault(message)
         if fault:
@@ -123,14 +123,14 @@ class StdioConnection:
         else:
             waiting.set_result(message)
 
-    def _handle_late_answer(self, number: int | None, message: Message) -> None:
+    def _handle_late_answer(self, request_id: int | None, message: Message) -> None:
         """Handle an answer that no request waits for. A cancelled request may still get one."""
-        if number is None or not self._ended.get(number):
+        if request_id is None or not self._ended.get(request_id):
             self._events.on_noise(f"a message that no request waits for, with the id {message.get('id')!r:.40}")
-        if number in self._ended:
-            self._ended[number] = False
-        if number is not None and (number in self._ended or number in self._waiting):
-            self._events.on_late(number, message)
+        if request_id in self._ended:
+            self._ended[request_id] = False
+        if request_id is not None and (request_id in self._ended or request_id in self._waiting):
+            self._events.on_late(request_id, message)
 
     @staticmethod
     def _fail(waiting: asyncio.Future[Message], error: McpError) -> None:

@@ -1,9 +1,7 @@
 """One session with an MCP server, kept running.
 
-Starts it, lists the server's tools again when the server says that they have changed or when their list no longer holds, and asks a silent
-server for a sign of life.
-`_server_processes/server_life.py` has the states and the restarts. Knows nothing of what a call is for, and of no other session of the
-server.
+Starts it, has its tools listed by `_tool_refresh`, and checks whether a silent server still responds. `server_lifecycle.py` of
+`_server_processes` has the states and the restarts. Knows nothing of what a call is for, and of no other session of the server.
 """
 
 from __future__ import annotations
@@ -11,28 +9,26 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
 from callgate._backoff import backoff_s
 from callgate._clock import Clock
 from callgate._secret_redaction import RedactedLog
-from callgate._server_processes.server_life import ServerLife, ServerWork
+from callgate._server_processes.server_lifecycle import ServerLifecycle, ServerWork
 from callgate.errors import UsageError
 from callgate.mcp._connection import LOOK_FIRST, ConnectionLost, McpError, Message, NotSent, ProtocolError
-from callgate.mcp._list_freshness import ListFreshness
 from callgate.mcp._messages import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 from callgate.mcp._negotiation import EraRefused
 from callgate.mcp._revisions import Era
 from callgate.mcp._server_messages import OnNotice
 from callgate.mcp._server_requests import AnswersServer
 from callgate.mcp._session import Connect, Session
-from callgate.mcp._tool_changes import Definition
+from callgate.mcp._tool_refresh import SessionTools, ToolRefresh
 from callgate.mcp.server_config import McpServer
 
-__all__ = ["SessionParts", "SessionTools", "SupervisedSession"]
+__all__ = ["SessionParts", "SupervisedSession"]
 
 T = TypeVar("T")
 
@@ -51,14 +47,6 @@ _LASTING_S = 60.0
 _SILENT_S = 5.0
 _LONGEST_SILENCE_S = 120.0
 """A silent server is ended after this time, even if calls still wait for its answers."""
-_SETTLE_S = 0.05
-"""How long notices about changed tools are collected before the tools are listed again."""
-_LIST_EVERY_S = 1.0
-"""The least time between two of these lists."""
-_LOOK_AGAIN_S = 10.0
-"""The least time between two lists that are asked for because a tool is described differently than in another session."""
-_LIST_WAIT_S = 2.0
-"""How long a caller that needs the tools waits for a current list."""
 _TOOLS_CHANGED = "notifications/tools/list_changed"
 
 
@@ -94,30 +82,6 @@ class _Backoff:
         if not self._retries_without_call:
             return math.inf
         return max(self.quarantine_s(failures), _LASTING_S if self.useless else 0.0)
-
-
-class SessionTools(Protocol):
-    """The tools as the server lists them in one session."""
-
-    async def refresh(self, session: Session) -> None:
-        """List the tools again.
-
-        Raises:
-            McpError: The server does not list its tools.
-        """
-        ...
-
-    def check(self, definition: Definition) -> None:
-        """Raise if a tool may no longer be called as it was described when its call was judged.
-
-        Raises:
-            NotSent: The server describes the tool differently, or does not have it.
-        """
-        ...
-
-    def unavailable(self, why: str) -> None:
-        """Record why the session does not run."""
-        ...
 
 
 class SessionParts(Struct, frozen=True, kw_only=True, eq=False):
@@ -158,7 +122,7 @@ class SupervisedSession:
         retries_without_call: bool = False,
     ) -> None:
         self._backoff = _Backoff(parts.server, retries_without_call=retries_without_call)
-        self.life = ServerLife[Session](f"The MCP server '{parts.server.name}'", self._backoff)
+        self.lifecycle = ServerLifecycle[Session](f"The MCP server '{parts.server.name}'", self._backoff)
         self.tools = tools
         self.subscribed: dict[str, int] = {}
         """The number of subscriptions to a resource, by its URI."""
@@ -174,15 +138,10 @@ class SupervisedSession:
         self._parts = parts
         self._requests = requests
         self._session: Session | None = None
-        self._changed = False
-        self._listed_at = -_LOOK_AGAIN_S
-        """The time of the last list of changed tools."""
-        self._freshness = ListFreshness(parts.clock)
-        self._listed = asyncio.Event()
-        """Cleared while the tools are to be listed again."""
-        self._doubted = False
+        self.refresh = ToolRefresh(parts.server, parts.clock, parts.log, tools, self.lifecycle.wake.set)
+        self._may_be_silent = False
         """Whether a request was left without an answer, so that it is checked whether the server still answers."""
-        self._running = 0
+        self._running_requests = 0
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
@@ -196,36 +155,36 @@ class SupervisedSession:
             end=self._end_session,
             problem_of=self._start_problem,
             last_words=self._last_words,
-            on_problem=self.tools.unavailable,
+            on_problem=self.tools.handle_problem,
             is_expected=lambda error: self._may_refuse and self._is_refusal(error),
         )
-        self.life.begin(work, self._parts.clock, self._parts.log)
+        self.lifecycle.begin(work, self._parts.clock, self._parts.log)
 
     async def close(self) -> None:
-        await self.life.close()
+        await self.lifecycle.close()
 
     async def run(self, session: Session, work: Callable[[Session], Awaitable[T]]) -> T:
-        """Run requests on the session that `life.until_ready` has returned, and note how they end."""
-        self._running += 1
+        """Run requests on the session that `lifecycle.wait_until_ready` has returned, and note how they end."""
+        self._running_requests += 1
         try:
             result = await work(session)
         except (asyncio.CancelledError, NotSent):  # it has timed out or was stopped: perhaps the server answers nothing any more
-            self._doubted = True
-            self.life.wake.set()
+            self._may_be_silent = True
+            self.lifecycle.wake.set()
             raise
         except RpcError as error:
-            if error.code in (INVALID_PARAMS, METHOD_NOT_FOUND) and self._freshness.may_be_wrong:  # perhaps it has lost the tool
-                self._request_list()
+            if error.code in (INVALID_PARAMS, METHOD_NOT_FOUND) and self.refresh.may_be_wrong:  # perhaps it has lost the tool
+                self.refresh.request()
             raise
         finally:
-            self._running -= 1
-        self.life.failures = 0
+            self._running_requests -= 1
+        self.lifecycle.failures = 0
         return result
 
     def _note_failed_start(self, error: Exception) -> None:
         refused = self._is_refusal(error)
-        self._backoff.useless = not self.life.starts and isinstance(error, NotSent) and not error.retryable
-        if self._may_refuse and (refused or self._backoff.useless or self.life.failures + 1 >= _TRIES):
+        self._backoff.useless = not self.lifecycle.starts and isinstance(error, NotSent) and not error.retryable
+        if self._may_refuse and (refused or self._backoff.useless or self.lifecycle.failures + 1 >= _TRIES):
             self.refuses = True
             self._parts.on_refused(refused)
 
@@ -236,50 +195,33 @@ class SupervisedSession:
         lists_nothing = isinstance(error, ProtocolError) and status is None and self._negotiated
         return ends or lists_nothing or isinstance(error, EraRefused | TimeoutError) or status in _REFUSING_STATUSES
 
-    async def offers(self, definition: Definition) -> bool:
-        """Return whether a tool is described in this session as it was when its call was judged.
-
-        If it is not, the tools are listed again, at most every 10 s.
-        """
-        if not self._describes(definition) and self._parts.clock.monotonic() - self._listed_at >= _LOOK_AGAIN_S:
-            self._request_list()
-            await self.until_listed()
-        return self._describes(definition)
-
-    def _describes(self, definition: Definition) -> bool:
-        try:
-            self.tools.check(definition)
-        except NotSent:
-            return False
-        return True
-
-    def list_if_stale(self) -> bool:
-        """Request a new list of tools if the current one is stale, and return whether it is. Does not wait for the list."""
-        stale = self.life.ready is not None and self._freshness.is_stale
-        if stale:
-            self._request_list()
-        return stale
-
-    async def until_listed(self) -> None:
-        """Wait, at most `_LIST_WAIT_S`, until a requested list of tools has arrived: a slow server must not delay callers."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_LIST_WAIT_S):
-                await self._listed.wait()
-
-    def _request_list(self) -> None:
-        self._changed = True
-        self._listed.clear()
-        self.life.wake.set()
+    def request_list_if_stale(self) -> bool:
+        """Have the tools listed again if the session runs and their list no longer holds; return whether that is so."""
+        return self.lifecycle.ready is not None and self.refresh.request_if_stale()
 
     async def _serve(self) -> str:
         """Start a session and follow it to its end; return why it has ended."""
-        parts, auth = self._parts, self._parts.server.auth
+        await self._wait_for_authorization()
+        self._may_be_silent = self._backoff.useless = False
+        session = self._session = self._make_session()
+        session.connection.lost.add_done_callback(lambda _: self.lifecycle.stop_sending())
+        await self._start(session)
+        self.era, self.revision = session.era, session.revision
+        if session.connection.lost.done():
+            return session.connection.lost.result()
+        self.lifecycle.mark_ready(session)
+        return await self._follow(session)
+
+    async def _wait_for_authorization(self) -> None:
+        auth = self._parts.server.auth
         if auth is not None and auth.waits_for:
-            self.life.problem = f"{self.life.label} cannot be used yet: {auth.waits_for}"
-            self.tools.unavailable(self.life.problem)
+            self.lifecycle.problem = f"{self.lifecycle.label} cannot be used yet: {auth.waits_for}"
+            self.tools.handle_problem(self.lifecycle.problem)
             await auth.wait_for_user()
-        self._doubted = self._backoff.useless = False
-        session = Session(
+
+    def _make_session(self) -> Session:
+        parts = self._parts
+        return Session(
             parts.server,
             parts.connect,
             self._requests,
@@ -287,68 +229,57 @@ class SupervisedSession:
             subscribed=self.subscribed,
             on_notice=self._handle_notice,
             on_late=parts.on_late,
-            is_restarted=bool(self.life.problem),
+            is_restarted=bool(self.lifecycle.problem),
         )
-        self._session = session
-        session.connection.lost.add_done_callback(lambda _: self.life.stop_sending())
+
+    async def _start(self, session: Session) -> None:
+        """Negotiate the revision and list the tools.
+
+        Raises:
+            McpError: The server cannot be started, or does not list its tools.
+            TimeoutError: It takes too long.
+        """
         try:
-            async with asyncio.timeout(parts.server.start_timeout_s):
+            async with asyncio.timeout(self._parts.server.start_timeout_s):
                 self._negotiated = False
                 await session.start(self.era)
                 self._negotiated = True
-                self._changed = False
-                await self._list(session)
+                self.refresh.requested = False
+                await self.refresh.list_now(session)
         except (McpError, TimeoutError) as error:
             self._note_failed_start(error)
             if isinstance(error, McpError) and error.code != "cannot_start":
                 await session.wait_for_end()
             raise
-        self.era, self.revision = session.era, session.revision
-        if session.connection.lost.done():
-            return session.connection.lost.result()
-        self.life.started(session)
-        while not session.connection.lost.done():
+
+    async def _follow(self, session: Session) -> str:
+        """Follow a session that runs to its end; return why it has ended."""
+        lost = session.connection.lost
+        while not lost.done():
             await self._wait_for_wake()
-            if self._changed:
-                await self._list_again(session)
-            if self._doubted:
-                self._doubted = False
+            if self.refresh.requested:
+                await self.refresh.list_again(session)
+            if self._may_be_silent:
+                self._may_be_silent = False
                 if not await self._is_responsive(session):
-                    self.life.stop_sending()
+                    self.lifecycle.stop_sending()
                     return "it answers nothing any more, so it was ended"
-        self.life.settle()
-        return session.connection.lost.result()
+        self.lifecycle.settle()
+        return lost.result()
 
     async def _wait_for_wake(self) -> None:
         """Wait until there is something to look at, or until the list of tools is due."""
-        due_s = self._freshness.due_s
+        due_s = self.refresh.due_s
         due = None if due_s is None else asyncio.ensure_future(self._parts.clock.sleep(max(0.0, due_s)))
         if due is not None:
-            due.add_done_callback(lambda ended: None if ended.cancelled() else self.life.wake.set())
+            due.add_done_callback(lambda ended: None if ended.cancelled() else self.lifecycle.wake.set())
         try:
-            await self.life.wake.wait()
+            await self.lifecycle.wake.wait()
         finally:
             if due is not None:
-                self._changed = self._changed or due.done()
+                self.refresh.requested = self.refresh.requested or due.done()
                 due.cancel()
-        self.life.wake.clear()
-
-    async def _list(self, session: Session) -> None:
-        try:
-            await self.tools.refresh(session)
-        finally:
-            self._freshness.note(session.tools_ttl_s, told_of_changes=session.tells_changed_tools)
-            self._listed.set()
-
-    async def _list_again(self, session: Session) -> None:
-        parts = self._parts
-        await parts.clock.sleep(max(_SETTLE_S, self._listed_at + _LIST_EVERY_S - parts.clock.monotonic()))
-        self._changed, self._listed_at = False, parts.clock.monotonic()
-        try:
-            async with asyncio.timeout(parts.server.start_timeout_s):
-                await self._list(session)
-        except (McpError, TimeoutError, UsageError) as error:
-            parts.log.warning("MCP server %s: its changed tools could not be listed: %s", parts.server.name, error)
+        self.lifecycle.wake.clear()
 
     async def _is_responsive(self, session: Session) -> bool:
         """Return whether a server that left a call without an answer still responds.
@@ -369,16 +300,16 @@ class SupervisedSession:
             if session.connection.lost.done():
                 return True
             if session.heard != heard:
-                self.life.resume(session)
+                self.lifecycle.resume(session)
                 return True
-            self.life.hold()
-            if not self._running or clock.monotonic() >= latest:
+            self.lifecycle.hold()
+            if not self._running_requests or clock.monotonic() >= latest:
                 return False
 
     def _start_problem(self, error: Exception) -> str:
         auth = self._parts.server.auth
         if isinstance(error, TimeoutError) and auth is not None and auth.waits_for:
-            return f"{self.life.label} cannot be used yet: {auth.waits_for}"
+            return f"{self.lifecycle.label} cannot be used yet: {auth.waits_for}"
         if isinstance(error, TimeoutError):
             return f"it did not start within {self._parts.server.start_timeout_s:g} s"
         if self._session is not None and (why := self._session.why_lost):
@@ -398,6 +329,6 @@ class SupervisedSession:
 
     def _handle_notice(self, method: str, params: Mapping[str, Any]) -> None:
         if method == _TOOLS_CHANGED:
-            self._request_list()
+            self.refresh.request()
         else:
             self._parts.on_notice(method, params)

@@ -13,15 +13,15 @@ from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
-from callgate._server_processes.server_life import State
+from callgate._server_processes.server_lifecycle import State
 from callgate.errors import UsageError
-from callgate.mcp._call_results import executed, refused
+from callgate.mcp._call_results import execution_of_error, execution_of_result
 from callgate.mcp._client_era import ClientEra
 from callgate.mcp._client_sessions import ClientSessions
 from callgate.mcp._connection import ConnectionEvents, McpError, Message, NotSent, ServerConnection
 from callgate.mcp._http_connection import HttpConnection
 from callgate.mcp._messages import RpcError
-from callgate.mcp._resource_watches import ResourceWatches, Watch
+from callgate.mcp._resource_subscriptions import ResourceSubscription, ResourceSubscriptions
 from callgate.mcp._running_requests import Caller
 from callgate.mcp._server_messages import RESOURCE_UPDATED, OnNotice
 from callgate.mcp._server_requests import ServerRequests
@@ -45,7 +45,7 @@ def connection_of(server: McpServer, events: ConnectionEvents) -> ServerConnecti
     return HttpConnection(server, events) if server.url else StdioConnection(server, events)
 
 
-class _Running(Struct, frozen=True, kw_only=True, eq=False):
+class _ServerParts(Struct, frozen=True, kw_only=True, eq=False):
     """The parts of a server that was started."""
 
     catalogue: ToolCatalogue
@@ -71,15 +71,15 @@ class SupervisedServer:
         self.timeout_s = server.timeout_s
         self._server = server
         self._connect = connect
-        self._parts: _Running | None = None
+        self._parts: _ServerParts | None = None
         self._closing = False
         self._listeners: dict[object, OnNotice] = {}
-        self._watches = ResourceWatches()
+        self._subscriptions = ResourceSubscriptions()
 
     @property
     def state(self) -> State:
         """The state of the first session."""
-        return "idle" if self._parts is None else self._parts.first.life.state
+        return "idle" if self._parts is None else self._parts.first.lifecycle.state
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
@@ -94,10 +94,10 @@ class SupervisedServer:
     def status(self, tools: int) -> ServerStatus:
         if self._parts is None:
             return ServerStatus(name=self.name, state="idle", tools=tools)
-        return self._parts.first.life.status(self.name, tools, self._parts.first.revision)
+        return self._parts.first.lifecycle.status(self.name, tools, self._parts.first.revision)
 
     @property
-    def _running(self) -> _Running:
+    def _running(self) -> _ServerParts:
         """The parts.
 
         Raises:
@@ -113,14 +113,14 @@ class SupervisedServer:
         self._parts = running = self._make_parts(catalogue)
         first = running.first
         first.begin()
-        await first.life.first_attempt()
-        if first.life.problem and self._server.required:
+        await first.lifecycle.wait_for_first_attempt()
+        if first.lifecycle.problem and self._server.required:
             raise UsageError(
-                f"{first.life.full_problem}. It is required, so nothing starts without it. Correct that, or set `required` to false.",
+                f"{first.lifecycle.full_problem}. It is required, so nothing starts without it. Correct that, or set `required` to false.",
                 code="server_unavailable",
             )
 
-    def _make_parts(self, catalogue: ToolCatalogue) -> _Running:
+    def _make_parts(self, catalogue: ToolCatalogue) -> _ServerParts:
         server = self._server
         client_era = ClientEra(server, catalogue.clock)
         parts = SessionParts(
@@ -130,12 +130,12 @@ class SupervisedServer:
             log=catalogue.log,
             on_notice=partial(self._handle_notice, None),
             on_late=lambda uid, message: catalogue.late(uid, self._late_execution(message)),
-            on_refused=lambda lasting: client_era.refused(first.life.starts, lasting=lasting),
+            on_refused=lambda lasting: client_era.note_refusal(first.lifecycle.starts, lasting=lasting),
         )
         clients = ClientSessions(parts, self._list_clients, self._handle_notice)
         tools = ToolList(server, self, catalogue, clients.tools if server.client_tools else tuple)
         first = SupervisedSession(parts, ServerRequests(server, catalogue.log), tools, retries_without_call=True)
-        return _Running(catalogue=catalogue, sessions=SessionChoice(server, first, client_era, clients), tools=tools)
+        return _ServerParts(catalogue=catalogue, sessions=SessionChoice(server, first, client_era, clients), tools=tools)
 
     async def _list_clients(self) -> None:
         """Offer the tools that the server shows only in sessions of clients, if they are wanted."""
@@ -147,9 +147,9 @@ class SupervisedServer:
             self._running.catalogue.log.warning("MCP server %s: its tools for single clients cannot be offered: %s", self.name, error)
 
     async def retry(self) -> None:
-        life = self._running.first.life
-        life.restart()
-        await life.first_attempt()
+        lifecycle = self._running.first.lifecycle
+        lifecycle.restart()
+        await lifecycle.wait_for_first_attempt()
 
     async def close(self) -> None:
         self._closing = True
@@ -163,13 +163,13 @@ class SupervisedServer:
 
     async def call_tool(self, definition: Definition, arguments: Mapping[str, Any], caller: Caller) -> Message:
         running = self._running
-        with ExitStack() as used:
+        with ExitStack() as stack:
             try:
-                supervised, session = await running.sessions.of_request(caller.client, used, definition)
+                supervised, session = await running.sessions.for_request(caller.client, stack, definition)
             except asyncio.CancelledError as error:  # the call's deadline or its kill
                 raise NotSent(f"The MCP server '{self.name}' was not ready for the call in time{self._reason()}.") from error
-            running.first.list_if_stale()
-            supervised.list_if_stale()
+            running.first.request_list_if_stale()
+            supervised.request_list_if_stale()
             running.tools.check(definition)
             supervised.tools.check(definition)
             return await supervised.run(session, lambda on: on.call_tool(definition["name"], arguments, caller))
@@ -180,8 +180,8 @@ class SupervisedServer:
 
     async def refresh_tools(self) -> None:
         """List the tools again if their list no longer holds, and wait for that in bounded time. Starts nothing."""
-        if self._parts is not None and not self._closing and self._parts.first.list_if_stale():
-            await self._parts.first.until_listed()
+        if self._parts is not None and not self._closing and self._parts.first.request_list_if_stale():
+            await self._parts.first.refresh.wait_until_listed()
 
     # Sessions
 
@@ -192,8 +192,8 @@ class SupervisedServer:
             NotSent: The server cannot be started.
         """
         caller = Caller(client=calling_client())
-        with ExitStack() as used:
-            supervised, session = await self._running.sessions.of_request(caller.client, used)
+        with ExitStack() as stack:
+            supervised, session = await self._running.sessions.for_request(caller.client, stack)
             return await supervised.run(session, lambda on: work(on, caller))
 
     async def roots_changed(self) -> None:
@@ -205,7 +205,7 @@ class SupervisedServer:
         client = calling_client()
         if client is None or self._parts is None:
             return
-        with self._parts.sessions.handshakes_of(client) as sessions:
+        with self._parts.sessions.keep_handshakes_open(client) as sessions:
             await asyncio.gather(*(session.roots_changed() for session in sessions))
 
     # Resources
@@ -223,21 +223,21 @@ class SupervisedServer:
             RpcError: The server refuses.
         """
         client, sessions = calling_client(), self._running.sessions
-        with ExitStack() as used:
+        with ExitStack() as stack:
             try:
-                supervised = await sessions.of_changes(client, used)
+                supervised = await sessions.for_subscription(client, stack)
             except BaseException:
                 if lasting:
-                    self._watches.add(Watch(uri=uri, client=client, session=sessions.first, of_client=False))
+                    self._subscriptions.add(ResourceSubscription(uri=uri, client=client, session=sessions.first, of_client=False))
                 raise
-            watch = Watch(uri=uri, client=client, session=supervised, of_client=supervised is not sessions.first)
-            if not self._watches.add(watch):
+            subscription = ResourceSubscription(uri=uri, client=client, session=supervised, of_client=supervised is not sessions.first)
+            if not self._subscriptions.add(subscription):
                 return
             try:
-                await supervised.run(await supervised.life.until_ready(), lambda on: on.subscribe(uri))
+                await supervised.run(await supervised.lifecycle.wait_until_ready(), lambda on: on.subscribe(uri))
             except BaseException as error:
                 if isinstance(error, RpcError) or not lasting:
-                    self._forget(watch)
+                    self._forget(subscription)
                 raise
 
     async def unsubscribe(self, uri: str) -> None:
@@ -247,18 +247,18 @@ class SupervisedServer:
             McpError: The server does not answer.
             RpcError: The server refuses.
         """
-        watch = self._watches.of(uri, calling_client())
-        if watch is None or not self._forget(watch):
+        subscription = self._subscriptions.find(uri, calling_client())
+        if subscription is None or not self._forget(subscription):
             return
-        supervised = watch.session
-        session = supervised.life.ready if watch.of_client else await supervised.life.until_ready()
+        supervised = subscription.session
+        session = supervised.lifecycle.ready if subscription.of_client else await supervised.lifecycle.wait_until_ready()
         if session is not None:
             await supervised.run(session, lambda on: on.subscribe(uri, ends=True))
 
-    def _forget(self, watch: Watch) -> bool:
-        if watch.of_client:
-            self._running.sessions.clients.unwatch(watch.session)
-        return self._watches.remove(watch)
+    def _forget(self, subscription: ResourceSubscription) -> bool:
+        if subscription.of_client:
+            self._running.sessions.clients.release_subscription(subscription.session)
+        return self._subscriptions.remove(subscription)
 
     def on_change(self, listener: OnNotice) -> Callable[[], None]:
         """Call `listener` with the notices of changes from now on; return what ends that."""
@@ -277,7 +277,7 @@ class SupervisedServer:
             key: That of the clients of the session; None: the first session.
         """
         if method == RESOURCE_UPDATED:
-            self._watches.tell(params, key)
+            self._subscriptions.notify(params, key)
         for listener in list(self._listeners.values()):
             try:
                 listener(method, params)
@@ -288,7 +288,7 @@ class SupervisedServer:
         error = message.get("error")
         try:
             if isinstance(error, dict):
-                return refused(self.name, RpcError(int(error.get("code", 0)), str(error.get("message", ""))))
-            return executed(self.name, message["result"])
+                return execution_of_error(self.name, RpcError(int(error.get("code", 0)), str(error.get("message", ""))))
+            return execution_of_result(self.name, message["result"])
         except (McpError, KeyError, TypeError, ValueError, AttributeError):
             return Execution(status="raised", error="its answer was not a result")

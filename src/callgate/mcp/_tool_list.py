@@ -175,7 +175,7 @@ class ToolList:
         )
         return ""
 
-    def unavailable(self, why: str) -> None:
+    def handle_problem(self, why: str) -> None:
         """Withdraw the configured tools with this reason, if the server has never listed any."""
         if not self._listed:
             names = self._server.tools or ("",)

@@ -44,7 +44,7 @@ class Variables:
         self.problems: list[str] = []
         """The variables that could not be replaced, each as a sentence."""
 
-    def replaced(self, text: str, where: str) -> str:
+    def replace(self, text: str, where: str) -> str:
         """Return the text with its variables replaced. One that has no value stays, and is added to `problems`.
 
         Args:

@@ -148,7 +148,7 @@ class AcceptedTools:
             check("accept", f"effects[{name!r}]", effect, Effect)
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
-        def changed(known: _AcceptedServer) -> None:
+        def add(known: _AcceptedServer) -> None:
             tools = known.tools
             for name, definition in given.items():
                 effect = chosen.get(name) or (tools[name].effect if name in tools else "once")
@@ -156,20 +156,20 @@ class AcceptedTools:
             if instructions is not None:
                 known.instructions = instructions
 
-        self._change(server, changed)
+        self._change(server, add)
 
     def remove(self, server: str, tools: Iterable[str] | None = None) -> None:
         """Accept these tools no longer. Default: all of the server, and its instructions."""
         names = None if tools is None else set(tools)
 
-        def changed(known: _AcceptedServer) -> None:
+        def drop(known: _AcceptedServer) -> None:
             for name in [name for name in known.tools if names is None or name in names]:
                 del known.tools[name]
             if names is None:
                 known.instructions = ""
 
         if self.path is None or self.path.exists():
-            self._change(server, changed)
+            self._change(server, drop)
 
     def _accept_unseen(self, server: str, offered: list[Definition]) -> None:
         seen = self._seen.setdefault(server, _AcceptedServer({})).tools
@@ -183,7 +183,7 @@ class AcceptedTools:
             change(self._seen.setdefault(server, _AcceptedServer({})))
             return
 
-        def changed(text: str | None) -> dict[str, Any]:
+        def rewrite(text: str | None) -> dict[str, Any]:
             everything = {} if text is None else _parse(text, cast(Path, self.path))
             known = everything.setdefault(server, _AcceptedServer({}))
             change(known)
@@ -191,7 +191,7 @@ class AcceptedTools:
                 del everything[server]
             return _to_json(everything)
 
-        rewrite_json(self.path, _USE, changed)
+        rewrite_json(self.path, _USE, rewrite)
 
     def _server(self, server: str) -> _AcceptedServer:
         return self._read().get(server) or _AcceptedServer({})

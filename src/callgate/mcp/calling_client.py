@@ -59,19 +59,19 @@ class CallingClient(Protocol):
         """
         ...
 
-    def progressed(self, params: Mapping[str, Any]) -> None:
+    def receive_progress(self, params: Mapping[str, Any]) -> None:
         """Receive the `params` of a progress notification of this call, without its token."""
         ...
 
-    def logged(self, params: Mapping[str, Any]) -> None:
+    def receive_log(self, params: Mapping[str, Any]) -> None:
         """Receive the `params` of a log notification that belongs to this call."""
         ...
 
-    def resource_updated(self, params: Mapping[str, Any]) -> None:
+    def receive_resource_update(self, params: Mapping[str, Any]) -> None:
         """Receive the `params` of a notification that a resource has changed to which this client has subscribed."""
         ...
 
-    def answered(self, response: Mapping[str, Any]) -> None:
+    def receive_response(self, response: Mapping[str, Any]) -> None:
         """Receive the server's response to this call, as it was sent: a message with `result` or `error`."""
         ...
 

@@ -113,7 +113,7 @@ def configured_servers(
     if len(section) > _MOST_SERVERS:
         raise UsageError(f"{displayed(file)} has {len(section):,} MCP servers; at most {_MOST_SERVERS:,} are read. Divide the file.")
     names = _usable_names(section)
-    return tuple(_EntryReader(file, name, entry).configured(names[name], accepted) for name, entry in section.items())
+    return tuple(_EntryReader(file, name, entry).read(names[name], accepted) for name, entry in section.items())
 
 
 def configured_server(path: str | os.PathLike[str], name: str, entry: Mapping[str, Any]) -> ConfiguredServer:
@@ -127,7 +127,7 @@ def configured_server(path: str | os.PathLike[str], name: str, entry: Mapping[st
             f"An MCP server cannot be named '{one_line(name, 80)}'. Take at most 64 letters, digits, '_', '-' and '.', and begin with a"
             " letter, digit or '_'."
         )
-    return _EntryReader(Path(path), name, parse_json(json.dumps(entry), Path(path), _USE)).configured(name, None)
+    return _EntryReader(Path(path), name, parse_json(json.dumps(entry), Path(path), _USE)).read(name, None)
 
 
 def accepted_file(path: str | os.PathLike[str]) -> Path:
@@ -162,7 +162,7 @@ def remove_server(path: str | os.PathLike[str], name: str) -> None:
     """
     file = expanded(path)
 
-    def removed(text: str | None) -> dict[str, Any]:
+    def remove(text: str | None) -> dict[str, Any]:
         root = _parse_for_writing(file, text, "Remove the entry by hand.")
         section = _section(root, file)
         if name not in section:
@@ -170,7 +170,7 @@ def remove_server(path: str | os.PathLike[str], name: str) -> None:
         del section[name]
         return root
 
-    rewrite_json(file, _USE, removed)
+    rewrite_json(file, _USE, remove)
 
 
 def _add_entry(file: Path, text: str | None, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -253,7 +253,7 @@ class _EntryReader:
         folder = file.absolute().parent
         self._variables = Variables(folder.parent if folder.name.startswith(".") else folder)
 
-    def configured(self, own_name: str, accepted: str | os.PathLike[str] | AcceptedTools | None) -> ConfiguredServer:
+    def read(self, own_name: str, accepted: str | os.PathLike[str] | AcceptedTools | None) -> ConfiguredServer:
         enabled = not self._flag("disabled", False) and self._flag("enabled", True)
         url_key = next((key for key in _URL_KEYS if key in self._entry), "")
         kind = re.sub(r"[-_]", "", self._text("type") or self._text("transport")).lower()
@@ -306,8 +306,8 @@ class _EntryReader:
     def _process(self, kind: str) -> dict[str, Any]:
         if kind and kind not in _STDIO:
             raise self._invalid_value("type", f"is {one_line(kind, 40)}, which needs a url", "Give the url, or leave out type.")
-        words = tuple(self._variables.replaced(word, "args" if index else "command") for index, word in enumerate(self._words()))
-        cwd = self._variables.replaced(self._text("cwd"), "cwd")
+        words = tuple(self._variables.replace(word, "args" if index else "command") for index, word in enumerate(self._words()))
+        cwd = self._variables.replace(self._text("cwd"), "cwd")
         env = self._env_file() | self._pairs("environment") | self._pairs("env")
         return {"command": words, "env": env, "cwd": os.path.expanduser(cwd)}
 
@@ -317,7 +317,7 @@ class _EntryReader:
         if kind and kind not in _HTTP:
             known = "sse is a transport that callgate does not have; many of its servers offer 'http' at an address of its own"
             self._variables.problems.append(f"type: {known if kind == 'sse' else one_line(kind, 40)}. Use 'http' with the address for it.")
-        url = self._variables.replaced(self._text(key), key)
+        url = self._variables.replace(self._text(key), key)
         if url.startswith(_LOCAL):
             self._variables.problems.append(f"{key} is the address of a local socket, which callgate cannot use. Give an http address.")
         if not self._variables.problems and not _is_address(url):
@@ -325,7 +325,7 @@ class _EntryReader:
         return {"url": url if _is_address(url) else _UNKNOWN, "headers": self._pairs("headers")}
 
     def _env_file(self) -> dict[str, str]:
-        given = self._variables.replaced(self._text("envFile"), "envFile")
+        given = self._variables.replace(self._text("envFile"), "envFile")
         if not given:
             return {}
         try:
@@ -347,7 +347,7 @@ class _EntryReader:
             if value is not None and not isinstance(value, str):
                 raise self._invalid_value(f"{key}.{one_line(name, 80)}", "is not text", "Its value is not shown. Write it in quotes.")
             if value is not None:
-                found[name] = self._variables.replaced(value, f"{key}.{one_line(name, 80)}")
+                found[name] = self._variables.replace(value, f"{key}.{one_line(name, 80)}")
         return found
 
     def _enabled_tools(self) -> tuple[str, ...] | None:

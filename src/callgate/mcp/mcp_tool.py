@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
 from callgate._schema.large_integers import with_readable_integers
-from callgate._server_processes.server_executions import failed
+from callgate._server_processes.server_executions import execution_of_failure
 from callgate.calls import Effect
-from callgate.mcp._call_results import executed, refused
+from callgate.mcp._call_results import execution_of_error, execution_of_result
 from callgate.mcp._connection import LOOK_FIRST, McpError, Message
 from callgate.mcp._messages import RpcError
 from callgate.mcp._running_requests import Caller
@@ -97,11 +97,13 @@ class McpTool(Tool):
         try:
             caller = Caller(uid=context.uid, on_progress=context.progress, asking_human=context.asking_human, client=calling_client())
             result = await self._caller.call_tool(self.definition, arguments, caller)
-            return executed(self.server, result)
+            return execution_of_result(self.server, result)
         except RpcError as error:
-            return refused(self.server, error)
+            return execution_of_error(self.server, error)
         except McpError as error:
-            return failed(error, str(error).removesuffix(f" {LOOK_FIRST}"))  # the engine says what is to be done, by the tool's effect
+            return execution_of_failure(
+                error, str(error).removesuffix(f" {LOOK_FIRST}")
+            )  # the engine says what is to be done, by the tool's effect
 
     def where(self) -> str:
         return f"MCP server {self.server}"

@@ -159,7 +159,7 @@ class OAuth:
             await _wait_for_login(self._renewal, label, "its token has expired and cannot be renewed: ")
         return self._token.access if self._token is not None else ""
 
-    def refused(self, status: int, header: str, used: str) -> Challenge | None:
+    def challenge_to_answer(self, status: int, header: str, used: str) -> Challenge | None:
         """Return what to authorize after a response; None if the response is final.
 
         A token that was refused although it is new, and scopes that were granted already, do not get better by asking the user again.

@@ -34,7 +34,7 @@ class BackgroundJobs:
     def __init__(
         self,
         database: Database,
-        ledger: ReadPositions,
+        positions: ReadPositions,
         files: FilePassages,
         limits: MemoryLimits,
         *,
@@ -42,10 +42,10 @@ class BackgroundJobs:
         wake: Callable[[], None],
     ) -> None:
         self.index = WorkspaceIndex(
-            database, ledger, self._index_outdated, most_workspaces=limits.indexed_workspaces, secret=files.has_secret_name
+            database, positions, self._index_outdated, most_workspaces=limits.indexed_workspaces, secret=files.has_secret_name
         )
         self.failure = ""
-        self._ledger = ledger
+        self._positions = positions
         self._files = files
         self._limits = limits
         self._stopped = stopped
@@ -53,16 +53,16 @@ class BackgroundJobs:
         self._wanted: dict[str, set[str] | None] = {}
         self._wanting = threading.Lock()
 
-    def look_at_files(self) -> bool:
+    def read_marked_files(self) -> bool:
         """Read the marked files. Return whether nothing remains to be done now."""
-        marks, well = self._ledger.marks(redacting=self._files.redactor is not None), True
+        marks, succeeded = self._positions.marks(redacting=self._files.redactor is not None), True
         for mark in marks:
             if self._stopped():
                 return True
-            well = self._look_at(mark) and well
-        return not (marks and well)
+            succeeded = self._read_marked(mark) and succeeded
+        return not (marks and succeeded)
 
-    def _look_at(self, mark: ChangedFile) -> bool:
+    def _read_marked(self, mark: ChangedFile) -> bool:
         """Read the files at one path that is marked as possibly changed.
 
         Return False if this failed and will be tried again.
@@ -71,16 +71,16 @@ class BackgroundJobs:
             if os.path.isdir(mark.workspace):
                 if self.index.has(mark.workspace):
                     self.index.refresh(mark.workspace, [mark.path], self._stopped)
-                self._files.take_in(mark)
+                self._files.update(mark)
         except Exception as error:
-            attempt = self._ledger.failed(mark)
+            attempt = self._positions.count_failure(mark)
             what = f"{mark.path or 'what changed'} in {mark.workspace}"
             self.failure = f"{what} could not be taken in (attempt {attempt}): {type(error).__name__}: {error}"
             log.error("Memory: %s", one_line(self.failure, LOGGED_CHARS))
             if attempt < self._limits.attempts:
                 return False
         if not self._stopped():
-            self._ledger.settle(mark)
+            self._positions.remove(mark)
         return True
 
     def _index_outdated(self, root: str, paths: list[str] | None) -> None:

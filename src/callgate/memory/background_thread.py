@@ -23,14 +23,14 @@ class BackgroundThread:
     """Runs a function in a background thread whenever `wake` is called.
 
     Args:
-        chore: The function. It is called repeatedly until it returns True, and should check `stopping` between its
+        work: The function. It is called repeatedly until it returns True, and should check `stopping` between its
             steps.
         failing: A clause for the log message of a failure; says which work was not done.
         interrupt: Called when the thread has to stop; must end whatever the function is waiting for.
     """
 
-    def __init__(self, chore: Callable[[], bool], *, failing: str, interrupt: Callable[[], None] = lambda: None) -> None:
-        self._chore = chore
+    def __init__(self, work: Callable[[], bool], *, failing: str, interrupt: Callable[[], None] = lambda: None) -> None:
+        self._run_work = work
         self._failing = failing
         self._interrupt = interrupt
         self._thread: threading.Thread | None = None
@@ -64,7 +64,7 @@ class BackgroundThread:
         else:
             self._thread = thread
 
-    def settled(self, timeout_s: float) -> bool:
+    def wait_until_done(self, timeout_s: float) -> bool:
         """Wait until all current work is done. Return False if `timeout_s` passes first."""
         self.wake()
         with self._guard:
@@ -76,7 +76,7 @@ class BackgroundThread:
     def stop(self, timeout_s: float) -> bool:
         """Finish the work and stop the thread within `timeout_s` seconds; return whether all work was done. Idempotent."""
         deadline = time.monotonic() + timeout_s
-        done = self.settled(timeout_s / 2) if self._thread is not None and not self._stopping else True
+        done = self.wait_until_done(timeout_s / 2) if self._thread is not None and not self._stopping else True
         with self._guard:
             self._stopping = True
             self._guard.notify_all()
@@ -100,7 +100,7 @@ class BackgroundThread:
 
     def _try(self) -> None:
         try:
-            while not self._stopping and not self._chore():
+            while not self._stopping and not self._run_work():
                 pass
             self.failure = ""
         except Exception as error:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import islice
 
-from callgate.memory.embedder_protocol import Embedder, EmbedderFailed, packed
+from callgate.memory.embedder_protocol import Embedder, EmbedderFailed, pack_vector
 
 __all__ = ["EmbedderCalls"]
 
@@ -53,7 +53,7 @@ class EmbedderCalls:
             EmbedderFailed: The embedder raised, took too long, is still busy with an earlier call, or did not return one vector per text.
         """
         job = _EmbedderCall(texts, timeout_s)
-        self._put(job)
+        self._enqueue(job)
         job.done.wait(timeout_s)
         with self._guard:
             self._waiting.discard(job)
@@ -84,7 +84,7 @@ class EmbedderCalls:
     def _closed_error(self) -> EmbedderFailed:
         return EmbedderFailed(f"{self._label} is no longer asked: its memory is closed.", late=True)
 
-    def _put(self, job: _EmbedderCall) -> None:
+    def _enqueue(self, job: _EmbedderCall) -> None:
         with self._guard:
             if self._closed:
                 raise self._closed_error()
@@ -133,7 +133,7 @@ class EmbedderCalls:
         given = self._embedder(list(job.texts))
         if inspect.isawaitable(given):
             given = runner.run(self._await(given, job.timeout_s))
-        found = [packed(vector, self._embedder) for vector in islice(given, len(job.texts) + 1)]
+        found = [pack_vector(vector, self._embedder) for vector in islice(given, len(job.texts) + 1)]
         if len(found) != len(job.texts):
             many = "more" if len(found) > len(job.texts) else str(len(found))
             raise EmbedderFailed(f"{self._label} gave {many} vectors for {len(job.texts)} texts. It has to give one for each.")

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from callgate.errors import CallgateError, UsageError
 
-__all__ = ["Embedder", "EmbedderFailed", "check", "packed"]
+__all__ = ["Embedder", "EmbedderFailed", "check", "pack_vector"]
 
 _MOST_NUMBERS: Final = 16_384
 
@@ -81,7 +81,7 @@ def check(embedder: Embedder) -> None:
         )
 
 
-def packed(vector: Iterable[float], embedder: Embedder) -> bytes:
+def pack_vector(vector: Iterable[float], embedder: Embedder) -> bytes:
     """Return the vector scaled to length 1, as bytes; empty if the vector is all zeros or not finite.
 
     Raises:

@@ -27,7 +27,7 @@ from callgate.memory.memory_limits import LOGGED_CHARS
 if TYPE_CHECKING:
     import apsw
 
-__all__ = ["IndexedFile", "WorkspaceIndex", "folded", "grams"]
+__all__ = ["IndexedFile", "WorkspaceIndex", "fold_case", "grams"]
 
 log = logging.getLogger("callgate")
 _GRAM: Final = 3
@@ -49,7 +49,7 @@ class IndexedFile(Struct, frozen=True):
     kind: Kind
 
 
-def folded(text: str) -> str:
+def fold_case(text: str) -> str:
     """Return the text in lower case with the same number of characters. A substring of the text remains a substring."""
     return text.replace("\u03a3", "\u03c3").lower().replace("\u03c2", "\u03c3").replace("\0", "\1")
 
@@ -59,7 +59,7 @@ def grams(pattern: str) -> list[str]:
 
     If there are many, return only some.
     """
-    text = folded(pattern)
+    text = fold_case(pattern)
     if any("\ud800" <= char <= "\udfff" for char in text):
         return []
     found = list(dict.fromkeys(text[at : at + _GRAM] for at in range(len(text) - _GRAM + 1)))
@@ -78,7 +78,7 @@ class WorkspaceIndex:
     def __init__(
         self,
         database: Database,
-        ledger: ReadPositions,
+        positions: ReadPositions,
         wanted: Callable[[str, list[str] | None], None],
         *,
         most_workspaces: int,
@@ -86,7 +86,7 @@ class WorkspaceIndex:
     ) -> None:
         self._database = database
         self._most_workspaces = most_workspaces
-        self._ledger = ledger
+        self._positions = positions
         self._wanted = wanted
         self._secret = secret
 
@@ -96,7 +96,7 @@ class WorkspaceIndex:
         """See `TextIndex`."""
         try:
             asked = grams(pattern)
-            marked = self._ledger.marked(workspace.root)
+            marked = self._positions.marked_paths(workspace.root)
             with self._database.reading() as connection:
                 known = _indexed_files(connection, workspace.root)
                 matching = _matching(connection, asked) if asked and known else None
@@ -247,7 +247,7 @@ def _kind_and_text(data: bytes, size: int, *, same: bool) -> tuple[Kind, str]:
         return "unread", ""
     if is_binary(data):
         return "binary", ""
-    return ("unread", "") if size > _LARGEST_FILE else ("text", folded(decoded(data)[0]))
+    return ("unread", "") if size > _LARGEST_FILE else ("text", fold_case(decoded(data)[0]))
 
 
 def _wait_a_tick(found: os.stat_result) -> None:

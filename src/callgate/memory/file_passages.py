@@ -49,7 +49,7 @@ class FilePassages:
         self._limits = limits
         self.redactor = redactor
 
-    def take_in(self, mark: ChangedFile) -> None:
+    def update(self, mark: ChangedFile) -> None:
         """Update the passages of the files at the path of a mark.
 
         Raises:
@@ -60,11 +60,11 @@ class FilePassages:
             if kind == "file":
                 self._keep(workspace, mark.path, mark)
             else:
-                self._take_in_below(workspace, mark, there=kind == "directory")
+                self._update_below(workspace, mark, there=kind == "directory")
         if self._store.count("file", mark.cause.principal) > self._limits.pieces:
             self._store.trim("file", mark.cause.principal, self._limits.pieces)
 
-    def _take_in_below(self, workspace: Workspace, mark: ChangedFile, *, there: bool) -> None:
+    def _update_below(self, workspace: Workspace, mark: ChangedFile, *, there: bool) -> None:
         """Update the passages of all files in a folder. If the path no longer exists, delete its passages."""
         held = self._store.files(mark.workspace)
         for path in self._changed_files(workspace, mark, held) if there else ():

@@ -37,7 +37,7 @@ Find = Callable[[EventQuery], Iterable[Event]]
 """A function that returns the events of a call, or up to a limit of events after a position."""
 
 Progress = Literal["all", "some", "early"]
-"""The result of `take_in`: `all` events are read, `some` remain, or the next events are not durable yet (`early`)."""
+"""The result of `read_events`: `all` events are read, `some` remain, or the next events are not durable yet (`early`)."""
 
 
 class JournalFollower:
@@ -55,7 +55,7 @@ class JournalFollower:
     def __init__(
         self,
         find: Find,
-        ledger: ReadPositions,
+        positions: ReadPositions,
         store: PassageStore,
         limits: MemoryLimits,
         *,
@@ -66,7 +66,7 @@ class JournalFollower:
         files: bool = True,
     ) -> None:
         self._find = find
-        self._ledger = ledger
+        self._positions = positions
         self._store = store
         self._limits = limits
         self._keep_changes = keep
@@ -79,7 +79,7 @@ class JournalFollower:
         self._position = 0
         self._open: OrderedDict[str, list[Event]] = OrderedDict()
 
-    def take_in(self, most: int, durable: Callable[[], int] | None = None) -> Progress:
+    def read_events(self, most: int, durable: Callable[[], int] | None = None) -> Progress:
         """Read the next events, at most `most`.
 
         Args:
@@ -96,7 +96,7 @@ class JournalFollower:
                 most -= len(page)
             return "some" if most <= 0 else "all"
 
-    def from_the_first(self) -> None:
+    def restart(self) -> None:
         """Set the position to the start of the journal, so that all events are read again."""
         with self._guard:
             if self._identify():
@@ -110,7 +110,7 @@ class JournalFollower:
                 return False
             said = f"{first.run}\0{first.at_ns}\0{first.hash}"
             self._name = hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()[:16]
-            self._position = self._ledger.position(self._name) if self._lasting else 0
+            self._position = self._positions.position(self._name) if self._lasting else 0
         return True
 
     def _keep(self, page: list[Event]) -> None:
@@ -119,7 +119,7 @@ class JournalFollower:
         for call in calls:
             changes |= changes_of(call, self._name)
         if self._files:
-            self._ledger.mark([placed for call in calls for mark in marks_of(call, self._tools) for placed in self._resolve_mark(mark)])
+            self._positions.mark([placed for call in calls for mark in marks_of(call, self._tools) for placed in self._resolve_mark(mark)])
         if changes:
             self._keep_changes(changes)
         for principal in {call.word("principal") for call in calls}:
@@ -127,7 +127,7 @@ class JournalFollower:
                 self._store.trim("call", principal, self._limits.calls)
         self._position = page[-1].position
         if self._lasting:
-            self._ledger.move(self._name, self._position)
+            self._positions.set_position(self._name, self._position)
 
     def _resolve_mark(self, mark: ChangedFile) -> Iterator[ChangedFile]:
         """Yield the mark with its real path; nothing if the path is outside the workspace or the workspace does not exist."""

@@ -64,7 +64,7 @@ class ReadPositions:
         with self._database.reading() as connection:
             return int(connection.execute("SELECT coalesce(max(position), 0) FROM cursors WHERE journal = ?", (journal,)).get)
 
-    def move(self, journal: str, position: int) -> None:
+    def set_position(self, journal: str, position: int) -> None:
         with self._database.writing() as connection:
             connection.execute("INSERT OR REPLACE INTO cursors VALUES (?, ?)", (journal, position))
 
@@ -75,7 +75,7 @@ class ReadPositions:
                 for mark in marks:
                     _add(connection, mark)
                 for workspace in {mark.workspace for mark in marks}:
-                    _narrow(connection, workspace)
+                    _merge_marks(connection, workspace)
 
     def marks(self, *, redacting: bool, limit: int = 1_000) -> list[ChangedFile]:
         """Return the oldest marks.
@@ -89,7 +89,7 @@ class ReadPositions:
         with self._database.reading() as connection:
             return [_mark(*row) for row in connection.execute(sql, (redacting, limit))]
 
-    def marked(self, workspace: str) -> set[str]:
+    def marked_paths(self, workspace: str) -> set[str]:
         """Return the marked paths of a workspace."""
         with self._database.reading() as connection:
             return {str(path) for (path,) in connection.execute("SELECT path FROM marks WHERE workspace = ?", (workspace,))}
@@ -98,12 +98,12 @@ class ReadPositions:
         with self._database.reading() as connection:
             return int(connection.execute("SELECT count(*) FROM marks").get)
 
-    def settle(self, mark: ChangedFile) -> None:
+    def remove(self, mark: ChangedFile) -> None:
         """Remove a mark, unless its path was marked again in the meantime."""
         with self._database.writing() as connection:
             connection.execute("DELETE FROM marks WHERE number = ?", (mark.number,))
 
-    def failed(self, mark: ChangedFile) -> int:
+    def count_failure(self, mark: ChangedFile) -> int:
         """Count a failure of a mark; return the number of failures."""
         with self._database.writing() as connection:
             connection.execute("UPDATE marks SET failures = failures + 1 WHERE number = ?", (mark.number,))
@@ -119,7 +119,7 @@ def _add(connection: apsw.Connection, mark: ChangedFile) -> None:
     )
 
 
-def _narrow(connection: apsw.Connection, workspace: str) -> None:
+def _merge_marks(connection: apsw.Connection, workspace: str) -> None:
     """Replace the marks of a workspace by one for the whole workspace if there are more than `MOST_MARKS`."""
     if int(connection.execute("SELECT count(*) FROM marks WHERE workspace = ?", (workspace,)).get) > MOST_MARKS:
         since, cause = next(connection.execute("SELECT min(since_ns), cause FROM marks WHERE workspace = ?", (workspace,)))

@@ -36,7 +36,7 @@ from callgate.memory.memory_tools import MemoryTools
 from callgate.memory.notes import Notes
 from callgate.memory.passage import FoundPassage, PassageQuery, PassageStore
 from callgate.memory.passage_table import TablePassages
-from callgate.memory.passage_vectors import counted, extension
+from callgate.memory.passage_vectors import count_vectors, extension
 from callgate.memory.semantic_search import SemanticSearch
 from callgate.protocols import Journal
 from callgate.tools import Tool, ToolRegistry
@@ -111,24 +111,24 @@ class Memory:
             if store is not None:
                 raise UsageError("A memory with its own store takes no embedder, because the store searches. Give one of them.")
         self._database = Database(path, extension=extension() if embedder is not None else "")
-        self._ledger = ReadPositions(self._database)
+        self._positions = ReadPositions(self._database)
         table = TablePassages(self._database)
         self._store: PassageStore = store or table
         self._files = FilePassages(self._store, limits)
-        self._meaning = self._search_by_meaning(table, embedder, anew=re_embed) if embedder is not None else None
+        self._semantic_search = self._make_semantic_search(table, embedder, anew=re_embed) if embedder is not None else None
         self._notes = Notes(self._store, limits, self._files)
-        self._background = BackgroundThread(self._run_chores, failing="what calls came to could not be taken in")
-        self._chores = BackgroundJobs(
+        self._background = BackgroundThread(self._run_background_jobs, failing="what calls came to could not be taken in")
+        self._jobs = BackgroundJobs(
             self._database,
-            self._ledger,
+            self._positions,
             self._files,
             limits,
             stopped=lambda: self._background.stopping,
             wake=self._background.wake,
         )
-        self.index = self._chores.index
+        self.index = self._jobs.index
         """The index, for `workspace_tools(index=...)`."""
-        self._following: JournalFollower | None = None
+        self._follower: JournalFollower | None = None
         self._durable: Callable[[], int] = lambda: 0
         self.catching_up = False
         """Whether the last question was answered before all earlier events were read."""
@@ -142,7 +142,7 @@ class Memory:
         """Return the tools `remember`, `recall` and `forget`."""
         return MemoryTools(self).tools()
 
-    def _search_by_meaning(self, table: TablePassages, embedder: Embedder, *, anew: bool) -> SemanticSearch:
+    def _make_semantic_search(self, table: TablePassages, embedder: Embedder, *, anew: bool) -> SemanticSearch:
         def hide(text: str) -> str:
             return without_secrets(self._files.redactor, text)
 
@@ -156,17 +156,17 @@ class Memory:
 
     def follow(self, journal: Journal, bus: Bus, tools: ToolRegistry, redactor: Redactor | None) -> None:
         """See `callgate.protocols.Follower`."""
-        if self._following is not None:
+        if self._follower is not None:
             raise UsageError("This memory follows an engine already. Make another Memory of the same file for another engine.")
         self._files.redactor = redactor
         self._durable = lambda: journal.status().written
         lasting = journal.strength != "memory"
-        self._following = JournalFollower(
+        self._follower = JournalFollower(
             finder(journal),
-            self._ledger,
+            self._positions,
             self._store,
             self.limits,
-            keep=self._notes.take_in,
+            keep=self._notes.store_changes,
             tools=tools,
             lasting=lasting,
             redacted=redactor is not None,
@@ -179,24 +179,24 @@ class Memory:
 
     def _settled(self, timeout_s: float) -> bool:
         deadline = time.monotonic() + timeout_s
-        done = self._background.settled(timeout_s)
-        return done and (self._meaning is None or self._meaning.settled(max(0.0, deadline - time.monotonic())))
+        done = self._background.wait_until_done(timeout_s)
+        return done and (self._semantic_search is None or self._semantic_search.wait_until_done(max(0.0, deadline - time.monotonic())))
 
-    def _run_chores(self) -> bool:
+    def _run_background_jobs(self) -> bool:
         """Do one round of background work; return whether no work remains."""
-        all_done = self._read_on() and self._chores.look_at_files()
-        if self._meaning is not None:
-            self._meaning.wake()
+        all_done = self._read_journal() and self._jobs.read_marked_files()
+        if self._semantic_search is not None:
+            self._semantic_search.wake()
         if all_done:
-            self._chores.refresh_indexes()
+            self._jobs.refresh_indexes()
         return all_done
 
-    def _read_on(self) -> bool:
+    def _read_journal(self) -> bool:
         """Read the next events, and wait for those about to become durable. Return whether no events remain."""
-        if self._following is None:
+        if self._follower is None:
             return True
         for _ in range(_DURABLE_TIMES):
-            progress = self._following.take_in(self.limits.events_per_question, self._durable)
+            progress = self._follower.read_events(self.limits.events_per_question, self._durable)
             if progress != "early" or self._background.stopping:
                 return progress != "some"
             time.sleep(_DURABLE_S)
@@ -216,8 +216,8 @@ class Memory:
             CallgateError: The note is empty or too large, or there are too many notes.
         """
         identity = self._notes.keep(text, list(tags), scope or Scope(principal=principal), call)
-        if self._meaning is not None:
-            self._meaning.wake()
+        if self._semantic_search is not None:
+            self._semantic_search.wake()
         return identity
 
     def forget(self, identity: str, *, principal: str = "") -> None:
@@ -240,10 +240,10 @@ class Memory:
         """
         text, limit = query.text[: self.limits.query_chars], max(1, min(query.limit, self.limits.found))
         question = replace(query, text=text, limit=limit)
-        found = self._store.search(question) if self._meaning is None else self._meaning.search(question)
+        found = self._store.search(question) if self._semantic_search is None else self._semantic_search.search(question)
         stale = [one.passage for one in found if one.passage.kind == "file" and not self._files.is_current(one.passage)]
         if stale:
-            self._ledger.mark(marks_again(stale))
+            self._positions.mark(marks_again(stale))
             self._background.wake()
         return [one for one in found if one.passage not in stale]
 
@@ -253,10 +253,10 @@ class Memory:
         First reads calls that have ended but are not stored yet.
         """
         try:
-            if self._following is not None:
-                self.catching_up = self._following.take_in(self.limits.events_per_question, self._durable) == "some"
-            if self._ledger.count():
-                self._background.settled(_QUESTION_S)
+            if self._follower is not None:
+                self.catching_up = self._follower.read_events(self.limits.events_per_question, self._durable) == "some"
+            if self._positions.count():
+                self._background.wait_until_done(_QUESTION_S)
         except Exception as error:
             log.error(
                 "Memory: what ended last could not be taken in before a question: %s: %s",
@@ -277,10 +277,12 @@ class Memory:
             files: Whether to also read the files that the calls wrote. Their current content is stored, without
                 redaction.
         """
-        following = JournalFollower(find, self._ledger, self._store, self.limits, keep=self._notes.take_in, tools=tools, files=files)
-        following.from_the_first()
-        following.take_in(_MOST)
-        while files and not self._chores.look_at_files():
+        follower = JournalFollower(
+            find, self._positions, self._store, self.limits, keep=self._notes.store_changes, tools=tools, files=files
+        )
+        follower.restart()
+        follower.read_events(_MOST)
+        while files and not self._jobs.read_marked_files():
             pass
 
     def embed(self, timeout_s: float = 600.0) -> int:
@@ -295,25 +297,27 @@ class Memory:
             EmbedderFailed: The embedder failed, or `timeout_s` has passed. Embedding continues in the background.
             UsageError: This memory has no embedder.
         """
-        if self._meaning is None:
+        if self._semantic_search is None:
             raise UsageError("This memory has no embedder. Give it one: Memory(path, embedder=...).")
-        self._meaning.complete(timeout_s)
+        self._semantic_search.complete(timeout_s)
         return self.status().waiting
 
     def status(self) -> MemoryStatus:
         """Return how many items are stored, how many are waiting, and the last error."""
-        embedder, embedded, waiting = counted(self._database)
+        embedder, embedded, waiting = count_vectors(self._database)
         return MemoryStatus(
             where=self._database.path,
             notes=self._store.count("note"),
             calls=self._store.count("call"),
             pieces=self._store.count("file"),
             indexed=self.index.count(),
-            marked=self._ledger.count(),
+            marked=self._positions.count(),
             embedder=embedder,
             embedded=embedded,
             waiting=waiting,
-            failure=self._background.failure or self._chores.failure or (self._meaning.failure if self._meaning is not None else ""),
+            failure=self._background.failure
+            or self._jobs.failure
+            or (self._semantic_search.failure if self._semantic_search is not None else ""),
         )
 
     # Closing
@@ -326,8 +330,8 @@ class Memory:
         """Close the memory like `close`, without an event loop."""
         deadline = time.monotonic() + self.limits.close_s
         done = self._background.stop(self.limits.close_s)
-        if self._meaning is not None:
-            done = self._meaning.stop(max(_EMBEDDING_ENDS_S, deadline - time.monotonic())) and done
+        if self._semantic_search is not None:
+            done = self._semantic_search.stop(max(_EMBEDDING_ENDS_S, deadline - time.monotonic())) and done
         if done:
             self._store.close()
             self._database.close()

@@ -81,7 +81,7 @@ class Notes:
                 del self._forgotten[next(iter(self._forgotten))]
             self._store.keep({origin: ()})
 
-    def take_in(self, changes: Mapping[str, Sequence[Passage]]) -> None:
+    def store_changes(self, changes: Mapping[str, Sequence[Passage]]) -> None:
         """Store passages from the journal, except notes that have been deleted since."""
         with self._guard:
             self._store.keep({origin: () if origin in self._forgotten else passages for origin, passages in changes.items()})

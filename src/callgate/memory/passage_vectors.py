@@ -25,7 +25,7 @@ from callgate.memory.text_terms import MARK
 if TYPE_CHECKING:
     import apsw
 
-__all__ = ["PendingVector", "Vectors", "counted", "extension"]
+__all__ = ["PendingVector", "Vectors", "count_vectors", "extension"]
 
 _KINDS: Final[tuple[PassageKind, ...]] = ("note", "call", "file")
 _SNIPPET_CHARS: Final = 300
@@ -73,7 +73,7 @@ class Vectors:
         self._name = embedder.name
         self._dimension = embedder.dimension
         with database.writing() as connection:
-            if anew and _kept_of(connection) not in (None, (self._name, self._dimension)):
+            if anew and _embedder_of(connection) not in (None, (self._name, self._dimension)):
                 connection.execute("INSERT OR IGNORE INTO unembedded (number, failures) SELECT number, 0 FROM vectors")
                 connection.execute("DELETE FROM vectors")
                 connection.execute("DELETE FROM embedders")
@@ -93,7 +93,7 @@ class Vectors:
         with self._database.reading() as connection:
             return [PendingVector(*row) for row in connection.execute(sql, (after, attempts, limit))]
 
-    def keep(self, made: Sequence[tuple[PendingVector, bytes]]) -> None:
+    def store(self, made: Sequence[tuple[PendingVector, bytes]]) -> None:
         """Store the vectors of those passages that have not changed since `pending` returned them.
 
         Count an empty vector as a failure.
@@ -138,9 +138,9 @@ class Vectors:
         return {number: FoundPassage(passage=one, snippet=_snippet(one.text), score=1 - distance) for number, one, distance in found}
 
     def _check(self, connection: apsw.Connection) -> None:
-        kept = _kept_of(connection)
-        if kept != (self._name, self._dimension):
-            name, dimension = kept or ("", 0)
+        known = _embedder_of(connection)
+        if known != (self._name, self._dimension):
+            name, dimension = known or ("", 0)
             raise UsageError(
                 f"{self._database.path} has vectors of the embedder {name!r} ({dimension:,} numbers each), which cannot be compared with"
                 f" those of {self._name!r} ({self._dimension:,}). Give it the first one again, or drop its vectors and embed everything"
@@ -148,18 +148,18 @@ class Vectors:
             )
 
 
-def counted(database: Database) -> tuple[str, int, int]:
+def count_vectors(database: Database) -> tuple[str, int, int]:
     """Return the name of the file's embedder, the number of vectors, and the number of passages without a vector.
 
     Return an empty name and zeros if the file never had an embedder.
     """
     with database.reading() as connection:
-        kept = _kept_of(connection)
+        known = _embedder_of(connection)
         embedded = int(connection.execute("SELECT count(*) FROM vectors").get)
-        return (kept[0], embedded, int(connection.execute("SELECT count(*) FROM unembedded").get)) if kept else ("", 0, 0)
+        return (known[0], embedded, int(connection.execute("SELECT count(*) FROM unembedded").get)) if known else ("", 0, 0)
 
 
-def _kept_of(connection: apsw.Connection) -> tuple[str, int] | None:
+def _embedder_of(connection: apsw.Connection) -> tuple[str, int] | None:
     row = next(connection.execute("SELECT name, dimension FROM embedders"), None)
     return (str(row[0]), int(row[1])) if row else None
 

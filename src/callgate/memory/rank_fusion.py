@@ -17,13 +17,13 @@ from msgspec.structs import replace
 
 from callgate.memory.passage import FoundPassage
 
-__all__ = ["fused"]
+__all__ = ["fuse_rankings"]
 
 _FLATTENING: Final = 60
 """The paper's constant k; a larger one makes the first ranks differ less."""
 
 
-def fused(rankings: Sequence[Mapping[int, FoundPassage]], limit: int) -> list[FoundPassage]:
+def fuse_rankings(rankings: Sequence[Mapping[int, FoundPassage]], limit: int) -> list[FoundPassage]:
     """Return the best entries, without duplicates and with their combined scores.
 
     The snippet of an entry is taken from the first ranking that contains it.

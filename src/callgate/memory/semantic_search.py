@@ -23,7 +23,7 @@ from callgate.memory.memory_limits import LOGGED_CHARS, MemoryLimits
 from callgate.memory.passage import FoundPassage, PassageQuery
 from callgate.memory.passage_table import TablePassages
 from callgate.memory.passage_vectors import PendingVector, Vectors
-from callgate.memory.rank_fusion import fused
+from callgate.memory.rank_fusion import fuse_rankings
 
 __all__ = ["SemanticSearch"]
 
@@ -63,10 +63,10 @@ class SemanticSearch:
         self._vectors = Vectors(database, embedder, anew=anew)
         self._calling = EmbedderCalls(embedder)
         self._background = BackgroundThread(
-            self._catch_up, failing="what was remembered could not be embedded, and is found by words", interrupt=self._calling.close
+            self._embed_pending, failing="what was remembered could not be embedded, and is found by words", interrupt=self._calling.close
         )
         self.wake = self._background.wake
-        self.settled = self._background.settled
+        self.wait_until_done = self._background.wait_until_done
         self.stop = self._background.stop
         self._unanswered = ""
         self._after = 0
@@ -95,7 +95,7 @@ class SemanticSearch:
                 log.error("Memory: a question is answered by words alone: %s", one_line(why, LOGGED_CHARS))
             self._unanswered = why
             return list(by_words.values())[: query.limit]
-        return fused([by_words, by_meaning], query.limit)
+        return fuse_rankings([by_words, by_meaning], query.limit)
 
     def _nearest(self, query: PassageQuery) -> dict[int, FoundPassage]:
         text = self._hide(query.text)
@@ -113,12 +113,12 @@ class SemanticSearch:
             EmbedderFailed: The embedder failed, or `timeout_s` has passed.
         """
         self._vectors.try_again()
-        done = self.settled(timeout_s)
+        done = self.wait_until_done(timeout_s)
         if self._background.failure or not done:
             late = f"Not everything is embedded after {timeout_s:g} s. It continues in the background."
             raise EmbedderFailed(self._background.failure or late, late=not done)
 
-    def _catch_up(self) -> bool:
+    def _embed_pending(self) -> bool:
         """Embed the passages without vectors.
 
         After a failure, first continue after the failed batch, then start over.
@@ -128,7 +128,7 @@ class SemanticSearch:
             self._after = start
             while not self._background.stopping and (batch := self._vectors.pending(self._after, size, self._limits.attempts)):
                 self._after = batch[-1].number
-                self._vectors.keep(self._embed(batch))
+                self._vectors.store(self._embed(batch))
         self._after, self._one_at_a_time = 0, False
         return True
 

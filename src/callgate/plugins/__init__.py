@@ -1,8 +1,19 @@
 """Plugins: folders or packages with a manifest, whose tools run in a process of their own.
 
-`manifest.py` reads the manifest and `plugin_config.py` has the configuration of a plugin, from which each engine makes its own supervised
-plugin. `_messages.py` has the messages of the protocol, `_plugin_session.py` one run of the process. `serving.py` is for authors in Python.
-`environment_requirements.py` has what a plugin requires, `_environments.py` its virtual environments; `_environment_build.py` builds them.
+In reading order:
+
+A plugin and its tools
+    `manifest` reads the manifest, and `plugin_config` has the configuration of a plugin, from which each engine makes its own
+        `_supervised_plugin`. `_plugin_session` is one run of its process, and `_messages` has the messages of the protocol. `plugin_tool`
+        is one of its tools; `_described_tools` says which it has, and `_tool_cache` keeps them while `_source_files` are unchanged.
+
+Environments
+    `environment_requirements` has what a plugin requires, and `_environments` its virtual environments; `_environment_locks` keeps one
+        while it is used. `_environment_build` builds one, with an `_installer_process` for each step and `_own_wheel` for callgate
+        itself, and `_environment_removal` removes those that nobody needs.
+
+For authors
+    `serving` is the other end of the protocol, for plugins in Python.
 """
 
 from __future__ import annotations

@@ -27,18 +27,9 @@ from msgspec import Struct
 from callgate._run_in_thread import in_thread
 from callgate._version import __version__
 from callgate.errors import UsageError
-from callgate.plugins._environments import (
-    InstalledEnvironment,
-    environment_name,
-    forget_lock,
-    installed,
-    is_usable,
-    make_folder,
-    mark_usable,
-    put_record,
-    sweep,
-    try_lock,
-)
+from callgate.plugins._environment_locks import make_use_lock, try_lock
+from callgate.plugins._environment_removal import remove_lock_file, sweep
+from callgate.plugins._environments import InstalledEnvironment, environment_name, find_environment, is_usable, make_folder, write_record
 from callgate.plugins._installer_process import StepEnd, run_step
 from callgate.plugins._own_wheel import OwnWheel, link_code, write_own_wheel
 from callgate.plugins.environment_requirements import EnvironmentRequirements
@@ -109,12 +100,12 @@ async def install_environment(manifest: PluginManifest, options: BuildOptions, t
     await in_thread(make_folder)
     name = environment_name(manifest)
     async with _lock_of(name, tell):
-        found = installed(name)
+        found = find_environment(name)
         if found is not None and is_usable(found) and not options.upgrade:
             return Installation(environment=found, built=False)
         await in_thread(partial(sweep, name))
         environment = await _build(name, manifest, manifest.environment, options, tell)
-        await in_thread(partial(put_record, environment))
+        await in_thread(partial(write_record, environment))
         await in_thread(partial(sweep, name))
         return Installation(environment=environment, built=True)
 
@@ -140,7 +131,7 @@ async def _lock_of(name: str, tell: Callable[[str], None]) -> AsyncIterator[None
     try:
         yield
     finally:
-        forget_lock(name)
+        remove_lock_file(name)
         os.close(fd)
 
 
@@ -188,7 +179,7 @@ class _Build:
         self._pip = (sys.executable, "-I", *_PIP, "--python", own) if shared else (own, "-I", *_PIP)
         bare = ("--without-pip",) if shared else ()
         await self._step("venv", (python.path, "-I", "-m", "venv", *bare, str(self._place)), _STEP_S)
-        mark_usable(self._place)
+        make_use_lock(self._place)
         await self._install()
         if self._wheel.linked is not None:
             link_code(self._place, self._wheel.linked)

@@ -62,7 +62,7 @@ class PluginSession:
         self._loop = asyncio.get_running_loop()
         self._process = LineProcess(command, events.log, self)
         self.lost = self._process.lost
-        self.places = asyncio.Semaphore(parallel)
+        self.slots = asyncio.Semaphore(parallel)
         self._ids = count(1)
         self._waiting: dict[int, asyncio.Future[Message]] = {}
         self._reports: dict[int, Report] = {}
@@ -110,34 +110,34 @@ class PluginSession:
             ProtocolError: Its answer is none.
         """
         try:
-            await self._process.drained()
+            await self._process.wait_until_drained()
         except asyncio.CancelledError as error:
             raise NotSent(f"The plugin '{self._name}' did not read its input in time, so the call was not sent.") from error
-        number = next(self._ids)
+        request_id = next(self._ids)
         waiting: asyncio.Future[Message] = self._loop.create_future()
-        self._waiting[number] = waiting
-        self._reports[number] = report
+        self._waiting[request_id] = waiting
+        self._reports[request_id] = report
         self._idle.clear()
         try:
-            self._process.write(encoded({"kind": "call", "id": number, "tool": tool, "arguments": arguments, "context": context}))
+            self._process.write(encoded({"kind": "call", "id": request_id, "tool": tool, "arguments": arguments, "context": context}))
             return await waiting
         except asyncio.CancelledError:
-            self._cancel(number, uid)
+            self._cancel(request_id, uid)
             raise
         finally:
-            del self._waiting[number], self._reports[number]
+            del self._waiting[request_id], self._reports[request_id]
             if not self._waiting:
                 self._idle.set()
 
-    def _cancel(self, number: int, uid: str) -> None:
-        self._cancelled[number] = uid
+    def _cancel(self, request_id: int, uid: str) -> None:
+        self._cancelled[request_id] = uid
         if len(self._cancelled) > _KEPT_IDS:
             del self._cancelled[next(iter(self._cancelled))]
-        self._process.notify(encoded({"kind": "cancel", "id": number, "reason": "the caller no longer waits"}))
-        self._loop.call_later(CANCEL_S, self._check_cancelled, number)
+        self._process.notify(encoded({"kind": "cancel", "id": request_id, "reason": "the caller no longer waits"}))
+        self._loop.call_later(CANCEL_S, self._check_cancelled, request_id)
 
-    def _check_cancelled(self, number: int) -> None:
-        if number in self._cancelled and not self.lost.done():
+    def _check_cancelled(self, request_id: int) -> None:
+        if request_id in self._cancelled and not self.lost.done():
             self._events.on_stuck()
 
     async def ping(self) -> None:
@@ -150,7 +150,7 @@ class PluginSession:
         self._process.write(encoded({"kind": "ping"}))
         await self._pong
 
-    async def until_idle(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until no call runs."""
         await self._idle.wait()
 
@@ -170,19 +170,19 @@ class PluginSession:
 
     # Callbacks of the process
 
-    def line(self, data: bytes | bytearray) -> None:
+    def receive_line(self, data: bytes | bytearray) -> None:
         try:
             message = read_frame(data)
         except UnreadableFrame as error:
             self._handle_unreadable(data, error)
             return
         self.heard += 1
-        number = message_id(message)
+        request_id = message_id(message)
         match message:
-            case {"kind": "result" | "error"} if number is not None:
-                self._handle_answer(number, message)
-            case {"kind": "progress", "text": str(text)} if number is not None:
-                self._report_progress(number, text, message.get("stream"))
+            case {"kind": "result" | "error"} if request_id is not None:
+                self._handle_answer(request_id, message)
+            case {"kind": "progress", "text": str(text)} if request_id is not None:
+                self._report_progress(request_id, text, message.get("stream"))
             case {"kind": "ready"}:
                 _resolve(self._ready, message)
             case {"kind": "tools"}:
@@ -194,7 +194,7 @@ class PluginSession:
             case _:
                 self._note(f"a message of the unknown kind {message['kind'][:40]!r}, or without what belongs to its kind")
 
-    def ended(self, error: ToolServerError) -> None:
+    def handle_end(self, error: ToolServerError) -> None:
         before = NotSent(f"The plugin '{self._name}' has ended before it was ready.", code="cannot_start")
         for one in self._waiting.values():
             _fail(one, error)
@@ -202,19 +202,19 @@ class PluginSession:
             if start is not None:
                 _fail(start, before)
 
-    def _handle_answer(self, number: int, message: Message) -> None:
-        waiting = self._waiting.get(number)
+    def _handle_answer(self, request_id: int, message: Message) -> None:
+        waiting = self._waiting.get(request_id)
         if waiting is not None and not waiting.done():
             waiting.set_result(message)
             return
-        uid = self._cancelled.pop(number, None)
+        uid = self._cancelled.pop(request_id, None)
         if uid is not None:
             self._events.on_late(uid, message)
         else:
-            self._note(f"an answer that no call waits for, with the id {number}")
+            self._note(f"an answer that no call waits for, with the id {request_id}")
 
-    def _report_progress(self, number: int, text: str, stream: object) -> None:
-        report = self._reports.get(number)
+    def _report_progress(self, request_id: int, text: str, stream: object) -> None:
+        report = self._reports.get(request_id)
         if report is not None:
             report(text, stream if isinstance(stream, str) and stream else "progress")
 
@@ -228,7 +228,7 @@ class PluginSession:
             self._note(f"tools that cannot be used ({error})")
 
     def _handle_unreadable(self, data: bytes | bytearray, error: UnreadableFrame) -> None:
-        waiting = [self._waiting[number] for number in error.answers if number in self._waiting]
+        waiting = [self._waiting[request_id] for request_id in error.answers if request_id in self._waiting]
         for one in waiting:
             _fail(one, ProtocolError(f"The plugin '{self._name}' sent an answer that cannot be used: {error}.", code=error.code))
         if not waiting:

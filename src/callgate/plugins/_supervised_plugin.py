@@ -2,7 +2,7 @@
 
 The process starts with the first call, unless the plugin has to be asked for its tools. It is restarted when its source files change,
 when it does not end a call that was cancelled, and when it answers no ping. One whose environment is not installed is not tried again until
-it is, or until its files change. `_server_processes/server_life.py` has the states and the restarts.
+it is, or until its files change. `_server_processes/server_lifecycle.py` has the states and the restarts.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from callgate._clock import Clock
 from callgate._run_in_thread import in_thread
 from callgate._server_processes.child_process import ServerCommand
 from callgate._server_processes.server_errors import NotSent, ToolServerError
-from callgate._server_processes.server_life import ServerLife, ServerWork, State
+from callgate._server_processes.server_lifecycle import ServerLifecycle, ServerWork, State
 from callgate.errors import UsageError
 from callgate.plugins._described_tools import missing_tools, tools_of, unknown_names
-from callgate.plugins._environments import HeldEnvironment, has_environment, held_environment
+from callgate.plugins._environment_locks import HeldEnvironment, hold_environment
+from callgate.plugins._environments import has_environment
 from callgate.plugins._messages import Message, execution_of
 from callgate.plugins._plugin_session import PluginSession, Report, SessionEvents
 from callgate.plugins._source_files import fingerprint
@@ -92,7 +93,7 @@ class SupervisedPlugin:
         self.name = config.name
         self._config = config
         self._waits = _FixedWaits()
-        self._life = ServerLife[PluginSession](f"The plugin '{config.name}'", self._waits)
+        self._lifecycle = ServerLifecycle[PluginSession](f"The plugin '{config.name}'", self._waits)
         self._session: PluginSession | None = None
         self._held: HeldEnvironment | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -107,10 +108,10 @@ class SupervisedPlugin:
 
     @property
     def state(self) -> State:
-        return self._life.state
+        return self._lifecycle.state
 
     def status(self, tools: int) -> ServerStatus:
-        return self._life.status(self.name, tools)
+        return self._lifecycle.status(self.name, tools)
 
     # Called by the engine
 
@@ -128,10 +129,10 @@ class SupervisedPlugin:
                 if manifest.environment is None or await in_thread(partial(has_environment, manifest)):
                     return
         self._begin()
-        await self._life.first_attempt()
-        if (not self._tools or self._waits.useless) and self._life.problem and self._config.required:
+        await self._lifecycle.wait_for_first_attempt()
+        if (not self._tools or self._waits.useless) and self._lifecycle.problem and self._config.required:
             raise UsageError(
-                f"{self._life.full_problem} It is required, so nothing starts without it. Correct that, or set `required` to false.",
+                f"{self._lifecycle.full_problem} It is required, so nothing starts without it. Correct that, or set `required` to false.",
                 code="server_unavailable",
             )
 
@@ -143,15 +144,15 @@ class SupervisedPlugin:
             last_words=self._last_words,
             on_problem=self._withdraw_tools,
         )
-        self._life.begin(work, self._catalogue.clock, self._catalogue.log)
+        self._lifecycle.begin(work, self._catalogue.clock, self._catalogue.log)
 
     async def retry(self) -> None:
         self._begin()
-        self._life.restart()
-        await self._life.first_attempt()
+        self._lifecycle.restart()
+        await self._lifecycle.wait_for_first_attempt()
 
     async def close(self) -> None:
-        await self._life.close()
+        await self._lifecycle.close()
         if self._watching is not None:
             self._watching.cancel()
             with suppress(asyncio.CancelledError):
@@ -163,31 +164,31 @@ class SupervisedPlugin:
         self, tool: ToolSettings, uid: str, arguments: Mapping[str, Any], context: Mapping[str, object], report: Report
     ) -> Message:
         try:
-            session = await self._place()
+            session = await self._acquire_slot()
         except asyncio.CancelledError as error:
             raise NotSent(f"The plugin '{self.name}' was not ready in time.") from error
         try:
             self._check(tool)
             answer = await session.call(uid, tool.name, arguments, context, report)
         finally:
-            session.places.release()
-        self._life.failures = 0
+            session.slots.release()
+        self._lifecycle.failures = 0
         return answer
 
-    async def _place(self) -> PluginSession:
-        """Return the running session, with one of its places taken."""
+    async def _acquire_slot(self) -> PluginSession:
+        """Return the running session, with one of its slots acquired."""
         self._begin()
-        if self._life.state in ("backoff", "quarantined"):
+        if self._lifecycle.state in ("backoff", "quarantined"):
             if await self._has_changed():
-                self._life.restart()
+                self._lifecycle.restart()
             elif self._waits.useless:
-                raise NotSent(self._life.problem, retryable=False)
+                raise NotSent(self._lifecycle.problem, retryable=False)
         while True:
-            session = await self._life.until_ready()
-            await session.places.acquire()
-            if session is self._life.ready:
+            session = await self._lifecycle.wait_until_ready()
+            await session.slots.acquire()
+            if session is self._lifecycle.ready:
                 return session
-            session.places.release()
+            session.slots.release()
 
     def _check(self, tool: ToolSettings) -> None:
         """Raise if a tool may no longer be called as it was described when its call was judged.
@@ -207,7 +208,7 @@ class SupervisedPlugin:
             session = await self._start_session()
             why = await self._follow(session)
             if why:
-                self._life.settle()
+                self._lifecycle.settle()
                 return why
             await self._end_session()
 
@@ -217,33 +218,43 @@ class SupervisedPlugin:
         manifest, mark = await in_thread(self._read)
         self._manifest, self._fingerprint = manifest, mark
         self._stuck, self._described = False, None
-        self._held = held = await in_thread(partial(held_environment, f"the plugin '{self.name}'", manifest))
+        self._held = held = await self._hold_environment(manifest)
         events = SessionEvents(
-            on_tools=self._handle_tools, on_stuck=self._is_stuck, on_late=self._handle_late_answer, log=self._catalogue.log
+            on_tools=self._handle_tools, on_stuck=self._handle_stuck, on_late=self._handle_late_answer, log=self._catalogue.log
         )
         session = PluginSession(command_of(self._config, manifest, held), self._config.parallel or manifest.parallel, events)
         self._session = session
-        session.lost.add_done_callback(lambda _: self._life.stop_sending())
+        session.lost.add_done_callback(lambda _: self._lifecycle.stop_sending())
         async with asyncio.timeout(self._config.start_timeout_s):
             described = await session.start(describe=not manifest.describes_all)
         if not manifest.describes_all:
             await in_thread(partial(keep_tools, manifest.folder, mark, described))
         self._offer(manifest, described)
         if not session.lost.done():
-            self._life.started(session)
+            self._lifecycle.mark_ready(session)
         return session
+
+    async def _hold_environment(self, manifest: PluginManifest) -> HeldEnvironment | None:
+        """Return the plugin's environment, held, or None if it has none of its own. If it is missing, watch for its installation."""
+        try:
+            return await in_thread(partial(hold_environment, f"the plugin '{self.name}'", manifest))
+        except NotSent:
+            self._waits.useless = True
+            if self._watching is None or self._watching.done():
+                self._watching = asyncio.get_running_loop().create_task(self._watch(), context=Context())
+            raise
 
     async def _follow(self, session: PluginSession) -> str:
         """Follow a session to its end; return why it has ended, or an empty text if it is to be replaced."""
         while not session.lost.done():
-            await _wait(self._life.wake.wait(), _LOOK_S)
-            self._life.wake.clear()
+            await _wait(self._lifecycle.wake.wait(), _LOOK_S)
+            self._lifecycle.wake.clear()
             if self._described is not None and self._manifest is not None:
                 self._offer(self._manifest, self._described)
                 self._described = None
             if self._stuck or await self._has_changed():
-                self._life.stop_sending()
-                await _wait(session.until_idle(), _LONGEST_WAIT_S if self._stuck else None)
+                self._lifecycle.stop_sending()
+                await _wait(session.wait_until_idle(), _LONGEST_WAIT_S if self._stuck else None)
                 return ""
             if not await self._is_alive(session):
                 return f"it answered no ping within {_PONG_S:g} s"
@@ -283,17 +294,14 @@ class SupervisedPlugin:
 
     async def _watch(self) -> None:
         """Start the plugin again as soon as its environment is installed or its files have changed."""
-        while self._waits.useless and self._life.state != "closed":
+        while self._waits.useless and self._lifecycle.state != "closed":
             await asyncio.sleep(_LOOK_S)
-            if self._life.state == "quarantined" and await self._has_changed():
-                self._life.restart()
+            if self._lifecycle.state == "quarantined" and await self._has_changed():
+                self._lifecycle.restart()
                 return
 
     def _problem_of(self, error: Exception) -> str:
         if isinstance(error, NotSent) and error.code == "environment_missing":
-            self._waits.useless = True
-            if self._watching is None or self._watching.done():
-                self._watching = asyncio.get_running_loop().create_task(self._watch(), context=Context())
             return str(error)
         if isinstance(error, TimeoutError):
             return f"it was not ready within {self._config.start_timeout_s:g} s; it has to answer hello by ready"
@@ -354,11 +362,11 @@ class SupervisedPlugin:
 
     def _handle_tools(self, tools: tuple[ToolSettings, ...]) -> None:
         self._described = tools
-        self._life.wake.set()
+        self._lifecycle.wake.set()
 
-    def _is_stuck(self) -> None:
+    def _handle_stuck(self) -> None:
         self._stuck = True
-        self._life.wake.set()
+        self._lifecycle.wake.set()
 
     def _handle_late_answer(self, uid: str, message: Message) -> None:
         try:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
 from callgate._server_processes.server_errors import ToolServerError
-from callgate._server_processes.server_executions import failed
+from callgate._server_processes.server_executions import execution_of_failure
 from callgate.plugins._messages import Message, execution_of
 from callgate.plugins._plugin_session import Report
 from callgate.plugins.manifest import ToolSettings
@@ -73,7 +73,7 @@ class PluginTool(Tool):
             answer = await self._carrier.call_tool(self.settings, context.uid, arguments, _context_for_plugin(context), context.report)
             return execution_of(self.plugin, answer)
         except ToolServerError as error:
-            return failed(error)
+            return execution_of_failure(error)
 
     def where(self) -> str:
         return f"plugin {self.plugin}"

@@ -22,8 +22,8 @@ import msgspec
 from callgate._abort_signals import AbortSignal
 from callgate._json.malformed_text import without_surrogates
 from callgate._run_in_thread import in_thread
-from callgate._runners.exception_results import failed
-from callgate._runners.return_values import read
+from callgate._runners.exception_results import execution_of_exception
+from callgate._runners.return_values import read_result
 from callgate._server_processes.json_lines import UnreadableJson, encoded, read_json
 from callgate._server_processes.line_process import MAX_LINE_BYTES
 from callgate._server_processes.protocol_streams import protocol_streams
@@ -99,13 +99,13 @@ class _Server:
                 self._send({"kind": "ready", "protocol": PROTOCOL, **self._about, "tools": self._describe_tools()})
             case {"kind": "describe"}:
                 self._send({"kind": "tools", "tools": self._describe_tools()})
-            case {"kind": "call", "id": int(number)}:
+            case {"kind": "call", "id": int(request_id)}:
                 signal = AbortSignal()
-                task = self._loop.create_task(self._call(number, message, signal), context=Context())
-                self._calls[number] = task, signal
-                task.add_done_callback(lambda _: self._calls.pop(number, None))
-            case {"kind": "cancel", "id": int(number)} if number in self._calls:
-                task, signal = self._calls[number]
+                task = self._loop.create_task(self._call(request_id, message, signal), context=Context())
+                self._calls[request_id] = task, signal
+                task.add_done_callback(lambda _: self._calls.pop(request_id, None))
+            case {"kind": "cancel", "id": int(request_id)} if request_id in self._calls:
+                task, signal = self._calls[request_id]
                 signal.fire(str(message.get("reason", "")))
                 task.cancel()
             case {"kind": "ping"}:
@@ -114,17 +114,17 @@ class _Server:
                 return False
         return True
 
-    async def _call(self, number: int, message: dict[str, Any], signal: AbortSignal) -> None:
+    async def _call(self, request_id: int, message: dict[str, Any], signal: AbortSignal) -> None:
         try:
-            context = self._context(number, message, signal)
+            context = self._context(request_id, message, signal)
             execution = await self._run(self._tools[context.tool], context, message["arguments"])
         except asyncio.CancelledError:
-            self._send({"kind": "error", "id": number, "message": "it was cancelled", "code": "cancelled"})
+            self._send({"kind": "error", "id": request_id, "message": "it was cancelled", "code": "cancelled"})
             return
         except (KeyError, TypeError, ValueError) as error:
-            self._send({"kind": "error", "id": number, "message": f"no such call: {error}", "code": "bad_call", "not_sent": True})
+            self._send({"kind": "error", "id": request_id, "message": f"no such call: {error}", "code": "bad_call", "not_sent": True})
             return
-        self._send({"id": number, **_answer(execution)})
+        self._send({"id": request_id, **_answer(execution)})
 
     async def _run(self, tool: Tool, context: ToolContext, arguments: dict[str, Any]) -> Execution:
         found = await in_thread(partial(tool.own_validation, arguments)) if tool.has_validator() else ValidationResult(valid=True)
@@ -137,21 +137,21 @@ class _Server:
             except asyncio.CancelledError:
                 raise
             except BaseException as error:
-                return failed(error, tool.not_done)
-            return await in_thread(partial(read, Execution(status="returned", value=value), MAX_LINE_BYTES, context.workspace))
+                return execution_of_exception(error, tool.not_done)
+            return await in_thread(partial(read_result, Execution(status="returned", value=value), MAX_LINE_BYTES, context.workspace))
         return await in_thread(partial(_run_in_this_thread, tool, context, arguments))
 
-    def _context(self, number: int, message: dict[str, Any], signal: AbortSignal) -> ToolContext:
+    def _context(self, request_id: int, message: dict[str, Any], signal: AbortSignal) -> ToolContext:
         told: Mapping[str, Any] = message["context"]
         scope = {key: told[key] for key in ("conversation", "run", "actor", "principal", "workspace", "locale")}
         return ToolContext(
             scope=Scope(**scope),
-            call_id=str(number),
-            uid=str(number),
+            call_id=str(request_id),
+            uid=str(request_id),
             tool=message["tool"],
             idempotency_key=told["idempotency_key"],
             signal=signal,
-            report=partial(self._progress, number),
+            report=partial(self._progress, request_id),
             attempt=told["attempt"],
             deadline=time.monotonic() + told["deadline_s"],
         )
@@ -159,8 +159,8 @@ class _Server:
     def _describe_tools(self) -> list[dict[str, object]]:
         return [_describe_tool(tool) for tool in self._tools.values()]
 
-    def _progress(self, number: int, text: str, stream: str) -> None:
-        self._send({"kind": "progress", "id": number, "text": without_surrogates(text), "stream": stream})
+    def _progress(self, request_id: int, text: str, stream: str) -> None:
+        self._send({"kind": "progress", "id": request_id, "text": without_surrogates(text), "stream": stream})
 
     def _send(self, message: Mapping[str, object]) -> None:
         """Write one message; also called from threads."""
@@ -175,8 +175,8 @@ def _run_in_this_thread(tool: Tool, context: ToolContext, arguments: dict[str, A
     try:
         value = tool.invoke(context, arguments)
     except BaseException as error:  # also SystemExit: it must not end only this thread without an answer
-        return failed(error, tool.not_done)
-    return read(Execution(status="returned", value=value), MAX_LINE_BYTES, context.workspace)
+        return execution_of_exception(error, tool.not_done)
+    return read_result(Execution(status="returned", value=value), MAX_LINE_BYTES, context.workspace)
 
 
 def _answer(execution: Execution) -> dict[str, object]:

@@ -13,7 +13,13 @@ from contextlib import suppress
 
 from callgate._abort_signals import AbortSignal, settled
 from callgate._engine_limits import Limits
-from callgate._runners.exception_results import failed, message_of, not_begun, not_started, overdue
+from callgate._runners.exception_results import (
+    execution_not_begun,
+    execution_not_started,
+    execution_of_exception,
+    execution_overdue,
+    message_of,
+)
 from callgate._runners.output_limits import PARTIAL_CHARS, OutputTail
 from callgate._runners.process.import_target import process_target
 from callgate._runners.process.serialization import call_message
@@ -150,19 +156,19 @@ class Attempt:
         except OSError as error:
             return _unreachable(error)
         except Exception as error:
-            return not_begun(error)
+            return execution_not_begun(error)
         try:
             send(start)
         except OSError as error:
             return _unreachable(error)
         except Exception as error:
-            return failed(error, self._request.not_done)
+            return execution_of_exception(error, self._request.not_done)
         return await self._follow(send, left_s)
 
     async def _reach(self, reach: Reach) -> Send | Execution:
         request = self._request
         if request.kill.reason is not None:
-            return not_started(request.kill.reason)
+            return execution_not_started(request.kill.reason)
         reaching = asyncio.ensure_future(reach())
         reaching.add_done_callback(_retrieve_exception)
         try:
@@ -170,8 +176,9 @@ class Attempt:
         finally:
             reaching.cancel()
         if not in_time:
-            return not_started(f"the far side was not reached: {overdue(request, request.kill.reason is not None).error}")
-        return not_started("the engine is closed") if reaching.cancelled() else reaching.result()
+            why = execution_overdue(request, request.kill.reason is not None).error
+            return execution_not_started(f"the far side was not reached: {why}")
+        return execution_not_started("the engine is closed") if reaching.cancelled() else reaching.result()
 
     def _start(self, timeout_s: float) -> Start:
         request = self._request
@@ -203,14 +210,14 @@ class Attempt:
             self.abandoned = not self._told or self._answer.result().abandoned
 
     def _stop_execution(self, killed: bool) -> Execution:
-        ended = overdue(self._request, killed, partial=self._tail.text(), abandoned=self.abandoned)
+        ended = execution_overdue(self._request, killed, partial=self._tail.text(), abandoned=self.abandoned)
         if self._told and self._answer.result().status == "not_started":
-            return not_started(f"the far side did not start it: {ended.error}")
+            return execution_not_started(f"the far side did not start it: {ended.error}")
         return ended
 
 
 def _unreachable(error: OSError) -> Execution:
-    return not_started(f"the far side was not reached: {message_of(error).rstrip('.')}")
+    return execution_not_started(f"the far side was not reached: {message_of(error).rstrip('.')}")
 
 
 def _retrieve_exception(reaching: asyncio.Future[Send]) -> None:

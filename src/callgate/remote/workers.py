@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from callgate._abort_signals import AbortSignal
 from callgate._clock import SystemClock
 from callgate._engine_limits import Limits
-from callgate._runners.exception_results import not_started
+from callgate._runners.exception_results import execution_not_started
 from callgate._runners.process import ProcessLimits, ProcessRunner, process_target
 from callgate._runners.process.process_runner import AttemptRequest
 from callgate.protocols import Execution
@@ -66,11 +66,11 @@ class Workers:
             report=_Pieces(start.id, say),
             on_late=partial(_say_late, start.id, say),
         )
-        return Ended.of(start.id, await self._runner.carry_out(work))
+        return Ended.of(start.id, await self._runner.run_attempt(work))
 
     def _refusal(self, start: Start) -> Execution:
         served = ", ".join(sorted(self._served)) or "nothing"
-        return not_started(f"the far side does not serve {start.call.target}; it serves {served}. Start it with this tool")
+        return execution_not_started(f"the far side does not serve {start.call.target}; it serves {served}. Start it with this tool")
 
     async def close(self) -> None:
         """End all attempts, in bounded time. Idempotent."""

@@ -89,11 +89,11 @@ class _Importing:
     def __init__(self, on_end: Callable[[bool], None]) -> None:
         self._on_end: Callable[[bool], None] | None = on_end
 
-    def received(self, kind: bytes, body: bytes) -> None:
+    def receive_frame(self, kind: bytes, body: bytes) -> None:
         if kind in (b"E", b"F"):
             self._end(True)
 
-    def lost(self, exit: WorkerExit | None) -> None:
+    def handle_loss(self, exit: WorkerExit | None) -> None:
         self._end(False)
 
     def _end(self, usable: bool) -> None:

@@ -10,7 +10,7 @@ from functools import partial
 
 from callgate._process_identity import has_ended
 from callgate._run_in_thread import in_thread
-from callgate._runners.process.worker_connection import end_marked
+from callgate._runners.process.worker_connection import kill_marked_processes
 
 __all__ = ["end_worker"]
 
@@ -33,4 +33,4 @@ async def end_worker(worker: str) -> bool:
         if loop.time() > until:
             return False
         await asyncio.sleep(_LOOK_S)
-    return await in_thread(partial(end_marked, marker)) == 0
+    return await in_thread(partial(kill_marked_processes, marker)) == 0

@@ -26,7 +26,7 @@ from callgate._deadlines import Deadlines
 from callgate._engine_limits import Limits
 from callgate._run_in_thread import in_thread
 from callgate._runners.abandoned_code import OnLate
-from callgate._runners.exception_results import not_begun, not_started
+from callgate._runners.exception_results import execution_not_begun, execution_not_started
 from callgate._runners.interruptible_wait import BoundedWait
 from callgate._runners.offload_to_threads import LARGE_BYTES
 from callgate._runners.output_limits import PARTIAL_CHARS, OutputTail
@@ -82,7 +82,7 @@ class ProcessRunner:
         self._imports = EarlyImports(self._pool)
         self._targets: WeakKeyDictionary[Tool, str] = WeakKeyDictionary()
         self._on_late = on_late
-        self.deadlines = Deadlines()
+        self._deadlines = Deadlines()
         self.late = 0
         """The number of results that arrived after their call had ended."""
         self.abandoned = 0
@@ -92,8 +92,8 @@ class ProcessRunner:
         try:
             work = self._work(request)
         except Exception as error:
-            return not_begun(error)  # another process cannot import the tool
-        return await self.carry_out(work)
+            return execution_not_begun(error)  # another process cannot import the tool
+        return await self.run_attempt(work)
 
     def _work(self, request: RunRequest) -> AttemptRequest:
         tool = request.approved.call.tool.tool
@@ -110,30 +110,30 @@ class ProcessRunner:
             claim=request.claim,
         )
 
-    async def carry_out(self, work: AttemptRequest) -> Execution:
+    async def run_attempt(self, work: AttemptRequest) -> Execution:
         """Run an attempt that was created elsewhere."""
         if work.kill.reason is not None or self._pool.closed:
-            return not_started(work.kill.reason or "the engine is closed")
+            return execution_not_started(work.kill.reason or "the engine is closed")
         try:
             body = encode(work.call)
         except Exception as error:
-            return not_begun(error)  # the scope contains text that is not valid Unicode
+            return execution_not_begun(error)  # the scope contains text that is not valid Unicode
         since, is_importing = time.monotonic(), self._imports.runs(work.call.target)
         try:
             connection: WorkerConnection | OSError | None = None if is_importing else self._pool.take()
         except OSError as error:
             connection = error
         if connection is None:
-            waiting: BoundedWait[WorkerConnection | OSError] = BoundedWait(work, self.deadlines)
+            waiting: BoundedWait[WorkerConnection | OSError] = BoundedWait(work, self._deadlines)
             connection = await self._next_free(waiting)
             if connection is None:
                 why = f"all {self._limits.workers} worker processes were busy"
                 if is_importing:
                     why = f"a worker process was still importing {work.call.target.rpartition(':')[0]} for it"
-                return not_started(f"{why}: {waiting.overdue().error}")
+                return execution_not_started(f"{why}: {waiting.execution_overdue().error}")
             work = replace(work, timeout_s=max(0.0, work.timeout_s - (time.monotonic() - since)))
         if isinstance(connection, OSError):
-            return not_started(f"no worker process could be started for it: {connection}")
+            return execution_not_started(f"no worker process could be started for it: {connection}")
         return await self._run_in(connection, work, body)
 
     async def _next_free(self, waiting: BoundedWait[WorkerConnection | OSError]) -> WorkerConnection | OSError | None:
@@ -148,7 +148,7 @@ class ProcessRunner:
             leave()
 
     async def _run_in(self, connection: WorkerConnection, work: AttemptRequest, body: bytes) -> Execution:
-        attempt = _WorkerAttempt(self, connection, work)
+        attempt = _WorkerAttempt(self._pool, connection, work, self._deadlines, self._report_late)
         connection.listener = attempt
         try:
             await attempt.claim()
@@ -162,7 +162,7 @@ class ProcessRunner:
             execution = await attempt.wait.get()
         except BaseException:
             if attempt.wait.value is not None:
-                self.came_late(work, attempt.wait.value)
+                self._report_late(work, attempt.wait.value)
             raise
         finally:
             if attempt.open:  # the deadline, the kill or a cancellation: none of the call's processes may survive it
@@ -171,38 +171,40 @@ class ProcessRunner:
                 self.abandoned += connection.survivors > 0
         if execution is None and attempt.is_late_import:
             self._imports.begin(work.call.target, work.timeout_s)
-        return attempt.stopped() if execution is None else execution
+        return attempt.execution_of_stopped() if execution is None else execution
 
-    def free(self, connection: WorkerConnection) -> None:
-        self._pool.give_back(connection)
-
-    def replace(self, connection: WorkerConnection) -> None:
-        self._pool.end(connection)
-
-    def came_late(self, work: AttemptRequest, execution: Execution) -> None:
+    def _report_late(self, work: AttemptRequest, execution: Execution) -> None:
         self.late += 1
         if work.on_late is not None:
             work.on_late(execution)
 
-    @property
-    def closed(self) -> bool:
-        return self._pool.closed
-
     async def close(self) -> None:
-        self.deadlines.close()
+        self._deadlines.close()
         await self._pool.close()
 
 
 class _WorkerAttempt:
-    """One call in one worker; receives the worker's frames."""
+    """One call in one worker; receives the worker's frames.
 
-    def __init__(self, runner: ProcessRunner, connection: WorkerConnection, work: AttemptRequest) -> None:
-        self.wait: BoundedWait[Execution] = BoundedWait(work, runner.deadlines)
+    Args:
+        on_late: Called with what a tool returns after the attempt has ended.
+    """
+
+    def __init__(
+        self,
+        pool: WorkerPool,
+        connection: WorkerConnection,
+        work: AttemptRequest,
+        deadlines: Deadlines,
+        on_late: Callable[[AttemptRequest, Execution], None],
+    ) -> None:
+        self.wait: BoundedWait[Execution] = BoundedWait(work, deadlines)
         self.open = True
         """Whether the worker has not yet reported the end of the call."""
-        self._runner = runner
+        self._pool = pool
         self._connection = connection
         self._work = work
+        self._on_late = on_late
         self._begun = False
         self._decoding: asyncio.Task[None] | None = None
         """Decodes a large result."""
@@ -214,11 +216,11 @@ class _WorkerAttempt:
         if self._work.claim is not None:
             await self._work.claim(self._connection.name)
 
-    def received(self, kind: bytes, body: bytes) -> None:
+    def receive_frame(self, kind: bytes, body: bytes) -> None:
         try:
             self._take(kind, body)
         except msgspec.DecodeError:
-            self._runner.replace(self._connection)  # not written by the worker: its tool has written to the channel
+            self._pool.end(self._connection)  # not written by the worker: its tool has written to the channel
 
     def _take(self, kind: bytes, body: bytes) -> None:
         match kind:
@@ -252,9 +254,9 @@ class _WorkerAttempt:
             execution = await in_thread(partial(read_execution, body))
         except msgspec.DecodeError:
             self.open = True
-            self._runner.replace(self._connection)
+            self._pool.end(self._connection)
             if self._connection.gone.done():
-                self.lost(self._connection.exit)
+                self.handle_loss(self._connection.exit)
         else:
             self._finish(execution, clean=clean)
 
@@ -265,25 +267,25 @@ class _WorkerAttempt:
         if execution.status == "raised":
             execution = replace(execution, partial=self._tail.text())
         if not self.wait.finish(execution) and execution.status == "returned":
-            self._runner.came_late(self._work, execution)
+            self._on_late(self._work, execution)
         if clean:
-            self._runner.free(self._connection)
+            self._pool.give_back(self._connection)
         else:
-            self._runner.replace(self._connection)
+            self._pool.end(self._connection)
 
-    def lost(self, exit: WorkerExit | None) -> None:
+    def handle_loss(self, exit: WorkerExit | None) -> None:
         if self.open:
             self.open = False
             self.wait.finish(self._crash_execution(exit))
 
     def _crash_execution(self, exit: WorkerExit | None) -> Execution:
         why, details = _explain(exit, has_worker=self._connection.has_worker)
-        if self._runner.closed:
+        if self._pool.closed:
             return Execution(
                 status="killed", error="the engine was closed", partial=self._tail.text(), not_started=self._certainly_not_started
             )
         if self._certainly_not_started:
-            return replace(not_started(f"the worker process did not come up: {why}"), partial=self._tail.text(), details=details)
+            return replace(execution_not_started(f"the worker process did not come up: {why}"), partial=self._tail.text(), details=details)
         return Execution(status="crashed", error_type="ProcessCrashed", error=why, partial=self._tail.text(), details=details)
 
     @property
@@ -291,15 +293,15 @@ class _WorkerAttempt:
         """Whether the tool certainly did not start: there was no worker, or all of its frames were read and none reported the start."""
         return not self._begun and (self._connection.exit is not None or not self._connection.has_worker)
 
-    def stopped(self) -> Execution:
+    def execution_of_stopped(self) -> Execution:
         """Return how the call ended, after its deadline or a kill has ended the worker."""
-        execution = self.wait.overdue(partial=self._tail.text(), abandoned=self._connection.survivors > 0)
+        execution = self.wait.execution_overdue(partial=self._tail.text(), abandoned=self._connection.survivors > 0)
         if self.is_late_import:
             module, _, _ = self._work.call.target.rpartition(":")
             why = f"importing {module} in a worker process took longer than the timeout. It is imported now for the next call"
-            return not_started(why)
+            return execution_not_started(why)
         if self._certainly_not_started:
-            return not_started(f"the worker process was not ready in time: {execution.error}")
+            return execution_not_started(f"the worker process was not ready in time: {execution.error}")
         return execution
 
     @property

@@ -25,7 +25,7 @@ from callgate._runners.process.resource_limits import ProcessLimits, worker_envi
 from callgate._runners.process.supervisor.frames import WORKER_FD, frame, split
 from callgate._runners.process.worker_protocol import WorkerExit
 
-__all__ = ["WorkerConnection", "WorkerListener", "end_marked", "import_path"]
+__all__ = ["WorkerConnection", "WorkerListener", "import_path", "kill_marked_processes"]
 
 _READ_BYTES = 262_144
 _FORCE_S = 0.5
@@ -41,9 +41,9 @@ _WORKER = (
 class WorkerListener(Protocol):
     """Receives the frames of one call's worker."""
 
-    def received(self, kind: bytes, body: bytes) -> None: ...
+    def receive_frame(self, kind: bytes, body: bytes) -> None: ...
 
-    def lost(self, exit: WorkerExit | None) -> None:
+    def handle_loss(self, exit: WorkerExit | None) -> None:
         """Called when the worker and all its processes have ended; None: its supervisor died first, so the exit status is unknown."""
         ...
 
@@ -119,7 +119,7 @@ class WorkerConnection:
             self.exit = WorkerExit.read(body)
             self._set_gone(self.exit.survivors)
         elif self.listener is not None:
-            self.listener.received(kind, body)
+            self.listener.receive_frame(kind, body)
 
     def stop(self, grace_s: float) -> None:
         """Signal all its processes to stop, and end them after the grace period. `gone` is set at most half a second later."""
@@ -148,7 +148,7 @@ class WorkerConnection:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-            end_marked(self._marker)
+            kill_marked_processes(self._marker)
 
     def _kill_supervisor(self) -> None:
         if not self.gone.done():
@@ -164,7 +164,7 @@ class WorkerConnection:
             self._sweep = self._loop.create_task(self._end_rest(), context=Context())  # must not count as a task of the current tool
 
     async def _end_rest(self) -> None:
-        self._set_gone(await in_thread(partial(end_marked, self._marker)))
+        self._set_gone(await in_thread(partial(kill_marked_processes, self._marker)))
 
     def _set_gone(self, survivors: int) -> None:
         if self.gone.done():
@@ -173,7 +173,7 @@ class WorkerConnection:
         self.gone.set_result(None)
         self._on_gone(self)
         if self.listener is not None:
-            self.listener.lost(self.exit)
+            self.listener.handle_loss(self.exit)
 
     def _reap(self) -> None:
         if self._process.poll() is None:
@@ -204,7 +204,7 @@ def _start(limits: ProcessLimits, marker: str, path: tuple[str, ...]) -> tuple[s
     return ours, process
 
 
-def end_marked(marker: str) -> int:
+def kill_marked_processes(marker: str) -> int:
     """Kill every process that carries the marker, if the supervisor no longer can; return how many survived."""
     import psutil
 

@@ -22,13 +22,13 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import AbortController
 from callgate._json import decode, type_name
-from callgate._runners.exception_results import awaited, clean, failed, message_of
+from callgate._runners.exception_results import awaitable_note, clean, execution_of_exception, message_of
 from callgate._runners.output_limits import LiveText
 from callgate._runners.process.import_target import load_target
 from callgate._runners.process.supervisor.frames import frame, split
 from callgate._runners.process.worker_cleanup import Baseline
 from callgate._runners.process.worker_protocol import LOST_CHANNEL, CallMessage, ProgressMessage, decode_call, encode
-from callgate._runners.return_values import UNREADABLE, read
+from callgate._runners.return_values import UNREADABLE, read_result
 from callgate.protocols import Execution
 from callgate.tools.tool_context import ToolContext
 from callgate.tools.tool_declaration import Tool
@@ -237,14 +237,14 @@ class _Worker:
             value = tool.invoke(running.context(), decode(call.arguments))
             changes: tuple[str, ...] = ()
             if inspect.isawaitable(value):
-                value, changes = self._await(value, running), awaited(tool)
-            execution = read(Execution(status="returned", value=value, changes=changes), call.max_bytes, call.scope.workspace)
+                value, changes = self._await(value, running), awaitable_note(tool)
+            execution = read_result(Execution(status="returned", value=value, changes=changes), call.max_bytes, call.scope.workspace)
             if execution.error_type == UNREADABLE and running.stop.signal.aborted:
                 raise _Stopped
         except BaseException as error:
             if running.stop.signal.aborted:
                 _die_of(signal.SIGTERM)
-            execution = failed(error, tool.not_done)
+            execution = execution_of_exception(error, tool.not_done)
         self._running = None
         if not self._channel.mine:
             os._exit(0)  # a child that the tool forked and that returned from the tool too

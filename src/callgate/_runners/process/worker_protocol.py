@@ -22,7 +22,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from callgate._runners.exception_results import message_of
-from callgate._runners.return_values import UNREADABLE, unreadable
+from callgate._runners.return_values import UNREADABLE, execution_unreadable
 from callgate.calls import Scope
 from callgate.protocols import Execution
 
@@ -93,4 +93,4 @@ def read_execution(body: bytes | Raw) -> Execution:
         status = "returned" if execution.error_type == UNREADABLE else execution.status
         return replace(execution, status=status, read=True)  # a decoded value is plain data, whatever the worker claims
     except RecursionError as error:
-        return unreadable(f"The tool's result cannot be read back: {message_of(error).rstrip('.')}.")
+        return execution_unreadable(f"The tool's result cannot be read back: {message_of(error).rstrip('.')}.")

@@ -39,7 +39,7 @@ class TomlFile:
             UsageError: A variable has no value; the message names it.
         """
         variables = Variables(self.folder, self.environment)
-        found = variables.replaced(text, where)
+        found = variables.replace(text, where)
         if variables.problems:
             raise UsageError(f"{self.name}: {variables.problems[0]} Or write a default: ${{NAME:-default}}.")
         return found

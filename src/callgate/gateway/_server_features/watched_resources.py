@@ -14,7 +14,7 @@ from callgate.gateway._server_features.changes import without_subscription
 from callgate.gateway._server_features.offered_content import OfferedContent
 from callgate.mcp import McpError, ServerContent
 from callgate.mcp._messages import INVALID_PARAMS, RpcError
-from callgate.mcp._resource_watches import containing_uris
+from callgate.mcp._resource_subscriptions import containing_uris
 from callgate.mcp.calling_client import on_behalf_of
 
 __all__ = ["MOST_WATCHED", "WatchedResources"]

@@ -20,7 +20,7 @@ from callgate._secret_redaction import RedactedLog
 from callgate._server_processes.server_errors import NotSent
 from callgate.protocols import ServerState, ServerStatus
 
-__all__ = ["TRANSITIONS", "Event", "RestartPolicy", "ServerLife", "ServerWork", "State", "with_last_words"]
+__all__ = ["TRANSITIONS", "Event", "RestartPolicy", "ServerLifecycle", "ServerWork", "State", "with_last_words"]
 
 State = ServerState
 Event = Literal["start", "started", "silent", "heard", "lost", "failed_too_often", "due", "close"]
@@ -99,7 +99,7 @@ class ServerWork(Struct, frozen=True, kw_only=True, eq=False):
     """Returns whether what `serve` has raised is logged as information instead of a warning."""
 
 
-class ServerLife(Generic[S]):
+class ServerLifecycle(Generic[S]):
     """The state of a server, and the task that keeps it running.
 
     Args:
@@ -139,7 +139,7 @@ class ServerLife(Generic[S]):
             self._renew_attempt()
             self._owner = asyncio.get_running_loop().create_task(self._supervise(work), context=Context(), name=self.label)
 
-    async def first_attempt(self) -> None:
+    async def wait_for_first_attempt(self) -> None:
         """Wait for the end of the current start, successful or not."""
         with suppress(NotSent):
             await self._wait_for_attempt()
@@ -150,9 +150,9 @@ class ServerLife(Generic[S]):
             self._owner.cancel()
             with suppress(asyncio.CancelledError):
                 await asyncio.shield(self._owner)
-        self._fail_attempt(self.unavailable("the engine is closed"))
+        self._fail_attempt(self.unavailable_error("the engine is closed"))
 
-    async def until_ready(self) -> S:
+    async def wait_until_ready(self) -> S:
         """Wait until the server runs, and return what calls are sent on.
 
         Raises:
@@ -160,7 +160,7 @@ class ServerLife(Generic[S]):
         """
         while self.ready is None:
             if self.state == "closed":
-                raise self.unavailable("the engine is closed")
+                raise self.unavailable_error("the engine is closed")
             if self.state == "quarantined":
                 self._leave_quarantine()
             elif self.state == "backoff" and (left_s := self._left_s()) > self._policy.patience_s:
@@ -168,7 +168,7 @@ class ServerLife(Generic[S]):
             await self._wait_for_attempt()
         return self.ready
 
-    def started(self, ready: S) -> None:
+    def mark_ready(self, ready: S) -> None:
         """Release waiting calls: the server is ready."""
         if self.problem:
             (self._log.warning if self._is_warned else self._log.info)("%s runs%s", self.label, " again" if self.starts else "")
@@ -219,7 +219,7 @@ class ServerLife(Generic[S]):
         restarts = max(0, self.starts - 1)
         return ServerStatus(name=name, state=self.state, problem=self.problem, revision=revision, tools=tools, restarts=restarts)
 
-    def unavailable(self, why: str, left_s: float | None = None) -> NotSent:
+    def unavailable_error(self, why: str, left_s: float | None = None) -> NotSent:
         """Return the refusal of a call.
 
         Args:
@@ -273,7 +273,7 @@ class ServerLife(Generic[S]):
             self.enter("failed_too_often")
             self._quarantined_for = self.full_problem
             self._retry_at = self._clock.monotonic() + self._policy.quarantine_s(self.failures)
-            self._fail_attempt(self.unavailable(self.problem, self._left_s()))
+            self._fail_attempt(self.unavailable_error(self.problem, self._left_s()))
             await self._wait_in_quarantine(self._policy.retry_without_call_s(self.failures))
             self._renew_attempt()
         self.wake.clear()
@@ -310,7 +310,7 @@ class ServerLife(Generic[S]):
     def _not_yet_error(self, left_s: float) -> NotSent:
         """Return the refusal of a call before the next start."""
         when = f". It is started again in {left_s:.0f} s" if left_s > self._policy.patience_s else ""
-        return self.unavailable(f"{self.problem.removesuffix('.')}{when}", left_s)
+        return self.unavailable_error(f"{self.problem.removesuffix('.')}{when}", left_s)
 
     def _leave_quarantine(self) -> None:
         """Restart the server if the quarantine is over.
@@ -323,7 +323,7 @@ class ServerLife(Generic[S]):
             when = f"for {left_s:.0f} s" if left_s < math.inf else self._policy.until
             often = "once" if self.failures == 1 else f"{self.failures} times"
             failed = f"It has failed {often}, and is not tried again {when}"
-            raise self.unavailable(f"{self.problem.removesuffix('.')}. {failed}", left_s)
+            raise self.unavailable_error(f"{self.problem.removesuffix('.')}. {failed}", left_s)
         self._renew_attempt()
         self.wake.set()
 

@@ -11,12 +11,12 @@ from msgspec import Struct
 from callgate.mcp._supervised_session import SupervisedSession
 from callgate.mcp.calling_client import CallingClient
 
-__all__ = ["ResourceWatches", "Watch", "containing_uris"]
+__all__ = ["ResourceSubscription", "ResourceSubscriptions", "containing_uris"]
 
 _END_OF_PART = re.compile("[/?#]")
 
 
-class Watch(Struct, frozen=True, kw_only=True, eq=False):
+class ResourceSubscription(Struct, frozen=True, kw_only=True, eq=False):
     """One subscription."""
 
     uri: str
@@ -27,52 +27,52 @@ class Watch(Struct, frozen=True, kw_only=True, eq=False):
     of_client: bool
     """Whether the session belongs to single clients."""
 
-    def hears(self, key: str | None) -> bool:
+    def receives_from(self, key: str | None) -> bool:
         """Return whether a change reported in the session of clients with this key (None: the first session) is for this client."""
         if key is None:
             return not self.of_client
         return self.client is not None and self.client.key == key
 
 
-class ResourceWatches:
+class ResourceSubscriptions:
     """The subscriptions at one server."""
 
     def __init__(self) -> None:
-        self._by_uri: dict[str, list[Watch]] = {}
+        self._by_uri: dict[str, list[ResourceSubscription]] = {}
 
-    def add(self, watch: Watch) -> bool:
+    def add(self, subscription: ResourceSubscription) -> bool:
         """Add a subscription; return whether it is the first one to this resource in its session."""
-        self._by_uri.setdefault(watch.uri, []).append(watch)
-        subscribed = watch.session.subscribed
-        subscribed[watch.uri] = subscribed.get(watch.uri, 0) + 1
-        return subscribed[watch.uri] == 1
+        self._by_uri.setdefault(subscription.uri, []).append(subscription)
+        subscribed = subscription.session.subscribed
+        subscribed[subscription.uri] = subscribed.get(subscription.uri, 0) + 1
+        return subscribed[subscription.uri] == 1
 
-    def of(self, uri: str, client: CallingClient | None) -> Watch | None:
+    def find(self, uri: str, client: CallingClient | None) -> ResourceSubscription | None:
         """Return a subscription of a client; None if it has none to this resource."""
         return next((one for one in self._by_uri.get(uri, ()) if one.client is client), None)
 
-    def remove(self, watch: Watch) -> bool:
+    def remove(self, subscription: ResourceSubscription) -> bool:
         """Remove a subscription; return whether it was the last one to this resource in its session."""
-        watches, subscribed = self._by_uri[watch.uri], watch.session.subscribed
-        watches.remove(watch)
-        if not watches:
-            del self._by_uri[watch.uri]
-        left = subscribed.pop(watch.uri) - 1
+        subscriptions, subscribed = self._by_uri[subscription.uri], subscription.session.subscribed
+        subscriptions.remove(subscription)
+        if not subscriptions:
+            del self._by_uri[subscription.uri]
+        left = subscribed.pop(subscription.uri) - 1
         if left:
-            subscribed[watch.uri] = left
+            subscribed[subscription.uri] = left
         return not left
 
-    def tell(self, params: Mapping[str, Any], key: str | None) -> None:
+    def notify(self, params: Mapping[str, Any], key: str | None) -> None:
         """Tell the clients what the server says of a changed resource.
 
         Args:
-            key: See `Watch.hears`.
+            key: See `ResourceSubscription.receives_from`.
         """
         uri = params.get("uri")
-        for watched in containing_uris(uri) if isinstance(uri, str) else ():
-            for watch in list(self._by_uri.get(watched, ())):
-                if watch.client is not None and watch.hears(key):
-                    watch.client.resource_updated(params)
+        for containing in containing_uris(uri) if isinstance(uri, str) else ():
+            for subscription in list(self._by_uri.get(containing, ())):
+                if subscription.client is not None and subscription.receives_from(key):
+                    subscription.client.receive_resource_update(params)
 
 
 def containing_uris(uri: str) -> Iterator[str]:
