@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,21 @@ async def test_bare_calls_of_engines_with_other_settings_have_no_differences(tmp
             assert result_of(await engine.call(call("pay", n="5"), Scope(run="r"))).success == coerce
             kept = RunFile.of(engine.journal, "r", engine.blobs)
     assert (await RecordedRun(kept).played(TOOLS)).differences == ()
+
+
+async def test_a_call_without_time_for_another_attempt_has_no_difference(tmp_path: Path) -> None:
+    @tool(effect="idempotent", retry=RetryPolicy(attempts=2, base_s=0.01, max_s=0.01))
+    async def send() -> None:
+        """Lose the connection, and hold the event loop until the call's time is over."""
+        asyncio.get_running_loop().call_soon(time.sleep, 0.6)
+        raise ConnectionResetError("the connection was lost")
+
+    engine = Engine([send], journal=SqliteJournal(tmp_path / "journal.db"), timeout_s=0.5)
+    async with engine, Agent(ScriptedModel([[Call("send", {})], ["Done."]]), engine) as agent:
+        result = await agent.run("Go.", scope=Scope(run="r"))
+        assert "was not started again" in (result.results[0].error or "")
+        kept = RunFile.of(engine.journal, "r", engine.blobs)
+    assert (await RecordedRun(kept).played([send])).differences == ()
 
 
 async def test_a_call_that_the_tool_of_today_accepts_is_still_a_difference(tmp_path: Path) -> None:

@@ -204,6 +204,8 @@ def _execution(tool: BoundTool, result: ToolResult, attempt: int, blobs: BlobRea
     before, _, behind = said.partition(_HERE)
     words = result.error or ""
     if not (words.startswith(before) and words.endswith(behind)):
+        if last:  # the engine had other words for it, for example because there was no time left for another attempt
+            raise _failure_of_result(result)
         before, behind = "", ""
     error = words[len(before) : len(words) - len(behind)]
     # A timeout is tried again whatever `retryable` says, unless the wait before that is too long, as it was in the recorded call.
