@@ -16,16 +16,17 @@ from tests.engine_calls import call
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize(("page", "most"), [("README.md", 1), ("docs/how-to/use-your-own-loop.md", None)])
-def test_the_examples_of_a_page_pass_mypy_strict(page: str, most: int | None, tmp_path: Path) -> None:
+def test_the_examples_of_pages_pass_mypy_strict(tmp_path: Path) -> None:
     """The README's second example is a fragment without types."""
-    blocks = re.findall(r"```python\n(?!# not run)(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
-    assert blocks
-    example = tmp_path / "example.py"
-    example.write_text("\n\n".join(blocks[:most]), encoding="utf-8")
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={ROOT / '.mypy_cache'}", str(example)]
+    for page, most in (("README.md", 1), ("docs/how-to/use-your-own-loop.md", None)):
+        blocks = re.findall(r"```python\n(?!# not run)(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+        assert blocks
+        example = tmp_path / f"{Path(page).stem.replace('-', '_')}.py"
+        example.write_text("\n\n".join(blocks[:most]), encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={ROOT / '.mypy_cache'}", "."]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 source files" in done.stdout
 
 
 async def test_an_answered_call_has_the_message_to_append() -> None:

@@ -36,3 +36,9 @@ def test_a_name_that_is_nearly_right_is_answered_with_what_to_write(name: str, w
 
 def test_a_name_that_is_unknown_is_no_attribute() -> None:
     assert run("import callgate; print(hasattr(callgate, 'nothing'), hasattr(callgate, 'memory'))") == "False False"
+
+
+@pytest.mark.parametrize("module", ["callgate.agent", "callgate.demo"])
+def test_the_patterns_of_calls_in_text_are_not_loaded_before_a_model_needs_them(module: str) -> None:
+    """They take a tenth of a second, each time that a process starts."""
+    assert run(f"import sys, {module}; print('callgate.models.dialects' in sys.modules)") == "False"

@@ -125,9 +125,12 @@ def _end(code: object) -> NoReturn:
 
 
 def _import_all() -> None:
-    """Import what any command needs, the libraries that commands import on demand included."""
+    """Import what any command needs, the libraries that commands import on demand included.
+
+    Commands need none of `callgate.integrations`: its modules import whole frameworks, and a large process takes twice as long to fork.
+    """
     for found in pkgutil.walk_packages(callgate.__path__, "callgate."):
-        if not found.name.endswith("__main__"):
+        if not found.name.endswith("__main__") and not found.name.startswith("callgate.integrations."):
             with suppress(ImportError):
                 import_module(found.name)
     for name in ("apsw", "httpx2", "jsonschema_rs"):

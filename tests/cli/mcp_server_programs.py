@@ -1,4 +1,8 @@
-"""MCP servers for tests of the command line: a shop whose tools are read from a file, and servers that misbehave."""
+"""MCP servers for tests of the command line: a shop whose tools are read from a file, and servers that misbehave.
+
+The shop answers clients of both eras as a server of the official SDK does, without the SDK, whose import takes a second of each start.
+The SDK's own servers are in `tests/mcp/test_real_servers.py`, `tests/gateway/test_real_servers.py` and the pages of `docs/`.
+"""
 
 from __future__ import annotations
 
@@ -10,31 +14,48 @@ from typing import Any
 __all__ = ["BUY", "LOOK", "SHOP", "offer", "write_servers"]
 
 _SHOP = """
-import asyncio, json, os, sys
+import json, os, sys
 from pathlib import Path
-import mcp_types as t
-from mcp.server import Server
-from mcp.server.stdio import stdio_server
 
 OFFERED = Path(sys.argv[1])
+ABOUT = {"capabilities": {"tools": {"listChanged": False}}}
+PREFIX = "io.modelcontextprotocol/"
+INFO = {"name": "shop", "version": "1.2"}
 
-async def list_tools(context, params):
-    return t.ListToolsResult(tools=[t.Tool.model_validate(one) for one in json.loads(OFFERED.read_text())])
+def result_of(method, params):
+    match method:
+        case "server/discover":
+            return ABOUT | {"supportedVersions": ["2026-07-28"]}
+        case "initialize":
+            return ABOUT | {"protocolVersion": "2025-11-25", "serverInfo": INFO}
+        case "ping":
+            return {}
+        case "tools/list":
+            return {"tools": json.loads(OFFERED.read_text())}
+        case "tools/call":
+            return called(params["name"], params.get("arguments"))
 
-async def call_tool(context, params):
-    if params.name == "crash":
+def called(name, arguments):
+    if name == "crash":
         os._exit(1)
     with open("bought.txt", "a") as ledger:
-        ledger.write(params.name + "\\n")
-    said = f"{params.name} {json.dumps(params.arguments)} {os.environ.get('SHOP_KEY', '')}"
-    return t.CallToolResult(content=[t.TextContent(type="text", text=said)])
+        ledger.write(name + "\\n")
+    said = f"{name} {json.dumps(arguments)} {os.environ.get('SHOP_KEY', '')}"
+    return {"content": [{"type": "text", "text": said}], "isError": False}
 
-async def main():
-    server = Server("shop", version="1.2", on_list_tools=list_tools, on_call_tool=call_tool)
-    async with stdio_server() as (read, write):
-        await server.run(read, write, server.create_initialization_options())
-
-asyncio.run(main())
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    params = message.get("params", {})
+    result = result_of(message["method"], params)
+    if result is None:
+        answer = {"error": {"code": -32601, "message": "Method not found", "data": message["method"]}}
+    elif f"{PREFIX}protocolVersion" in params.get("_meta", {}):  # of the stateless era
+        answer = {"result": result | {"resultType": "complete", "_meta": {f"{PREFIX}serverInfo": INFO}}}
+    else:
+        answer = {"result": result}
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
 """
 _DEAD = "import sys; sys.exit('no licence found')"
 LOOK: dict[str, Any] = {

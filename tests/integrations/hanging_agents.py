@@ -1,12 +1,11 @@
-"""A program that runs an agent of another framework whose tool hangs in a thread beyond its deadline, and then ends.
+"""A program in which a tool of another framework hangs in a thread beyond its deadline, without an agent and with one, and which then ends.
 
-`main([framework])` prints what the model reads. `imported` calls the framework's tool without an agent.
+`main([framework])` prints what the caller of the imported tool reads, and then what the agent's model reads.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 from typing import Any
 
@@ -51,14 +50,15 @@ def _suite(framework: str) -> WrapperContract:
             return TestCallgateMiddleware()
 
 
-async def _told(framework: str, how: str) -> str:
+async def _told(framework: str) -> list[str]:
     suite = _suite(framework)
     tools: list[Any] = [suite.tool(hang)]
     async with Engine(import_tools(tools, options={"hang": {"timeout_s": 0.1}})) as engine:
-        if how == "imported":
-            return (await said(engine, RawCall(name="hang", arguments={"order": "A7"}))).text
-        return (await suite.run(engine, tools, [Call("hang", {"order": "A7"})]))["c1"].text
+        imported = (await said(engine, RawCall(name="hang", arguments={"order": "A7"}))).text
+        wrapped = (await suite.run(engine, tools, [Call("hang", {"order": "A7"})]))["c1"].text
+    return [imported, wrapped]
 
 
 def main(given: list[str]) -> None:
-    sys.stdout.write(asyncio.run(_told(*given)))
+    for text in asyncio.run(_told(*given)):
+        print(text)  # noqa: T201

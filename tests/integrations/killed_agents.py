@@ -1,8 +1,10 @@
 """Agents of other frameworks in a process that is killed, and again in a process that resumes them.
 
-`main([framework, folder, moment])` runs an agent whose model refunds an order. The process is killed at the moment: when
-the tool has had its effect and has not returned (`within`), or when the call has ended and the framework has not saved
-that (`after`). With `resume`, the agent goes on from what the framework has saved. Prints what the model reads.
+`main([framework, folder])` runs an agent whose model refunds an order, for each of `MOMENTS` in a folder with its name. The
+process is killed at the moment: when the tool has had its effect and has not returned (`within`), or when the call has ended
+and the framework has not saved that (`after`). Then another process goes on from what the framework has saved (`resume`), and
+writes what the model reads to the file `said`. All are forked from a process that has only imported the framework, because that
+takes seconds.
 """
 
 from __future__ import annotations
@@ -12,15 +14,18 @@ import json
 import os
 import pickle
 import signal
-import sys
 from collections.abc import Callable
+from importlib import import_module
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from callgate import Engine, SqliteJournal
 from callgate.integrations import import_tools
 
-__all__ = ["AGENTS", "die", "main"]
+__all__ = ["AGENTS", "MOMENTS", "main"]
+
+MOMENTS = ("within", "after")
 
 
 def die() -> None:
@@ -176,8 +181,31 @@ async def agent_framework(folder: Path, moment: str) -> str:
 
 
 AGENTS = {"agent_framework": agent_framework, "langchain": langchain, "openai_agents": openai_agents, "pydantic_ai": pydantic_ai}
+_IMPORTS = {
+    "agent_framework": "tests.integrations.agent_framework_agents",
+    "langchain": "tests.integrations.langchain_agents",
+    "openai_agents": "tests.integrations.test_openai_agents_contract",
+    "pydantic_ai": "tests.integrations.test_pydantic_ai_contract",
+}
+"""The module that imports the framework."""
 
 
 def main(words: list[str]) -> None:
-    framework, folder, moment = words
-    sys.stdout.write(asyncio.run(AGENTS[framework](Path(folder), moment)) + "\n")
+    framework, folder = words
+    import_module(_IMPORTS[framework])
+    for moment in MOMENTS:
+        (place := Path(folder, moment)).mkdir()
+        assert _ended(framework, place, moment) == -signal.SIGKILL
+        assert _ended(framework, place, "resume") == 0
+
+
+def _ended(framework: str, folder: Path, moment: str) -> int | None:
+    """Return how a process ends that works until the moment, or goes on."""
+    process = get_context("fork").Process(target=_work, args=(framework, folder, moment))
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+def _work(framework: str, folder: Path, moment: str) -> None:
+    (folder / "said").write_text(asyncio.run(AGENTS[framework](folder, moment)), encoding="utf-8")

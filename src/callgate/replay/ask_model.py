@@ -14,7 +14,6 @@ from msgspec import Struct
 from callgate._abort_signals import Control
 from callgate._engine_limits import Limits
 from callgate._json import canonical, strict_object
-from callgate.agent.text_call_model import TextCalls
 from callgate.errors import CallFailed, CallgateError, UsageError
 from callgate.messages import AssistantMessage, ToolCall
 from callgate.models.model_protocol import Model, StreamingContext
@@ -79,7 +78,7 @@ async def ask_again(replay: Replay, model: Model, tools: Iterable[Tool], *, limi
     if replay.began is None:
         raise UsageError(f"Run '{replay.run[:80]}' is not an agent's run: no model was asked in it. Compare rules or tools instead.")
     specs = _specs(replay, tools)
-    asked = model if model.native_tools else TextCalls(model)
+    asked = model if model.native_tools else _reading_text(model)
     answers: list[ModelAnswer] = []
     ended, failed = "", False
     for one in replay.passes:
@@ -105,6 +104,12 @@ async def ask_again(replay: Replay, model: Model, tools: Iterable[Tool], *, limi
         ended=ended,
         failed=failed,
     )
+
+
+def _reading_text(model: Model) -> Model:
+    from callgate.agent.text_call_model import TextCalls  # its many patterns take a tenth of a second, and few models need them
+
+    return TextCalls(model)
 
 
 def _specs(replay: Replay, tools: Iterable[Tool]) -> tuple[ToolSpec, ...]:
