@@ -10,10 +10,11 @@ import random
 import secrets
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, TypeVar
 
-__all__ = ["COMMAND_S", "DEADLINE_S", "HANGS_S", "PATIENCE_S", "LoopClock", "let_pass", "past_deadline", "soon", "threads_since", "until"]
+__all__ = ["COMMAND_S", "DEADLINE_S", "HANGS_S", "PATIENCE_S", "LoopClock", "let_pass", "past_deadline", "soon", "stopped_clock", "threads_since", "until"]
 
 T = TypeVar("T")
 
@@ -63,6 +64,18 @@ def let_pass(seconds: float) -> None:
     loop = asyncio.get_running_loop()
     before = loop.time
     loop.time = lambda: before() + seconds  # type: ignore[method-assign]
+
+
+@contextmanager
+def stopped_clock() -> Iterator[None]:
+    """Stop the running event loop's clock: none of its timers becomes due during the block, so what waits for one hangs."""
+    loop = asyncio.get_running_loop()
+    before, now = loop.time, loop.time()
+    loop.time = lambda: now  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        loop.time = before  # type: ignore[method-assign]
 
 
 async def past_deadline(call: Awaitable[T], begun: Callable[[], object]) -> T:
