@@ -14,7 +14,19 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
-__all__ = ["COMMAND_S", "DEADLINE_S", "HANGS_S", "PATIENCE_S", "LoopClock", "let_pass", "past_deadline", "soon", "stopped_clock", "threads_since", "until"]
+__all__ = [
+    "COMMAND_S",
+    "DEADLINE_S",
+    "HANGS_S",
+    "PATIENCE_S",
+    "LoopClock",
+    "let_pass",
+    "past_deadline",
+    "soon",
+    "stopped_clock",
+    "threads_since",
+    "until",
+]
 
 T = TypeVar("T")
 
