@@ -22,8 +22,8 @@ __all__ = [
     "LoopClock",
     "let_pass",
     "past_deadline",
+    "slow_clock",
     "soon",
-    "stopped_clock",
     "threads_since",
     "until",
 ]
@@ -79,11 +79,11 @@ def let_pass(seconds: float) -> None:
 
 
 @contextmanager
-def stopped_clock() -> Iterator[None]:
-    """Stop the running event loop's clock: none of its timers becomes due during the block, so what waits for one hangs."""
+def slow_clock() -> Iterator[None]:
+    """Slow the running event loop's clock down: a timer of three seconds takes `HANGS_S` during the block."""
     loop = asyncio.get_running_loop()
-    before, now = loop.time, loop.time()
-    loop.time = lambda: now  # type: ignore[method-assign]
+    before, began = loop.time, loop.time()
+    loop.time = lambda: began + (before() - began) * 3.0 / HANGS_S  # type: ignore[method-assign]
     try:
         yield
     finally:
