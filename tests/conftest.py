@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.abandoned_tools import end_stray_tools
 from tests.effect_ledger import Ledger
+from tests.journals.postgres_server import Server, Unavailable, running_server
 
 # Without bytecode, each worker of the suite and each interpreter that a test starts would compile every module again.
 # `tools/mutants.py` passes `-B`: it changes sources within a second, and Python could not tell that their bytecode is outdated.
@@ -82,6 +83,23 @@ def pytest_collection_finish() -> None:
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "ledger.txt")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """The one PostgreSQL server of a worker."""
+    try:
+        with running_server() as running:
+            yield running
+    except Unavailable as reason:
+        pytest.skip(f"PostgreSQL: {reason}")
+
+
+@pytest.fixture
+def database(postgres: Server) -> Iterator[str]:
+    """Provide the address of an empty database."""
+    with postgres.empty_database() as url:
+        yield url
 
 
 @pytest.fixture

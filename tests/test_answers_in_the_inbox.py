@@ -12,10 +12,9 @@ from tests.effect_ledger import Ledger
 from tests.effect_tools import paying
 from tests.engine_calls import call as raw_call
 from tests.engine_calls import said
-from tests.journals.conftest import database, server
 from tests.test_inbox import ASKS, IN_RUN, RUN, Where, asked, folded, of, opened, where
 
-__all__ = ["database", "server", "where"]
+__all__ = ["where"]
 
 
 async def waiting_question(where: Where, ledger: Ledger) -> str:

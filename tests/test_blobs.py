@@ -15,9 +15,6 @@ from hypothesis import strategies as st
 from callgate import DirectoryBlobs, PostgresJournal
 from callgate._blob_store import MemoryBlobs
 from callgate.protocols import BlobStore
-from tests.journals.conftest import database, server
-
-__all__ = ["database", "server"]
 
 Make = Callable[[], BlobStore]
 

@@ -38,10 +38,7 @@ from tests.effect_tools import Unending, paying
 from tests.engine_calls import call as raw_call
 from tests.engine_calls import said
 from tests.host_fakes import Asks
-from tests.journals.conftest import database, server
 from tests.waiting import soon
-
-__all__ = ["database", "server"]
 
 RUN = "the-run"
 IN_RUN = Scope(run=RUN)

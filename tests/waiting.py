@@ -10,10 +10,23 @@ import random
 import secrets
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, TypeVar
 
-__all__ = ["COMMAND_S", "DEADLINE_S", "HANGS_S", "PATIENCE_S", "LoopClock", "let_pass", "past_deadline", "soon", "threads_since", "until"]
+__all__ = [
+    "COMMAND_S",
+    "DEADLINE_S",
+    "HANGS_S",
+    "PATIENCE_S",
+    "LoopClock",
+    "let_pass",
+    "past_deadline",
+    "slow_clock",
+    "soon",
+    "threads_since",
+    "until",
+]
 
 T = TypeVar("T")
 
@@ -63,6 +76,18 @@ def let_pass(seconds: float) -> None:
     loop = asyncio.get_running_loop()
     before = loop.time
     loop.time = lambda: before() + seconds  # type: ignore[method-assign]
+
+
+@contextmanager
+def slow_clock() -> Iterator[None]:
+    """Slow the running event loop's clock down: a timer of three seconds takes `HANGS_S` during the block."""
+    loop = asyncio.get_running_loop()
+    before, began = loop.time, loop.time()
+    loop.time = lambda: began + (before() - began) * 3.0 / HANGS_S  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        loop.time = before  # type: ignore[method-assign]
 
 
 async def past_deadline(call: Awaitable[T], begun: Callable[[], object]) -> T:

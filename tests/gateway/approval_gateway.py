@@ -1,4 +1,5 @@
-"""A gateway with tools that a human has to approve: `python -m tests.gateway.approval_gateway '{"ledger": "file"}'`.
+"""A gateway with tools that a human has to approve, for one client at standard input and output, or as a program:
+`python -m tests.gateway.approval_gateway '{"ledger": "file"}'`.
 
 `pay` writes a line to the ledger each time it runs. A policy rounds its `amount` up to a multiple of ten, and a rule asks. `hunter2`
 is a secret.
@@ -9,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, BinaryIO
 
-from callgate import Engine, Limits, Rules, SqliteJournal, tool
+from callgate import Engine, Limits, Rules, SqliteJournal, Tool, tool
 from callgate.gateway import Gateway, Principal, serve_stdio
-from callgate.protocols import Allow, Modify, Verdict
+from callgate.protocols import Allow, Modify, Policy, Verdict
 from callgate.stage_types import ValidatedCall
 
-_GIVEN = json.loads(sys.argv[1])
 _RULES = """
 [[rule]]
 id = "large"
@@ -24,14 +26,6 @@ tool = "pay"
 verdict = "ask"
 reason = "Is this payment right?"
 """
-
-
-@tool(effect="once")
-def pay(amount: int, note: str = "") -> str:
-    """Pay an amount."""
-    with Path(_GIVEN["ledger"]).open("a") as ledger:
-        ledger.write(f"{amount}\n")
-    return f"paid {amount}"
 
 
 @tool(effect="none")
@@ -57,14 +51,27 @@ class NoPasswords:
         return body.replace(b"hunter2", b"[redacted]")
 
 
-async def main() -> None:
-    journal = SqliteJournal(_GIVEN["journal"]) if "journal" in _GIVEN else None
-    limits = Limits(approval_s=_GIVEN.get("approval_s", 3_600.0))
-    engine = Engine([pay, look], policies=[RoundUp(), Rules.parse(_RULES)], journal=journal, limits=limits, redactor=NoPasswords())
-    principal = Principal(**{"name": "ada", **_GIVEN.get("principal", {})})
-    secret = b"a secret of the tests, 32 bytes.." if "journal" in _GIVEN else None
+def paying(ledger: Path) -> Tool:
+    @tool(effect="once")
+    def pay(amount: int, note: str = "") -> str:
+        """Pay an amount."""
+        with ledger.open("a") as file:
+            file.write(f"{amount}\n")
+        return f"paid {amount}"
+
+    return pay
+
+
+async def serve(given: Mapping[str, Any], streams: tuple[BinaryIO, BinaryIO] | None = None) -> None:
+    journal = SqliteJournal(given["journal"]) if "journal" in given else None
+    limits = Limits(approval_s=given.get("approval_s", 3_600.0))
+    policies: list[Policy] = [RoundUp(), Rules.parse(_RULES)]
+    engine = Engine([paying(Path(given["ledger"])), look], policies=policies, journal=journal, limits=limits, redactor=NoPasswords())
+    principal = Principal(**{"name": "ada", **given.get("principal", {})})
+    secret = b"a secret of the tests, 32 bytes.." if "journal" in given else None
     async with Gateway(engine, secret=secret) as gateway:
-        await serve_stdio(gateway, principal)
+        await serve_stdio(gateway, principal, streams=streams)
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(serve(json.loads(sys.argv[1])))

@@ -1,35 +1,61 @@
-"""A client that sends and receives messages of JSON-RPC as they are, to a server that is a child process."""
+"""A client that sends and receives messages of JSON-RPC as they are, through two pipes.
+
+At their other ends is a gateway in this process, on the same event loop, or a program. Most of a short test's time would be the start of a
+program, so only tests of what a process does, such as being killed, start one.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
+from asyncio.streams import FlowControlMixin
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
+from tests.gateway import stdio_gateway
 from tests.waiting import HANGS_S
 
-__all__ = ["Era", "RawClient", "raw_client", "served"]
+__all__ = ["Era", "RawClient", "Serve", "program", "raw_client", "served"]
 
 Era = Literal["handshake", "stateless"]
+Serve = Callable[[tuple[BinaryIO, BinaryIO]], Awaitable[None]]
+"""Serves one client at an input and an output, as `serve_stdio` does."""
 Message = dict[str, Any]
 _LINE_BYTES = 64_000_000
 
 
-def served(**settings: Any) -> list[str]:
-    """Return the command of a gateway; see `stdio_gateway.py`."""
+def served(**settings: Any) -> Serve:
+    """Return a gateway in this process; see `stdio_gateway.py`."""
+    return partial(stdio_gateway.serve, settings)
+
+
+def program(**settings: Any) -> list[str]:
+    """Return the command of the same gateway as a program."""
     return [sys.executable, "-m", "tests.gateway.stdio_gateway", json.dumps(settings)]
+
+
+@dataclass(frozen=True)
+class _Server:
+    """The client's ends of the pipes, and what waits until the server has ended."""
+
+    output: asyncio.StreamReader
+    input: asyncio.StreamWriter
+    wait: Callable[[], Awaitable[object]]
+    process: Process | None = None
 
 
 class RawClient:
     """A client of one era. `messages` has what the server has sent beside responses."""
 
-    def __init__(self, process: Process, era: Era, capabilities: Mapping[str, Any]) -> None:
-        self.process = process
+    def __init__(self, server: _Server, era: Era, capabilities: Mapping[str, Any]) -> None:
+        self._server = server
         self.era = era
         self.closed = False
         """Whether the server has closed its output."""
@@ -71,17 +97,25 @@ class RawClient:
         self.write(json.dumps(message).encode() + b"\n")
 
     def write(self, data: bytes) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(data)
+        self._server.input.write(data)
 
     async def next_message(self) -> Message:
         """Return the next notification or request of the server."""
         return await asyncio.wait_for(self.messages.get(), HANGS_S)
 
+    @property
+    def process(self) -> Process:
+        """The server, which is a program."""
+        assert self._server.process is not None
+        return self._server.process
+
+    async def kill(self) -> None:
+        self.process.kill()
+        await self.process.wait()
+
     async def close(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        await asyncio.wait_for(self.process.wait(), HANGS_S)
+        self._server.input.close()
+        await asyncio.wait_for(self._server.wait(), HANGS_S)
         await self._reading
 
     def _with_meta(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -92,8 +126,7 @@ class RawClient:
         return {**params, "_meta": {**meta, **params.get("_meta", {})}}
 
     async def _read(self) -> None:
-        assert self.process.stdout is not None
-        async for line in self.process.stdout:
+        async for line in self._server.output:
             message = json.loads(line)
             waiting = None if "method" in message else self._waiting.pop(message.get("id"), None)
             if waiting is None:
@@ -107,14 +140,44 @@ class RawClient:
 
 
 @asynccontextmanager
-async def raw_client(command: list[str], era: Era, capabilities: Mapping[str, Any] | None = None) -> AsyncIterator[RawClient]:
-    """Start a server, and begin a session with it."""
-    root = Path(__file__).parents[2]
-    process = await asyncio.create_subprocess_exec(*command, cwd=root, stdin=PIPE, stdout=PIPE, limit=_LINE_BYTES)
-    client = RawClient(process, era, capabilities or {})
+async def raw_client(server: Serve | Sequence[str], era: Era, capabilities: Mapping[str, Any] | None = None) -> AsyncIterator[RawClient]:
+    """Start a gateway in this process, or the program of a command, and begin a session with it."""
+    started = await (_in_this_process(server) if callable(server) else _as_program(server))
+    client = RawClient(started, era, capabilities or {})
     try:
         client.about = await client.start()
         yield client
     finally:
-        if process.returncode is None:
-            await client.close()
+        await client.close()
+
+
+async def _in_this_process(serve: Serve) -> _Server:
+    (its_input, our_output), (our_input, its_output) = _pipe(), _pipe()
+    loop = asyncio.get_running_loop()
+    serving = loop.create_task(_until_served(serve, (its_input, its_output)))
+    reader = asyncio.StreamReader(limit=_LINE_BYTES)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), our_input)
+    transport, protocol = await loop.connect_write_pipe(FlowControlMixin, our_output)
+    return _Server(reader, asyncio.StreamWriter(transport, protocol, reader, loop), lambda: serving)
+
+
+def _pipe() -> tuple[BinaryIO, BinaryIO]:
+    reading, writing = os.pipe()
+    return os.fdopen(reading, "rb", 0), os.fdopen(writing, "wb", 0)
+
+
+async def _until_served(serve: Serve, streams: tuple[BinaryIO, BinaryIO]) -> None:
+    """Serve, and close the streams at the end, as a process does."""
+    try:
+        await serve(streams)
+    finally:
+        for stream in streams:
+            stream.close()
+
+
+async def _as_program(command: Sequence[str]) -> _Server:
+    root = Path(__file__).parents[2]
+    process = await asyncio.create_subprocess_exec(*command, cwd=root, stdin=PIPE, stdout=PIPE, limit=_LINE_BYTES)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    return _Server(process.stdout, process.stdin, process.wait, process)

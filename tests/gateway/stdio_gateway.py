@@ -1,4 +1,4 @@
-"""A gateway as a program: `python -m tests.gateway.stdio_gateway '{"servers": [["python", "server.py"]]}'`.
+"""A gateway for one client at standard input and output, or as a program: `python -m tests.gateway.stdio_gateway '{"servers": []}'`.
 
 `servers` are commands, `effects` what the operator accepts, `options` other options of the servers, `limits` those of the gateway. It has
 two tools of its own: `price`, which prints while it runs, and `pay`, which a human has to approve.
@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Mapping
+from typing import Any, BinaryIO
 
 from callgate import Engine, SqliteJournal, tool
 from callgate.gateway import Gateway, GatewayLimits, serve_stdio
@@ -28,8 +30,7 @@ def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
-async def main() -> None:
-    given = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
+async def serve(given: Mapping[str, Any], streams: tuple[BinaryIO, BinaryIO] | None = None) -> None:
     options = {"effects": given.get("effects", {}), **given.get("options", {})}
     servers = [mcp(command, name=f"server{n}", **options) for n, command in enumerate(given.get("servers", []))]
     journal = SqliteJournal(given["journal"]) if "journal" in given else None
@@ -37,7 +38,8 @@ async def main() -> None:
     secret = b"the secret of the tests, 32 bytes"
     engine = Engine([price, pay], servers=servers, journal=journal)
     async with Gateway(engine, name="test gateway", instructions="Be careful.", limits=limits, secret=secret) as gateway:
-        await serve_stdio(gateway)
+        await serve_stdio(gateway, streams=streams)
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(serve(json.loads(sys.argv[1])))

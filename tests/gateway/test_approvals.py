@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
 from callgate import inbox
+from tests.gateway import approval_gateway
 from tests.gateway.raw_client import Era, RawClient, raw_client
 from tests.waiting import until
 
@@ -24,15 +26,21 @@ YES: Mapping[str, Any] = {"action": "accept", "content": {"approve": True, "reas
 eras = pytest.mark.parametrize("era", get_args(Era))
 
 
-def command(tmp_path: Path, **settings: Any) -> list[str]:
-    given = {"ledger": str(tmp_path / "ledger"), "journal": str(tmp_path / "journal.db"), **settings}
-    return [sys.executable, "-m", "tests.gateway.approval_gateway", json.dumps(given)]
+def gateway(tmp_path: Path, era: Era, capabilities: Mapping[str, Any] = FORM, **settings: Any) -> AbstractAsyncContextManager[RawClient]:
+    return raw_client(partial(approval_gateway.serve, {**_files(tmp_path), **settings}), era, capabilities)
 
 
-@asynccontextmanager
-async def gateway(tmp_path: Path, era: Era, capabilities: Mapping[str, Any] = FORM, **settings: Any) -> AsyncIterator[RawClient]:
-    async with raw_client(command(tmp_path, **settings), era, capabilities) as client:
-        yield client
+def gateway_process(tmp_path: Path, era: Era, capabilities: Mapping[str, Any] = FORM) -> AbstractAsyncContextManager[RawClient]:
+    """Return a client of a gateway that can be killed."""
+    return raw_client(command(tmp_path), era, capabilities)
+
+
+def command(tmp_path: Path) -> list[str]:
+    return [sys.executable, "-m", "tests.gateway.approval_gateway", json.dumps(_files(tmp_path))]
+
+
+def _files(folder: Path) -> dict[str, Any]:
+    return {"ledger": str(folder / "ledger"), "journal": str(folder / "journal.db")}
 
 
 class OpenForm:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.raw_client import Era, RawClient, raw_client, served
+from tests.gateway.raw_client import Era, RawClient, Serve, raw_client, served
 
 pytestmark = [pytest.mark.process]
 
@@ -37,7 +37,7 @@ RIGHT: list[tuple[str, dict[str, Any]]] = [
 upstreams = pytest.mark.parametrize("upstream", ["handshake", "stateless"])
 
 
-def gateway(upstream: Era, tmp_path: Path) -> list[str]:
+def gateway(upstream: Era, tmp_path: Path) -> Serve:
     return served(servers=[[sys.executable, str(Path(__file__).with_name("asking_server.py")), upstream, str(tmp_path / "log")]])
 
 

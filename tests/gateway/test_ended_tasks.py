@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.test_tasks import begun, gateway, result, settled
+from tests.gateway.test_tasks import begun, gateway, gateway_process, result, settled
 
 pytestmark = pytest.mark.process
 
@@ -16,13 +16,12 @@ pytestmark = pytest.mark.process
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_a_cancelled_task_says_whether_its_call_may_have_taken_effect(tmp_path: Path, restarted: bool) -> None:
     journal = str(tmp_path / "journal.db")
-    async with gateway(tmp_path, journal=journal) as client:
+    async with gateway_process(tmp_path, journal=journal) as client:
         tasks = [await begun(client, "pay", name="a"), await begun(client, "look", name="b"), await begun(client, "order", article="tea")]
         for task in tasks:
             await result(client, "tasks/cancel", taskId=task["taskId"])
         told = [await settled(client, task) for task in tasks]
-        client.process.kill()
-        await client.process.wait()
+        await client.kill()
     if restarted:
         async with gateway(tmp_path, journal=journal) as client:
             told = [await result(client, "tasks/get", taskId=task["taskId"]) for task in tasks]
@@ -48,12 +47,11 @@ async def test_a_client_that_listens_is_told_with_the_cancellation_whether_the_c
 
 async def test_a_task_that_was_told_as_ended_does_not_work_again_after_a_restart(tmp_path: Path) -> None:
     journal = str(tmp_path / "journal.db")
-    async with gateway(tmp_path, journal=journal) as client:
+    async with gateway_process(tmp_path, journal=journal) as client:
         task = await begun(client, "pay", name="a")
         (tmp_path / "a.go").touch()
         before = await settled(client, task)
-        client.process.kill()
-        await client.process.wait()
+        await client.kill()
     async with gateway(tmp_path, journal=journal) as client:
         after = await asyncio.gather(*(result(client, "tasks/get", taskId=task["taskId"]) for _ in range(3)))
     assert [one["status"] for one in after] == ["completed"] * 3

@@ -14,7 +14,7 @@ import pytest
 from tests.cli.shell import command
 from tests.gateway.odd_server import ERRORS, RESULTS
 from tests.gateway.raw_client import RawClient, raw_client
-from tests.gateway.test_tasks import DECLARED, ENDS, begun, gateway, result, settled
+from tests.gateway.test_tasks import DECLARED, ENDS, begun, gateway, gateway_process, result, settled
 from tests.waiting import until
 
 pytestmark = pytest.mark.process
@@ -22,11 +22,6 @@ pytestmark = pytest.mark.process
 Message = dict[str, Any]
 _ODD = str(Path(__file__).with_name("odd_server.py"))
 LARGE = "x" * 100_000
-
-
-async def killed(client: Any) -> None:
-    client.process.kill()
-    await client.process.wait()
 
 
 @pytest.mark.parametrize("upstream", ["handshake", "stateless"])
@@ -37,11 +32,11 @@ async def test_a_recorded_result_is_that_of_the_server(tmp_path: Path, upstream:
         "servers": [[sys.executable, _ODD, upstream, str(tmp_path)]],
         "after_s": 0.000_001,
     }
-    async with gateway(tmp_path, **settings) as client:
+    async with gateway_process(tmp_path, **settings) as client:
         tasks = {name: await begun(client, "odd", a=name) for name in (*RESULTS, *ERRORS)}
         (tmp_path / "go").touch()
         before = {name: await settled(client, task) for name, task in tasks.items()}
-        await killed(client)
+        await client.kill()
     async with gateway(tmp_path, **settings) as client:
         after = {name: await settled(client, task) for name, task in tasks.items()}
     assert [name for name in RESULTS if _compared(after[name]) != _compared(before[name])] == []
@@ -58,11 +53,11 @@ def _compared(task: Message) -> Any:
 
 async def test_a_result_is_told_although_its_tool_is_gone(tmp_path: Path) -> None:
     journal = str(tmp_path / "journal.db")
-    async with gateway(tmp_path, journal=journal) as client:
+    async with gateway_process(tmp_path, journal=journal) as client:
         looked, paid = await begun(client, "look", name="a"), await begun(client, "pay", name="b")
         (tmp_path / "a.go").touch()
         await settled(client, looked)
-        await killed(client)
+        await client.kill()
     async with gateway(tmp_path, journal=journal, without=["look", "pay"]) as client:
         told, open_ = await settled(client, looked), await settled(client, paid)
     assert (told["status"], told["result"]["structuredContent"]) == ("completed", {"seen": "a"})
@@ -72,9 +67,9 @@ async def test_a_result_is_told_although_its_tool_is_gone(tmp_path: Path) -> Non
 
 async def test_a_call_that_was_not_started_and_whose_tool_is_gone_has_not_run(tmp_path: Path) -> None:
     journal = str(tmp_path / "journal.db")
-    async with gateway(tmp_path, journal=journal) as client:
+    async with gateway_process(tmp_path, journal=journal) as client:
         task = await begun(client, "order", article="tea")
-        await killed(client)
+        await client.kill()
     async with gateway(tmp_path, journal=journal, without=["order"]) as client:
         told = await settled(client, task)
     assert told["status"] == "failed"
@@ -93,7 +88,7 @@ async def test_a_task_continues_when_the_server_of_its_tool_has_started_after_a_
     up.touch()
     async with raw_client(served, "stateless", DECLARED) as client:
         task = await begun(client, "shop_look")
-        await killed(client)
+        await client.kill()
     up.unlink()
     async with raw_client(served, "stateless", DECLARED) as client:
         await _works(client, task, "The MCP server 'shop' cannot be started")
@@ -113,9 +108,9 @@ async def _works(client: RawClient, task: Message, message: str) -> None:
 
 async def test_a_task_that_was_told_as_unknown_is_not_told_as_running_at_another_gateway(tmp_path: Path) -> None:
     journal = str(tmp_path / "journal.db")
-    async with gateway(tmp_path, journal=journal) as client:
+    async with gateway_process(tmp_path, journal=journal) as client:
         paid = await begun(client, "pay", name="a")
-        await killed(client)
+        await client.kill()
     async with gateway(tmp_path, journal=journal) as client:
         told = await settled(client, paid)
         assert told["result"]["_meta"]["callgate/outcome"]["status"] == "unknown"
@@ -125,12 +120,12 @@ async def test_a_task_that_was_told_as_unknown_is_not_told_as_running_at_another
 
 async def test_large_arguments_are_kept_so_that_a_task_continues_after_a_restart(tmp_path: Path) -> None:
     journal = str(tmp_path / "journal.db")
-    async with gateway(tmp_path, journal=journal) as client:
+    async with gateway_process(tmp_path, journal=journal) as client:
         done, looked = await begun(client, "look", name="a", more=LARGE), await begun(client, "look", name="b", more=LARGE)
         paid = await begun(client, "pay", name="c", more=LARGE)
         (tmp_path / "a.go").touch()
         await settled(client, done)
-        await killed(client)
+        await client.kill()
     (tmp_path / "b.go").touch()
     async with gateway(tmp_path, journal=journal) as client:
         told = [(await settled(client, task))["result"] for task in (done, looked, paid)]
@@ -142,14 +137,14 @@ async def test_large_arguments_are_kept_so_that_a_task_continues_after_a_restart
 async def test_a_call_with_a_secret_in_its_arguments_is_not_submitted_again_with_others(tmp_path: Path) -> None:
     """The record has not the secret, so that the repeated call would be another one."""
     settings: Mapping[str, Any] = {"journal": str(tmp_path / "journal.db"), "secret": "s3cr3t-value"}
-    async with gateway(tmp_path, **settings) as client:
+    async with gateway_process(tmp_path, **settings) as client:
         done, small, large = [
             await begun(client, "pay", name=name, more=more) for name, more in (("a", ""), ("b", ""), ("c", LARGE + "s3cr3t-value"))
         ]
         hidden = await begun(client, "pay", name="d", more="s3cr3t-value")
         (tmp_path / "a.go").touch()
         await settled(client, done)
-        await killed(client)
+        await client.kill()
     async with gateway(tmp_path, **settings) as client:
         assert (await settled(client, done))["result"]["content"][0]["text"] == "paid a"
         assert (await settled(client, small))["result"]["_meta"]["callgate/outcome"]["status"] == "unknown"
@@ -168,12 +163,12 @@ def _files_with(secret: bytes, folder: Path) -> list[Path]:
 @pytest.mark.parametrize("tool", ["look", "pay"])
 async def test_a_task_that_was_cancelled_stays_cancelled_after_a_restart_and_its_call_does_not_run(tmp_path: Path, tool: str) -> None:
     journal = str(tmp_path / "journal.db")
-    async with gateway(tmp_path, journal=journal) as client:
+    async with gateway_process(tmp_path, journal=journal) as client:
         task = await begun(client, tool, name="a")
         await until((tmp_path / "a.began").exists)
         await result(client, "tasks/cancel", taskId=task["taskId"])
         assert (await settled(client, task))["status"] == "cancelled"
-        await killed(client)
+        await client.kill()
     (tmp_path / "a.began").unlink()
     async with gateway(tmp_path, journal=journal) as client:
         assert (await settled(client, task))["status"] == "cancelled"
@@ -182,10 +177,10 @@ async def test_a_task_that_was_cancelled_stays_cancelled_after_a_restart_and_its
 
 async def test_a_task_that_was_cancelled_while_it_waited_for_approval_stays_cancelled_after_a_restart(tmp_path: Path) -> None:
     journal = str(tmp_path / "journal.db")
-    async with gateway(tmp_path, journal=journal) as client:
+    async with gateway_process(tmp_path, journal=journal) as client:
         task = await begun(client, "order", article="tea")
         await result(client, "tasks/cancel", taskId=task["taskId"])
-        await killed(client)
+        await client.kill()
     async with gateway(tmp_path, journal=journal) as client:
         assert (await settled(client, task))["status"] == "cancelled"
 
@@ -194,15 +189,15 @@ async def test_a_task_that_began_while_the_approval_of_its_call_was_recorded_is_
     settings: Mapping[str, Any] = {"journal": str(tmp_path / "journal.db"), "after_s": 0.000_001}
     forms = {**DECLARED, "elicitation": {"form": {}}}
     call: Mapping[str, Any] = {"name": "order", "arguments": {"article": "tea"}}
-    async with gateway(tmp_path, forms, journal=settings["journal"], after_s=60.0) as client:
+    async with gateway_process(tmp_path, forms, journal=settings["journal"], after_s=60.0) as client:
         asked = await result(client, "tools/call", **call)
-        await killed(client)
+        await client.kill()
     answer = {"inputResponses": {"approval": {"action": "accept", "content": {"approve": True}}}, "requestState": asked["requestState"]}
-    async with gateway(tmp_path, forms, **settings) as client:
+    async with gateway_process(tmp_path, forms, **settings) as client:
         task = await result(client, "tools/call", **call, **answer)
         assert task["resultType"] == "task"
         assert (await settled(client, task))["result"]["content"][0]["text"] == "ordered tea"
-        await killed(client)
+        await client.kill()
     async with gateway(tmp_path, forms, **settings) as client:
         assert (await settled(client, task))["result"]["content"][0]["text"] == "ordered tea"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.raw_client import Era, raw_client, served
+from tests.gateway.raw_client import Era, program, raw_client, served
 from tests.gateway.refused_lines import REFUSED
 
 pytestmark = pytest.mark.process
@@ -112,7 +112,7 @@ async def test_a_call_goes_on_when_the_response_that_it_waits_for_is_too_long(tm
 
 
 async def test_the_longest_line_is_served_and_a_line_of_any_length_needs_bounded_memory() -> None:
-    async with raw_client(served(), "handshake") as client:
+    async with raw_client(program(), "handshake") as client:
         empty = json.dumps({"jsonrpc": "2.0", "id": 0, "method": "tools/call", "params": {"name": "price", "arguments": {"item": ""}}})
         longest = empty.replace('"item": ""', f'"item": "{"x" * (LIMIT_BYTES - len(empty))}"')
         assert len(longest) == LIMIT_BYTES

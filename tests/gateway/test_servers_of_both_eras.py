@@ -61,15 +61,16 @@ async def said(client: RawClient, tool: str, answer: Mapping[str, Any] | None = 
     return text
 
 
-@pytest.mark.parametrize(
-    ("tool", "answer", "expected"),
-    [("ask", RED, "red"), ("model", HELLO, "hello"), ("folders", FOLDERS, "file:///work"), ("resolve", RED, "red")],
-)
-async def test_a_client_that_has_shaken_hands_is_asked_by_requests(
-    target: Any, tool: str, answer: Mapping[str, Any], expected: str
-) -> None:
+async def test_a_client_that_has_shaken_hands_is_asked_by_requests(target: Any) -> None:
+    asked: list[tuple[str, Mapping[str, Any], str]] = [
+        ("ask", RED, "red"),
+        ("model", HELLO, "hello"),
+        ("folders", FOLDERS, "file:///work"),
+        ("resolve", RED, "red"),
+    ]
     async with client_of(target, "handshake") as client:
-        assert await said(client, tool, answer) == expected
+        for tool, answer, expected in asked:
+            assert (tool, await said(client, tool, answer)) == (tool, expected)
 
 
 async def test_a_client_is_told_when_its_user_is_done_at_an_address_that_it_was_asked_to_open(target: Any) -> None:
@@ -86,10 +87,9 @@ async def test_a_client_is_told_when_its_user_is_done_at_an_address_that_it_was_
     ]
 
 
-@pytest.mark.parametrize("tool", ["resolve", "hand"])
-async def test_a_client_without_a_handshake_is_asked_within_the_result(target: Any, tool: str) -> None:
+async def test_a_client_without_a_handshake_is_asked_within_the_result(target: Any) -> None:
     async with client_of(target, "stateless") as client:
-        assert await said(client, tool, RED) == "red"
+        assert [await said(client, tool, RED) for tool in ("resolve", "hand")] == ["red", "red"]
 
 
 async def test_a_client_that_cannot_be_asked_has_no_process_of_its_own() -> None:

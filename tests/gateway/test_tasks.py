@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,6 +16,7 @@ import pytest
 from callgate import Engine, tool
 from callgate.gateway import Gateway, GatewayLimits, Principal
 from tests.cli.shell import shell
+from tests.gateway import task_gateway
 from tests.gateway.raw_client import Era, RawClient, raw_client
 from tests.waiting import until
 
@@ -27,13 +29,16 @@ ENDS = ("completed", "failed", "cancelled")
 Message = dict[str, Any]
 
 
-@asynccontextmanager
-async def gateway(
+def gateway(
     folder: Path, capabilities: Mapping[str, Any] = DECLARED, era: Era = "stateless", **settings: Any
-) -> AsyncIterator[RawClient]:
+) -> AbstractAsyncContextManager[RawClient]:
+    return raw_client(partial(task_gateway.serve, {"folder": str(folder), **settings}), era, capabilities)
+
+
+def gateway_process(folder: Path, capabilities: Mapping[str, Any] = DECLARED, **settings: Any) -> AbstractAsyncContextManager[RawClient]:
+    """Return a client of a gateway that can be killed."""
     command = [sys.executable, "-m", "tests.gateway.task_gateway", json.dumps({"folder": str(folder), **settings})]
-    async with raw_client(command, era, capabilities) as client:
-        yield client
+    return raw_client(command, "stateless", capabilities)
 
 
 async def result(client: RawClient, method: str, **params: Any) -> Message:
@@ -242,20 +247,18 @@ async def test_a_client_that_listens_is_told_each_state_of_its_tasks(tmp_path: P
 async def test_a_task_continues_after_its_gateway_was_killed_and_no_effect_happens_twice(tmp_path: Path) -> None:
     """What only reads is run again; a payment that may have happened is unknown; a stored result is that result."""
     journal = str(tmp_path / "journal.db")
-    async with gateway(tmp_path, journal=journal) as client:
+    async with gateway_process(tmp_path, journal=journal) as client:
         looked, paid, done = [await begun(client, tool, name=name) for tool, name in (("look", "a"), ("pay", "b"), ("pay", "done"))]
         (tmp_path / "done.go").touch()
         await settled(client, done)
-        client.process.kill()
-        await client.process.wait()
+        await client.kill()
     (tmp_path / "a.go").touch()
-    async with gateway(tmp_path, journal=journal) as client:
+    async with gateway_process(tmp_path, journal=journal) as client:
         assert (await settled(client, looked))["result"]["structuredContent"] == {"seen": "a"}
         unknown = (await settled(client, paid))["result"]
         stored = (await settled(client, done))["result"]
         cancelled = await begun(client, "look", name="c")
-        client.process.kill()
-        await client.process.wait()
+        await client.kill()
     async with gateway(tmp_path, journal=journal) as client:
         (tmp_path / "c.began").unlink()
         await result(client, "tasks/cancel", taskId=cancelled["taskId"])
@@ -286,7 +289,7 @@ async def test_another_gateway_on_the_journal_does_not_end_a_task_that_runs(tmp_
 
 async def test_a_call_whose_task_was_cancelled_while_it_waited_for_approval_never_runs(tmp_path: Path) -> None:
     journal = tmp_path / "journal.db"
-    async with gateway(tmp_path, journal=str(journal)) as client:
+    async with gateway_process(tmp_path, journal=str(journal)) as client:
         task = await begun(client, "order", article="tea")
         while "statusMessage" not in (waiting := await result(client, "tasks/get", taskId=task["taskId"])):
             assert waiting["status"] == "working"
@@ -295,9 +298,8 @@ async def test_a_call_whose_task_was_cancelled_while_it_waited_for_approval_neve
         assert (await settled(client, task))["status"] == "cancelled"
         approval = told.split("approval ")[1].split(")")[0]
         assert (await asyncio.to_thread(shell, tmp_path, "approve", approval, "--journal", str(journal))).code != 0
-        client.process.kill()
-        await client.process.wait()
-    async with gateway(tmp_path, journal=str(journal)) as client:
+        await client.kill()
+    async with gateway_process(tmp_path, journal=str(journal)) as client:
         ended = await settled(client, task)
     assert "ordered" not in json.dumps(ended)
 
@@ -354,8 +356,7 @@ async def test_a_task_of_the_command_is_known_after_a_restart_by_the_key_beside_
     command = ["env", "-C", str(tmp_path), sys.executable, "-m", "callgate.cli", "serve", "--config", str(config)]
     async with raw_client(command, "stateless", DECLARED) as client:
         task = await begun(client, "look")
-        client.process.kill()
-        await client.process.wait()
+        await client.kill()
     (tmp_path / "go").touch()
     async with raw_client(command, "stateless", DECLARED) as client:
         assert (await settled(client, task))["result"]["content"][0]["text"] == "seen"

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.raw_client import served
+from tests.gateway.raw_client import program
 from tests.waiting import until
 
 pytestmark = pytest.mark.process
@@ -68,7 +68,7 @@ class WritingClient:
 @contextmanager
 def writing_client(folder: Path) -> Iterator[WritingClient]:
     ledger = folder / "ledger"
-    command = served(servers=[[sys.executable, _SERVER, str(ledger)]])
+    command = program(servers=[[sys.executable, _SERVER, str(ledger)]])
     with subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
             yield WritingClient(process, ledger)

@@ -28,9 +28,6 @@ from callgate.integrations.pydantic_ai import CallgateToolset
 from tests.integrations.contract import Call
 from tests.integrations.langchain_agents import ScriptedChat, call, says
 from tests.integrations.test_pydantic_ai_contract import scripted
-from tests.journals.conftest import database, server
-
-__all__ = ["database", "server"]
 
 _CONFIG: Any = {"configurable": {"thread_id": "one"}}
 

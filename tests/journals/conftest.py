@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
 from callgate import MemoryJournal, PostgresJournal, SqliteJournal
 from callgate.protocols import Journal
-from tests.journals.postgres_server import Server, Unavailable, running_server
 
 Open = Callable[[], Journal]
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
-    try:
-        with running_server() as running:
-            yield running
-    except Unavailable as reason:
-        pytest.skip(f"PostgreSQL: {reason}")
-
-
-@pytest.fixture
-def database(server: Server) -> Iterator[str]:
-    """Provide the address of an empty database."""
-    with server.empty_database() as url:
-        yield url
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])

@@ -48,13 +48,13 @@ async def test_a_large_result_is_stored_in_postgres_before_it_is_returned(databa
     assert "line 54321" in found.text
 
 
-async def test_blobs_are_stored_once_and_remain_after_the_journal_is_closed(server: Server, database: str) -> None:
+async def test_blobs_are_stored_once_and_remain_after_the_journal_is_closed(postgres: Server, database: str) -> None:
     for _ in range(2):
         journal = PostgresJournal(database)
         digests = [journal.blobs.put(data) for data in (LARGE, b"", b"small")]
         await journal.close()
     assert [await read_elsewhere(database, digest) for digest in digests] == [LARGE, b"", b"small"]
-    assert server.ask("SELECT count(*), sum(length(data)) FROM callgate.blobs", database) == [(5, len(LARGE) + 5)]
+    assert postgres.ask("SELECT count(*), sum(length(data)) FROM callgate.blobs", database) == [(5, len(LARGE) + 5)]
 
 
 @pytest.mark.parametrize(
@@ -66,12 +66,12 @@ async def test_blobs_are_stored_once_and_remain_after_the_journal_is_closed(serv
     ],
 )
 async def test_an_altered_blob_is_never_returned_and_the_next_put_repairs_it(
-    server: Server, database: str, damage: str, caplog: pytest.LogCaptureFixture
+    postgres: Server, database: str, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     journal = PostgresJournal(database)
     digest = journal.blobs.put(LARGE)
     await journal.close()
-    server.ask(damage.replace("{}", "callgate.blobs"), database)
+    postgres.ask(damage.replace("{}", "callgate.blobs"), database)
     with caplog.at_level(logging.WARNING, "callgate.blobs"):
         assert await read_elsewhere(database, digest) is None
     assert digest in caplog.text
@@ -81,16 +81,16 @@ async def test_an_altered_blob_is_never_returned_and_the_next_put_repairs_it(
     assert await read_elsewhere(database, digest) == LARGE
 
 
-async def test_a_large_result_that_cannot_be_stored_is_not_a_success(server: Server, database: str) -> None:
+async def test_a_large_result_that_cannot_be_stored_is_not_a_success(postgres: Server, database: str) -> None:
     async with Engine([log], journal=PostgresJournal(database)) as engine:
         assert (await said(engine, call("log", lines=1))).success
-        server.ask("DROP TABLE callgate.blobs", database)
+        postgres.ask("DROP TABLE callgate.blobs", database)
         result = await said(engine, call("log", lines=100_000))
         assert (result.status, result.code) == ("error", "record_failed")
         assert "blobs" in engine.journal.status().failure
 
 
-async def test_blobs_waiting_for_the_server_are_bounded_in_memory(server: Server, database: str) -> None:
+async def test_blobs_waiting_for_the_server_are_bounded_in_memory(postgres: Server, database: str) -> None:
     """The limit is enforced with an error that names it."""
     journal = PostgresJournal(database)
     piece = bytes(64 * 1024 * 1024)
@@ -98,13 +98,13 @@ async def test_blobs_waiting_for_the_server_are_bounded_in_memory(server: Server
         journal.blobs.put(n.to_bytes() + piece[1:])
     with pytest.raises(JournalFailed, match="wait for the server"):
         journal.blobs.put(b"one more")
-    server.cut_connections(database)  # so that close() does not write 256 MB
+    postgres.cut_connections(database)  # so that close() does not write 256 MB
     await journal.close()
 
 
-async def test_an_older_schema_without_blobs_can_be_read(server: Server, database: str) -> None:
+async def test_an_older_schema_without_blobs_can_be_read(postgres: Server, database: str) -> None:
     await PostgresJournal(database).close()
-    server.ask("DROP TABLE callgate.blobs", database)
+    postgres.ask("DROP TABLE callgate.blobs", database)
     assert await read_elsewhere(database, "0" * 64) is None
 
 

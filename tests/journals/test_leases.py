@@ -342,7 +342,7 @@ async def test_an_idle_holder_renews_its_lease(tmp_path: object, request: pytest
     await journal.close()
 
 
-async def test_postgres_releases_the_lease_of_a_holder_whose_connection_ended(server: Server, database: str) -> None:
+async def test_postgres_releases_the_lease_of_a_holder_whose_connection_ended(postgres: Server, database: str) -> None:
     """The run is free as soon as the connection ends, long before the lease expires."""
     journal, other = PostgresJournal(database, lease_s=3_000), PostgresJournal(f"{database}", lease_s=3_000)
     await journal.acquire_lease("order")

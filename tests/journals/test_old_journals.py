@@ -46,8 +46,8 @@ def address(request: pytest.FixtureRequest, name: str, tmp_path: Path) -> str:
                 (shutil.copytree if kept.is_dir() else shutil.copyfile)(kept, tmp_path / f"journal{suffix}")
         return str(tmp_path / "journal.db")
     url = str(request.getfixturevalue("database"))
-    server: Server = request.getfixturevalue("server")
-    server.ask(f"CREATE SCHEMA callgate; SET search_path = callgate; {(FOLDER / f'{name}.sql').read_text(encoding='utf-8')}", url)
+    postgres: Server = request.getfixturevalue("postgres")
+    postgres.ask(f"CREATE SCHEMA callgate; SET search_path = callgate; {(FOLDER / f'{name}.sql').read_text(encoding='utf-8')}", url)
     return url
 
 

@@ -32,10 +32,10 @@ def draft(n: int, *, run: str = "r", kind: str = "call.started") -> Draft:
     return Draft(kind=kind, run=run, body=json.dumps({"n": n}).encode())
 
 
-async def test_a_lost_connection_stops_the_engine_before_the_next_effect(server: Server, database: str, ledger: Ledger) -> None:
+async def test_a_lost_connection_stops_the_engine_before_the_next_effect(postgres: Server, database: str, ledger: Ledger) -> None:
     async with Engine([paying(ledger)], journal=PostgresJournal(database)) as engine:
         assert (await said(engine, call("pay", to="ann"))).success
-        server.cut_connections(database)
+        postgres.cut_connections(database)
         for run in ("", "another", ""):
             result = await said(engine, call("pay", to="bob"), Scope(run=run))
             assert (result.status, result.code) == ("error", "record_failed")
@@ -45,24 +45,26 @@ async def test_a_lost_connection_stops_the_engine_before_the_next_effect(server:
     assert ledger.lines() == ["ann"]
 
 
-async def test_a_lost_connection_for_reading_is_reopened(server: Server, database: str) -> None:
+async def test_a_lost_connection_for_reading_is_reopened(postgres: Server, database: str) -> None:
     journal = PostgresJournal(database)
     await journal.durable(journal.append(draft(1)))
-    server.cut_connections(database)
+    postgres.cut_connections(database)
     assert [event.position for event in journal.read(run="r")] == [1]
     with pytest.raises(JournalFailed, match="is lost"):
         await journal.durable(journal.append(draft(2)))
     await journal.close()
 
 
-async def test_a_connection_lost_between_effect_and_result_gives_an_unknown_outcome(server: Server, database: str, ledger: Ledger) -> None:
+async def test_a_connection_lost_between_effect_and_result_gives_an_unknown_outcome(
+    postgres: Server, database: str, ledger: Ledger
+) -> None:
     """A result that cannot be recorded is not returned as a success, and a later engine does not repeat the effect."""
 
     @tool
     async def act() -> str:
         """Act while the server goes away."""
         ledger.write("acted")
-        server.cut_connections(database)
+        postgres.cut_connections(database)
         return "done"
 
     async with Engine([act], journal=PostgresJournal(database)) as engine:
@@ -142,12 +144,12 @@ async def test_commands_record_in_postgres_resume_from_it_and_hide_the_password(
         assert (nowhere.code, "cannot be reached" in nowhere.err, "hunter2" in nowhere.err) == (2, True, False)
 
 
-async def test_calls_are_refused_and_nothing_is_raised_if_the_database_is_gone(server: Server, database: str, ledger: Ledger) -> None:
+async def test_calls_are_refused_and_nothing_is_raised_if_the_database_is_gone(postgres: Server, database: str, ledger: Ledger) -> None:
     """This includes the first call of a run, whose events cannot be read any more."""
     async with Engine([paying(ledger)], journal=PostgresJournal(database)) as engine:
         assert (await said(engine, call("pay", to="ann"), Scope(run="one"))).success
         name = database.rpartition("@/")[2].partition("?")[0]
-        server.ask(f"DROP DATABASE {name} WITH (FORCE)")
+        postgres.ask(f"DROP DATABASE {name} WITH (FORCE)")
         for run in ("one", "two", ""):
             refused = await said(engine, call("pay", to="bob"), Scope(run=run))
             assert (refused.status, refused.code) == ("error", "record_failed")
@@ -177,11 +179,11 @@ async def test_reading_from_inside_an_engine_does_not_block_its_event_loop(
     assert ledger.lines() == ["ann"]
 
 
-async def test_a_modified_event_is_detected(server: Server, database: str) -> None:
+async def test_a_modified_event_is_detected(postgres: Server, database: str) -> None:
     journal = PostgresJournal(database)
     for n in range(5):
         await journal.durable(journal.append(draft(n)))
-    server.ask("UPDATE callgate.events SET body = 'x' WHERE position = 3", database)
+    postgres.ask("UPDATE callgate.events SET body = 'x' WHERE position = 3", database)
     broken = journal.verify()
     assert broken is not None
     assert (broken.position, broken.why) == (3, "its content was changed")
@@ -204,15 +206,15 @@ def test_an_invalid_url_or_schema_is_refused_with_the_cause(url: str, schema: st
         PostgresJournal(url, schema=schema)
 
 
-def test_no_error_shows_the_password(server: Server) -> None:
+def test_no_error_shows_the_password(postgres: Server) -> None:
     with pytest.raises(UsageError) as refused:
-        PostgresJournal(f"{server.url('absent')}&password=hunter2")
+        PostgresJournal(f"{postgres.url('absent')}&password=hunter2")
     assert "hunter2" not in str(refused.value)
 
 
-async def test_a_journal_of_a_newer_version_is_refused(server: Server, database: str) -> None:
+async def test_a_journal_of_a_newer_version_is_refused(postgres: Server, database: str) -> None:
     await PostgresJournal(database).close()
-    server.ask(f"INSERT INTO callgate.journal_version VALUES ({VERSION + 1})", database)
+    postgres.ask(f"INSERT INTO callgate.journal_version VALUES ({VERSION + 1})", database)
     with pytest.raises(UsageError, match="newer callgate"):
         PostgresJournal(database)
     with pytest.raises(UsageError, match="newer callgate"):
@@ -220,10 +222,10 @@ async def test_a_journal_of_a_newer_version_is_refused(server: Server, database:
 
 
 @contextmanager
-def standing_still(server: Server, database: str) -> Iterator[None]:
+def standing_still(postgres: Server, database: str) -> Iterator[None]:
     """Stop the server's processes for this database with SIGSTOP, like a machine that swaps: connections stay open but get no answer."""
     name = database.rpartition("@/")[2].partition("?")[0]
-    pids = [pid for (pid,) in server.ask(f"SELECT pid FROM pg_stat_activity WHERE datname = '{name}'")]
+    pids = [pid for (pid,) in postgres.ask(f"SELECT pid FROM pg_stat_activity WHERE datname = '{name}'")]
     assert pids
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
@@ -236,14 +238,14 @@ def standing_still(server: Server, database: str) -> Iterator[None]:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the server is somebody else's")
 async def test_waiting_for_an_unresponsive_server_is_bounded(
-    server: Server, database: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    postgres: Server, database: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = PostgresJournal(database)
     async with Engine([paying(ledger)], journal=journal) as engine:
         assert (await said(engine, call("pay", to="ann"))).success
         reader = open_reader(database)
         monkeypatch.setattr("callgate._journal.postgres_server.SERVER_ANSWER_S", 0.2)
-        with standing_still(server, database):
+        with standing_still(postgres, database):
             result = await said(engine, call("pay", to="bob"))
             assert (result.status, result.code) == ("error", "record_failed")
             assert "has not answered for 0.2 s" in journal.status().failure
@@ -255,12 +257,12 @@ async def test_waiting_for_an_unresponsive_server_is_bounded(
 
 
 async def test_a_connection_lost_while_opening_is_reported_as_the_cause(
-    server: Server, database: str, monkeypatch: pytest.MonkeyPatch
+    postgres: Server, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error must not suggest a missing permission."""
 
     def cut(connection: object, place: object) -> None:
-        server.cut_connections(database)
+        postgres.cut_connections(database)
         prepare(connection, place)  # type: ignore[arg-type]
 
     prepare = postgres_journal._prepare
@@ -270,8 +272,8 @@ async def test_a_connection_lost_while_opening_is_reported_as_the_cause(
     assert "right" not in str(refused.value)
 
 
-async def test_missing_database_rights_are_reported_with_the_next_step(server: Server, database: str) -> None:
-    server.ask("DO $$ BEGIN CREATE ROLE guest LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
+async def test_missing_database_rights_are_reported_with_the_next_step(postgres: Server, database: str) -> None:
+    postgres.ask("DO $$ BEGIN CREATE ROLE guest LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
     with pytest.raises(UsageError, match=r"permission denied for database .* Give its user that right"):
         PostgresJournal(database.replace("//postgres@", "//guest@"), schema="not_mine")
 

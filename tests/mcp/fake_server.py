@@ -156,6 +156,8 @@ class FakeServer:
         if params["name"] == "echo":
             self.answer(number, {"content": [{"type": "text", "text": params["arguments"].get("text", "")}]})
             return
+        if params["name"] == "crash":
+            os._exit(1)
         for frame in self.script.get("frames", ()):
             if isinstance(frame, dict) and "ask" in frame:
                 reply = self.ask(frame["ask"], number, params)

@@ -20,7 +20,7 @@ ANSWER = '{"jsonrpc":"2.0","id":{ID},"result":{"content":[{"type":"text","text":
 
 
 class Fake:
-    """A scripted server with the tools `work`, which plays the frames, and `echo`.
+    """A scripted server with the tools `work`, which plays the frames, and `echo`. Of others, `crash` ends it, the rest play the frames.
 
     Args:
         folder: Where its script and its log are.

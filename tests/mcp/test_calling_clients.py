@@ -16,12 +16,13 @@ from callgate.mcp import RequestRejected, mcp, on_behalf_of
 from tests.engine_calls import call, said
 from tests.mcp.calling_clients import ELICITS, Client, accepting
 from tests.mcp.fakes import ANSWER, Fake, tool
-from tests.waiting import until
+from tests.waiting import slow_clock, until
 
 pytestmark = [pytest.mark.process]
 
 ERAS = pytest.mark.parametrize("era", ["stateless", "handshake"])
 QUESTION = {"method": "elicitation/create", "params": {"message": "Which branch?", "requestedSchema": {"type": "object"}}}
+_ASKING = str(Path(__file__).parents[1] / "gateway" / "asking_server.py")
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 
 
@@ -286,3 +287,11 @@ async def test_the_65th_question_at_a_time_is_refused(tmp_path: Path) -> None:
         results = [json.loads((await one).text) for one in calls if one is not refused]
     assert "64 requests of this server wait already" in (await refused).text
     assert results == [{"action": "decline"}] * 64
+
+
+async def test_a_call_does_not_wait_for_the_end_of_a_process_that_has_answered_that_it_takes_no_handshake(tmp_path: Path) -> None:
+    client = Client("ada", ELICITS, replies=accepting(name="Ada"), own_session=object())
+    server = mcp([sys.executable, _ASKING, "stateless", str(tmp_path / "log")], name="asking")
+    async with Engine(servers=[server]) as engine:
+        with slow_clock():
+            assert "Ada" in (await for_client(client, engine, "ask")).text

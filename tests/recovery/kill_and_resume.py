@@ -18,6 +18,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import apsw  # noqa: F401 - what a process needs is imported once, before it is forked
+import jsonschema_rs  # noqa: F401
+
+import callgate._runners.process.process_runner
+import callgate.agent.resume_plan  # noqa: F401
 from callgate import Engine, Scope, SqliteJournal, ToolResult
 from callgate.agent import Agent, RunResult
 from callgate.agent.recorded_run import load_run

@@ -21,8 +21,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import httpx2  # noqa: F401 - imported once, before the processes are forked
+import apsw  # noqa: F401 - what a process needs is imported once, before it is forked
+import httpx2  # noqa: F401
+import jsonschema_rs  # noqa: F401
 
+import callgate.mcp._http_connection
+import callgate.mcp._stdio_connection
+import callgate.mcp._supervisor  # noqa: F401
 from callgate import Agent, Answered, Engine, RawCall, Scope, SqliteJournal, ToolResult
 from callgate.agent.recorded_run import load_run
 from callgate.errors import UsageError

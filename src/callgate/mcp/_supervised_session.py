@@ -248,7 +248,7 @@ class SupervisedSession:
                 await self.refresh.list_now(session)
         except (McpError, TimeoutError) as error:
             self._note_failed_start(error)
-            if isinstance(error, McpError) and error.code != "cannot_start":
+            if isinstance(error, McpError) and error.code != "cannot_start" and not isinstance(error, EraRefused):
                 await session.wait_for_end()
             raise
 

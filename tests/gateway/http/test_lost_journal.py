@@ -17,10 +17,7 @@ import httpx2
 import psycopg
 import pytest
 
-from tests.journals.conftest import database, server
 from tests.waiting import PATIENCE_S, until
-
-__all__ = ["database", "server"]
 
 pytestmark = [pytest.mark.process]
 

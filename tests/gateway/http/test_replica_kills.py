@@ -20,10 +20,8 @@ import pytest
 from callgate.inbox import approve
 from tests.cli.shell import command, environment
 from tests.gateway.http.gateway_process import ACCEPT, call
-from tests.gateway.http.test_replicas import database, free_port
+from tests.gateway.http.test_replicas import free_port
 from tests.waiting import COMMAND_S, PATIENCE_S, until
-
-__all__ = ["database"]
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="kills")]
 

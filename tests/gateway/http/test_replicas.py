@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from callgate.gateway import Gateway, GatewayLimits, Principal
 from callgate.gateway._http import HttpApp, HttpServer
 from callgate.gateway.tokens import StaticTokens
 from callgate.mcp import mcp
-from tests.journals.postgres_server import Unavailable, running_server
 from tests.waiting import until
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -30,16 +29,6 @@ ASKING = str(Path(__file__).parents[1] / "asking_server.py")
 PREFIX = "io.modelcontextprotocol/"
 _CUT_OTHERS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 ACCEPTED = {"action": "accept", "content": {"name": "Ada"}}
-
-
-@pytest.fixture
-def database() -> Iterator[str]:
-    """The address of an empty database."""
-    try:
-        with running_server() as server, server.empty_database() as url:
-            yield url
-    except Unavailable as error:
-        pytest.skip(f"PostgreSQL: {error}")
 
 
 @asynccontextmanager
