@@ -257,6 +257,9 @@ def record_answer(
     draft = Draft(kind="approval.answered", run=question.run, body=body, call=question.approval_id, parents=parents)
     position = recorder.write(draft)
     approvals.answer(question, msgspec.structs.replace(answer, by=by, reason=reason), position)
+    if not answer.allow:
+        for withdrawn in approvals.withdraw_equal(question):
+            _record_closed(recorder, withdrawn, f"{by or 'a human'} said no to an equal call of another message", cause=position)
     return position
 
 
@@ -272,8 +275,12 @@ def close_question(recorder: Recorder, approvals: Approvals, call: ValidatedCall
         return
     question = approvals.close(call, encoded)
     if question is not None:
-        body = Reason(reason=why, details={"approval": question.approval_id})
-        recorder.write(Draft(kind="approval.closed", run=question.run, body=body, call=question.approval_id, parents=(cause,)))
+        _record_closed(recorder, question, why, cause=cause)
+
+
+def _record_closed(recorder: Recorder, question: Question, why: str, *, cause: int) -> None:
+    body = Reason(reason=why, details={"approval": question.approval_id})
+    recorder.write(Draft(kind="approval.closed", run=question.run, body=body, call=question.approval_id, parents=(cause,)))
 
 
 class EditedCall(ModifiedCall, frozen=True, kw_only=True):

@@ -312,7 +312,7 @@ class Outcomes:
         return _answered(result=result)
 
     def _suspend(self, state: CallState, question: ApprovalNeeded, name: str) -> Suspended | Answered:
-        asked = self._approvals.ask(state.uid, state.scope.run, question.binding, question.same_call, question.doubt)
+        asked = self._approvals.ask(state.uid, state.scope.run, question, state.scope.message_id)
         text = _question_text(question, asked)
         try:
             self._record_question(state, asked, question, text, name)
@@ -326,6 +326,8 @@ class Outcomes:
     def _record_question(state: CallState, asked: Question, question: ApprovalNeeded, text: str, name: str) -> None:
         record_verdict(state, "ask", name, rule=question.rule, reason=question.question, judgments=question.judgments)
         details = {"approval": asked.approval_id, "binding": asked.binding, "expires_at": asked.expires_at, "call": asked.same_call}
+        if asked.message:
+            details["message"] = asked.message
         if asked.doubt:
             details["doubt"] = asked.doubt
         record_end(state, "call.suspended", Reason(reason=text, details=details))

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from callgate._clock import Clock
 from callgate._run_state.event_bodies import has_made_id
-from callgate.errors import CallDenied, UsageError
+from callgate.errors import ApprovalNeeded, CallDenied, UsageError
 from callgate.stage_types import ValidatedCall
 
 __all__ = [
@@ -65,8 +65,12 @@ class Question(Struct, kw_only=True):
     """When the question expires, in UTC nanoseconds."""
     same_call: str = ""
     """See `same_call`; empty if it is not recorded."""
+    message: str = ""
+    """The id of the call's message; empty if it has none, or if it is not recorded."""
     doubt: str = ""
     """The uid of an earlier identical call whose outcome is unknown, which the question mentions; empty if there is none."""
+    restored: bool = False
+    """Whether it was read from the record, and its call was not made again since."""
     allowed: bool | None = None
     """None until it is answered."""
     by: str = ""
@@ -81,6 +85,10 @@ class Question(Struct, kw_only=True):
     """The position of the answer's event, if the answer was given in this process."""
     closed: bool = False
     """Whether its call has ended or started without the answer."""
+
+    def move_to(self, later: Question) -> None:
+        """Be about a later, equal call from now on."""
+        self.binding, self.same_call, self.message = later.binding, later.same_call, later.message
 
     def take(self, answer: Answer) -> None:
         """Set the answer."""
@@ -168,6 +176,17 @@ def older_binding(bound_to: str) -> str:
     return bound_to.partition(":")[0]
 
 
+def _equal_calls(bound_to: str) -> str:
+    """Return the part of a binding that equal calls of a conversation share."""
+    return bound_to.rpartition(":")[0] + ":"
+
+
+def _is_equal_in_other_message(question: Question, other: Question) -> bool:
+    """Return whether two questions are about equal calls of a conversation that are in messages with different ids."""
+    equal = question.binding.startswith(_equal_calls(other.binding))
+    return equal and "" not in (question.message, other.message) and question.message != other.message
+
+
 class Approvals:
     """The questions of one engine, by id."""
 
@@ -185,21 +204,41 @@ class Approvals:
         self._watches: dict[str, set[asyncio.Event]] = {}
         """Set when a question of the run is answered or dropped, by run."""
 
-    def ask(self, approval_id: str, run: str, bound_to: str, same_call: str = "", doubt: str = "") -> Question:
+    def ask(self, approval_id: str, run: str, needed: ApprovalNeeded, message: str) -> Question:
         """Open a question, or return the open one for the same call.
 
+        An open question that was read from the record, and whose call was not made again since, becomes the question about an equal call of
+        another message: a loop that asks its model again after a restart does not hand in the earlier message, and nobody is asked twice.
+
         Args:
-            doubt: See `Question.doubt`.
+            needed: Says what a human has to decide.
+            message: See `Question.message`.
         """
         self._forget_expired()
         now = self._clock.wall_ns()
-        for question in self._questions.values():
-            if question.binding in (bound_to, older_binding(bound_to)) and question.waits(now):
+        asked = Question(
+            approval_id=approval_id,
+            run=run,
+            binding=needed.binding,
+            same_call=needed.same_call,
+            message=message,
+            doubt=needed.doubt,
+            expires_at=now + self._life_ns,
+        )
+        open_questions = [question for question in self._questions.values() if question.waits(now)]
+        for question in open_questions:
+            if question.binding in (asked.binding, older_binding(asked.binding)):
+                question.restored = False
                 return question
-        expires_at = now + self._life_ns
-        question = Question(approval_id=approval_id, run=run, binding=bound_to, same_call=same_call, doubt=doubt, expires_at=expires_at)
-        self._questions[approval_id] = self.by_call[same_call] = question
-        return question
+        for question in open_questions:
+            if question.restored and question.doubt == asked.doubt and _is_equal_in_other_message(question, asked):
+                self.by_call.pop(question.same_call, None)
+                question.move_to(asked)
+                question.restored = False
+                asked = question
+                break
+        self._questions[asked.approval_id] = self.by_call[asked.same_call] = asked
+        return asked
 
     def restore(self, questions: Iterable[Question]) -> None:
         """Add the questions from a run's record."""
@@ -306,6 +345,13 @@ class Approvals:
         self.drop(question.approval_id)
         return question
 
+    def withdraw_equal(self, denied: Question) -> list[Question]:
+        """Drop the unused approvals of equal calls of other messages, because a human has denied this one later, and return them."""
+        allowed = [question for question in self.answered.values() if question.allowed and _is_equal_in_other_message(question, denied)]
+        for question in allowed:
+            self.drop(question.approval_id)
+        return allowed
+
     def is_outdated(self, same_call: str, doubt: str) -> bool:
         """Return whether the open question about a call mentions another earlier call than this one, or none."""
         question = self.by_call.get(same_call)
@@ -331,7 +377,7 @@ class Approvals:
         now = self._clock.wall_ns()
         if any(question.binding == bound_to and question.waits(now) for question in self._questions.values()):
             return None
-        equal = bound_to.rpartition(":")[0] + ":"
+        equal = _equal_calls(bound_to)
         return self.answered.get(older_binding(bound_to)) or next(
             (question for key, question in self.answered.items() if key.startswith(equal) and question.expires_at > now), None
         )

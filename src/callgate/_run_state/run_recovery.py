@@ -236,10 +236,10 @@ class RunReader:
         details = decode_reason(event.body).details or {}
         approval_id, bound_to, expires_at = (details.get(key) for key in ("approval", "binding", "expires_at"))
         if isinstance(approval_id, str) and isinstance(bound_to, str) and isinstance(expires_at, int):
-            same_call = str(details.get("call", ""))  # older engines did not record it
-            question = Question(approval_id=approval_id, run=event.run, binding=bound_to, same_call=same_call, expires_at=expires_at)
-            question.doubt = str(details.get("doubt", ""))
-            self.questions.setdefault(approval_id, question)
+            asked = Question(approval_id=approval_id, run=event.run, binding=bound_to, expires_at=expires_at, restored=True)
+            asked.same_call = str(details.get("call", ""))  # older engines did not record it
+            asked.message, asked.doubt = str(details.get("message", "")), str(details.get("doubt", ""))
+            self.questions.setdefault(approval_id, asked).move_to(asked)
 
     def _apply_answer(self, answer: Reason) -> None:
         details = answer.details or {}
