@@ -16,7 +16,10 @@ from tests.engine_calls import call
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize(("page", "most"), [("README.md", 1), ("docs/how-to/use-your-own-loop.md", None)])
+PAGES = [("README.md", 1), ("docs/how-to/use-your-own-loop.md", None), ("docs/how-to/stream-responses.md", None)]
+
+
+@pytest.mark.parametrize(("page", "most"), PAGES)
 def test_the_examples_of_a_page_pass_mypy_strict(page: str, most: int | None, tmp_path: Path) -> None:
     """The README's second example is a fragment without types."""
     blocks = re.findall(r"```python\n(?!# not run)(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
