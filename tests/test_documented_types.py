@@ -14,11 +14,12 @@ from callgate.calls import Outcome
 from tests.engine_calls import call
 
 ROOT = Path(__file__).parent.parent
+PAGES = [("README.md", 1), ("docs/how-to/use-your-own-loop.md", None), ("docs/how-to/stream-responses.md", None)]
 
 
 def test_the_examples_of_pages_pass_mypy_strict(tmp_path: Path) -> None:
     """The README's second example is a fragment without types."""
-    for page, most in (("README.md", 1), ("docs/how-to/use-your-own-loop.md", None)):
+    for page, most in PAGES:
         blocks = re.findall(r"```python\n(?!# not run)(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
         assert blocks
         example = tmp_path / f"{Path(page).stem.replace('-', '_')}.py"
@@ -26,7 +27,7 @@ def test_the_examples_of_pages_pass_mypy_strict(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={ROOT / '.mypy_cache'}", "."]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 source files" in done.stdout
+    assert f"{len(PAGES)} source files" in done.stdout
 
 
 async def test_an_answered_call_has_the_message_to_append() -> None:

@@ -44,7 +44,7 @@ KINDS: Final[dict[str, str]] = {
     "fact.settled": "the outcome of an unknown call is known now",
     "call.resumed": "an open call continues under its own id",
     "approval.answered": "a human answered the question of a suspended call",
-    "approval.closed": "the question is over: its call was handed in again and went on without an answer, or its message was discarded",
+    "approval.closed": "the question is over: its call went on without an answer, its message was discarded, or an equal call was denied",
     "inbox.taken": "a request of another process (an answer, a stop, a kill) was read from the inbox and carried out",
     "inbox.refused": "a request of another process could not be carried out, and why",
     "run.began": "an agent started a run: the task, the model, its settings, the tools",
