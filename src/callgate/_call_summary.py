@@ -35,6 +35,8 @@ class CallSummary(Struct, kw_only=True):
     name: str = ""
     """The name as the model wrote it; `tool` is the resolved tool."""
     origin: str = ""
+    principal: str = ""
+    """On whose behalf the call was made; empty if it was nobody's."""
     id: str = ""
     """The call id that the model or the host gave."""
     arguments: str = ""
@@ -181,6 +183,7 @@ def _tell(call: CallSummary, event: Event, body: Mapping[str, Any]) -> None:
             call.tool, call.origin, call.received = _text(body, "name"), _text(body, "origin"), _text(body, "arguments")
             call.arguments = call.received
             call.id, call.name = _text(body, "id"), call.tool
+            call.principal = _text_in(body.get("scope"), "principal")
         case "call.started":
             call.starts.append(event.mono)
             call.attempts = max(call.attempts, event.attempt)
@@ -189,15 +192,15 @@ def _tell(call: CallSummary, event: Event, body: Mapping[str, Any]) -> None:
             call.effect_key = _text(body, "effect_key")
             call.timeout_s = _number(body, "timeout_s")
         case "call.replayed":
-            call.earlier_call = _earlier_uid(body.get("details"), "uid")
+            call.earlier_call = _text_in(body.get("details"), "uid")
         case "call.completed":
             _complete(call, body)
         case "call.late":
             call.late, call.late_ns = _text(body, "status"), event.at_ns
         case kind if kind in STATUS_OF_KIND:
             call.status, call.error = STATUS_OF_KIND[kind], _text(body, "reason")
-            call.question = (_earlier_uid(body.get("details"), "approval") or call.uid) if kind == "call.suspended" else call.question
-            if kind == "call.aborted" and "unknown" in (body.get("status"), _earlier_uid(body.get("details"), "status")):
+            call.question = (_text_in(body.get("details"), "approval") or call.uid) if kind == "call.suspended" else call.question
+            if kind == "call.aborted" and "unknown" in (body.get("status"), _text_in(body.get("details"), "status")):
                 call.status, call.failure_class = "unknown", "outcome_unknown"
     if event.kind in TERMINAL:
         call.ended = event.mono
@@ -213,7 +216,7 @@ def _complete(call: CallSummary, body: Mapping[str, Any]) -> None:
     call.bytes, call.truncated = int(_number(meta, "bytes")), meta.get("truncated") is True
     call.command_end = _text(meta, "command_end")
     structured = body.get("structured")
-    call.earlier_call = call.earlier_call or _earlier_uid(structured, "earlier_call")
+    call.earlier_call = call.earlier_call or _text_in(structured, "earlier_call")
     call.abandoned = isinstance(structured, dict) and structured.get("abandoned") is True
     call.replayed = meta.get("replayed") is True or meta.get("joined") is True
     call.notes = _notes(meta) or call.notes
@@ -224,7 +227,7 @@ def _as_json_text(arguments: object) -> str:
     return json.dumps(arguments, ensure_ascii=False, separators=(",", ":")) if isinstance(arguments, dict) else ""
 
 
-def _earlier_uid(details: object, key: str) -> str:
+def _text_in(details: object, key: str) -> str:
     return _text(details, key) if isinstance(details, dict) else ""
 
 

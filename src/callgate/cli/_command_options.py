@@ -25,6 +25,7 @@ from callgate.cli._shared_options import (
     MemoryFile,
     OwnMemory,
     Plugins,
+    Principal,
     Run,
     Servers,
     Since,
@@ -276,6 +277,7 @@ class LogOptions:
     kind: Kind = None
     tool: ToolName = None
     actor: Actor = None
+    principal: Principal = None
     since: Since = None
     until: Until = None
     field: Field = None
