@@ -51,6 +51,8 @@ class CallSummary(Struct, kw_only=True):
     """The operator who settled the outcome; empty if the tool did."""
     late: str = ""
     """How the tool ended after the call had ended, such as `returned` or `raised`; empty if it did not. Its answer was discarded."""
+    late_answer: str = ""
+    """That answer: the value as JSON, or the error; empty if an older callgate has not recorded it."""
     late_ns: int = 0
     """When that was, in UTC nanoseconds."""
     abandoned: bool = False
@@ -197,6 +199,7 @@ def _tell(call: CallSummary, event: Event, body: Mapping[str, Any]) -> None:
             _complete(call, body)
         case "call.late":
             call.late, call.late_ns = _text(body, "status"), event.at_ns
+            call.late_answer = _late_answer(body.get("details"))
         case kind if kind in STATUS_OF_KIND:
             call.status, call.error = STATUS_OF_KIND[kind], _text(body, "reason")
             call.question = (_text_in(body.get("details"), "approval") or call.uid) if kind == "call.suspended" else call.question
@@ -229,6 +232,15 @@ def _as_json_text(arguments: object) -> str:
 
 def _text_in(details: object, key: str) -> str:
     return _text(details, key) if isinstance(details, dict) else ""
+
+
+def _late_answer(details: object) -> str:
+    """Return what a tool answered after its call had ended, as text."""
+    if not isinstance(details, dict):
+        return ""
+    if "value" in details:
+        return json.dumps(details["value"], ensure_ascii=False, separators=(",", ":"))
+    return _text(details, "error") or _text(details, "not_recorded")
 
 
 def _notes(body: Mapping[str, Any]) -> list[str]:
