@@ -240,6 +240,8 @@ class ApproveOptions(InboxOptions):
 
     arguments: Annotated[str, Parameter(allow_leading_hyphen=True)] = ""
     """Run the call with these arguments instead: one JSON object with all of them, `@file`, or `-` for standard input."""
+    leave_out: Annotated[bool, Flag] = False
+    """Accept that `--arguments` lacks arguments of the call, which then runs without them."""
 
 
 @Parameter(name="*")
