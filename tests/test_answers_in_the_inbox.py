@@ -101,7 +101,7 @@ async def test_arguments_that_the_tool_does_not_accept_are_refused_at_once_if_a_
     async with Engine([paying(ledger)], policies=[ASKS], journal=(journal := opened(where))) as engine:
         question = await asked(engine)
         await journal.durable(of(journal, "call.suspended")[0].position)
-        with pytest.raises(UsageError, match="lack to. Give all of them"):
+        with pytest.raises(UsageError, match=r"lack to\. Give all of them"):
             inbox.approve(where, question.approval_id, by="carol", arguments={"whom": "bob"})
         sent = inbox.approve(where, question.approval_id, by="carol", arguments={"whom": "bob"}, leave_out=True)
         assert sent.left_out == ("to",)

@@ -341,9 +341,7 @@ AMOUNTS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("effect", ["none", "once"])
-@pytest.mark.parametrize(
-    ("name", "value", "number"), [("amount", -5, "1"), ("amount", 500, "100"), ("step", 7, "5"), ("either", -5, "1")]
-)
+@pytest.mark.parametrize(("name", "value", "number"), [("amount", -5, "1"), ("amount", 500, "100"), ("step", 7, "5"), ("either", -5, "1")])
 async def test_a_tool_with_an_effect_suggests_no_number_that_the_model_did_not_write(
     effect: Effect, name: str, value: int, number: str
 ) -> None:
@@ -354,7 +352,7 @@ async def test_a_tool_with_an_effect_suggests_no_number_that_the_model_did_not_w
         """Refund."""
 
     async with Engine([refund]) as engine:
-        result = await said(engine, call("refund", **{name: value}))
+        result = await said(engine, RawCall(name="refund", arguments={name: value}))
     data: Any = result.structured
     assert (f"{number} would pass" in str(result.error)) is (effect == "none")
     assert (data["errors"][0]["passes"] is None) is (effect == "once")
@@ -367,4 +365,4 @@ async def test_a_tool_with_an_effect_suggests_numbers_that_its_schema_names(name
         """Refund."""
 
     async with Engine([refund]) as engine:
-        assert f"{number} would pass" in str((await said(engine, call("refund", **{name: value}))).error)
+        assert f"{number} would pass" in str((await said(engine, RawCall(name="refund", arguments={name: value}))).error)

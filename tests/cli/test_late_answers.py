@@ -34,8 +34,11 @@ async def pay_late(folder: Path, answer: Callable[[], object]) -> None:
         go_on.wait(PATIENCE_S)
         return answer()
 
+    def heard(topic: str, event: object) -> None:
+        loop.call_soon_threadsafe(late.set)
+
     async with Engine([pay], journal=SqliteJournal(folder / "calls.db"), redactor=Hider()) as engine:
-        engine.bus.subscribe(lambda topic, event: loop.call_soon_threadsafe(late.set), "call.late")
+        engine.bus.subscribe(heard, "call.late")
         await engine.call(RawCall(name="pay", arguments={"invoice": "A"}), Scope(run="chat"))
         go_on.set()
         await asyncio.wait_for(late.wait(), PATIENCE_S)

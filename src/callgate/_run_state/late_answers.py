@@ -1,7 +1,7 @@
 """Describe what a tool answered after its call had ended, for the record and for the operator who has to settle the call.
 
-The recorder removes secrets from values; from errors, they are removed here, before an error is cut. Runs on the event loop, so it runs no code of the tool's author: a value that only such code could
-read is described by its type.
+The recorder removes secrets from values; from errors, they are removed here, before an error is cut. Runs on the event loop, so it runs no
+code of the tool's author: a value that only such code could read is described by its type.
 """
 
 from __future__ import annotations

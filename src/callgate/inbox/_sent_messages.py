@@ -206,9 +206,10 @@ def _send_answer(
         _refuse_useless_answer(approval, before, allow=allow, arguments=arguments)
         left_out = _missing_arguments(reader, approval, arguments)
         if left_out and not leave_out:
+            names = ", ".join(left_out)[:200]
             raise UsageError(
-                f"The arguments for '{approval[:80]}' replace all of the call's, and lack {', '.join(left_out)[:200]}. Give all of them. If the"
-                " call is to run without these, allow that: `--leave-out`, or `leave_out=True`. Nothing was sent."
+                f"The arguments for '{approval[:80]}' replace all of the call's, and lack {names}. Give all of them. If the call is to run"
+                " without these, allow that: `--leave-out`, or `leave_out=True`. Nothing was sent."
             )
         again = None if list(reader.find(EventQuery(run=run, kinds=("run.began",), limit=1))) else _call_to_repeat(reader, approval)
     return msgspec.structs.replace(_send(journal, kind, run, approval, by, reason, again), replaces=before, left_out=left_out)
