@@ -100,7 +100,9 @@ async def test_arguments_that_the_tool_does_not_accept_are_refused_at_once_if_a_
     async with Engine([paying(ledger)], policies=[ASKS], journal=(journal := opened(where))) as engine:
         question = await asked(engine)
         await journal.durable(of(journal, "call.suspended")[0].position)
-        sent = inbox.approve(where, question.approval_id, by="carol", arguments={"whom": "bob"})
+        with pytest.raises(UsageError, match=r"lack to\. Give all of them"):
+            inbox.approve(where, question.approval_id, by="carol", arguments={"whom": "bob"})
+        sent = inbox.approve(where, question.approval_id, by="carol", arguments={"whom": "bob"}, leave_out=True)
         assert sent.left_out == ("to",)
         await folded(journal)
         assert "to: expected text, got nothing" in inbox.outcome(where, sent.id, wait_s=60).refused
@@ -114,7 +116,7 @@ async def test_arguments_that_the_tool_does_not_accept_are_refused_at_once_if_a_
 async def test_a_question_says_why_an_answer_with_other_arguments_could_not_be_used(where: Where, ledger: Ledger) -> None:
     """No process works on the run when it is sent, so only the next one can refuse it."""
     question = await waiting_question(where, ledger)
-    sent = inbox.approve(where, question, by="carol", arguments={"whom": "bob"})
+    sent = inbox.approve(where, question, by="carol", arguments={"whom": "bob"}, leave_out=True)
     async with Engine([paying(ledger)], policies=[ASKS], journal=opened(where)) as engine:
         await engine.runs.open(IN_RUN)
         assert "to: expected text, got nothing" in inbox.outcome(where, sent.id, wait_s=60).refused

@@ -220,7 +220,10 @@ async def test_an_unknown_outcome_keeps_its_key_until_somebody_settles_it(happen
         second = await said(engine, call("refund", order=ORDER), Scope(run="b"))
         assert isinstance(second.structured, dict)
         assert (second.status, second.structured["earlier_call"], len(ledger.lines())) == ("unknown", first.uid, 1)
-        assert f"{first.uid} had the same key of its effect (refund:{ORDER}) and its outcome is not known" in str(second.error)
+        told = str(second.error)
+        assert told.startswith("refund was not run this time, because an earlier call may have happened: ")
+        assert f"{first.uid} had the same key of its effect (refund:{ORDER}) and its outcome is not known" in told
+        assert f"Check whether {first.uid} happened; if you cannot, tell the user." in told
         await engine.settle(first.uid, happened=happened)
         third = await said(engine, call("refund", order=ORDER), Scope(run="c"))
     assert (third.status, len(ledger.lines())) == ("ok" if happened else "unknown", lines)

@@ -35,6 +35,8 @@ class CallSummary(Struct, kw_only=True):
     name: str = ""
     """The name as the model wrote it; `tool` is the resolved tool."""
     origin: str = ""
+    principal: str = ""
+    """On whose behalf the call was made; empty if it was nobody's."""
     id: str = ""
     """The call id that the model or the host gave."""
     arguments: str = ""
@@ -49,6 +51,8 @@ class CallSummary(Struct, kw_only=True):
     """The operator who settled the outcome; empty if the tool did."""
     late: str = ""
     """How the tool ended after the call had ended, such as `returned` or `raised`; empty if it did not. Its answer was discarded."""
+    late_answer: str = ""
+    """That answer: the value as JSON, or the error; empty if an older callgate has not recorded it."""
     late_ns: int = 0
     """When that was, in UTC nanoseconds."""
     abandoned: bool = False
@@ -181,6 +185,7 @@ def _tell(call: CallSummary, event: Event, body: Mapping[str, Any]) -> None:
             call.tool, call.origin, call.received = _text(body, "name"), _text(body, "origin"), _text(body, "arguments")
             call.arguments = call.received
             call.id, call.name = _text(body, "id"), call.tool
+            call.principal = _text_in(body.get("scope"), "principal")
         case "call.started":
             call.starts.append(event.mono)
             call.attempts = max(call.attempts, event.attempt)
@@ -189,15 +194,16 @@ def _tell(call: CallSummary, event: Event, body: Mapping[str, Any]) -> None:
             call.effect_key = _text(body, "effect_key")
             call.timeout_s = _number(body, "timeout_s")
         case "call.replayed":
-            call.earlier_call = _earlier_uid(body.get("details"), "uid")
+            call.earlier_call = _text_in(body.get("details"), "uid")
         case "call.completed":
             _complete(call, body)
         case "call.late":
             call.late, call.late_ns = _text(body, "status"), event.at_ns
+            call.late_answer = _late_answer(body.get("details"))
         case kind if kind in STATUS_OF_KIND:
             call.status, call.error = STATUS_OF_KIND[kind], _text(body, "reason")
-            call.question = (_earlier_uid(body.get("details"), "approval") or call.uid) if kind == "call.suspended" else call.question
-            if kind == "call.aborted" and "unknown" in (body.get("status"), _earlier_uid(body.get("details"), "status")):
+            call.question = (_text_in(body.get("details"), "approval") or call.uid) if kind == "call.suspended" else call.question
+            if kind == "call.aborted" and "unknown" in (body.get("status"), _text_in(body.get("details"), "status")):
                 call.status, call.failure_class = "unknown", "outcome_unknown"
     if event.kind in TERMINAL:
         call.ended = event.mono
@@ -213,7 +219,7 @@ def _complete(call: CallSummary, body: Mapping[str, Any]) -> None:
     call.bytes, call.truncated = int(_number(meta, "bytes")), meta.get("truncated") is True
     call.command_end = _text(meta, "command_end")
     structured = body.get("structured")
-    call.earlier_call = call.earlier_call or _earlier_uid(structured, "earlier_call")
+    call.earlier_call = call.earlier_call or _text_in(structured, "earlier_call")
     call.abandoned = isinstance(structured, dict) and structured.get("abandoned") is True
     call.replayed = meta.get("replayed") is True or meta.get("joined") is True
     call.notes = _notes(meta) or call.notes
@@ -224,8 +230,17 @@ def _as_json_text(arguments: object) -> str:
     return json.dumps(arguments, ensure_ascii=False, separators=(",", ":")) if isinstance(arguments, dict) else ""
 
 
-def _earlier_uid(details: object, key: str) -> str:
+def _text_in(details: object, key: str) -> str:
     return _text(details, key) if isinstance(details, dict) else ""
+
+
+def _late_answer(details: object) -> str:
+    """Return what a tool answered after its call had ended, as text."""
+    if not isinstance(details, dict):
+        return ""
+    if "value" in details:
+        return json.dumps(details["value"], ensure_ascii=False, separators=(",", ":"))
+    return _text(details, "error") or _text(details, "not_recorded")
 
 
 def _notes(body: Mapping[str, Any]) -> list[str]:

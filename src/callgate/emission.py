@@ -70,7 +70,7 @@ class Route(Protocol):
     def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int, unfinished: UnfinishedCall | None) -> CallState: ...
     async def complete(self, state: CallState, call: ValidatedCall) -> Outcome: ...
     async def end_unstarted(self, state: CallState, call: ValidatedCall, why: str) -> Outcome: ...
-    def refuse_unopened(self, raw: RawCall, scope: Scope, error: RunHeld | RecordFailed) -> Outcome: ...
+    def refuse_unopened(self, raw: RawCall, scope: Scope, error: RunHeld | RecordFailed, *, log: bool = True) -> Outcome: ...
     def withdraw_question(self, state: CallState, approval_id: str, why: str) -> None: ...
     def replace_unrecorded(self, state: CallState, outcome: Outcome) -> Outcome: ...
 
@@ -139,6 +139,7 @@ class Emission:
         self._outcomes = outcomes
         self._refusal: RunHeld | RecordFailed | None = None
         """Why the run cannot be opened, so that no further call is admitted."""
+        self._refusal_logged = False
         self._scope = scope
         self._early = early
         self._on_result = on_result
@@ -218,7 +219,7 @@ class Emission:
 
     def _take(self, raw: RawCall, refusal: Refusal | None, unfinished: UnfinishedCall | None, cause: int) -> None:
         if self._refusal is not None:
-            self._places.append(EndedCall(outcome=self._route.refuse_unopened(raw, self._scope, self._refusal)))
+            self._places.append(EndedCall(outcome=self._refuse_unopened(raw, self._refusal)))
             return
         asked = len(self._entries) + len(self._surplus)
         if refusal is not None and not isinstance(refusal, CallFailed):
@@ -307,8 +308,13 @@ class Emission:
             waiting = [entry for entry in self._entries if entry.outcome is None and not entry.entered]
             await self._end_all(str(error))
             for entry in waiting:
-                entry.outcome = self._route.refuse_unopened(entry.state.raw, self._scope, error)
+                entry.outcome = self._refuse_unopened(entry.state.raw, error)
         self._held.take()
+
+    def _refuse_unopened(self, raw: RawCall, error: RunHeld | RecordFailed) -> Outcome:
+        """Return the outcome of a call whose run cannot be opened. The log says it once for the whole message."""
+        first, self._refusal_logged = not self._refusal_logged, True
+        return self._route.refuse_unopened(raw, self._scope, error, log=first)
 
     async def _run_rest(self) -> None:
         """Run every call on the route to its outcome, and wait until all outcomes are on disk."""

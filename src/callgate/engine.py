@@ -277,7 +277,8 @@ class Engine:
         try:
             await self._open(scope)
         except (RunHeld, RecordFailed) as error:
-            return [EndedCall(outcome=self._parts.route.refuse_unopened(raw, scope, error)) for raw in raws]
+            refuse = self._parts.route.refuse_unopened
+            return [EndedCall(outcome=refuse(raw, scope, error, log=not number)) for number, raw in enumerate(raws)]
         emission = self.emission(scope, signal=signal, early=False)
         try:
             for number, raw in enumerate(raws, 1):

@@ -173,7 +173,7 @@ def not_by_a_kill(root: Path) -> None:
 
 def nothing_to_check(root: Path) -> None:
     connection = apsw.Connection(str(root / "journal.db"))
-    said, vague = "Check the real state first", "Something went wrong there"
+    said, vague = "Check whether", "Something went wrong with"
     connection.execute(f"UPDATE events SET body = CAST(replace(CAST(body AS TEXT), '{said}', '{vague}') AS BLOB)")
     connection.close()
 

@@ -176,9 +176,12 @@ def test_a_corrected_approval_replaces_one_that_no_process_has_taken_and_the_com
     assert (done.code, paid(folder)) == (0, ["A7 5"])
 
 
-def test_an_approval_that_lacks_an_argument_of_the_call_says_so(folder: Path) -> None:
+def test_an_approval_that_lacks_an_argument_of_the_call_is_refused_unless_it_says_that_it_leaves_it_out(folder: Path) -> None:
     question = asked(folder, "A7")
-    said = shell(folder, "approve", question, "--arguments", '{"order": "A7"}')
-    assert (said.code, "these arguments replace all of the call's, which also has cents" in " ".join(said.err.split())) == (0, True)
+    refused = shell(folder, "approve", question, "--arguments", '{"order": "A7"}')
+    assert (refused.code, "replace all of the call's, and lack cents. Give all of them." in " ".join(refused.err.split())) == (2, True)
+    assert shell(folder, "approvals", "--json").json["sent"] is None
+    said = shell(folder, "approve", question, "--arguments", '{"order": "A7"}', "--leave-out")
+    assert (said.code, "Note: the call runs without cents." in " ".join(said.err.split())) == (0, True)
     whole = shell(folder, "approve", question, "--arguments", '{"order": "A7", "cents": 5}', "--json").json
     assert (whole["left_out"], whole["status"]) == ([], "waiting")

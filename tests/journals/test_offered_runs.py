@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -173,6 +174,33 @@ async def test_a_run_with_a_call_in_flight_is_not_handed_over(journals: Journals
         assert (await running).success
         assert (await said(other, call("pay", id="b", to="bob"), CHAT)).success
     assert ledger.lines() == ["ann 1", "bob 1"]
+
+
+@pytest.mark.parametrize("sender", ["call_many", "respond", "emission"])
+async def test_a_held_run_is_logged_once_for_all_calls_of_a_message(
+    journals: Journals, ledger: Ledger, sender: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    hang = asyncio.Event()
+    one, other = engines(journals, paying_amounts(ledger, hang))
+    calls = [call("pay", id=f"c{number}", to="bob", amount=number) for number in range(3)]
+    paid = [{"id": raw.id, "type": "function", "function": {"name": "pay", "arguments": json.dumps(raw.arguments)}} for raw in calls]
+    message = {"role": "assistant", "content": None, "tool_calls": paid}
+    async with one, other:
+        running = asyncio.ensure_future(said(one, call("pay", id="a", to="ann"), CHAT))
+        assert await soon(lambda: ledger.lines() == ["ann 1"])
+        if sender == "call_many":
+            assert [result_of(outcome).code for outcome in await other.call_many(calls, CHAT)] == ["run_held"] * 3
+        elif sender == "respond":
+            reply = await other.respond({"object": "chat.completion", "choices": [{"index": 0, "message": message}]}, CHAT)
+            assert reply.ended == "held"
+        else:
+            emission = other.emission(CHAT)
+            for raw in calls:
+                emission.add(raw)
+            assert [result_of(outcome).code for outcome in await emission.seal()] == ["run_held"] * 3
+        hang.set()
+        await running
+    assert caplog.text.count("was not run") == 1
 
 
 async def test_a_loop_is_told_that_another_engine_works_on_the_run_instead_of_asking_the_model_again(

@@ -102,8 +102,8 @@ async def test_a_result_that_is_too_large_is_an_error_of_the_tool(marker: str, t
 
 
 @process
-async def test_a_module_that_cannot_be_imported_is_named_in_the_error(
-    processes: ProcessRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_module_that_cannot_be_imported_is_named_to_the_operator_and_not_to_the_model(
+    processes: ProcessRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     source = tmp_path / "half_there.py"
     source.write_text("from callgate.tools import tool\n@tool\ndef look() -> int:\n    'Look.'\n    return 1\n")
@@ -112,7 +112,9 @@ async def test_a_module_that_cannot_be_imported_is_named_in_the_error(
     source.write_text("raise RuntimeError('no licence')")
     execution = await processes.run(Made(half_there.look).request)
     assert execution.status == "raised"
-    assert "half_there:look: no licence" in execution.error
+    assert "half_there:look: RuntimeError: no licence" in execution.traceback
+    assert "half_there:look: RuntimeError: no licence" in caplog.text
+    assert execution.error == "it was not started, because it cannot be loaded in a worker process; the operator has been told"
     assert execution.error_type == "RuntimeError"
 
 
@@ -137,7 +139,7 @@ async def test_a_tool_that_cannot_be_loaded_again_leaves_a_call_that_had_started
     async with Engine([__import__("pays_once").pay]) as engine:
         result = await said(engine, call("pay"))
     assert source.with_suffix(".ledger").read_text() == "paid"
-    assert "no licence" in result.text
+    assert "it cannot be loaded in a worker process" in result.text
     assert result.status == "unknown"
 
 

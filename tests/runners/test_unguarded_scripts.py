@@ -51,7 +51,9 @@ def ran(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
 def test_a_worker_that_imports_an_unguarded_script_does_not_run_its_calls_again(code: str, tmp_path: Path) -> None:
     done = ran(code, tmp_path)
     assert (tmp_path / "paid.log").read_text() == "A\n"
-    assert "it was not started" in done.stdout
+    assert "report failed: it was not started, because it cannot be loaded in a worker process; the operator has been told." in done.stdout
+    assert "__main__" not in done.stdout
+    assert str(tmp_path) not in done.stdout
     assert "ERROR The tool report failed: it was not started" in done.stderr
     assert "if __name__ == '__main__'" in done.stderr
 

@@ -130,9 +130,13 @@ class CallRoute:
             return self.replace_unrecorded(state, outcome)
         return outcome
 
-    def refuse_unopened(self, raw: RawCall, scope: Scope, error: RunHeld | RecordFailed) -> Outcome:
-        """Return the outcome of a call whose run cannot be opened: its stored result, if this engine remembers it."""
-        outcome = self._outcomes.refuse_unopened(raw, error)
+    def refuse_unopened(self, raw: RawCall, scope: Scope, error: RunHeld | RecordFailed, *, log: bool = True) -> Outcome:
+        """Return the outcome of a call whose run cannot be opened: its stored result, if this engine remembers it.
+
+        Args:
+            log: Whether to log the reason. False for a further call of the same message.
+        """
+        outcome = self._outcomes.refuse_unopened(raw, error, log=log)
         if isinstance(error, RunHeld):
             return outcome
         return self._results.replace_unrecorded(outcome, raw, self._admission.scope_with_run(scope))

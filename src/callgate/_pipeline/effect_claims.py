@@ -27,6 +27,7 @@ from callgate._run_state.calls_in_doubt import UncertainCall
 from callgate._run_state.earlier_effect import EarlierEffect, EffectClaim, effect_run
 from callgate._run_state.event_bodies import Reason
 from callgate._run_state.recorder import too_late
+from callgate._run_state.settlements import advice_to_settle
 from callgate.calls import ToolResult
 from callgate.errors import CallNotStarted, OutcomeUnknown, RunHeld
 from callgate.events import Draft
@@ -222,7 +223,7 @@ class EffectClaims:
         if doubt is None:
             raise OutcomeUnknown(
                 f"{state.raw.name} was not run: {earlier.uid} had the same key of its effect ({claim.key}), and the record does not say"
-                " what became of it. Check the real state first; the operator can settle it.",
+                f" what became of it. {advice_to_settle(earlier.uid)}",
                 details={"earlier_call": earlier.uid},
             )
         common = f"had the same key of its effect ({claim.key})"

@@ -206,7 +206,7 @@ class Outcomes:
             case _:
                 return self._fault(state, error, name, harmless=harmless)
 
-    def refuse_unopened(self, raw: RawCall, error: RunHeld | RecordFailed) -> Answered:
+    def refuse_unopened(self, raw: RawCall, error: RunHeld | RecordFailed, *, log: bool) -> Answered:
         """Return the outcome of a call whose run cannot be opened. The call is not on record, and was not run now.
 
         If the record of the run cannot be read, the same call may have run before.
@@ -214,11 +214,12 @@ class Outcomes:
         name = self._recorder.cut(raw.name)
         if isinstance(error, RunHeld):
             text = f"It was not run here: {error} {_CHECK_OTHER_ENGINE}"
-            wait = "To wait for the run: await engine.wait_for_run(scope, timeout_s=60)."
-            self._recorder.log.warning("The call %s was not run: %s %s", name, error, wait)
+            tell, wait = self._recorder.log.warning, " To wait for the run: await engine.wait_for_run(scope, timeout_s=60)."
         else:
             text = f"It was not run now: {error.told} {_MAY_HAVE_RUN_BEFORE}"
-            self._recorder.log.error("The call %s was not run now: %s", name, error)
+            tell, wait = self._recorder.log.error, ""
+        if log:
+            tell("The call %s was not run: %s%s", name, error, wait)
         raw = with_id(raw, self._clock)
         refusal = self._normaliser.refusal(raw, "", self._recorder.cut(raw.name or ""), RecordFailed(text, code=error.code))
         return Answered(self._mark_unrecorded(refusal, error))

@@ -210,7 +210,7 @@ _TASKS_LEFT = (
 )
 _EARLIER_LOST = (
     "An earlier attempt of this call got no answer and may have taken effect, so this failure does not prove that nothing happened."
-    " Check the real state."
+    " Check whether it happened; if you cannot, tell the user."
 )
 _FACTS: Mapping[str, tuple[str, str, str]] = {
     "raised": ("exception", "tool_raised", "failed"),
@@ -237,7 +237,8 @@ def _advice(tool: BoundTool, ran: AttemptsResult, *, in_doubt: bool) -> str:
     execution = ran.execution
     if execution.abandoned:
         still = "Its code could not be stopped and went on"
-        return f"{still}; it may take effect later. Check the real state before you repeat it." if in_doubt else f"{still}."
+        check = "Check whether it happened before you repeat it; if you cannot, tell the user."
+        return f"{still}; it may take effect later. {check}" if in_doubt else f"{still}."
     if in_doubt:
         return (
             "It may have taken effect. It was not run again. Check first whether it did, by another tool or by asking; repeat it only if"

@@ -39,7 +39,7 @@ __all__ = ["Fence", "PossibleRepeat", "UnknownOutcomes", "as_unknown_if_doubtful
 
 _ENDED = {"tool_crashed": "crashed", "timeout": "timed out", "killed": "was stopped"}
 """How a call with an unknown outcome ended, by its code; others raised an exception."""
-_OR_HAPPEN = ", but it may still happen, because the engine or worker that began it may only stand still"
+_OR_HAPPEN = "; it may still happen, because the engine or worker that began it may only stand still"
 
 
 class PossibleRepeat(Struct, frozen=True):

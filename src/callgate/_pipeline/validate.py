@@ -20,7 +20,7 @@ from callgate._engine_limits import Limits
 from callgate._json import canonical, decode, plain_bytes, strict_object
 from callgate._pipeline.redacted_quotes import redact_notes_on, redact_problem
 from callgate._run_state.event_bodies import MOST_CHARS
-from callgate._schema import ValidationProblem
+from callgate._schema import ValidationProblem, without_new_number
 from callgate._secret_redaction import Redactor
 from callgate.calls import Note, Scope
 from callgate.errors import ArgumentsInvalid, CallDenied, CallFailed, ToolRaised
@@ -169,6 +169,8 @@ def _check_arguments(tool: BoundTool, arguments: Arguments, coerce: bool, source
 
 
 def _invalid(tool: BoundTool, problems: list[ValidationProblem], notes: Notes) -> ArgumentsInvalid:
+    if tool.effect != "none":
+        problems = list(map(without_new_number, problems))
     errors = [{"path": item.path, "expected": item.expected, "got": item.got, "passes": item.passes} for item in problems]
     code = next((_CODES[item.keyword] for item in problems if item.keyword in _CODES), None)
     dropped = [note.text for note in notes if note.kind == "dropped"]  # one may be the name that was meant

@@ -18,6 +18,7 @@ from callgate._abort_signals import is_own_failure
 from callgate._deadlines import Deadlines
 from callgate._run_in_thread import in_thread
 from callgate._run_state.event_bodies import MOST_CHARS, Reason, Started, clean
+from callgate._run_state.late_answers import late_answer_of
 from callgate._runners.output_limits import shown_tail
 from callgate._secret_redaction import SECRET_CHARS, RedactedLog, Redactor, cut_middle, redacted_text
 from callgate.errors import CallgateError, LeaseLost, RecordFailed
@@ -114,7 +115,8 @@ class Recorder:
         them."""
         tool = self._started.get(uid)
         self.log.warning("A late answer of %s was discarded", f"{tool} (call {uid})" if tool else f"call {uid}")
-        body = Reason(reason="the call had ended before its tool answered", status=execution.status)
+        said = "the call had ended before its tool answered"
+        body = Reason(reason=said, status=execution.status, details=late_answer_of(execution, self.redactor))
         try:
             self.write(Draft(kind="call.late", run=uid.rsplit("/", 2)[0], body=body, call=uid))
         except RecordFailed as error:

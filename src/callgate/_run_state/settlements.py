@@ -71,8 +71,8 @@ class SettlesCalls(Protocol):
 def advice_to_settle(uid: str) -> str:
     """Return the advice to a model whose call is refused because of `uid`."""
     return (
-        f"Check the real state first. If it happened, go on without this call; if it did not happen, the operator can settle {uid} and"
-        " the call can be sent again."
+        f"Check whether {uid} happened; if you cannot, tell the user. If it happened, go on without this call; if it did not happen, the"
+        f" operator can settle {uid} and the call can be sent again."
     )
 
 
@@ -84,7 +84,8 @@ def in_doubt_error(tool: str, uid: str, common: str, still: str = "") -> Outcome
         still: Why the earlier one may happen yet; empty if it cannot.
     """
     return OutcomeUnknown(
-        f"{tool} was not run: {uid} {common} and its outcome is not known: it may have happened{still}. {advice_to_settle(uid)}",
+        f"{tool} was not run this time, because an earlier call may have happened: {uid} {common} and its outcome is not known{still}."
+        f" {advice_to_settle(uid)}",
         details={EARLIER: uid},
     )
 

@@ -18,7 +18,7 @@ from callgate._schema.integral_floats import whole_numbers
 from callgate._schema.schema_compiler import CompiledSchema, compile_schema
 from callgate._schema.schema_from_signature import FunctionSchema, function_schema
 from callgate._schema.text_formats import TextFormats, text_formats
-from callgate._schema.validation_errors import ValidationProblem
+from callgate._schema.validation_errors import ValidationProblem, without_new_number
 
 __all__ = [
     "CompiledSchema",
@@ -31,4 +31,5 @@ __all__ = [
     "model_problems",
     "text_formats",
     "whole_numbers",
+    "without_new_number",
 ]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callgate._json.malformed_text import clip
 from callgate._schema.subschemas import Schema, mapping, pointer
@@ -29,9 +30,11 @@ from callgate._schema.value_descriptions import (
     without_repeats,
 )
 
-__all__ = ["MAX_PROBLEMS", "ValidationProblem", "describe_errors", "too_expensive"]
+__all__ = ["MAX_PROBLEMS", "ValidationProblem", "describe_errors", "too_expensive", "without_new_number"]
 
 MAX_PROBLEMS = 20
+_NAMES_VALUES = frozenset({"enum", "const", "required"})
+"""The keywords that suggest only values that the schema names."""
 _SIZES: dict[str, tuple[str, str, Callable[[Any], int]]] = {
     "MinLength": ("text of at least {} characters", "{} characters", len),
     "MaxLength": ("text of at most {} characters", "{} characters", len),
@@ -58,6 +61,17 @@ class ValidationProblem(Struct, frozen=True, kw_only=True):
 
     `budget`: validation would take too long. `backtracking`: a pattern took too long.
     """
+
+
+def without_new_number(problem: ValidationProblem) -> ValidationProblem:
+    """Return the problem without a number that would be valid, unless the schema names that number.
+
+    For tools with effects: a model that reads that 1 would pass may pay 1, which nobody has asked for.
+    """
+    value = problem.passes
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or problem.keyword in _NAMES_VALUES:
+        return problem
+    return replace(problem, message=problem.message.removesuffix(_suggestion(value)), passes=None)
 
 
 def too_expensive() -> ValidationProblem:
@@ -104,7 +118,7 @@ def _problems(error: Any, root: Schema) -> list[ValidationProblem]:
 
 def _problem(error: Any, expected: str, got: str, passes: object, *, below: tuple[str, ...] = ()) -> ValidationProblem:
     path = [*error.instance_path, *below]
-    ending = "" if passes is None else f"; {describe_value(passes)} would pass"
+    ending = "" if passes is None else _suggestion(passes)
     return ValidationProblem(
         path=pointer(path)[:400],
         message=f"{clear_path(path)}: expected {expected}, got {got}{ending}",
@@ -113,6 +127,10 @@ def _problem(error: Any, expected: str, got: str, passes: object, *, below: tupl
         passes=passes,
         keyword="backtracking" if type(error.kind).__name__ == "BacktrackLimitExceeded" else error.kind.name,
     )
+
+
+def _suggestion(value: object) -> str:
+    return f"; {describe_value(value)} would pass"
 
 
 def _missing_problem(error: Any, root: Schema) -> ValidationProblem:

@@ -121,18 +121,19 @@ def given_arguments(text: str) -> dict[str, object] | None:
     return value
 
 
-def tell(what: str, target: str, options: InboxOptions, *, arguments: dict[str, object] | None = None) -> int:
+def tell(what: str, target: str, options: InboxOptions, *, arguments: dict[str, object] | None = None, leave_out: bool = False) -> int:
     """Send the message; return the exit code.
 
     Args:
         arguments: For an approval: the arguments to run the call with instead of its own.
+        leave_out: Whether these may lack arguments of the call.
     """
     refuse_odd_text(target=target, reason=options.reason, by=options.by)
     refuse_memory(options.journal)
     if not 0 <= options.wait <= _MOST_WAIT_S:
         raise UsageError(f"--wait is {options.wait:g}; it must be from 0 to {_MOST_WAIT_S:.0f} seconds.")
     target = run_named(target, options.journal) if what in ("stop", "kill") else target
-    more: dict[str, object] = {} if arguments is None else {"arguments": arguments}
+    more: dict[str, object] = {} if arguments is None else {"arguments": arguments, "leave_out": leave_out}
     sent = _DO[what](options.journal, target, by=options.by or login(), reason=options.reason, **more)
     return say_fate(what, target, sent, options)
 
@@ -153,9 +154,7 @@ def _say(what: str, target: str, posted: SentMessage, fate: MessageOutcome, jour
         say(f"This replaces an earlier answer that no process has taken: {_answer_text(posted.replaces)}.")
     if posted.left_out and not fate.refused:
         names = one_line(", ".join(posted.left_out), 200)
-        say(
-            f"Note: these arguments replace all of the call's, which also has {names}. Approve again with all of them to keep it.", "yellow"
-        )
+        say(f"Note: the call runs without {names}.", "yellow")
     if fate.refused:
         say(f"{posted.held_by}, which works on the run, refused the message: {fate.refused}", "red")
     elif fate.position:

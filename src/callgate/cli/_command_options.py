@@ -25,6 +25,7 @@ from callgate.cli._shared_options import (
     MemoryFile,
     OwnMemory,
     Plugins,
+    Principal,
     Run,
     Servers,
     Since,
@@ -239,6 +240,8 @@ class ApproveOptions(InboxOptions):
 
     arguments: Annotated[str, Parameter(allow_leading_hyphen=True)] = ""
     """Run the call with these arguments instead: one JSON object with all of them, `@file`, or `-` for standard input."""
+    leave_out: Annotated[bool, Flag] = False
+    """Accept that `--arguments` lacks arguments of the call, which then runs without them."""
 
 
 @Parameter(name="*")
@@ -276,6 +279,7 @@ class LogOptions:
     kind: Kind = None
     tool: ToolName = None
     actor: Actor = None
+    principal: Principal = None
     since: Since = None
     until: Until = None
     field: Field = None

@@ -46,12 +46,12 @@ def approve(approval: Question, /, *, options: ApproveOptions | None = None) -> 
     callgate approve run-0198c2/0/1 --arguments '{"order": "A7", "amount": 5}'
     ```
 
-    Exit codes: 0 sent · 1 refused by the process that works on the run · 2 no such question is open.
+    Exit codes: 0 sent · 1 refused by the process that works on the run · 2 no such question is open, or arguments of the call are missing.
     """
     from callgate.cli._answer_approvals import given_arguments, tell
 
     options = options or ApproveOptions()
-    return tell("approve", approval, options, arguments=given_arguments(options.arguments))
+    return tell("approve", approval, options, arguments=given_arguments(options.arguments), leave_out=options.leave_out)
 
 
 def deny(approval: Question, /, *, options: InboxOptions | None = None) -> int:

@@ -8,7 +8,7 @@ from cyclopts import App
 
 from callgate.cli._command_options import ExportOptions, LogOptions
 from callgate.cli._journal_location import default_journal
-from callgate.cli._shared_options import Actor, AsJson, Field, Flag, Journal, Kind, Run, Since, ToolName, Until
+from callgate.cli._shared_options import Actor, AsJson, Field, Flag, Journal, Kind, Principal, Run, Since, ToolName, Until
 
 __all__ = ["log_app"]
 
@@ -21,7 +21,7 @@ def log_list(*, arguments: Annotated[bool, Flag] = False, options: LogOptions | 
 
     ```
     callgate log list --tool run_command --since 2h
-    callgate log list --field failure_class=timeout --arguments
+    callgate log list --principal alice --field failure_class=timeout --arguments
     callgate log list --json | jq 'select(.status != "ok")'
     ```
 
@@ -148,6 +148,7 @@ def log_stats(
     run: Run = None,
     tool: ToolName = None,
     actor: Actor = None,
+    principal: Principal = None,
     since: Since = None,
     until: Until = None,
     json: AsJson = False,
@@ -161,7 +162,8 @@ def log_stats(
     from callgate.cli._log_query import with_run
     from callgate.cli._log_report import stats
 
-    options = LogOptions(journal=journal or default_journal(), run=run, tool=tool, actor=actor, since=since, until=until, json=json)
+    place = journal or default_journal()
+    options = LogOptions(journal=place, run=run, tool=tool, actor=actor, principal=principal, since=since, until=until, json=json)
     return stats(with_run(options))
 
 

@@ -9,6 +9,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import islice
+
+from msgspec import structs
 
 from callgate._call_summary import CallSummary, without_process
 from callgate._clock import SystemClock
@@ -21,8 +24,9 @@ from callgate.cli._journal_location import without_password
 from callgate.cli._run_names import run_named
 from callgate.errors import UsageError
 from callgate.event_queries import EventQuery
+from callgate.events import Event
 
-__all__ = ["end_orphans", "has_run", "query_of", "reading", "refuse_damaged", "with_run"]
+__all__ = ["end_orphans", "find_events", "has_run", "query_of", "reading", "refuse_damaged", "with_run"]
 
 _MOST = 2**63 - 1
 """The largest number that a store can hold."""
@@ -43,7 +47,13 @@ def reading(options: LogOptions, *, to_come: bool = False, check: bool = True) -
         UsageError: The journal, the requested run or the requested event does not exist, or the journal is damaged.
     """
     refuse_odd_text(
-        journal=options.journal, run=options.run, kind=options.kind, tool=options.tool, actor=options.actor, field=options.field
+        journal=options.journal,
+        run=options.run,
+        kind=options.kind,
+        tool=options.tool,
+        actor=options.actor,
+        principal=options.principal,
+        field=options.field,
     )
     reader = open_reader(options.journal)
     try:
@@ -54,6 +64,16 @@ def reading(options: LogOptions, *, to_come: bool = False, check: bool = True) -
             refuse_damaged(reader, options.journal)
     finally:
         reader.close()
+
+
+def find_events(reader: JournalReader, query: EventQuery, principal: str | None) -> Iterator[Event]:
+    """Return the events that match, of the calls that were made on behalf of this principal; None: of anybody's."""
+    if principal is None:
+        return iter(reader.find(query))
+    asked = EventQuery(run=query.run, tool=query.tool, kinds=("call.received",), field=("scope.principal", principal))
+    calls = {event.call for event in reader.find(asked)}
+    found = (event for event in reader.find(structs.replace(query, limit=None)) if event.call in calls)
+    return islice(found, query.limit)
 
 
 def end_orphans(calls: Iterable[CallSummary], journal: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from callgate._call_summary import body_of
+from callgate._call_summary import body_of, summarise
 from callgate._journal import JournalReader
 from callgate._terminal_text import one_line
 from callgate.event_queries import EventQuery
@@ -18,15 +18,20 @@ _LATEST = 1_000
 _SHOWN = 12
 
 
-def why_no_calls(reader: JournalReader, query: EventQuery) -> str:
-    """Return one sentence about a status, field or tool of the query that does not exist; otherwise a general one."""
+def why_no_calls(reader: JournalReader, query: EventQuery, principal: str | None = None) -> str:
+    """Return one sentence about a status, field, tool or principal that does not exist; otherwise a general one."""
     path, value = query.field or ("", None)
     if path == "status" and not query.kinds and value not in _STATUSES:
         return f"No call has the status '{one_line(str(value), 80)}'. {_nearest(str(value), _STATUSES)}"
     if path and (fields := _fields(reader)) and (name := path.partition(".")[0]) not in fields:
-        return f"None of the latest events has a field '{one_line(name, 80)}'. {_nearest(name, fields)}"
+        inside = [f"{outer}.{name}" for outer, inner in fields.items() if name in inner]
+        hint = f"Use --field {one_line(inside[0], 160)}=..." if inside else _nearest(name, fields)
+        return f"None of the latest events has a field '{one_line(name, 80)}'. {hint}"
     if query.tool is not None and (tools := _tools(reader)) and query.tool not in tools:
         return f"No recent call of a tool '{one_line(query.tool, 80)}' is on record. {_nearest(query.tool, tools)}"
+    if principal is not None and principal not in (names := _principals(reader)):
+        known = _nearest(principal, names) if names else "No call on record names a principal."
+        return f"No recent call was made on behalf of '{one_line(principal, 80)}'. {known}"
     return "No calls match. `callgate log list --journal FILE` shows those of another journal."
 
 
@@ -44,6 +49,15 @@ def _tools(reader: JournalReader) -> list[str]:
     return sorted({name for name in names if isinstance(name, str)})
 
 
-def _fields(reader: JournalReader) -> list[str]:
-    query = EventQuery(kinds=("call.",), newest_first=True, limit=_LATEST)
-    return sorted({name for event in reader.find(query) for name in body_of(event)})
+def _principals(reader: JournalReader) -> list[str]:
+    query = EventQuery(kinds=("call.received",), newest_first=True, limit=_LATEST)
+    return sorted({call.principal for call in summarise(reader.find(query)) if call.principal})
+
+
+def _fields(reader: JournalReader) -> dict[str, set[str]]:
+    """Return the fields of the latest events, in order, each with the fields of the objects in it."""
+    fields: dict[str, set[str]] = {}
+    for event in reader.find(EventQuery(kinds=("call.",), newest_first=True, limit=_LATEST)):
+        for name, value in body_of(event).items():
+            fields.setdefault(name, set()).update(value if isinstance(value, dict) else ())
+    return dict(sorted(fields.items()))

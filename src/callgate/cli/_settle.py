@@ -37,6 +37,8 @@ _THEN_FOR_KEY = {
     False: "A call with the same key of its effect may be sent again, in any run.",
 }
 
+_ANSWER_CHARS = 400
+
 
 def list_unsettled(options: InboxOptions) -> int:
     """Print the calls that have to be settled; return the exit code."""
@@ -66,14 +68,15 @@ def _why_unknown(call: CallSummary, has_ended: Callable[[str], bool]) -> str:
     """Return why the outcome is unknown, with what has become known since."""
     why = one_line(call.error or call.code, 200)
     if call.late:
-        return f"The tool {one_line(call.late, 40)} later, at {_day(call.late_ns)}, and its answer was discarded. Before that: {why}"
+        answer = f": {one_line(call.late_answer, _ANSWER_CHARS).removesuffix('.')}" if call.late_answer else ""
+        return f"The tool {one_line(call.late, 40)} later, at {_day(call.late_ns)}{answer}. That answer was discarded. Before that: {why}"
     if call.abandoned and call.writer and has_ended(call.writer):
         return f"Its process has ended since, and its code with it. Before that: {why}"
     return why
 
 
 def _as_json(call: CallSummary) -> dict[str, object]:
-    fields = ("uid", "run", "tool", "arguments", "received", "at_ns", "code", "error", "late", "late_ns", "effect_key")
+    fields = ("uid", "run", "tool", "arguments", "received", "at_ns", "code", "error", "late", "late_ns", "late_answer", "effect_key")
     return {name: getattr(call, name) for name in fields}
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "MemoryFile",
     "OwnMemory",
     "Plugins",
+    "Principal",
     "Run",
     "Servers",
     "Since",
@@ -91,6 +92,7 @@ AsJson = Annotated[bool, Parameter(name="--json", help="Write strict JSON, for p
 Run = Annotated[str | None, Parameter(help="Only this run; `last` is the newest.")]
 Kind = Annotated[str | None, Parameter(help="Only events of this kind, or calls with one, such as `call.started`.")]
 Actor = Annotated[str | None, Parameter(help="Only calls that were made for this actor.")]
+Principal = Annotated[str | None, Parameter(help="Only calls that were made on behalf of this principal.")]
 Since = Annotated[str | None, Parameter(help="Only from this time on: `2026-11-20T14:30`, or a time ago: `15m`, `2h`, `3d`.")]
 Until = Annotated[str | None, Parameter(help="Only before this time.")]
 Field = Annotated[str | None, Parameter(help="Only events whose body has this value at this path: `status=error`, `metadata.attempts=2`.")]

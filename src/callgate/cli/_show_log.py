@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -24,7 +24,7 @@ from callgate.cli._command_options import LogOptions
 from callgate.cli._console import field, grid, output, print_json, say, status_text
 from callgate.cli._interrupt_signals import remembering_interrupts
 from callgate.cli._journal_location import journal_option, without_password
-from callgate.cli._log_query import end_orphans, has_run, query_of, reading
+from callgate.cli._log_query import end_orphans, find_events, has_run, query_of, reading
 from callgate.cli._no_calls import why_no_calls
 from callgate.cli._run_names import LAST, newest_run
 from callgate.cli._standard_streams import reader_is_gone
@@ -61,7 +61,7 @@ def list_calls(options: LogOptions, *, arguments: bool = False) -> int:
         elif calls:
             _print_calls(calls, arguments=arguments)
         else:
-            say(why_no_calls(reader, query_of(options)))
+            say(why_no_calls(reader, query_of(options), options.principal))
         if more:
             say(f"These are the newest {len(calls)}; earlier ones match too. --limit shows more of them.", "dim")
     return _exits.OK
@@ -71,11 +71,13 @@ def _calls(reader: JournalReader, options: LogOptions) -> tuple[list[CallSummary
     """Return the newest matching calls, oldest first, and whether earlier calls match too."""
     query = query_of(options)
     most = _MOST_CALLS if query.limit is None else query.limit
-    uids = _newest(reader.find(replace(_events_of_calls(query), limit=None, newest_first=True)), most + 1)
+    events_of_calls = replace(_events_of_calls(query), limit=None, newest_first=True)
+    uids = _newest(find_events(reader, events_of_calls, options.principal), most + 1)
     calls = [call for call in summaries_of(reader, uids[:most]) if call.position > query.after]
     end_orphans(calls, options.journal)
     if query.field is not None and query.field[0] == "status":
         calls = _with_status(reader, query, calls, options.journal)
+        calls = [call for call in calls if options.principal in (None, call.principal)]
     _settle_repeats(reader, calls)
     calls.sort(key=lambda call: call.position)
     return calls[-most:], len(uids) > most or len(calls) > most
@@ -122,8 +124,10 @@ def _newest(events: Iterable[Event], most: int) -> list[str]:
     return list(uids)
 
 
-def _print_calls(calls: Iterable[CallSummary], *, arguments: bool) -> None:
-    table = grid("time", "call", "tool", *(["arguments"] if arguments else []), "status", "ms", "rule", right=("ms",))
+def _print_calls(calls: Sequence[CallSummary], *, arguments: bool) -> None:
+    named = any(call.principal for call in calls)
+    more = [*(["principal"] if named else []), *(["arguments"] if arguments else [])]
+    table = grid("time", "call", "tool", *more, "status", "ms", "rule", right=("ms",))
     for call in calls:
         why = call.code or call.failure_class or call.command_end
         why += _unknown_text(call) or _question_text(call)
@@ -132,8 +136,9 @@ def _print_calls(calls: Iterable[CallSummary], *, arguments: bool) -> None:
             why = ", ".join(filter(None, (why, f"result of {call.earlier_call or 'an earlier call'}")))
         status = Text.assemble(status_text(call.status, call.command_end), f" {one_line(why)}" if why else "")
         rule = "replayed" if call.replayed else one_line(call.rule)  # its result has the rule of the call that ran
+        who = [one_line(call.principal, 80)] if named else []
         ran = [arguments_text(call, _ARGUMENTS)] if arguments else []
-        table.add_row(clock(call.at_ns), one_line(call.uid), one_line(call.tool), *ran, status, f"{call.duration_ms:,.0f}", rule)
+        table.add_row(clock(call.at_ns), one_line(call.uid), one_line(call.tool), *who, *ran, status, f"{call.duration_ms:,.0f}", rule)
     output().print(table, soft_wrap=False)
 
 

@@ -72,7 +72,13 @@ class MessageOutcome(Struct, frozen=True, kw_only=True):
 
 
 def approve(
-    journal: JournalAddress, approval: str, *, by: str, reason: str = "", arguments: Mapping[str, object] | None = None
+    journal: JournalAddress,
+    approval: str,
+    *,
+    by: str,
+    reason: str = "",
+    arguments: Mapping[str, object] | None = None,
+    leave_out: bool = False,
 ) -> SentMessage:
     """Allow a suspended call to run once, with its own arguments or with others.
 
@@ -84,19 +90,21 @@ def approve(
         arguments: All arguments with which the call runs instead of its own; at most 65,536 characters as JSON. The
             process that works on the run validates and judges them when the call is made, and tells the model. None:
             the call's own.
+        leave_out: Whether `arguments` may lack arguments that the call has; it then runs without them.
 
     A different approval that waits in the inbox is replaced.
 
     Raises:
-        UsageError: No such question is open, a message cannot carry the arguments, or a no or the same yes waits in the
-            inbox already.
+        UsageError: No such question is open, the arguments lack some of the call's, a message cannot carry them, or a no or the same yes
+            waits in the inbox already.
     """
     check_answer("inbox.approve", approval, by, reason)
+    check("inbox.approve", "leave_out", leave_out, bool)
     if arguments is None:
         return _send_answer(journal, "approve", approval, by, reason)
     given = decode(encode_arguments(arguments))
     message = EditMessage(arguments=given, reason=reason[:MESSAGE_CHARS])
-    return _send_answer(journal, EDIT, approval, by, canonical(message).decode(), given)
+    return _send_answer(journal, EDIT, approval, by, canonical(message).decode(), given, leave_out=leave_out)
 
 
 def deny(journal: JournalAddress, approval: str, *, by: str, reason: str = "") -> SentMessage:
@@ -172,7 +180,14 @@ def outcome(journal: JournalAddress, message: int, *, wait_s: float = 0.0) -> Me
 
 
 def _send_answer(
-    journal: JournalAddress, kind: str, approval: str, by: str, reason: str, arguments: Mapping[str, object] | None = None
+    journal: JournalAddress,
+    kind: str,
+    approval: str,
+    by: str,
+    reason: str,
+    arguments: Mapping[str, object] | None = None,
+    *,
+    leave_out: bool = False,
 ) -> SentMessage:
     allow = kind != "deny"
     with open_record(journal) as reader:
@@ -190,6 +205,12 @@ def _send_answer(
             before = sent_answers(client, run).get(approval)
         _refuse_useless_answer(approval, before, allow=allow, arguments=arguments)
         left_out = _missing_arguments(reader, approval, arguments)
+        if left_out and not leave_out:
+            names = ", ".join(left_out)[:200]
+            raise UsageError(
+                f"The arguments for '{approval[:80]}' replace all of the call's, and lack {names}. Give all of them. If the call is to run"
+                " without these, allow that: `--leave-out`, or `leave_out=True`. Nothing was sent."
+            )
         again = None if list(reader.find(EventQuery(run=run, kinds=("run.began",), limit=1))) else _call_to_repeat(reader, approval)
     return msgspec.structs.replace(_send(journal, kind, run, approval, by, reason, again), replaces=before, left_out=left_out)
 

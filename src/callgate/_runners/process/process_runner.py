@@ -33,7 +33,7 @@ from callgate._runners.output_limits import PARTIAL_CHARS, OutputTail
 from callgate._runners.process.early_imports import EarlyImports
 from callgate._runners.process.import_target import process_target
 from callgate._runners.process.platform_guarantees import require_support
-from callgate._runners.process.resource_limits import ProcessLimits
+from callgate._runners.process.resource_limits import ProcessLimits, withheld_variable
 from callgate._runners.process.serialization import call_message
 from callgate._runners.process.supervisor.frames import NO_WORKER
 from callgate._runners.process.worker_connection import WorkerConnection
@@ -171,7 +171,19 @@ class ProcessRunner:
                 self.abandoned += connection.survivors > 0
         if execution is None and attempt.is_late_import:
             self._imports.begin(work.call.target, work.timeout_s)
-        return attempt.execution_of_stopped() if execution is None else execution
+        return attempt.execution_of_stopped() if execution is None else self._with_hint(work, execution)
+
+    def _with_hint(self, work: AttemptRequest, execution: Execution) -> Execution:
+        """Tell the operator, and the tool's author in the record, if a tool has failed for want of an environment variable."""
+        name = withheld_variable((execution.traceback, execution.error), self._limits) if execution.status == "raised" else ""
+        if not name:
+            return execution
+        hint = (
+            f"Worker processes do not get the environment variable {name}. Pass it on with"
+            f" Engine(process_limits=ProcessLimits(environment=({name!r},)))."
+        )
+        log.warning("The tool %s failed: it did not find the key '%s'. %s", work.call.tool, name, hint)
+        return replace(execution, traceback=f"{execution.traceback}\n{hint}")
 
     def _report_late(self, work: AttemptRequest, execution: Execution) -> None:
         self.late += 1
@@ -263,7 +275,7 @@ class _WorkerAttempt:
     def _finish(self, execution: Execution, *, clean: bool) -> None:
         self.open = False
         if execution.status == "raised" and not self._begun:
-            log.error("The tool %s failed: %s", self._work.call.tool, execution.error)
+            log.error("The tool %s failed: %s", self._work.call.tool, execution.traceback or execution.error)
         if execution.status == "raised":
             execution = replace(execution, partial=self._tail.text())
         if not self.wait.finish(execution) and execution.status == "returned":

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 
 from callgate._option_checks import Count, Options, Pause
 
-__all__ = ["ProcessLimits", "worker_environment"]
+__all__ = ["ProcessLimits", "withheld_variable", "worker_environment"]
 
 _PASSED = frozenset({"HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"})
 _LEAST_FILES = 256
+_MISSING_KEY = re.compile(r"KeyError: '(\w+)'|the key '(\w+)' was not found")
 
 
 class ProcessLimits(Options, frozen=True, kw_only=True):
@@ -48,3 +50,14 @@ def worker_environment(limits: ProcessLimits, marker: str, environ: Mapping[str,
     names = _PASSED | set(limits.environment)
     passed = {name: value for name, value in environ.items() if name in names or name.startswith("LC_")}
     return passed | {"CALLGATE_WORKER": marker}
+
+
+def withheld_variable(texts: Iterable[str], limits: ProcessLimits) -> str:
+    """Return the first environment variable that this process has, that workers do not get, and whose absence a failure names.
+
+    Args:
+        texts: The failure's traceback and message.
+    """
+    passed = worker_environment(limits, "")
+    named = (found[1] or found[2] for text in texts for found in _MISSING_KEY.finditer(text))
+    return next((name for name in named if name in os.environ and name not in passed), "")

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import AbortController
 from callgate._json import decode, type_name
-from callgate._runners.exception_results import awaitable_note, clean, execution_of_exception, message_of
+from callgate._runners.exception_results import awaitable_note, clean, describe, execution_of_exception
 from callgate._runners.output_limits import LiveText
 from callgate._runners.process.import_target import load_target
 from callgate._runners.process.supervisor.frames import frame, split
@@ -285,8 +285,10 @@ class _Worker:
 
 
 def _unloadable_execution(target: str, error: BaseException) -> Execution:
-    text = f"it was not started, because the worker process could not load the tool from {target}: {message_of(error)}"
-    return Execution(status="raised", error_type=clean(type_name(error)), error=text, evidence="not_sent")
+    """Return the execution of a tool that cannot be loaded. The model cannot mend that, so only the operator is told why."""
+    why = f"it was not started, because the worker process could not load the tool from {target}: {': '.join(describe(error))}"
+    text = "it was not started, because it cannot be loaded in a worker process; the operator has been told"
+    return Execution(status="raised", error_type=clean(type_name(error)), error=text, traceback=why, evidence="not_sent")
 
 
 def _limit_cpu(cpu_s: int | None) -> None:

@@ -24,7 +24,7 @@ from callgate.events import Event
 
 __all__ = ["verify_crash"]
 
-_WHAT_TO_DO = ("was not run again", "Check the real state")
+_WHAT_TO_DO = ("was not run again", "Check whether")
 
 
 def verify_crash(root: Path) -> list[Finding]:
