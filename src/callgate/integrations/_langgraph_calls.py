@@ -7,7 +7,6 @@ keeps its principal when another user resumes the graph.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, TypeVar
@@ -27,6 +26,7 @@ from callgate.integrations._langchain_tools import describe, encode, is_async, i
 from callgate.integrations._langgraph_decisions import ResumedDecision
 from callgate.integrations._langgraph_order import MESSAGES, message_of, place_of, turn_of
 from callgate.integrations._langgraph_questions import USER, TaskAnswers
+from callgate.integrations._langgraph_warnings import GraphWarnings
 from callgate.integrations.framework_call import (
     CallsEngine,
     Decide,
@@ -49,16 +49,10 @@ __all__ = [
     "without_loop",
 ]
 
-log = logging.getLogger("callgate")
 T = TypeVar("T")
 ScopeOf = Scope | Callable[[ToolCallRequest], Scope]
 """The scope of an agent's calls, or a function of the request that returns it. The run, the conversation and the message are added."""
 _LANGGRAPH = Framework(name="langgraph", encode=encode, pauses=(GraphBubbleUp,), decides_again=True)
-_NO_MESSAGE_ID = (
-    "A message without an id made a call of %s in the node %s, and the tool has an effect but no key. If the graph makes the call again"
-    " after update_state or from an earlier checkpoint, the engine takes it for a new call, and the tool runs again. Declare the"
-    " messages of the state with the reducer add_messages, which gives them ids, as MessagesState does; or give the tool a key."
-)
 Handler = Callable[[ToolCallRequest], Any]
 _RESUMING = "__pregel_resuming"
 """The key that is set while a resumed graph repeats steps that had not ended. LangGraph has no public name for it."""
@@ -113,8 +107,7 @@ class GraphCalls:
         self._engine = engine
         self._scope = scope
         self._blocking = BlockingEngine(engine)
-        self._has_warned = False
-        """Whether the log says that a message has no id."""
+        self._warnings = GraphWarnings(engine, messages_key)
 
     def make_sync(self, request: ToolCallRequest, handler: Handler, answers: TaskAnswers, decide: Decide | None) -> Any:
         """Make a call from a thread without an event loop, as `make` does.
@@ -159,7 +152,7 @@ class GraphCalls:
             resumed = ResumedDecision(self._engine, engine, self.tools, request, scope, answers)
         if request.tool is not None:
             self.tools.add_once(call["name"], request.tool, describe)
-        self._warn_of_missing_id(request)
+        self._warnings.warn(request)
         if resumed is not None:
             await resumed.record_early()
             undecided = await resumed.find_undecided()
@@ -170,14 +163,6 @@ class GraphCalls:
         made = _framework_call(request, scope, run, resumed)
         result = await run_call(engine, made, decide)
         return result if isinstance(result, Suspended) else _output(engine, made, result, call)
-
-    def _warn_of_missing_id(self, request: ToolCallRequest) -> None:
-        """Log once that a message has no id, if a repeat of its call would have its effect again."""
-        message, tool = message_of(request, self.messages_key)[0], self._engine.tools.get(request.tool_call["name"])
-        if self._has_warned or message is None or message.id or tool is None or tool.effect == "none" or tool.effect_key is not None:
-            return
-        self._has_warned = True
-        log.warning(_NO_MESSAGE_ID, tool.name, (request.runtime.config or {}).get("metadata", {}).get("langgraph_node", "of the tools"))
 
     async def _with_recorded_principal(self, request: ToolCallRequest, scope: Scope) -> Scope:
         """Return the scope of a call, with the principal that the journal has for it if a resumed graph makes the call again."""
