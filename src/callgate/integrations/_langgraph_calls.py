@@ -8,6 +8,7 @@ keeps its principal when another user resumes the graph.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -17,11 +18,12 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from msgspec.structs import replace
 
+from callgate._option_checks import Pause, check
 from callgate._run_in_thread import in_thread
 from callgate.argument_checks import possible_names
 from callgate.calls import Approval, Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.engine import Engine
-from callgate.errors import PausedByTool, UsageError
+from callgate.errors import CallgateError, PausedByTool, UsageError
 from callgate.integrations._langchain_tools import describe, encode, is_async, is_sync, restore, with_notes
 from callgate.integrations._langgraph_decisions import ResumedDecision
 from callgate.integrations._langgraph_order import MESSAGES, message_of, place_of, turn_of
@@ -79,6 +81,9 @@ class BlockingEngine:
     async def wait_for_answer(self, approval_id: str, *, timeout_s: float) -> Approval | None:
         return self._engine.wait_for_answer_sync(approval_id, timeout_s=timeout_s)
 
+    async def wait_for_run(self, scope: Scope, *, timeout_s: float) -> bool:
+        return self._engine.wait_for_run_sync(scope, timeout_s=timeout_s)
+
 
 def without_loop(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that never suspends, and return its result."""
@@ -97,12 +102,15 @@ class GraphCalls:
         wrapper: The name of the middleware or node, for messages.
         engine: The engine. Tools that it does not have are registered with the effect `once`.
         scope: For whom the calls run.
+        wait_for_run_s: How many seconds a call waits for another process that works on its run.
         messages_key: The key of the messages in the state.
     """
 
-    def __init__(self, wrapper: str, engine: Engine, scope: ScopeOf, messages_key: str = MESSAGES) -> None:
+    def __init__(self, wrapper: str, engine: Engine, scope: ScopeOf, wait_for_run_s: float, messages_key: str = MESSAGES) -> None:
         self.tools = WrappedTools(wrapper, engine)
         check_scope(scope)
+        check(wrapper, "wait_for_run_s", wait_for_run_s, Pause)
+        self._wait_for_run_s = wait_for_run_s
         self.messages_key = messages_key
         self._engine = engine
         self._scope = scope
@@ -144,6 +152,9 @@ class GraphCalls:
         scope = self.scope_of_request(request)
         if request.tool is None:
             request, scope = self._resolve_tool(request, scope)
+        if self._wait_for_run_s:
+            with suppress(CallgateError):  # the call itself reports it
+                await engine.wait_for_run(scope, timeout_s=self._wait_for_run_s)
         scope = await self._with_recorded_principal(request, scope)
         call, resumed = request.tool_call, None
         if message_of(request, self.messages_key)[1].count(call["id"]) > 1:
