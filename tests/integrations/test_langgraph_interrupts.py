@@ -137,6 +137,32 @@ async def test_each_call_in_a_task_of_its_own_gets_its_own_answer() -> None:
     assert _texts(result) == ["A7: 10 cents", "B8: 20 cents", "C9 cancelled"]
 
 
+@pytest.mark.parametrize("beside", ["refund", "cancel"])
+async def test_a_thread_that_was_refused_goes_on_after_its_tasks_are_planned_again(beside: str) -> None:
+    saver, made = InMemorySaver(), says(call("refund", "c1", order="A7"), call(beside, "c2", order="B8"))
+
+    def graph(engine: Engine, to_tools: Any) -> Any:
+        builder = StateGraph(MessagesState)
+        builder.add_node("model", lambda state: {"messages": [made]})
+        builder.add_node("tools", CallgateToolNode([refund, cancel], engine))
+        builder.add_edge(START, "model")
+        builder.add_conditional_edges("model", to_tools, ["tools"])
+        return builder.compile(checkpointer=saver)
+
+    async with _engine("cancel") as engine:
+        with pytest.raises(UsageError, match=r"graph\.update_state\(config, None, as_node=NAME\).*graph\.invoke\(None, config\)"):
+            await graph(engine, lambda state: "tools").ainvoke({"messages": [HumanMessage("go")]}, _THREAD)
+        mended = graph(engine, lambda state: [Send("tools", [one]) for one in state["messages"][-1].tool_calls])
+        with pytest.raises(UsageError):
+            await mended.ainvoke(None, _THREAD)
+        await mended.aupdate_state(_THREAD, None, as_node="model")
+        asked = (await mended.ainvoke(None, _THREAD))["__interrupt__"]
+        resume = {one.id: {"type": "approve"} if isinstance(one.value, dict) else str(one.value)[:-1] for one in asked}
+        result = await mended.ainvoke(_resume(resume), _THREAD)
+    assert _texts(result) == ["A7: How much of A7", "B8 cancelled" if beside == "cancel" else "B8: How much of B8"]
+    assert len(_ran) == 2
+
+
 async def test_a_tool_that_interrupts_beside_calls_that_ask_nothing_gets_its_answer() -> None:
     async with _engine() as engine:
         graph = _graph(engine)
