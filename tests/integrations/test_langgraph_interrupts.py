@@ -13,7 +13,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, Send, interrupt
 from pydantic import BaseModel, ValidationError
 
-from callgate import Ask, Engine, UsageError
+from callgate import Ask, Engine, NotDone, UsageError
 from callgate.integrations import import_tools
 from callgate.integrations.langchain import CallgateMiddleware, CallgateToolNode
 from callgate.recorded_calls import find_tool_calls
@@ -275,3 +275,38 @@ async def test_the_record_does_not_say_that_nothing_happened_before_a_tool_pause
         (paused,) = find_tool_calls(engine.journal)
     assert "What it did before the pause is not known." in paused.reason
     assert "Nothing happened" not in paused.reason
+
+
+@pytest.mark.parametrize("wrapper", ["node", "agent"])
+async def test_a_tool_that_raises_not_done_after_a_no_leaves_the_key_of_its_effect_free(wrapper: str) -> None:
+    @tool
+    async def pay_back(order: str) -> str:
+        """Pay an order back."""
+        if interrupt(f"Pay {order} back?") != "yes":
+            raise NotDone("a human said no")
+        _ran.append(order)
+        return f"{order} paid back"
+
+    async with Engine(import_tools([pay_back], options={"pay_back": {"key": "pay_back:{order}"}})) as engine:
+        made = says(call("pay_back", "c1", order="A7"))
+        graph: Any
+        start: Any
+        if wrapper == "node":
+            builder = StateGraph(MessagesState)
+            builder.add_node("tools", CallgateToolNode([pay_back], engine))
+            builder.add_edge(START, "tools")
+            graph, start = builder.compile(checkpointer=InMemorySaver()), made
+        else:
+            model = ScriptedChat(steps=[made, says(text="done")])
+            graph = create_agent(model, [pay_back], middleware=[CallgateMiddleware(engine)], checkpointer=InMemorySaver())
+            start = HumanMessage("go")
+        read = []
+        for thread, answer in (("first", "no"), ("second", "yes"), ("third", "yes")):
+            config: Any = {"configurable": {"thread_id": thread}}
+            result = await graph.ainvoke({"messages": [start]}, config)
+            if "__interrupt__" in result:
+                result = await graph.ainvoke(_resume(answer), config)
+            read.append(tool_messages(result)[0])
+    assert ([one.status for one in read], _ran) == (["error", "success", "success"], ["A7"])
+    assert "a human said no" in str(read[0].content)
+    assert "Nothing was run for this call" in str(read[2].content)
