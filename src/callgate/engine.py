@@ -673,15 +673,15 @@ class Engine:
 
         If it did not happen, the same call may be submitted again in its run. If it happened, the next identical call
         is told so and does not run. `happened=False` also frees the key of the effect (`@tool(key=...)`) of a call whose
-        tool returned a failure: the failure no longer answers later calls with the key. Returns when this is durable, if
-        the journal is. It takes effect before that, and stays in effect if the caller is cancelled.
+        tool returned a failure, or, with a reason, a success: the result no longer answers later calls with the key. Returns when
+        this is durable, if the journal is. It takes effect before that, and stays in effect if the caller is cancelled.
 
         Args:
             uid: The uid of the call, or of a call that was refused because of it or got its result.
 
         Raises:
-            UsageError: The outcome of the call is not unknown, and it has no such failure; or `happened=False` has no reason
-                although the tool has returned since, or its code may still run. The subclass `RunHeld` means that another
+            UsageError: The outcome of the call is not unknown, and it has no such result; or `happened=False` has no reason
+                although the tool has returned, or its code may still run. The subclass `RunHeld` means that another
                 engine works on the run; use `callgate.inbox` to send this to that engine.
             RecordFailed: This could not be recorded, so it has no effect.
         """

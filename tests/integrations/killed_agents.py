@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import pickle
 import signal
 from collections.abc import Callable
 from importlib import import_module
@@ -51,33 +50,9 @@ async def langchain(folder: Path, moment: str) -> str:
     from langchain.agents.middleware import AgentMiddleware
     from langchain_core.messages import HumanMessage
     from langchain_core.tools import tool
-    from langgraph.checkpoint.memory import InMemorySaver
 
     from callgate.integrations.langchain import CallgateMiddleware
-    from tests.integrations.langchain_agents import ScriptedChat, call, says, tool_messages
-
-    class FileSaver(InMemorySaver):
-        """Keeps all checkpoints in a file, too."""
-
-        def load(self) -> None:
-            storage, self_writes, self_blobs = pickle.loads((folder / "checkpoints").read_bytes())
-            for thread, spaces in storage.items():
-                for space, checkpoints in spaces.items():
-                    self.storage[thread][space] = checkpoints
-            self.writes.update(self_writes)
-            self.blobs.update(self_blobs)
-
-        def put(self, *given: Any) -> Any:
-            return self._saved(super().put(*given))
-
-        def put_writes(self, *given: Any) -> None:
-            self._saved(super().put_writes(*given))
-
-        def _saved(self, value: Any) -> Any:
-            storage = {thread: {space: dict(one) for space, one in spaces.items()} for thread, spaces in self.storage.items()}
-            (folder / "new").write_bytes(pickle.dumps((storage, dict(self.writes), dict(self.blobs))))
-            (folder / "new").replace(folder / "checkpoints")
-            return value
+    from tests.integrations.langchain_agents import FileSaver, ScriptedChat, call, says, tool_messages
 
     class DiesAfter(AgentMiddleware[Any, Any, Any]):
         async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
@@ -86,7 +61,7 @@ async def langchain(folder: Path, moment: str) -> str:
                 die()
             return output
 
-    saver = FileSaver()
+    saver = FileSaver(folder / "checkpoints")
     tools = [tool(refunds(folder, moment))]
     model = ScriptedChat(steps=[says(call("refund", order="A7")), says(text="done")])
     config: Any = {"configurable": {"thread_id": "thread"}}

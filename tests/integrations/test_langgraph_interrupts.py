@@ -13,7 +13,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, Send, interrupt
 from pydantic import BaseModel, ValidationError
 
-from callgate import Ask, Engine, UsageError
+from callgate import Ask, Engine, NotDone, UsageError
 from callgate.integrations import import_tools
 from callgate.integrations.langchain import CallgateMiddleware, CallgateToolNode
 from callgate.recorded_calls import find_tool_calls
@@ -137,6 +137,32 @@ async def test_each_call_in_a_task_of_its_own_gets_its_own_answer() -> None:
     assert _texts(result) == ["A7: 10 cents", "B8: 20 cents", "C9 cancelled"]
 
 
+@pytest.mark.parametrize("beside", ["refund", "cancel"])
+async def test_a_thread_that_was_refused_goes_on_after_its_tasks_are_planned_again(beside: str) -> None:
+    saver, made = InMemorySaver(), says(call("refund", "c1", order="A7"), call(beside, "c2", order="B8"))
+
+    def graph(engine: Engine, to_tools: Any) -> Any:
+        builder = StateGraph(MessagesState)
+        builder.add_node("model", lambda state: {"messages": [made]})
+        builder.add_node("tools", CallgateToolNode([refund, cancel], engine))
+        builder.add_edge(START, "model")
+        builder.add_conditional_edges("model", to_tools, ["tools"])
+        return builder.compile(checkpointer=saver)
+
+    async with _engine("cancel") as engine:
+        with pytest.raises(UsageError, match=r"graph\.update_state\(config, None, as_node=NAME\).*graph\.invoke\(None, config\)"):
+            await graph(engine, lambda state: "tools").ainvoke({"messages": [HumanMessage("go")]}, _THREAD)
+        mended = graph(engine, lambda state: [Send("tools", [one]) for one in state["messages"][-1].tool_calls])
+        with pytest.raises(UsageError):
+            await mended.ainvoke(None, _THREAD)
+        await mended.aupdate_state(_THREAD, None, as_node="model")
+        asked = (await mended.ainvoke(None, _THREAD))["__interrupt__"]
+        resume = {one.id: {"type": "approve"} if isinstance(one.value, dict) else str(one.value)[:-1] for one in asked}
+        result = await mended.ainvoke(_resume(resume), _THREAD)
+    assert _texts(result) == ["A7: How much of A7", "B8 cancelled" if beside == "cancel" else "B8: How much of B8"]
+    assert len(_ran) == 2
+
+
 async def test_a_tool_that_interrupts_beside_calls_that_ask_nothing_gets_its_answer() -> None:
     async with _engine() as engine:
         graph = _graph(engine)
@@ -249,3 +275,38 @@ async def test_the_record_does_not_say_that_nothing_happened_before_a_tool_pause
         (paused,) = find_tool_calls(engine.journal)
     assert "What it did before the pause is not known." in paused.reason
     assert "Nothing happened" not in paused.reason
+
+
+@pytest.mark.parametrize("wrapper", ["node", "agent"])
+async def test_a_tool_that_raises_not_done_after_a_no_leaves_the_key_of_its_effect_free(wrapper: str) -> None:
+    @tool
+    async def pay_back(order: str) -> str:
+        """Pay an order back."""
+        if interrupt(f"Pay {order} back?") != "yes":
+            raise NotDone("a human said no")
+        _ran.append(order)
+        return f"{order} paid back"
+
+    async with Engine(import_tools([pay_back], options={"pay_back": {"key": "pay_back:{order}"}})) as engine:
+        made = says(call("pay_back", "c1", order="A7"))
+        graph: Any
+        start: Any
+        if wrapper == "node":
+            builder = StateGraph(MessagesState)
+            builder.add_node("tools", CallgateToolNode([pay_back], engine))
+            builder.add_edge(START, "tools")
+            graph, start = builder.compile(checkpointer=InMemorySaver()), made
+        else:
+            model = ScriptedChat(steps=[made, says(text="done")])
+            graph = create_agent(model, [pay_back], middleware=[CallgateMiddleware(engine)], checkpointer=InMemorySaver())
+            start = HumanMessage("go")
+        read = []
+        for thread, answer in (("first", "no"), ("second", "yes"), ("third", "yes")):
+            config: Any = {"configurable": {"thread_id": thread}}
+            result = await graph.ainvoke({"messages": [start]}, config)
+            if "__interrupt__" in result:
+                result = await graph.ainvoke(_resume(answer), config)
+            read.append(tool_messages(result)[0])
+    assert ([one.status for one in read], _ran) == (["error", "success", "success"], ["A7"])
+    assert "a human said no" in str(read[0].content)
+    assert "Nothing was run for this call" in str(read[2].content)

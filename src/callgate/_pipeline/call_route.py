@@ -303,7 +303,7 @@ class CallRoute:
         if state.keyed_call is not None:
             state.keyed_call.result = result
             if state.claim is not None or state.edited:
-                self._repeated.keep_failure(state, state.keyed_call, result, tool.effect)
+                self._repeated.keep_end(state, state.keyed_call, result, tool.effect)
         return result
 
     def _end_denied(self, state: CallState, call: ValidatedCall, error: CallDenied) -> Outcome:

@@ -216,9 +216,11 @@ class RepeatedCalls:
         state.run_state.deny(state.keyed_call, denial)
 
     @staticmethod
-    def keep_failure(state: CallState, keyed: KeyedCall, result: ToolResult, effect: str) -> None:
-        """Remember whether the failure of a call that has a key of its effect, or was edited, is the result of other calls, too."""
-        keyed.keeps_effect_key = state.claim is not None and state.started and keeps_effect_key(result, effect)
+    def keep_end(state: CallState, keyed: KeyedCall, result: ToolResult, effect: str) -> None:
+        """Remember whether the result of a call that has a key of its effect, or was edited, is that of other calls, too."""
+        has_effect_key = state.claim is not None and state.started
+        keyed.keeps_effect_key = has_effect_key and keeps_effect_key(result, effect)
+        keyed.shares_success = has_effect_key and result.status == "ok"
         keyed.has_others_failure = state.edited and not state.started and is_others_failure(result)
 
     @staticmethod

@@ -245,10 +245,10 @@ class RunStates:
     def settle_by_hand(self, uid: str, said: Settlement, *, cause: int = 0) -> int | None:
         """Record an operator's statement about a call.
 
-        Return the event's position; None if the call cannot be settled so, see `RunState.can_settle`.
+        Return the event's position; None if the call cannot be settled so, see `RunState.can_settle` and `RunState.can_free`.
         """
         state = self.by_run.get(uid.rsplit("/", 2)[0])
-        if state is None or not state.can_settle(uid, happened=said.happened):
+        if state is None or not (state.can_settle(uid, happened=said.happened) or (not said.happened and state.can_free(uid))):
             return None
         by, reason = self._recorder.cut(said.by) or "the operator", self._recorder.cut(said.reason)
         body = Reason(reason=reason or "the operator said so", status="happened" if said.happened else "not_happened", details={"by": by})

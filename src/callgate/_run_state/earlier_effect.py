@@ -134,17 +134,20 @@ class EarlierEffect(Struct, frozen=True, kw_only=True):
 def _settlement(events: Sequence[Event], result: ToolResult | None) -> Literal["nothing", "happened"] | None:
     """Return how an operator or the tool's `verify` settled the call.
 
-    None if it was not settled, if it was started again after that, or if it succeeded.
+    None if it was not settled, or if it was started again after that. A success counts, unless an operator has said after it that the
+    call had no effect.
     """
-    if result is not None and result.status == "ok":
-        return None
+    succeeded = result is not None and result.status == "ok"
     said = ""
     for event in events:
         if event.kind == "fact.settled":
-            said = decode_reason(event.body).status
-        elif event.kind == "call.started":
+            fact = decode_reason(event.body)
+            said = fact.status if not succeeded or (fact.details or {}).get("by") else said
+        elif event.kind == "call.started" or (event.kind == "call.completed" and succeeded):
             said = ""
-    return None if not said else "happened" if said == "happened" else "nothing"
+    if succeeded or not said:
+        return "nothing" if said == "not_happened" else None
+    return "happened" if said == "happened" else "nothing"
 
 
 def _state(

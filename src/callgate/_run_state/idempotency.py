@@ -109,6 +109,8 @@ class KeyedCall(Struct, kw_only=True):
     """Whether a human has denied the call, so that the result says that and the tool was not started."""
     keeps_effect_key: bool = False
     """Whether it ended with a failure that is the result of all calls with the same key of their effect; see `keeps_effect_key`."""
+    shares_success: bool = False
+    """Whether it ended with a success that is the result of all calls with the same key of their effect."""
     has_others_failure: bool = False
     """Whether it did not start, with arguments that a human gave, and its result is the failure of another call with the key of its effect.
     It counts until that call is settled."""

@@ -279,6 +279,7 @@ class RunReader:
         keyed = self._state.keyed_calls[started.key]
         keyed.result = result
         keyed.keeps_effect_key = bool(started.effect_key) and keeps_effect_key(result, started.effect)
+        keyed.shares_success = bool(started.effect_key) and result.status == "ok"
         if result.status == "unknown":
             self._leave_doubt(result.uid, started)
 

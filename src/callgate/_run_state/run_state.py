@@ -142,6 +142,14 @@ class RunState:
         """
         return uid in self.in_doubt or (not happened and self._key_of_failure(uid) is not None)
 
+    def can_free(self, uid: str) -> bool:
+        """Return whether a call ended with a success that holds the key of its effect, which an operator can free: it did not happen."""
+        return self._key_of_success(uid) is not None
+
+    def _key_of_success(self, uid: str) -> str | None:
+        """Return the key in `keyed_calls` of a call that ended with a success that holds the key of its effect."""
+        return next((key for key, keyed in self.keyed_calls.items() if keyed.shares_success and keyed.uid == uid), None)
+
     def _key_of_failure(self, uid: str) -> str | None:
         """Return the key in `keyed_calls` of a call that ended with a failure that keeps the key of its effect."""
         return next((key for key, keyed in self.keyed_calls.items() if keyed.keeps_effect_key and keyed.uid == uid), None)
@@ -150,12 +158,14 @@ class RunState:
         """Forget that a call's outcome was unknown, or that it failed. A call that did not take effect may be submitted again.
 
         Args:
-            by: The operator who settled it. If the call happened, its result and that of the next identical call name the operator.
+            by: The operator who settled it; only an operator can say that a success did not happen. If the call happened, its result and
+                that of the next identical call name the operator.
         """
         found = self.in_doubt.confirm(uid, by) if happened and by else self.in_doubt.remove(uid)
         if found is None:
-            if not happened and (failed := self._key_of_failure(uid)) is not None:
-                del self.keyed_calls[failed]
+            ended = None if happened else self._key_of_failure(uid) or (self._key_of_success(uid) if by else None)
+            if ended is not None:
+                del self.keyed_calls[ended]
             return
         fact, doubt = found
         if by:

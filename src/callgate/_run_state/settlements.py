@@ -159,11 +159,13 @@ def why_not_in_doubt(events: list[Event], uid: str) -> str:
         why = f"its status is '{call.status}'"
         if call.status == "error" and call.effect_key:
             why += " (a returned failure that keeps the key of its effect is settled only as not happened)"
+        if call.status == "ok" and call.effect_key:
+            why += " (a success that holds the key of its effect is settled only as not happened, while no other process works on its run)"
     return f"The call '{uid[:80]}' is not in doubt: {why}. Nothing was changed."
 
 
 def refuse_against_record(events: Iterable[Event], said: Settlement, has_ended: Callable[[str], bool]) -> None:
-    """Refuse to settle a call as not happened without a reason, if its tool returned after the call had ended, or may still run.
+    """Refuse to settle a call as not happened without a reason, if its tool reported success, returned after its end, or may still run.
 
     Args:
         events: The events of the call.
@@ -175,6 +177,12 @@ def refuse_against_record(events: Iterable[Event], said: Settlement, has_ended: 
     call = next(iter(summarise(events)), None)
     if call is None or said.happened or said.reason:
         return
+    if call.status == "ok" and call.effect_key:
+        raise UsageError(
+            f"{call.tool or 'The tool'} returned a success for the call {call.uid[:80]}, which is the result of all calls with the same key"
+            " of their effect. If you know that the effect did not happen, give the reason, which is recorded: the next call with"
+            " the key runs. Nothing was changed."
+        )
     if call.late == "returned":
         raise UsageError(
             f"{call.tool or 'The tool'} returned after the call {call.uid[:80]} had ended, so it has probably taken effect: settle it as"
@@ -195,8 +203,8 @@ async def settle_call(uid: str, said: Settlement, runs: OpensRuns, known: Settle
         uid: The uid of the call, or of a call that was refused because of it.
 
     Raises:
-        UsageError: The call cannot be settled, see `RunState.can_settle` and `refuse_against_record`; or, as `RunHeld`, another engine
-            works on its run.
+        UsageError: The call cannot be settled, see `RunState.can_settle`, `RunState.can_free` and `refuse_against_record`; or, as
+            `RunHeld`, another engine works on its run.
     """
     if not isinstance(uid, str):
         raise UsageError(f"The call {uid!s:.80} is {type(uid).__name__}; give the id of a call that is in doubt.")

@@ -77,7 +77,8 @@ def settle(
 
     Works whether or not a process works on the run. If the call did not happen, the same call may be sent again in its
     run. If it did, the next call like it returns this as its result and does not run. If its tool has a key of its effect,
-    this holds for all calls with the key, in every run.
+    this holds for all calls with the key, in every run. Of a call with such a key that returned a success without its effect, say it with
+    a reason, which frees the key.
 
     ```
     callgate settle

@@ -121,7 +121,8 @@ def settle(journal: JournalAddress, call: str, *, happened: bool, by: str, reaso
     """Record whether a call with an unknown outcome took effect.
 
     If it did not, the same call may be submitted again. If it did, the next identical call is told so and does not run.
-    `happened=False` also frees the key of the effect of a call whose tool returned a failure.
+    `happened=False` also frees the key of the effect of a call whose tool returned a failure. A success cannot be settled by a message,
+    because the call may have been in doubt when it was sent: use `engine.settle`, or `callgate settle` while no call of the run is made.
 
     Args:
         journal: The journal's file, its `postgresql://` address, or a `MemoryJournal` of this process.

@@ -18,9 +18,9 @@ What a human decides through a framework
         the text for the model after a denial that came too late.
 
 The wrappers
-    `langchain` and `langgraph`, with `_langgraph_calls`, `_langgraph_decisions`, `_langgraph_execution`, `_langgraph_order` and
-        `_langgraph_questions`. `pydantic_ai`, with `_pydantic_ai_messages` and `_pydantic_ai_results`. `openai_agents`, with
-        `_openai_agents_runs` and `_openai_agents_denials`. `agent_framework`, with `_agent_framework_messages`.
+    `langchain` and `langgraph`, with `_langgraph_calls`, `_langgraph_decisions`, `_langgraph_execution`, `_langgraph_order`,
+        `_langgraph_questions` and `_langgraph_warnings`. `pydantic_ai`, with `_pydantic_ai_messages` and `_pydantic_ai_results`.
+        `openai_agents`, with `_openai_agents_runs` and `_openai_agents_denials`. `agent_framework`, with `_agent_framework_messages`.
 """
 
 from __future__ import annotations

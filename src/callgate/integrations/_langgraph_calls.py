@@ -7,8 +7,8 @@ keeps its principal when another user resumes the graph.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -18,15 +18,17 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from msgspec.structs import replace
 
+from callgate._option_checks import Pause, check
 from callgate._run_in_thread import in_thread
 from callgate.argument_checks import possible_names
 from callgate.calls import Approval, Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.engine import Engine
-from callgate.errors import PausedByTool, UsageError
+from callgate.errors import CallgateError, PausedByTool, UsageError
 from callgate.integrations._langchain_tools import describe, encode, is_async, is_sync, restore, with_notes
 from callgate.integrations._langgraph_decisions import ResumedDecision
 from callgate.integrations._langgraph_order import MESSAGES, message_of, place_of, turn_of
 from callgate.integrations._langgraph_questions import USER, TaskAnswers
+from callgate.integrations._langgraph_warnings import GraphWarnings
 from callgate.integrations.framework_call import (
     CallsEngine,
     Decide,
@@ -49,16 +51,10 @@ __all__ = [
     "without_loop",
 ]
 
-log = logging.getLogger("callgate")
 T = TypeVar("T")
 ScopeOf = Scope | Callable[[ToolCallRequest], Scope]
 """The scope of an agent's calls, or a function of the request that returns it. The run, the conversation and the message are added."""
 _LANGGRAPH = Framework(name="langgraph", encode=encode, pauses=(GraphBubbleUp,), decides_again=True)
-_NO_MESSAGE_ID = (
-    "A message without an id made a call of %s in the node %s, and the tool has an effect but no key. If the graph makes the call again"
-    " after update_state or from an earlier checkpoint, the engine takes it for a new call, and the tool runs again. Declare the"
-    " messages of the state with the reducer add_messages, which gives them ids, as MessagesState does; or give the tool a key."
-)
 Handler = Callable[[ToolCallRequest], Any]
 _RESUMING = "__pregel_resuming"
 """The key that is set while a resumed graph repeats steps that had not ended. LangGraph has no public name for it."""
@@ -85,6 +81,9 @@ class BlockingEngine:
     async def wait_for_answer(self, approval_id: str, *, timeout_s: float) -> Approval | None:
         return self._engine.wait_for_answer_sync(approval_id, timeout_s=timeout_s)
 
+    async def wait_for_run(self, scope: Scope, *, timeout_s: float) -> bool:
+        return self._engine.wait_for_run_sync(scope, timeout_s=timeout_s)
+
 
 def without_loop(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that never suspends, and return its result."""
@@ -103,18 +102,20 @@ class GraphCalls:
         wrapper: The name of the middleware or node, for messages.
         engine: The engine. Tools that it does not have are registered with the effect `once`.
         scope: For whom the calls run.
+        wait_for_run_s: How many seconds a call waits for another process that works on its run.
         messages_key: The key of the messages in the state.
     """
 
-    def __init__(self, wrapper: str, engine: Engine, scope: ScopeOf, messages_key: str = MESSAGES) -> None:
+    def __init__(self, wrapper: str, engine: Engine, scope: ScopeOf, wait_for_run_s: float, messages_key: str = MESSAGES) -> None:
         self.tools = WrappedTools(wrapper, engine)
         check_scope(scope)
+        check(wrapper, "wait_for_run_s", wait_for_run_s, Pause)
+        self._wait_for_run_s = wait_for_run_s
         self.messages_key = messages_key
         self._engine = engine
         self._scope = scope
         self._blocking = BlockingEngine(engine)
-        self._has_warned = False
-        """Whether the log says that a message has no id."""
+        self._warnings = GraphWarnings(engine, messages_key)
 
     def make_sync(self, request: ToolCallRequest, handler: Handler, answers: TaskAnswers, decide: Decide | None) -> Any:
         """Make a call from a thread without an event loop, as `make` does.
@@ -151,6 +152,9 @@ class GraphCalls:
         scope = self.scope_of_request(request)
         if request.tool is None:
             request, scope = self._resolve_tool(request, scope)
+        if self._wait_for_run_s:
+            with suppress(CallgateError):  # the call itself reports it
+                await engine.wait_for_run(scope, timeout_s=self._wait_for_run_s)
         scope = await self._with_recorded_principal(request, scope)
         call, resumed = request.tool_call, None
         if message_of(request, self.messages_key)[1].count(call["id"]) > 1:
@@ -159,7 +163,7 @@ class GraphCalls:
             resumed = ResumedDecision(self._engine, engine, self.tools, request, scope, answers)
         if request.tool is not None:
             self.tools.add_once(call["name"], request.tool, describe)
-        self._warn_of_missing_id(request)
+        self._warnings.warn(request)
         if resumed is not None:
             await resumed.record_early()
             undecided = await resumed.find_undecided()
@@ -170,14 +174,6 @@ class GraphCalls:
         made = _framework_call(request, scope, run, resumed)
         result = await run_call(engine, made, decide)
         return result if isinstance(result, Suspended) else _output(engine, made, result, call)
-
-    def _warn_of_missing_id(self, request: ToolCallRequest) -> None:
-        """Log once that a message has no id, if a repeat of its call would have its effect again."""
-        message, tool = message_of(request, self.messages_key)[0], self._engine.tools.get(request.tool_call["name"])
-        if self._has_warned or message is None or message.id or tool is None or tool.effect == "none" or tool.effect_key is not None:
-            return
-        self._has_warned = True
-        log.warning(_NO_MESSAGE_ID, tool.name, (request.runtime.config or {}).get("metadata", {}).get("langgraph_node", "of the tools"))
 
     async def _with_recorded_principal(self, request: ToolCallRequest, scope: Scope) -> Scope:
         """Return the scope of a call, with the principal that the journal has for it if a resumed graph makes the call again."""

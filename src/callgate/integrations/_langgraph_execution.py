@@ -28,7 +28,9 @@ __all__ = ["NodeExecution", "new_execution", "running"]
 _MIXED = (
     "These calls of one message ask for answers in one task of the graph, and a tool of theirs calls interrupt(): %s. LangGraph hands out"
     " the answers of a task in order, so a call would read the answer to another one. Run each call in a task of its own: with an edge that"
-    " returns [Send(node, [call]) for call in message.tool_calls], or with create_agent and CallgateMiddleware."
+    " returns [Send(node, [call]) for call in message.tool_calls], or with create_agent and CallgateMiddleware. This thread has the one"
+    " task in its checkpoint: with the new edge, graph.update_state(config, None, as_node=NAME) plans its tasks again, with the name of the"
+    " node from which the edge leads here; then go on with graph.invoke(None, config)."
 )
 
 

@@ -18,6 +18,7 @@ from msgspec import Struct
 from callgate.calls import Scope, Suspended
 from callgate.errors import UsageError
 from callgate.integrations._langgraph_order import MESSAGES, message_of, place_of
+from callgate.integrations._langgraph_warnings import checkpointer_of
 from callgate.integrations.framework_call import CallsEngine, HumanDecision, answer, human_named
 from callgate.integrations.journaled_calls import read_journal, recorded_call_id
 from callgate.integrations.open_questions import find_suspended_calls
@@ -35,8 +36,6 @@ _SCRATCHPAD = "__pregel_scratchpad"
 """The key of what LangGraph keeps for a task, such as the answers to its interrupts. LangGraph has no public name for it."""
 _RESUME_MAP = "__pregel_resume_map"
 """The key of the answers that were given by the ids of their interrupts. LangGraph has no public name for it."""
-_CHECKPOINTER = "__pregel_checkpointer"
-"""The key of the checkpointer of a running graph, and of the graph that it is a part of. LangGraph has no public name for it."""
 _NOT_RESUMABLE = (
     "A human has to decide about a tool call, but the graph has no checkpointer: it ends with an interrupt that cannot be resumed. Compile"
     " the graph with checkpointer=..., as create_agent(..., checkpointer=InMemorySaver()), and give a thread_id."
@@ -128,7 +127,7 @@ class TaskAnswers:
 
     def ask(self, value: dict[str, Any]) -> Any:
         """Return the answer that counts for a question, or interrupt the graph. A graph that cannot be resumed is logged."""
-        if get_config()["configurable"].get(_CHECKPOINTER) is None:
+        if checkpointer_of(get_config()["configurable"]) is None:
             log.warning(_NOT_RESUMABLE)
         newest = None if self.in_order else _newest_answer()
         answer = self._interrupt_again(value)

@@ -44,11 +44,13 @@ class CallgateMiddleware(AgentMiddleware[Any, Any, Any]):
             `call_sync`; one engine cannot be used for both.
         scope: For whom the calls run, or a function of the request that returns it. Thread, message and call ids are
             LangGraph's own.
+        wait_for_run_s: How many seconds a call waits for another process that works on its thread, instead of ending as `run_held`. A call
+            that the other process has made then gets its result.
     """
 
-    def __init__(self, engine: Engine, *, scope: ScopeOf = _NOBODY) -> None:
+    def __init__(self, engine: Engine, *, scope: ScopeOf = _NOBODY, wait_for_run_s: float = 0) -> None:
         super().__init__()
-        self._calls = GraphCalls("CallgateMiddleware", engine, scope)
+        self._calls = GraphCalls("CallgateMiddleware", engine, scope, wait_for_run_s)
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
         answers = TaskAnswers()

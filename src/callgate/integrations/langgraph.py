@@ -45,12 +45,22 @@ class CallgateToolNode(ToolNode):
         engine: The engine, made with `Engine(import_tools(tools, effects={...}))`. Tools that it does not have are
             registered with the effect `once`.
         scope: For whom the calls run, or a function of the request that returns it.
+        wait_for_run_s: How many seconds a call waits for another process that works on its thread, instead of ending as `run_held`. A call
+            that the other process has made then gets its result.
         options: `name`, `tags` and `messages_key` of `ToolNode`.
     """
 
-    def __init__(self, tools: Sequence[BaseTool | Callable[..., Any]], engine: Engine, *, scope: ScopeOf = _NOBODY, **options: Any) -> None:
+    def __init__(
+        self,
+        tools: Sequence[BaseTool | Callable[..., Any]],
+        engine: Engine,
+        *,
+        scope: ScopeOf = _NOBODY,
+        wait_for_run_s: float = 0,
+        **options: Any,
+    ) -> None:
         _check_tools(tools, options)
-        self._calls = calls = GraphCalls("CallgateToolNode", engine, scope, options.get("messages_key", MESSAGES))
+        self._calls = calls = GraphCalls("CallgateToolNode", engine, scope, wait_for_run_s, options.get("messages_key", MESSAGES))
         self._engine = engine
 
         def wrap(request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:

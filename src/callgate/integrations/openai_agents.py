@@ -25,7 +25,7 @@ from callgate._json import json_text
 from callgate.calls import Effect, RawCall, Scope, Suspended
 from callgate.engine import Engine
 from callgate.integrations._openai_agents_denials import denials_in, was_told_too_late
-from callgate.integrations._openai_agents_runs import run_id_of
+from callgate.integrations._openai_agents_runs import run_id_of, run_of_call
 from callgate.integrations._openai_agents_tools import (
     as_it_is,
     describe,
@@ -130,11 +130,11 @@ class _Route:
 
     async def _call(self, context: RunContextWrapper[Any], call_id: str, arguments: Any, name: str = "") -> FrameworkCall:
         """Return a call. One that was made before stays that of its user, also if its state is resumed with another run context."""
-        scope, run, engine, name = self._scope(context), run_id_of(context), self.engine, name or self._name
+        scope, run, name = self._scope(context), run_of_call(context, self.engine, name or self._name), name or self._name
         scope = made = replace(scope, message_id=scope.message_id or call_id)
         if callable(self.scope) and scope.tick == run:
             raw = RawCall(name=name, arguments=arguments, id=recorded_call_id(call_id))
-            made = await read_journal(engine.journal, lambda: recorded_scope(engine.journal, raw, scope, engine.redactor))
+            made = await read_journal(self.engine.journal, lambda: recorded_scope(self.engine.journal, raw, scope, self.engine.redactor))
         return FrameworkCall(framework=_OPENAI_AGENTS, name=name, arguments=arguments, id=call_id, scope=made, place=(run,), run=only_ask)
 
     async def _invoke(self, context: CallContext[Any], arguments: str) -> Any:
