@@ -16,7 +16,7 @@ import callgate
 from tests.cli.forked_commands import Forks
 from tests.waiting import COMMAND_S
 
-__all__ = ["POLICY", "TOOLS", "Ended", "as_any_user", "command", "environment", "pytest_of", "shell", "write_tools"]
+__all__ = ["POLICY", "TOOLS", "Ended", "as_any_user", "command", "environment", "forks", "pytest_of", "shell", "write_tools"]
 
 TOOLS = '''
 import os, time
@@ -101,7 +101,8 @@ def environment(**more: str) -> dict[str, str]:
 
 
 @cache
-def _forks() -> Forks:
+def forks() -> Forks:
+    """Return the process that starts commands, one for all tests."""
     return Forks(environment())
 
 
@@ -109,7 +110,7 @@ def shell(folder: Path, *words: str, stdin: str = "", **more: str) -> Ended:
     """Run `callgate` with these words in a folder, without a terminal."""
     if sys.platform != "linux":
         return _started(command(words), folder, environment(**more), stdin)
-    code, out, err = _forks().run(words, folder, environment(**more), stdin, COMMAND_S)
+    code, out, err = forks().run(words, folder, environment(**more), stdin, COMMAND_S)
     assert "Traceback" not in err, err
     return Ended(code, out, err)
 

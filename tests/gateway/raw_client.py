@@ -11,9 +11,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+from tests.cli.command_process import CommandProcess
 from tests.waiting import HANGS_S
 
-__all__ = ["Era", "RawClient", "raw_client", "served"]
+__all__ = ["Era", "RawClient", "raw_client", "raw_session", "served"]
 
 Era = Literal["handshake", "stateless"]
 Message = dict[str, Any]
@@ -28,7 +29,7 @@ def served(**settings: Any) -> list[str]:
 class RawClient:
     """A client of one era. `messages` has what the server has sent beside responses."""
 
-    def __init__(self, process: Process, era: Era, capabilities: Mapping[str, Any]) -> None:
+    def __init__(self, process: Process | CommandProcess, era: Era, capabilities: Mapping[str, Any]) -> None:
         self.process = process
         self.era = era
         self.closed = False
@@ -111,6 +112,15 @@ async def raw_client(command: list[str], era: Era, capabilities: Mapping[str, An
     """Start a server, and begin a session with it."""
     root = Path(__file__).parents[2]
     process = await asyncio.create_subprocess_exec(*command, cwd=root, stdin=PIPE, stdout=PIPE, limit=_LINE_BYTES)
+    async with raw_session(process, era, capabilities) as client:
+        yield client
+
+
+@asynccontextmanager
+async def raw_session(
+    process: Process | CommandProcess, era: Era, capabilities: Mapping[str, Any] | None = None
+) -> AsyncIterator[RawClient]:
+    """Begin a session with a server that has been started, and end the server with it."""
     client = RawClient(process, era, capabilities or {})
     try:
         client.about = await client.start()
