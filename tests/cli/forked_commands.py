@@ -38,6 +38,12 @@ class ForkedCommand(NamedTuple):
     tells: socket.socket
     """From here the exit code is received once the command has ended, negative if a signal has ended it."""
 
+    def wait(self, within_s: float) -> int:
+        """Return the exit code once the command has ended."""
+        with self.tells:
+            self.tells.settimeout(within_s)
+            return int(self.tells.recv(16))
+
 
 class Forks:
     """A process with the command line imported. It starts with the first command and ends with this process."""
@@ -69,9 +75,7 @@ class Forks:
             os.close(reads)
             with open(writes, "w", encoding="utf-8") as typed:
                 typed.write(stdin)
-            with command.tells:
-                command.tells.settimeout(within_s)
-                code = int(command.tells.recv(16))
+            code = command.wait(within_s)
             out.seek(0)
             err.seek(0)
             return code, out.read().decode(), err.read().decode()

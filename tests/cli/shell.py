@@ -10,13 +10,14 @@ import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import callgate
 from tests.cli.forked_commands import Forks
 from tests.waiting import COMMAND_S
 
-__all__ = ["POLICY", "TOOLS", "Ended", "as_any_user", "command", "environment", "forks", "pytest_of", "shell", "write_tools"]
+__all__ = ["POLICY", "TOOLS", "Ended", "as_any_user", "command", "environment", "forks", "pytest_of", "shell", "transcript", "write_tools"]
 
 TOOLS = '''
 import os, time
@@ -113,6 +114,20 @@ def shell(folder: Path, *words: str, stdin: str = "", **more: str) -> Ended:
     code, out, err = forks().run(words, folder, environment(**more), stdin, COMMAND_S)
     assert "Traceback" not in err, err
     return Ended(code, out, err)
+
+
+def transcript(folder: Path, *words: str, **more: str) -> tuple[int, str]:
+    """Return the exit code of a command without input, and what it has written to both of its streams, in order."""
+    if sys.platform != "linux":
+        line, both = command(words), subprocess.STDOUT
+        done = subprocess.run(
+            line, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=both, text=True, env=environment(**more)
+        )
+        return done.returncode, done.stdout
+    with open(os.devnull, "rb") as nothing, TemporaryFile() as written:
+        code = forks().start(words, folder, environment(**more), (nothing.fileno(), written.fileno(), written.fileno())).wait(COMMAND_S)
+        written.seek(0)
+        return code, written.read().decode()
 
 
 def pytest_of(folder: Path, tests: str) -> subprocess.CompletedProcess[str]:
