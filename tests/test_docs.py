@@ -58,11 +58,9 @@ def ids(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-EACH = pytest.mark.parametrize(
-    "pages", [*([page] for page in PAGES), sorted(FRAGMENTS.glob("[0-9]*.md"))], ids=lambda pages: ids(*pages[:1])
-)
-"""Each page, and the fragments of the changelog, which are a line each, in one test."""
-
+GROUPS = {**{ids(page): [page] for page in PAGES}, "changes": sorted(FRAGMENTS.glob("[0-9]*.md"))}
+EACH = pytest.mark.parametrize("pages", GROUPS.values(), ids=GROUPS.keys())
+"""Each page; the fragments of the changelog, which are a line each, are one test."""
 RUNNABLE = [page for page in PAGES if any(runs(block) and block.language in ("python", "sh") for block in blocks(page))]
 
 
@@ -94,8 +92,8 @@ def run_python(found: list[Block], place: Path) -> str:
         return ""
     script = place / "page.py"
     script.write_text(code, encoding="utf-8")
-    code, printed = run([sys.executable, str(script)], place)
-    assert code == 0, printed
+    ended, printed = run([sys.executable, str(script)], place)
+    assert ended == 0, printed
     return printed
 
 

@@ -59,9 +59,11 @@ class Forks:
             )
         atexit.register(self._end)
 
-    def start(self, words: Sequence[str], folder: Path, environment: Mapping[str, str], streams: Sequence[int]) -> ForkedCommand:
+    def start(
+        self, words: Sequence[str], folder: Path, environment: Mapping[str, str], streams: Sequence[int], program: str = "callgate"
+    ) -> ForkedCommand:
         """Start one command with these file descriptors as its standard streams; they stay open here."""
-        order = json.dumps({"words": list(words), "folder": str(folder), "environment": dict(environment)}).encode()
+        order = json.dumps({"words": [program, *words], "folder": str(folder), "environment": dict(environment)}).encode()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             socket.send_fds(self._asks, [order], [*streams, theirs.fileno()])
@@ -126,7 +128,7 @@ def _become(order: dict[str, object]) -> None:
     os.environ.clear()
     os.environ.update(environment)
     sys.path[0] = folder
-    sys.argv = ["callgate", *words]
+    sys.argv = words
 
 
 def _end(code: object) -> NoReturn:
@@ -163,6 +165,8 @@ def _load_certificates() -> None:
 
 
 if __name__ == "__main__":
+    import pytest
+
     import callgate.cli
     from callgate.memory import EmbedderFailed, EmbeddingsEndpoint
 
@@ -171,7 +175,7 @@ if __name__ == "__main__":
     gc.freeze()
     _serve(socket.socket(fileno=int(sys.argv[1])))
     try:
-        code = callgate.cli.main()
+        code = pytest.console_main() if sys.argv[0] == "pytest" else callgate.cli.main()
     except SystemExit as ended:
         code = ended.code  # type: ignore[assignment]
     _end(code)

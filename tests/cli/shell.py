@@ -116,24 +116,23 @@ def shell(folder: Path, *words: str, stdin: str = "", **more: str) -> Ended:
     return Ended(code, out, err)
 
 
-def transcript(folder: Path, *words: str, **more: str) -> tuple[int, str]:
-    """Return the exit code of a command without input, and what it has written to both of its streams, in order."""
-    if sys.platform != "linux":
-        line, both = command(words), subprocess.STDOUT
-        done = subprocess.run(
-            line, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=both, text=True, env=environment(**more)
-        )
-        return done.returncode, done.stdout
+def transcript(folder: Path, *words: str, program: str = "callgate", **more: str) -> tuple[int, str]:
+    """Return the exit code of `callgate` or `pytest` without input, and what it has written to both of its streams, in order."""
+    environ = environment(**more)
     with open(os.devnull, "rb") as nothing, TemporaryFile() as written:
-        code = forks().start(words, folder, environment(**more), (nothing.fileno(), written.fileno(), written.fileno())).wait(COMMAND_S)
+        if sys.platform == "linux":
+            streams = (nothing.fileno(), written.fileno(), written.fileno())
+            code = forks().start(words, folder, environ, streams, program).wait(COMMAND_S)
+        else:
+            line = command(words) if program == "callgate" else [sys.executable, "-m", program, *words]
+            code = subprocess.run(line, cwd=folder, stdin=nothing, stdout=written, stderr=written, env=environ).returncode
         written.seek(0)
         return code, written.read().decode()
 
 
-def pytest_of(folder: Path, tests: str) -> subprocess.CompletedProcess[str]:
-    """Run pytest on these tests of a folder, in a process of its own."""
-    line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests]
-    return subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=COMMAND_S, env=environment(COLUMNS="300"))
+def pytest_of(folder: Path, tests: str) -> tuple[int, str]:
+    """Run pytest on these tests of a folder, in a process of its own; return its exit code and its output."""
+    return transcript(folder, "-q", "-p", "no:cacheprovider", tests, program="pytest", COLUMNS="300")
 
 
 def as_any_user(folder: Path, *words: str) -> Ended:

@@ -74,8 +74,8 @@ async def exported(folder: Path, run: str, *words: str) -> None:
     before = paid(folder)
     done = await ended(folder, "replay", run, "--export", "test_x.py", *CRM, *words, "--json")
     assert (done.json["differences"], done.code) == ([], 0)
-    tested = await asyncio.to_thread(pytest_of, folder, "test_x.py")
-    assert tested.returncode == 0, tested.stdout
+    code, shown = await asyncio.to_thread(pytest_of, folder, "test_x.py")
+    assert code == 0, shown
     assert paid(folder) == before
 
 
