@@ -103,10 +103,9 @@ async def test_a_client_of_each_era_uses_the_servers_of_a_configuration(place: P
     assert [line["tool"] for line in done.lines] == ["look"]
 
 
-@ERAS
-async def test_servers_can_be_given_without_a_file(place: Path, mode: str) -> None:
+async def test_servers_can_be_given_without_a_file(place: Path) -> None:
     words = shlex.join([SHOP[0], str(place / SHOP[1]), str(place / SHOP[2])])
-    async with served(place, "--mcp", words, "--tools", str(place / "own.py:loud"), mode=mode) as client:
+    async with served(place, "--mcp", words, "--tools", str(place / "own.py:loud")) as client:
         assert {tool.name for tool in (await client.list_tools()).tools} == {"look", "buy", "loud"}
 
 
