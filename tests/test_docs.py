@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -22,14 +23,18 @@ from typing import NamedTuple
 import pytest
 
 from callgate.demo import DEMOS
+from tests.cli.shell import environment, transcript
 from tests.test_requirements import proofs_in
 from tests.waiting import COMMAND_S
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "changes").glob("[0-9]*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+FRAGMENTS = ROOT / "changes"
 _FENCE = re.compile(r"^```(\w*)[ \t]*(\S*)[^\n]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _EXIT = re.compile(r"#\s*exit code (\d+)")
+_SHELL = re.compile(r"[|&;<>$`*?~\\(]")
+"""What a shell may have to interpret."""
 NOT_RUN = "# not run"
 DEMONSTRATED = {f"callgate demo {name}" for name in DEMOS}
 """Commands that `tests/cli/test_demo.py` runs, which checks more of their output than a page shows."""
@@ -53,6 +58,9 @@ def ids(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+GROUPS = {**{ids(page): [page] for page in PAGES}, "changes": sorted(FRAGMENTS.glob("[0-9]*.md"))}
+EACH = pytest.mark.parametrize("pages", GROUPS.values(), ids=GROUPS.keys())
+"""Each page; the fragments of the changelog, which are a line each, are one test."""
 RUNNABLE = [page for page in PAGES if any(runs(block) and block.language in ("python", "sh") for block in blocks(page))]
 
 
@@ -84,7 +92,9 @@ def run_python(found: list[Block], place: Path) -> str:
         return ""
     script = place / "page.py"
     script.write_text(code, encoding="utf-8")
-    return run([sys.executable, str(script)], place, 0)
+    ended, printed = run([sys.executable, str(script)], place)
+    assert ended == 0, printed
+    return printed
 
 
 def commands(block: Block) -> Iterator[str]:
@@ -95,29 +105,37 @@ def commands(block: Block) -> Iterator[str]:
 
 
 def run_command(line: str, place: Path) -> str:
+    """Run a command as the shell does; one that needs nothing of a shell without it."""
+    if _SHELL.search(line):
+        code, printed = run(["bash", "-c", line], place)
+    else:
+        code, printed = transcript(place, *shlex.split(line, comments=True)[1:], **variables(place))
     expected = _EXIT.search(line)
-    return run(["bash", "-c", line], place, int(expected[1]) if expected else 0)
+    assert code == (int(expected[1]) if expected else 0), f"{line}\nended with {code}:\n{printed}"
+    return printed
 
 
-def run(command: list[str], place: Path, code: int) -> str:
-    shim = place / "bin" / "callgate"
-    shim.parent.mkdir(exist_ok=True)
-    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m callgate.cli "$@"\n', encoding="utf-8")
-    shim.chmod(0o700)
-    environ = os.environ | {"PYTHONPATH": str(ROOT / "src"), "PATH": f"{shim.parent}:{os.environ['PATH']}", "COLUMNS": "200"}
-    environ.pop("CALLGATE_JOURNAL", None)
+def run(command: list[str], place: Path) -> tuple[int, str]:
     done = subprocess.run(
         command,
         cwd=place,
-        env=environ,
+        env=environment(**variables(place)),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         timeout=COMMAND_S,
     )
-    assert done.returncode == code, f"{command[-1]}\nended with {done.returncode}, not {code}:\n{done.stdout}"
-    return done.stdout
+    return done.returncode, done.stdout
+
+
+def variables(place: Path) -> dict[str, str]:
+    """Return variables with which `callgate` is found, as if it were installed, and prints wide lines."""
+    shim = place / "bin" / "callgate"
+    shim.parent.mkdir(exist_ok=True)
+    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m callgate.cli "$@"\n', encoding="utf-8")
+    shim.chmod(0o700)
+    return {"PATH": f"{shim.parent}:{os.environ['PATH']}", "COLUMNS": "200"}
 
 
 def after(printed: str, block: Block) -> str:
@@ -132,21 +150,26 @@ def after(printed: str, block: Block) -> str:
     return printed
 
 
-@pytest.mark.parametrize("page", PAGES, ids=ids)
-def test_every_relative_link_has_a_target(page: Path) -> None:
-    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
-    for target in _LINK.findall(text):
-        if re.match(r"[a-z]+:", target):
-            continue
-        path, _, anchor = target.partition("#")
-        there = (page.parent / path).resolve() if path else page
-        assert there.exists(), target
-        if anchor:
-            assert anchor in anchors(there), target
+@EACH
+def test_every_relative_link_has_a_target(pages: list[Path]) -> None:
+    for page in pages:
+        assert [target for target in _LINK.findall(prose(page)) if not has_target(page, target)] == [], ids(page)
+
+
+def prose(page: Path) -> str:
+    return _FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+def has_target(page: Path, link: str) -> bool:
+    if re.match(r"[a-z]+:", link):
+        return True
+    path, _, anchor = link.partition("#")
+    there = (page.parent / path).resolve() if path else page
+    return there.exists() and (not anchor or anchor in anchors(there))
 
 
 def anchors(page: Path) -> set[str]:
-    headings = re.findall(r"^#+ (.+)$", _FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
@@ -159,16 +182,16 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
         seen.add(page)
         targets = (target.partition("#")[0] for target in _LINK.findall(page.read_text(encoding="utf-8")))
         waiting += [(page.parent / target).resolve() for target in targets if target and not re.match(r"[a-z]+:", target)]
-    assert {ids(page) for page in PAGES if "changes" not in page.parts} <= {ids(page) for page in seen}
+    assert {ids(page) for page in PAGES} <= {ids(page) for page in seen}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=ids)
-def test_every_test_that_a_page_names_exists(page: Path) -> None:
-    for name in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page.read_text(encoding="utf-8")):
-        assert name[1] in proofs_in(name[0]), name
+@EACH
+def test_every_test_that_a_page_names_exists(pages: list[Path]) -> None:
+    for page in pages:
+        for name in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page.read_text(encoding="utf-8")):
+            assert name[1] in proofs_in(name[0]), (ids(page), name)
 
 
-FRAGMENTS = ROOT / "changes"
 NOT_FRAGMENTS = {"README.md", "template.md"}
 
 
@@ -208,8 +231,9 @@ def test_every_installed_dependency_is_listed_in_third_party_md() -> None:
     }
 
 
-@pytest.mark.parametrize("page", PAGES, ids=ids)
-def test_a_page_contains_no_local_path_and_no_install_from_the_package_index(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    assert not re.search(r"/(?:work|home|root|Users)/", text)
-    assert "pip install callgate" not in text
+@EACH
+def test_a_page_contains_no_local_path_and_no_install_from_the_package_index(pages: list[Path]) -> None:
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        assert not re.search(r"/(?:work|home|root|Users)/", text), ids(page)
+        assert "pip install callgate" not in text, ids(page)

@@ -23,12 +23,26 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
-__all__ = ["Forks"]
+__all__ = ["ForkedCommand", "Forks"]
 
 _MOST_BYTES: Final = 1_048_576
 _STREAMS: Final = 3
+
+
+class ForkedCommand(NamedTuple):
+    """A command that has been started."""
+
+    pid: int
+    tells: socket.socket
+    """From here the exit code is received once the command has ended, negative if a signal has ended it."""
+
+    def wait(self, within_s: float) -> int:
+        """Return the exit code once the command has ended."""
+        with self.tells:
+            self.tells.settimeout(within_s)
+            return int(self.tells.recv(16))
 
 
 class Forks:
@@ -45,19 +59,25 @@ class Forks:
             )
         atexit.register(self._end)
 
+    def start(
+        self, words: Sequence[str], folder: Path, environment: Mapping[str, str], streams: Sequence[int], program: str = "callgate"
+    ) -> ForkedCommand:
+        """Start one command with these file descriptors as its standard streams; they stay open here."""
+        order = json.dumps({"words": [program, *words], "folder": str(folder), "environment": dict(environment)}).encode()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            socket.send_fds(self._asks, [order], [*streams, theirs.fileno()])
+        return ForkedCommand(int(ours.recv(16)), ours)
+
     def run(self, words: Sequence[str], folder: Path, environment: Mapping[str, str], stdin: str, within_s: float) -> tuple[int, str, str]:
         """Return the exit code of one command, its standard output and its standard error."""
-        order = json.dumps({"words": list(words), "folder": str(folder), "environment": dict(environment)}).encode()
-        ours, theirs = socket.socketpair()
         reads, writes = os.pipe()
-        with ours, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            with theirs:
-                socket.send_fds(self._asks, [order], [reads, out.fileno(), err.fileno(), theirs.fileno()])
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            command = self.start(words, folder, environment, (reads, out.fileno(), err.fileno()))
             os.close(reads)
             with open(writes, "w", encoding="utf-8") as typed:
                 typed.write(stdin)
-            ours.settimeout(within_s)
-            code = int(ours.recv(16))
+            code = command.wait(within_s)
             out.seek(0)
             err.seek(0)
             return code, out.read().decode(), err.read().decode()
@@ -91,8 +111,9 @@ def _serve(asked: socket.socket) -> None:
 def _tell_end(command: int, given: Sequence[int]) -> NoReturn:
     for stream in given[:_STREAMS]:
         os.close(stream)
-    _, status = os.waitpid(command, 0)
     with socket.socket(fileno=given[_STREAMS]) as tells:
+        tells.sendall(str(command).encode())
+        _, status = os.waitpid(command, 0)
         tells.sendall(str(os.waitstatus_to_exitcode(status)).encode())
     os._exit(0)
 
@@ -107,7 +128,7 @@ def _become(order: dict[str, object]) -> None:
     os.environ.clear()
     os.environ.update(environment)
     sys.path[0] = folder
-    sys.argv = ["callgate", *words]
+    sys.argv = words
 
 
 def _end(code: object) -> NoReturn:
@@ -144,6 +165,8 @@ def _load_certificates() -> None:
 
 
 if __name__ == "__main__":
+    import pytest
+
     import callgate.cli
     from callgate.memory import EmbedderFailed, EmbeddingsEndpoint
 
@@ -152,7 +175,7 @@ if __name__ == "__main__":
     gc.freeze()
     _serve(socket.socket(fileno=int(sys.argv[1])))
     try:
-        code = callgate.cli.main()
+        code = pytest.console_main() if sys.argv[0] == "pytest" else callgate.cli.main()
     except SystemExit as ended:
         code = ended.code  # type: ignore[assignment]
     _end(code)

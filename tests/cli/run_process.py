@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio.subprocess import DEVNULL, Process
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 from callgate.models.model_events import Usage
 from callgate.testing import Call, Item, ScriptedServer
 from callgate.testing.scripted_server import Script
-from tests.cli.shell import Ended, command, environment, shell
+from tests.cli.command_process import CommandProcess, start_command
+from tests.cli.shell import Ended, shell
 from tests.waiting import COMMAND_S
 
 __all__ = ["CRM", "DONE", "PAYS", "TASK", "Running", "paid", "ran", "running"]
@@ -25,7 +26,7 @@ PAYS: list[Item] = ["I pay.", Call("refund", {"order": "A7", "cents": 12})]
 class Running:
     """The command while it runs, and its provider."""
 
-    def __init__(self, process: asyncio.subprocess.Process, server: ScriptedServer) -> None:
+    def __init__(self, process: Process | CommandProcess, server: ScriptedServer) -> None:
         self.process = process
         self.server = server
 
@@ -45,16 +46,9 @@ class Running:
 
 
 @asynccontextmanager
-async def running(folder: Path, turns: Sequence[Script], *words: str, stdin: Any = None, **more: str) -> AsyncIterator[Running]:
+async def running(folder: Path, turns: Sequence[Script], *words: str, stdin: int = DEVNULL, **more: str) -> AsyncIterator[Running]:
     async with ScriptedServer(turns) as server:
-        process = await asyncio.create_subprocess_exec(
-            *command((*TASK, "--base-url", server.url, *words)),
-            cwd=folder,
-            stdin=asyncio.subprocess.DEVNULL if stdin is None else stdin,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=environment(**more),
-        )
+        process = await start_command(folder, *TASK, "--base-url", server.url, *words, stdin=stdin, variables=more)
         try:
             yield Running(process, server)
         finally:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from asyncio.subprocess import Process
+from asyncio.subprocess import DEVNULL, Process
 from pathlib import Path
 from typing import Any
 
 from callgate.testing import Call, Item, ScriptedServer
-from tests.cli.shell import Ended, command, environment, shell
+from tests.cli.command_process import CommandProcess, start_command
+from tests.cli.shell import Ended, shell
 
 __all__ = ["CRM", "DONE", "PAYS", "begun_run", "ended", "paid", "told", "waiting_run"]
 
@@ -39,12 +40,10 @@ async def waiting_run(folder: Path, server: ScriptedServer) -> dict[str, Any]:
     return told(done, "run_ended")
 
 
-async def begun_run(folder: Path, server: ScriptedServer, task: str) -> tuple[Process, str]:
+async def begun_run(folder: Path, server: ScriptedServer, task: str) -> tuple[Process | CommandProcess, str]:
     """Start a run in a process of its own; return once a tool reports progress, with the process and the run's id."""
-    words = command(("run", task, "--model", "any", "--base-url", server.url, *CRM, "--yes", "--json"))
-    process = await asyncio.create_subprocess_exec(
-        *words, cwd=folder, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, env=environment()
-    )
+    words = ("run", task, "--model", "any", "--base-url", server.url, *CRM, "--yes", "--json")
+    process = await start_command(folder, *words, stderr=DEVNULL)
     assert process.stdout is not None
     run = ""
     while (line := json.loads(await process.stdout.readline()))["event"] != "call_progress":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from hashlib import sha256
@@ -15,8 +16,8 @@ import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
 from mcp import Client
+from tests.cli.command_process import CommandProcess, start_command
 from tests.cli.mcp_server_programs import SHOP
-from tests.cli.shell import command, environment
 from tests.waiting import COMMAND_S
 
 __all__ = ["LISTEN", "RULE", "SLOW", "ServedGateway", "ended", "names", "principal", "server", "serving", "text_of", "write_config"]
@@ -43,7 +44,7 @@ def principal(name: str, **more: object) -> str:
 class ServedGateway:
     """A running `callgate serve` over HTTP, whose configuration can be written anew."""
 
-    def __init__(self, folder: Path, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, folder: Path, process: Process | CommandProcess) -> None:
         self._folder = folder
         self._process = process
         self.start = ""
@@ -101,9 +102,7 @@ def write_config(folder: Path, *parts: str) -> None:
 async def serving(folder: Path, *parts: str, until: str = "Journal:") -> AsyncIterator[ServedGateway]:
     """Serve with this configuration until the end of the block."""
     write_config(folder, *parts)
-    pipe = asyncio.subprocess.PIPE
-    words = command(("serve", "--http"))
-    process = await asyncio.create_subprocess_exec(*words, cwd=folder, stdin=pipe, stdout=pipe, stderr=pipe, env=environment())
+    process = await start_command(folder, "serve", "--http", stdin=PIPE)
     gateway = ServedGateway(folder, process)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(ended, process)
@@ -111,7 +110,7 @@ async def serving(folder: Path, *parts: str, until: str = "Journal:") -> AsyncIt
         yield gateway
 
 
-async def ended(process: asyncio.subprocess.Process) -> None:
+async def ended(process: Process | CommandProcess) -> None:
     process.terminate()
     await asyncio.wait_for(process.communicate(), COMMAND_S)
     assert process.returncode == 0

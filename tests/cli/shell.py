@@ -10,13 +10,14 @@ import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import callgate
 from tests.cli.forked_commands import Forks
 from tests.waiting import COMMAND_S
 
-__all__ = ["POLICY", "TOOLS", "Ended", "as_any_user", "command", "environment", "pytest_of", "shell", "write_tools"]
+__all__ = ["POLICY", "TOOLS", "Ended", "as_any_user", "command", "environment", "forks", "pytest_of", "shell", "transcript", "write_tools"]
 
 TOOLS = '''
 import os, time
@@ -101,7 +102,8 @@ def environment(**more: str) -> dict[str, str]:
 
 
 @cache
-def _forks() -> Forks:
+def forks() -> Forks:
+    """Return the process that starts commands, one for all tests."""
     return Forks(environment())
 
 
@@ -109,15 +111,28 @@ def shell(folder: Path, *words: str, stdin: str = "", **more: str) -> Ended:
     """Run `callgate` with these words in a folder, without a terminal."""
     if sys.platform != "linux":
         return _started(command(words), folder, environment(**more), stdin)
-    code, out, err = _forks().run(words, folder, environment(**more), stdin, COMMAND_S)
+    code, out, err = forks().run(words, folder, environment(**more), stdin, COMMAND_S)
     assert "Traceback" not in err, err
     return Ended(code, out, err)
 
 
-def pytest_of(folder: Path, tests: str) -> subprocess.CompletedProcess[str]:
-    """Run pytest on these tests of a folder, in a process of its own."""
-    line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests]
-    return subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=COMMAND_S, env=environment(COLUMNS="300"))
+def transcript(folder: Path, *words: str, program: str = "callgate", **more: str) -> tuple[int, str]:
+    """Return the exit code of `callgate` or `pytest` without input, and what it has written to both of its streams, in order."""
+    environ = environment(**more)
+    with open(os.devnull, "rb") as nothing, TemporaryFile() as written:
+        if sys.platform == "linux":
+            streams = (nothing.fileno(), written.fileno(), written.fileno())
+            code = forks().start(words, folder, environ, streams, program).wait(COMMAND_S)
+        else:
+            line = command(words) if program == "callgate" else [sys.executable, "-m", program, *words]
+            code = subprocess.run(line, cwd=folder, stdin=nothing, stdout=written, stderr=written, env=environ).returncode
+        written.seek(0)
+        return code, written.read().decode()
+
+
+def pytest_of(folder: Path, tests: str) -> tuple[int, str]:
+    """Run pytest on these tests of a folder, in a process of its own; return its exit code and its output."""
+    return transcript(folder, "-q", "-p", "no:cacheprovider", tests, program="pytest", COLUMNS="300")
 
 
 def as_any_user(folder: Path, *words: str) -> Ended:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import pty
+from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.cli.shell import command, environment
+from tests.cli.command_process import CommandProcess, start_command
 from tests.waiting import COMMAND_S
 
 __all__ = ["Screen", "Terminal", "command_at_terminal"]
@@ -39,7 +40,7 @@ class Screen:
 class Terminal:
     """A terminal with a running command."""
 
-    def __init__(self, device: int, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, device: int, process: Process | CommandProcess) -> None:
         self._device = device
         self.until = Screen(device).until
         self.process = process
@@ -56,9 +57,7 @@ class Terminal:
 async def command_at_terminal(folder: Path, *words: str, **more: str) -> AsyncIterator[Terminal]:
     """Run `callgate` with these words at a terminal of its own."""
     ours, theirs = pty.openpty()
-    process = await asyncio.create_subprocess_exec(
-        *command(words), cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=environment(**{"TERM": "dumb", **more})
-    )
+    process = await start_command(folder, *words, stdin=theirs, stdout=theirs, stderr=theirs, variables={"TERM": "dumb", **more})
     os.close(theirs)
     try:
         yield Terminal(ours, process)

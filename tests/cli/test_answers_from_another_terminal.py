@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import pty
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +11,8 @@ import pytest
 from callgate.testing import Call, ScriptedServer
 from callgate.testing.scripted_server import Script
 from tests.cli.runs import CRM, DONE, ended, paid, told, waiting_run
-from tests.cli.shell import command, environment
-from tests.cli.terminal import Screen
+from tests.cli.terminal import command_at_terminal
 from tests.cli.test_run_at_terminal import at_terminal
-from tests.waiting import COMMAND_S
 
 THREE: Script = ["I pay.", *(Call("refund", {"order": f"A{number}", "cents": number}) for number in (1, 2, 3))]
 
@@ -137,44 +130,29 @@ async def test_a_stop_or_kill_from_another_terminal_ends_the_prompt_and_the_run(
     assert paid(folder) == []
 
 
-@asynccontextmanager
-async def single_call(folder: Path) -> AsyncIterator[tuple[Screen, asyncio.subprocess.Process]]:
-    """Start `callgate call` at a terminal, with a call that needs approval."""
-    ours, theirs = pty.openpty()
-    words = ("call", "refund", "order=A7", "cents=12", "--tools", "crm.py", "--policy", "rules.toml")
-    process = await asyncio.create_subprocess_exec(
-        *command(words), cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=environment(TERM="dumb")
-    )
-    os.close(theirs)
-    try:
-        yield Screen(ours), process
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-        os.close(ours)
+SINGLE_CALL = ("call", "refund", "order=A7", "cents=12", "--tools", "crm.py", "--policy", "rules.toml")
 
 
 async def test_an_answer_from_another_terminal_ends_the_prompt_of_a_single_call(folder: Path) -> None:
-    async with single_call(folder) as (screen, process):
-        await screen.until(b"Run it? [y/N]")
+    async with command_at_terminal(folder, *SINGLE_CALL) as terminal:
+        await terminal.until(b"Run it? [y/N]")
         (asked,) = (await ended(folder, "approvals", "--json")).lines
         assert (await ended(folder, "approve", asked["approval"], "--by", "carol", "--json")).json["status"] == "taken"
-        await screen.until(b"paid 12 for A7")
-        await screen.until(b"callgate log show")
-        assert await asyncio.wait_for(process.wait(), COMMAND_S) == 0
+        await terminal.until(b"paid 12 for A7")
+        await terminal.until(b"callgate log show")
+        assert await terminal.end() == 0
     assert paid(folder) == ["A7 12"]
 
 
 @pytest.mark.parametrize("word", ["stop", "kill"])
 async def test_a_stop_or_kill_from_another_terminal_ends_the_prompt_of_a_single_call(folder: Path, word: str) -> None:
     """Nothing is typed here: the prompt ends, and the call does not run."""
-    async with single_call(folder) as (screen, process):
-        await screen.until(b"Run it? [y/N]")
+    async with command_at_terminal(folder, *SINGLE_CALL) as terminal:
+        await terminal.until(b"Run it? [y/N]")
         (asked,) = (await ended(folder, "approvals", "--json")).lines
         assert (await ended(folder, word, asked["approval"].rsplit("/", 2)[0], "--by", "carol", "--json")).json["status"] == "taken"
-        await screen.until(b"Nothing ran.")
-        assert await asyncio.wait_for(process.wait(), COMMAND_S) == 4
+        await terminal.until(b"Nothing ran.")
+        assert await terminal.end() == 4
     assert paid(folder) == []
 
 

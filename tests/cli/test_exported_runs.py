@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from asyncio.subprocess import DEVNULL
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from callgate.testing import Call, Item, ScriptedServer
+from tests.cli.command_process import start_command
 from tests.cli.runs import CRM, DONE, begun_run, ended, paid, waiting_run
-from tests.cli.shell import command, environment, pytest_of
+from tests.cli.shell import pytest_of
 from tests.waiting import until
 
 TOOLS = '''
@@ -72,8 +74,8 @@ async def exported(folder: Path, run: str, *words: str) -> None:
     before = paid(folder)
     done = await ended(folder, "replay", run, "--export", "test_x.py", *CRM, *words, "--json")
     assert (done.json["differences"], done.code) == ([], 0)
-    tested = await asyncio.to_thread(pytest_of, folder, "test_x.py")
-    assert tested.returncode == 0, tested.stdout
+    code, shown = await asyncio.to_thread(pytest_of, folder, "test_x.py")
+    assert code == 0, shown
     assert paid(folder) == before
 
 
@@ -168,9 +170,7 @@ async def test_the_exported_test_of_a_call_that_was_asked_again_before_its_answe
 async def test_the_exported_test_of_a_killed_call_that_was_settled_and_sent_again_passes(folder: Path) -> None:
     """The call is refused while its outcome is unknown, and runs after an operator has settled it."""
     words = ("call", "ship", "order=A7", "--run", "case-7", *CRM)
-    process = await asyncio.create_subprocess_exec(
-        *command(words), cwd=folder, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL, env=environment()
-    )
+    process = await start_command(folder, *words, stdout=DEVNULL, stderr=DEVNULL)
     await until((folder / "begun.txt").exists)
     process.kill()
     await process.wait()

@@ -8,6 +8,7 @@ import os
 import shlex
 import signal
 import socket
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 from mcp.client.streamable_http import streamable_http_client
 
 from mcp import Client, StdioServerParameters
+from tests.cli.command_process import start_command
 from tests.cli.mcp_server_programs import SHOP, write_servers
 from tests.cli.shell import command, environment, shell
 from tests.waiting import COMMAND_S, until
@@ -101,10 +103,9 @@ async def test_a_client_of_each_era_uses_the_servers_of_a_configuration(place: P
     assert [line["tool"] for line in done.lines] == ["look"]
 
 
-@ERAS
-async def test_servers_can_be_given_without_a_file(place: Path, mode: str) -> None:
+async def test_servers_can_be_given_without_a_file(place: Path) -> None:
     words = shlex.join([SHOP[0], str(place / SHOP[1]), str(place / SHOP[2])])
-    async with served(place, "--mcp", words, "--tools", str(place / "own.py:loud"), mode=mode) as client:
+    async with served(place, "--mcp", words, "--tools", str(place / "own.py:loud")) as client:
         assert {tool.name for tool in (await client.list_tools()).tools} == {"look", "buy", "loud"}
 
 
@@ -114,7 +115,7 @@ async def test_nothing_but_the_protocol_reaches_the_client(place: Path, mode: st
     async with served(place, "--tools", str(place / "own.py"), mode=mode) as client:
         assert text_of(await client.call_tool("loud", {"name": "Ann"})) == "hello Ann"
         assert text_of(await client.call_tool("reads_input", {})) == "''b''"
-    process = await started(place, "--tools", str(place / "own.py"))
+    process = await start_command(place, "serve", "--tools", str(place / "own.py"), stdin=PIPE)
     out, err = await asyncio.wait_for(process.communicate(CALL), COMMAND_S)
     assert [json.loads(line)["id"] for line in out.splitlines()] == [1, 2]
     for words in (b"printed while the module is loaded", b"printed by a tool", b"written to descriptor 1", b"printed by a child"):
@@ -141,17 +142,10 @@ WAIT = lines(
 )
 
 
-async def started(folder: Path, *words: str) -> asyncio.subprocess.Process:
-    pipe = asyncio.subprocess.PIPE
-    return await asyncio.create_subprocess_exec(
-        *command(("serve", *words)), cwd=folder, stdin=pipe, stdout=pipe, stderr=pipe, env=environment()
-    )
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 async def test_a_signal_ends_the_running_calls_and_the_command(place: Path, number: signal.Signals) -> None:
     """The tool of the call is a process that sleeps for five minutes."""
-    process = await started(place, "--tools", "own.py")
+    process = await start_command(place, "serve", "--tools", "own.py", stdin=PIPE)
     assert process.stdin is not None
     process.stdin.write(WAIT)
     await until((place / "pid").exists)
@@ -344,7 +338,7 @@ def test_the_tools_of_its_servers_are_accepted_like_those_of_other_files(place: 
 @asynccontextmanager
 async def served_over_http(folder: Path, *words: str) -> AsyncIterator[tuple[str, str]]:
     """Start the command; yield its address and the token that it has printed. End it with SIGTERM."""
-    process = await started(folder, *words)
+    process = await start_command(folder, "serve", *words, stdin=PIPE)
     assert process.stderr is not None
     url = token = ""
     try:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from asyncio.subprocess import PIPE
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.shell import command
-from tests.gateway.raw_client import Era, RawClient, raw_client
+from tests.cli.command_process import start_command
+from tests.gateway.raw_client import Era, RawClient, raw_session
 
 pytestmark = pytest.mark.process
 
@@ -52,8 +53,8 @@ async def progress_of(client: RawClient, tool: str, **more: Any) -> list[Any]:
 @pytest.mark.parametrize("tool", ["inline", "thread", "process"])
 async def test_a_client_that_wants_progress_reads_what_the_tool_reports(tmp_path: Path, era: Era, tool: str) -> None:
     (tmp_path / "own.py").write_text(_TOOLS, encoding="utf-8")
-    serve = list(command(("serve", "--tools", str(tmp_path / "own.py"), "--journal", ":memory:")))
-    async with raw_client(serve, era) as client:
+    serve = await start_command(tmp_path, "serve", "--tools", "own.py", "--journal", ":memory:", stdin=PIPE)
+    async with raw_session(serve, era) as client:
         told = await progress_of(client, tool, _meta={"progressToken": "mine"})
         assert told == [
             {"progressToken": "mine", "progress": 1, "message": "one"},

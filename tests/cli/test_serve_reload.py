@@ -7,11 +7,13 @@ import json
 import os
 import pty
 import sys
+from asyncio.subprocess import PIPE
 from pathlib import Path
 
 import httpx2
 import pytest
 
+from tests.cli.command_process import start_command
 from tests.cli.mcp_server_programs import SHOP
 from tests.cli.served_gateway import LISTEN, RULE, SLOW, ServedGateway, ended, names, principal, server, serving, text_of, write_config
 from tests.cli.shell import command, environment, shell
@@ -40,10 +42,7 @@ async def test_a_reload_during_the_start_begins_after_it(place: Path) -> None:
     (place / "rules.toml").write_text(RULE.format(tool="buy"), encoding="utf-8")
     slow = server("slow", command=[sys.executable, SLOW, str(place / "go")])
     write_config(place, LISTEN, slow, principal("alice"))
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        *command(("serve", "--http")), cwd=place, stdin=pipe, stdout=pipe, stderr=pipe, env=environment()
-    )
+    process = await start_command(place, "serve", "--http", stdin=PIPE)
     gateway = ServedGateway(place, process)
     await gateway.told("Listening on")
     reloading = asyncio.ensure_future(gateway.reload('rules = "rules.toml"', LISTEN, slow, server("shop"), principal("alice")))
@@ -163,10 +162,7 @@ async def test_a_configuration_that_cannot_be_used_changes_nothing(place: Path, 
 async def test_a_client_that_has_started_the_gateway_gets_its_new_tools(place: Path) -> None:
     """Over standard input and output."""
     write_config(place, server("shop"))
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        *command(("serve", "--config", "gate.toml")), cwd=place, stdin=pipe, stdout=pipe, stderr=pipe, env=environment()
-    )
+    process = await start_command(place, "serve", "--config", "gate.toml", stdin=PIPE)
     gateway = ServedGateway(place, process)
     assert process.stdin is not None
     assert process.stdout is not None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
 import sys
+from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
@@ -16,10 +16,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.cli.command_process import CommandProcess, start_command
 from tests.cli.mcp_server_programs import write_servers
 from tests.cli.served_gateway import LISTEN, server, serving
-from tests.cli.shell import command, environment
-from tests.gateway.raw_client import Era, raw_client
+from tests.gateway.raw_client import Era, RawClient, raw_session
 from tests.waiting import COMMAND_S
 
 pytestmark = pytest.mark.process
@@ -37,13 +37,20 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def serve(config: Path, *words: str) -> list[str]:
-    return list(command(("serve", "--config", str(config), *words)))
+async def serve(config: Path, *words: str, stdout: int = PIPE) -> Process | CommandProcess:
+    return await start_command(config.parent, "serve", "--config", str(config), *words, stdin=PIPE, stdout=stdout)
+
+
+@asynccontextmanager
+async def served(config: Path, era: Era) -> AsyncIterator[RawClient]:
+    """Start the command, and yield a client whose first request it has answered."""
+    async with raw_session(await serve(config), era) as client:
+        yield client
 
 
 @ERAS
 async def test_a_client_is_answered_while_the_servers_start_and_its_lists_and_calls_wait(config: Path, era: Era) -> None:
-    async with raw_client(serve(config), era) as client:  # its first request is answered
+    async with served(config, era) as client:  # its first request is answered
         _, listed = client.begin("tools/list", {})
         _, called = client.begin("tools/call", {"name": "ready", "arguments": {}})
         if era == "handshake":
@@ -58,7 +65,7 @@ async def test_a_client_is_answered_while_the_servers_start_and_its_lists_and_ca
 
 
 async def test_what_servers_may_have_is_announced_until_it_is_known_what_they_have(config: Path) -> None:
-    async with raw_client(serve(config), "stateless") as client:
+    async with served(config, "stateless") as client:
         early = (await client.request("server/discover", {}))["result"]["capabilities"]
         (config.parent / "go").touch()
         await client.request("tools/list", {})
@@ -72,17 +79,17 @@ async def test_what_servers_may_have_is_announced_until_it_is_known_what_they_ha
     assert nothing == []
 
 
-def test_a_gateway_without_its_required_server_ends_with_2_also_if_its_client_has_gone(tmp_path: Path) -> None:
+async def test_a_gateway_without_its_required_server_ends_with_2_also_if_its_client_has_gone(tmp_path: Path) -> None:
     (tmp_path / "gate.toml").write_text('[servers.dead]\ncommand = "no-such-program-here"\nrequired = true\n', encoding="utf-8")
-    words = command(("serve", "--config", "gate.toml"))
-    done = subprocess.run(words, cwd=tmp_path, input="", capture_output=True, text=True, timeout=COMMAND_S, env=environment(), check=False)
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    assert "It is required, so nothing starts without it." in done.stderr.splitlines()[-1]
+    process = await serve(tmp_path / "gate.toml")
+    _, told = await asyncio.wait_for(process.communicate(), COMMAND_S)
+    assert process.returncode == 2
+    assert b"Traceback" not in told
+    assert b"It is required, so nothing starts without it." in told.splitlines()[-1]
 
 
 async def test_a_client_that_closes_its_end_while_the_servers_start_gets_its_answers(config: Path) -> None:
-    async with raw_client(serve(config), "handshake") as client:
+    async with served(config, "handshake") as client:
         _, listed = client.begin("tools/list", {})
         await client.request("ping", {})
         assert client.process.stdin is not None
@@ -96,8 +103,7 @@ async def test_a_client_that_reads_no_more_ends_the_command(config: Path) -> Non
     """Even if it keeps its other end open, as a client may whose reader has failed."""
     (config.parent / "go").touch()
     reading, writing = os.pipe()
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*serve(config), stdin=pipe, stdout=writing, stderr=pipe)
+    process = await serve(config, stdout=writing)
     os.close(writing)
     os.close(reading)
     await asyncio.wait_for(process.wait(), COMMAND_S)
@@ -108,9 +114,8 @@ async def test_a_required_server_that_cannot_start_ends_the_command_with_a_sente
     with config.open("a", encoding="utf-8") as file:
         file.write('[servers.dead]\ncommand = ["python3", "-c", "raise SystemExit(\'no licence found\')"]\nrequired = true\n')
     (config.parent / "go").touch()
-    pipe = asyncio.subprocess.PIPE
     for words in ((), ("--http", "127.0.0.1:0")):
-        process = await asyncio.create_subprocess_exec(*serve(config, *words), stdin=pipe, stdout=pipe, stderr=pipe)
+        process = await serve(config, *words)
         assert process.stderr is not None
         told = (await asyncio.wait_for(process.stderr.read(), COMMAND_S)).decode()
         assert await asyncio.wait_for(process.wait(), COMMAND_S) == 2
@@ -121,8 +126,7 @@ async def test_a_required_server_that_cannot_start_ends_the_command_with_a_sente
 @asynccontextmanager
 async def over_http(config: Path) -> AsyncIterator[Callable[..., Coroutine[Any, Any, Any]]]:
     """Start the command, and yield what sends it requests. End it with SIGTERM."""
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*serve(config, "--http", "127.0.0.1:0"), stdin=pipe, stdout=pipe, stderr=pipe)
+    process = await serve(config, "--http", "127.0.0.1:0")
     assert process.stderr is not None
     url = token = ""
     while not (url and token):

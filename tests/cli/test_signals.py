@@ -18,6 +18,7 @@ import pytest
 from callgate.testing import Call, Pause, Reply, ScriptedServer
 from callgate.testing.model_script import Fail
 from callgate.testing.scripted_server import Script
+from tests.cli.command_process import start_command
 from tests.cli.run_process import DONE, PAYS, TASK, paid, running
 from tests.cli.runs import ended
 from tests.cli.shell import command, environment
@@ -67,14 +68,8 @@ async def test_a_termination_signal_at_the_chat_prompt_ends_the_chat(folder: Pat
 async def test_a_termination_signal_ends_a_single_call_and_its_tool(folder: Path) -> None:
     ours, theirs = pty.openpty()
     modes = termios.tcgetattr(theirs)
-    process = await asyncio.create_subprocess_exec(
-        *command(("call", "wait", "--tools", "crm.py")),
-        cwd=folder,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env=environment(TERM="xterm"),
-    )
+    words = ("call", "wait", "--tools", "crm.py")
+    process = await start_command(folder, *words, stdin=theirs, stdout=theirs, stderr=theirs, variables={"TERM": "xterm"})
     screen = Screen(ours)
     try:
         begun = await screen.until(b"\n")
@@ -102,9 +97,7 @@ async def test_a_termination_signal_ends_a_single_call_and_its_tool(folder: Path
 )
 async def test_after_a_kill_nothing_of_a_call_holds_its_streams_open(folder: Path, words: tuple[str, ...]) -> None:
     """A program that reads them sees their end, although the killed process could clean nothing up."""
-    process = await asyncio.create_subprocess_exec(
-        *command(("call", *words)), cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=environment()
-    )
+    process = await start_command(folder, "call", *words)
     assert process.stderr is not None
     begun = b""
     while (pid := re.search(rb"begun .*?(\d+)\n", begun)) is None:

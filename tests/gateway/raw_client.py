@@ -13,16 +13,17 @@ import sys
 from asyncio.streams import FlowControlMixin
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
+from tests.cli.command_process import CommandProcess
 from tests.gateway import stdio_gateway
 from tests.waiting import HANGS_S
 
-__all__ = ["Era", "RawClient", "Serve", "program", "raw_client", "served"]
+__all__ = ["Era", "RawClient", "Serve", "program", "raw_client", "raw_session", "served"]
 
 Era = Literal["handshake", "stateless"]
 Serve = Callable[[tuple[BinaryIO, BinaryIO]], Awaitable[None]]
@@ -48,7 +49,7 @@ class _Server:
     output: asyncio.StreamReader
     input: asyncio.StreamWriter
     wait: Callable[[], Awaitable[object]]
-    process: Process | None = None
+    process: Process | CommandProcess | None = None
 
 
 class RawClient:
@@ -104,7 +105,7 @@ class RawClient:
         return await asyncio.wait_for(self.messages.get(), HANGS_S)
 
     @property
-    def process(self) -> Process:
+    def process(self) -> Process | CommandProcess:
         """The server, which is a program."""
         assert self._server.process is not None
         return self._server.process
@@ -143,7 +144,20 @@ class RawClient:
 async def raw_client(server: Serve | Sequence[str], era: Era, capabilities: Mapping[str, Any] | None = None) -> AsyncIterator[RawClient]:
     """Start a gateway in this process, or the program of a command, and begin a session with it."""
     started = await (_in_this_process(server) if callable(server) else _as_program(server))
-    client = RawClient(started, era, capabilities or {})
+    async with _session(started, era, capabilities) as client:
+        yield client
+
+
+def raw_session(
+    process: Process | CommandProcess, era: Era, capabilities: Mapping[str, Any] | None = None
+) -> AbstractAsyncContextManager[RawClient]:
+    """Begin a session with a server that has been started, and end the server with it."""
+    return _session(_of_process(process), era, capabilities)
+
+
+@asynccontextmanager
+async def _session(server: _Server, era: Era, capabilities: Mapping[str, Any] | None) -> AsyncIterator[RawClient]:
+    client = RawClient(server, era, capabilities or {})
     try:
         client.about = await client.start()
         yield client
@@ -178,6 +192,10 @@ async def _until_served(serve: Serve, streams: tuple[BinaryIO, BinaryIO]) -> Non
 async def _as_program(command: Sequence[str]) -> _Server:
     root = Path(__file__).parents[2]
     process = await asyncio.create_subprocess_exec(*command, cwd=root, stdin=PIPE, stdout=PIPE, limit=_LINE_BYTES)
+    return _of_process(process)
+
+
+def _of_process(process: Process | CommandProcess) -> _Server:
     assert process.stdin is not None
     assert process.stdout is not None
     return _Server(process.stdout, process.stdin, process.wait, process)

@@ -50,7 +50,7 @@ def read_tools() -> list[FunctionTool]:
     return [_files[name] for name in _READS]
 
 
-@tool(effect="none", runner="process", timeout_s=5.0, retryable=False)
+@tool(effect="none", runner="process", timeout_s=3.0, retryable=False)
 def check_format(context: ToolContext, pattern: str, text: str) -> bool:
     """Say whether a text matches a regular expression.
 
@@ -74,7 +74,7 @@ def legacy_export(context: ToolContext, customer: str) -> str:
     os._exit(3)
 
 
-@tool(effect="none", runner="process", timeout_s=4.0, retryable=False)
+@tool(effect="none", runner="process", timeout_s=3.0, retryable=False)
 def spin(context: ToolContext) -> None:
     """Loop in C code until killed. Starts a child process that would outlive this one."""
     note_process(context, os.getpid())

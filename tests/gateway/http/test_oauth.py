@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,7 +24,8 @@ from callgate.mcp import OAuth
 from callgate.mcp import mcp as mcp_server
 from mcp import Client
 from tests.app_thread import AppThread
-from tests.cli.test_serve import ERAS, started, text_of
+from tests.cli.command_process import start_command
+from tests.cli.test_serve import ERAS, text_of
 from tests.engine_calls import call, said
 from tests.gateway.http.gateway_process import ACCEPT, VERSION
 from tests.gateway.http.test_replicas import free_port
@@ -86,7 +88,7 @@ async def served(folder: Path, issuer: TokenIssuer, more: str = "") -> AsyncIter
         f'[jwt.tool_scopes]\n"ord*" = "shop:write"\n',
         encoding="utf-8",
     )
-    process = await started(folder, "--config", "gate.toml", "--http")
+    process = await start_command(folder, "serve", "--config", "gate.toml", "--http", stdin=PIPE)
     assert process.stderr is not None
     try:
         while b" tools, " not in (line := await asyncio.wait_for(process.stderr.readline(), COMMAND_S)):
