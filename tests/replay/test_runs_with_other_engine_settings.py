@@ -116,9 +116,10 @@ async def test_a_call_without_time_for_another_attempt_has_no_difference(tmp_pat
         raise ConnectionResetError("the connection was lost")
 
     engine = Engine([send], journal=SqliteJournal(tmp_path / "journal.db"), timeout_s=0.5)
-    async with engine, Agent(ScriptedModel([[Call("send", {})], ["Done."]]), engine) as agent:
+    async with engine, Agent(ScriptedModel([[Call("send", {})], [Call("send", {})], ["Done."]]), engine) as agent:
         result = await agent.run("Go.", scope=Scope(run="r"))
         assert "was not started again" in (result.results[0].error or "")
+        assert result.results[1].code == "outcome_unknown"
         kept = RunFile.of(engine.journal, "r", engine.blobs)
     assert (await RecordedRun(kept).played([send])).differences == ()
 

@@ -300,6 +300,8 @@ class CallRoute:
             if not state.stopped_late:
                 state.check_stop(self._control)
             result = self._outcomes.result_of_error(state, error, tool.name, approved)
+            if result.status == "unknown":
+                self._repeated.keep_doubt(state, approved.call)
         if state.keyed_call is not None:
             state.keyed_call.result = result
             if state.claim is not None or state.edited:

@@ -225,7 +225,7 @@ class RepeatedCalls:
 
     @staticmethod
     def keep_doubt(state: CallState, call: ValidatedCall) -> None:
-        """Remember, after a failure of the engine, that the outcome is unknown if the tool's code may have been entered."""
+        """Remember, after a failure, that the outcome of a call is unknown if its tool's code may have been entered."""
         if state.keyed_call is not None and state.started:
             tool_key = state.key if state.claim is None else state.claim.tool_key
             state.run_state.add_doubt(call, state.encoded, state.key, tool_key, gone=False)
