@@ -88,7 +88,7 @@ class Question(Struct, kw_only=True):
 
     def move_to(self, later: Question) -> None:
         """Be about a later, equal call from now on."""
-        self.binding, self.same_call, self.message = later.binding, later.same_call, later.message
+        self.binding, self.same_call, self.message, self.restored = later.binding, later.same_call, later.message, later.restored
 
     def take(self, answer: Answer) -> None:
         """Set the answer."""
@@ -187,6 +187,11 @@ def _is_equal_in_other_message(question: Question, other: Question) -> bool:
     return equal and "" not in (question.message, other.message) and question.message != other.message
 
 
+def _is_asked_again(question: Question, asked: Question) -> bool:
+    """Return whether an open question is about what a later message asks, with the same earlier call in doubt, if there is one."""
+    return question.doubt == asked.doubt and _is_equal_in_other_message(question, asked)
+
+
 class Approvals:
     """The questions of one engine, by id."""
 
@@ -225,20 +230,18 @@ class Approvals:
             doubt=needed.doubt,
             expires_at=now + self._life_ns,
         )
-        open_questions = [question for question in self._questions.values() if question.waits(now)]
-        for question in open_questions:
-            if question.binding in (asked.binding, older_binding(asked.binding)):
+        questions = self._questions.values()
+        for question in questions:
+            if question.binding in (asked.binding, older_binding(asked.binding)) and question.waits(now):
                 question.restored = False
                 return question
-        for question in open_questions:
-            if question.restored and question.doubt == asked.doubt and _is_equal_in_other_message(question, asked):
-                self.by_call.pop(question.same_call, None)
-                question.move_to(asked)
-                question.restored = False
-                asked = question
-                break
-        self._questions[asked.approval_id] = self.by_call[asked.same_call] = asked
-        return asked
+        earlier = next((one for one in questions if one.restored and one.waits(now) and _is_asked_again(one, asked)), None)
+        if earlier is not None:
+            self.by_call.pop(earlier.same_call, None)
+            earlier.move_to(asked)
+        kept = earlier or asked
+        self._questions[kept.approval_id] = self.by_call[kept.same_call] = kept
+        return kept
 
     def restore(self, questions: Iterable[Question]) -> None:
         """Add the questions from a run's record."""
