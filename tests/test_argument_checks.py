@@ -125,7 +125,7 @@ def test_a_mistake_of_the_developer_is_a_usage_error(use: Callable[[Any], object
 
 
 async def test_an_engine_gives_the_same_answers() -> None:
-    @tool(parameters=SCHEMA)
+    @tool(parameters=SCHEMA, effect="none")
     def refund(order: str, amount: int) -> str:
         """Refund an order."""
         return f"{amount} for {order}"

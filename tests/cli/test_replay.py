@@ -144,7 +144,7 @@ def test_an_exported_test_fails_if_the_behaviour_differs_from_the_run(recorded: 
     assert "Call 0/0 of refund: verdict: allow" in shown
     source = (recorded / "crm.py").read_text(encoding="utf-8")
     (recorded / "open.toml").write_text("", encoding="utf-8")
-    (recorded / "crm.py").write_text(source.replace("cents: int", "cents: str"), encoding="utf-8")
+    (recorded / "crm.py").write_text(source.replace("cents: int", "cents: list[int]"), encoding="utf-8")
     assert pytest_of(recorded, "tests")[0] == 1
     assert paid(recorded) == ["A7 12"]
 
