@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from callgate import Engine, UsageError, inbox, tool
+from callgate import Engine, RawCall, Scope, SqliteJournal, Suspended, UsageError, inbox, tool
 from callgate.gateway import Gateway, Principal
 from tests.gateway.raw_client import Era, RawClient
 from tests.gateway.test_approvals import Message, approval, eras, form, gateway, paid, text
@@ -74,6 +75,41 @@ async def test_an_answer_reaches_the_process_in_which_the_form_is_open(tmp_path:
         assert (await client.next_message())["method"] == "notifications/cancelled"
         assert text(await asked.response) == "paid 10"
     assert paid(tmp_path) == ["10"]
+
+
+async def test_other_arguments_without_an_optional_one_reach_a_process_that_works_on_the_run(tmp_path: Path) -> None:
+    paid: list[int] = []
+    begun, end = asyncio.Event(), asyncio.Event()
+
+    @tool(requires_approval=True)
+    async def pay(amount: int, note: str = "") -> str:
+        """Pay an amount."""
+        paid.append(amount)
+        return f"paid {amount}"
+
+    @tool(effect="none")
+    async def work() -> str:
+        """Work until the end."""
+        begun.set()
+        await end.wait()
+        return "done"
+
+    call, scope = RawCall(id="c1", name="pay", arguments={"amount": 3, "note": "rent"}), Scope(run="r", principal="ada")
+    async with (
+        Engine([pay, work], journal=SqliteJournal(tmp_path / "journal.db")) as engine,
+        gateway(tmp_path, "handshake", principal=OPERATOR) as operator,
+    ):
+        working = asyncio.create_task(engine.call(RawCall(name="work", arguments={}), Scope(run="r", conversation="other")))
+        await begun.wait()
+        asked = await engine.call(call, scope)
+        assert isinstance(asked, Suspended)
+        decided = await operator.call("callgate_approve", {"approval_id": asked.approval_id, "arguments": {"amount": 20}})
+        assert decided["result"]["structuredContent"]["status"] in ("approved", "sent")
+        assert await engine.wait_for_answer(asked.approval_id) is not None
+        await engine.call(call, scope)
+        end.set()
+        await working
+    assert paid == [20]
 
 
 @eras

@@ -182,7 +182,9 @@ class OperatorTools:
         Raises:
             UsageError: It cannot be sent, or that process has refused it.
         """
-        given = {} if isinstance(asked, _Denial) else {"arguments": asked.arguments}
+        given: dict[str, Any] = {}
+        if isinstance(asked, _Approval):  # that process knows the tool, and refuses arguments without those that it requires
+            given = {"arguments": asked.arguments, "leave_out": True}
         send = inbox.deny if isinstance(asked, _Denial) else inbox.approve
         address = self._address()
         sent = await in_thread(partial(send, address, asked.approval_id, by=principal.name, reason=asked.reason, **given))
