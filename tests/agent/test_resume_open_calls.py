@@ -10,7 +10,7 @@ from typing import Any
 import apsw
 import pytest
 
-from callgate import Allow, Deny, Engine, Limits, Modify, Scope, SqliteJournal, Tool, Verified, before_call, tool
+from callgate import Allow, Deny, Engine, Limits, Modify, RetryPolicy, Scope, SqliteJournal, Tool, Verified, before_call, tool
 from callgate.agent import Agent, RunResult
 from callgate.calls import Effect
 from callgate.events import TERMINAL, Event
@@ -104,6 +104,28 @@ async def test_an_open_call_runs_again_only_if_its_tool_was_and_is_idempotent(
     result = await broken.goes_on(tools=[paying(ledger, after)])
     assert ledger.lines() == ["ann"] * effects
     assert [one.status for one in result.results] == ["ok" if effects == 2 else "unknown"]
+
+
+async def test_a_resumed_call_numbers_its_attempts_after_those_of_its_first_process(broken: InterruptedRun, ledger: Ledger) -> None:
+    @tool(effect="idempotent", retry=RetryPolicy(attempts=2, base_s=0.0, max_s=0.0))
+    async def pay(to: str) -> str:
+        """Hang, then lose the connection, then pay."""
+        ledger.write(to)
+        if len(ledger.lines()) == 1:
+            await asyncio.Event().wait()
+        if len(ledger.lines()) == 2:
+            raise ConnectionResetError("reset")
+        return f"paid {to}"
+
+    await broken.ends(PAY, ledger.lines, tools=[pay])
+    await broken.goes_on(tools=[pay])
+    kinds = ("call.started", "call.attempt_failed")
+    assert [(event.kind, event.attempt) for event in broken.events if event.kind in kinds] == [
+        ("call.started", 1),
+        ("call.started", 2),
+        ("call.attempt_failed", 2),
+        ("call.started", 3),
+    ]
 
 
 @pytest.mark.parametrize("text", ["", "I pay."])

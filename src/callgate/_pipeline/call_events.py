@@ -263,4 +263,5 @@ def record_failed_attempt(state: CallState, attempt: int, execution: Execution, 
     state.attempt = 0
     if state.withholds:
         execution = replace(execution, error=execution.error_type)
-    record_event(state, "call.attempt_failed", AttemptFailed.of(execution, wait_s, state.recorder.redactor), attempt)
+    body = AttemptFailed.of(execution, wait_s, state.recorder.redactor)
+    record_event(state, "call.attempt_failed", body, _attempt_number(state, attempt))

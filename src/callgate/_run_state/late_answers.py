@@ -6,7 +6,7 @@ code of the tool's author: a value that only such code could read is described b
 
 from __future__ import annotations
 
-from callgate._json import plain_bytes, small_jsonable, type_name
+from callgate._json import exceeds, plain_bytes, small_jsonable, type_name
 from callgate._run_state.event_bodies import clean
 from callgate._secret_redaction import Redactor
 from callgate.content_parts import part_text
@@ -32,8 +32,9 @@ def late_answer_of(execution: Execution, redactor: Redactor | None) -> dict[str,
 
 
 def _value(value: object) -> dict[str, object]:
-    size = len(plain_bytes(value))
-    return {"value": value} if size <= _MOST_BYTES else {"not_recorded": f"a value of {size:,} bytes; {_MOST_BYTES:,} is the limit"}
+    if exceeds(value, _MOST_BYTES) or len(plain_bytes(value)) > _MOST_BYTES:
+        return {"not_recorded": f"a value of more than {_MOST_BYTES:,} bytes"}
+    return {"value": value}
 
 
 def _error_text(execution: Execution) -> str:
