@@ -31,6 +31,8 @@ class EventQuery(Options, frozen=True, kw_only=True):
     """Events of the calls of this tool: its resolved name, or the name in the call if no tool was found."""
     actor: str | None = None
     """Events of the calls that were made for this actor."""
+    principal: str | None = None
+    """Events of the calls that were made on behalf of this principal."""
     conversation: str | None = None
     """Events of the calls that were made in this conversation."""
     kinds: tuple[str, ...] = ()
@@ -53,7 +55,7 @@ class EventQuery(Options, frozen=True, kw_only=True):
     def holds(self, event: Event) -> bool:
         """Whether the event matches every field that can be checked without other events.
 
-        These are all fields but `tool`, `actor`, `conversation` and `caused_by`.
+        These are all fields but `tool`, `actor`, `principal`, `conversation` and `caused_by`.
         """
         return (
             event.position > self.after
@@ -79,14 +81,15 @@ class EventQuery(Options, frozen=True, kw_only=True):
     @property
     def by_call(self) -> bool:
         """Whether matching needs facts about the event's call."""
-        return self.tool is not None or self.actor is not None or self.conversation is not None
+        return not (self.tool is None and self.actor is None and self.principal is None and self.conversation is None)
 
     def is_about(self, facts: CallFacts | None) -> bool:
-        """Whether events of a call with these facts match the fields `tool`, `actor` and `conversation`."""
+        """Whether events of a call with these facts match the fields `tool`, `actor`, `principal` and `conversation`."""
         return (
             facts is not None
             and self.tool in (None, facts.tool)
             and self.actor in (None, facts.actor)
+            and self.principal in (None, facts.principal)
             and self.conversation in (None, facts.conversation)
         )
 
@@ -100,6 +103,7 @@ class CallFacts(Struct, frozen=True, kw_only=True):
 
     tool: str = ""
     actor: str = ""
+    principal: str = ""
     conversation: str = ""
     final: bool = False
     """Whether the tool's name is the resolved one, and not the one in the call."""
@@ -150,6 +154,7 @@ def merged(known: CallFacts | None, new: CallFacts) -> CallFacts:
     return CallFacts(
         tool=new.tool if better else known.tool,
         actor=known.actor or new.actor,
+        principal=known.principal or new.principal,
         conversation=known.conversation or new.conversation,
         final=known.final or new.final,
     )
@@ -166,7 +171,7 @@ _value = msgspec.json.Decoder().decode
 
 
 def facts_of(event: Event) -> CallFacts | None:
-    """Return the call's tool, actor and conversation, if this event has them; a body with other fields has none."""
+    """Return the call's tool, actor, principal and conversation, if this event has them; a body with other fields has none."""
     if not event.call or event.kind not in FACT_KINDS:
         return None
     try:
@@ -176,7 +181,12 @@ def facts_of(event: Event) -> CallFacts | None:
     if event.kind != "call.received":
         return CallFacts(tool=_text(body.tool), final=True) if body.tool else None
     scope = body.scope if isinstance(body.scope, dict) else {}
-    return CallFacts(tool=_text(body.name), actor=_text(scope.get("actor")), conversation=_text(scope.get("conversation")))
+    return CallFacts(
+        tool=_text(body.name),
+        actor=_text(scope.get("actor")),
+        principal=_text(scope.get("principal")),
+        conversation=_text(scope.get("conversation")),
+    )
 
 
 def _text(value: object) -> str:

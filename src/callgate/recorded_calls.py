@@ -50,6 +50,8 @@ class ToolCallEntry(Struct, frozen=True, kw_only=True):
     run: str
     phase: str = ""
     """The phase of the run; empty if its scope had none."""
+    principal: str = ""
+    """On whose behalf the call was made; empty if it was nobody's."""
     tool: str = ""
     """The tool's name; the name in the call if no tool was found."""
     id: str = ""
@@ -177,6 +179,7 @@ def _entry(call: CallSummary, facts: _Facts) -> ToolCallEntry:
         uid=call.uid,
         run=call.run,
         phase=facts.phase,
+        principal=call.principal,
         tool=call.tool,
         id=call.id,
         arguments=judged[-1] if judged else _as_object(call.received),

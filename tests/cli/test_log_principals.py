@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from callgate import Engine, RawCall, Scope, SqliteJournal, tool
+from callgate import Engine, EventQuery, RawCall, Scope, SqliteJournal, tool
+from callgate.recorded_calls import find_tool_calls
+from tests.cli.shell import command, environment
 from tests.cli.shell import shell as said
+from tests.waiting import COMMAND_S
 
 
 @tool(effect="none")
@@ -61,3 +66,19 @@ def test_a_field_of_the_scope_is_named_with_its_path(folder: Path) -> None:
     answer = " ".join(said(folder, "log", "list", "--field", "principal=alice").err.split())
     assert answer == "None of the latest events has a field 'principal'. Use --field scope.principal=..."
     assert runs(said(folder, "log", "list", "--field", "scope.principal=alice", "--json").out) == ["r0", "r2"]
+
+
+def test_new_events_of_one_principal_are_followed(folder: Path) -> None:
+    words = command(("log", "follow", "--after", "0", "--principal", "bob", "--kind", "call.received", "--json"))
+    with subprocess.Popen(words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as running:
+        assert running.stdout is not None
+        assert [json.loads(running.stdout.readline())["run"] for _ in range(2)] == ["r1", "bad"]
+        running.send_signal(signal.SIGINT)
+        rest, _ = running.communicate(timeout=COMMAND_S)
+    assert (rest, running.returncode) == ("", 0)
+
+
+async def test_the_entries_of_calls_name_the_principal(folder: Path) -> None:
+    async with Engine([look], journal=SqliteJournal(folder / ".callgate" / "journal.db")) as engine:
+        found = find_tool_calls(engine.journal, EventQuery(principal="bob"))
+    assert [(entry.run, entry.principal) for entry in found] == [("r1", "bob"), ("bad", "bob")]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from callgate import Answered, Deny, PostgresJournal, Scope, SqliteJournal, Suspended
 from callgate._journal import open_reader
@@ -26,7 +27,7 @@ from tests.journals.journal_summary import read_again
 from tests.journals.make_fixture import FOLDER
 from tests.journals.postgres_server import Server
 
-NAMES = ("version-2", "version-3")
+NAMES = ("version-2", "version-3", "version-4")
 Place = Callable[[], SqliteJournal | PostgresJournal]
 
 
@@ -74,9 +75,13 @@ def test_every_call_and_run_of_an_old_journal_is_read_unchanged(address: str, na
     reader.close()
 
 
-def test_a_reader_finds_the_calls_of_a_conversation_in_tables_that_do_not_have_it(address: str) -> None:
+BY_CALL = (EventQuery(conversation="talk"), EventQuery(principal="team"), EventQuery(principal=""))
+
+
+@pytest.mark.parametrize("query", BY_CALL, ids=["conversation", "principal", "no principal"])
+def test_a_reader_finds_calls_by_what_the_tables_do_not_have(address: str, query: EventQuery) -> None:
     reader = open_reader(address)
-    query = EventQuery(conversation="talk", kinds=("call.completed",), newest_first=True)
+    query = replace(query, kinds=("call.completed",), newest_first=True)
     found = [event.position for event in reader.find(query)]
     assert found == [event.position for event in select(reader.find(EventQuery()), query)]
     assert len(found) > 1
@@ -87,18 +92,20 @@ async def test_a_migrated_journal_has_the_same_content_and_verifies(opened: Plac
     """Opening the journal migrates its tables to the current version and changes no event."""
     journal = opened()
     assert journal.verify() is None
+    for query in BY_CALL:
+        assert list(journal.find(query)) == select(journal.read(), query) != []
     assert read_again(journal, getattr(journal, "blobs", None)) == recorded_summary(name)
     await journal.close()
 
 
-SHOWN_NOW = {"version-3": {"cut/0/0": "unknown", "agent-cut/1/2": "unknown", "agent-approved/0/0": "aborted"}}
-"""Calls whose process was killed, by fixture: `callgate log` listed them as open when the fixture was made."""
+KILLED = {"cut/0/0": "unknown", "agent-cut/1/2": "unknown", "agent-approved/0/0": "aborted"}
+"""Calls whose process was killed. The events alone say that they are open; `callgate log` sees that nobody holds the lease of their run."""
 
 
 def test_the_log_commands_list_and_show_each_call(address: str, name: str, tmp_path: Path) -> None:
     then = recorded_summary(name)["calls"]
     listed = shell(tmp_path, "log", "list", "--json", "--journal", address).lines
-    shown = {uid: (one["tool"], SHOWN_NOW.get(name, {}).get(uid, one["status"])) for uid, one in then.items()}
+    shown = {uid: (one["tool"], ({} if name == "version-2" else KILLED).get(uid, one["status"])) for uid, one in then.items()}
     assert {one["uid"]: (one["tool"], one["status"]) for one in listed} == shown
     for words in (["stats", "--json"], ["show", "calls/0/18", "--json"], ["tree", "agent-done", "--json"], ["verify"]):
         assert shell(tmp_path, "log", *words, "--journal", address).code == 0

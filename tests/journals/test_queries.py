@@ -29,7 +29,7 @@ async def recorded(journal: Journal) -> list[Event]:
     """Record two actors, two known tools and an unknown one, two runs and one message; the engine stays open for more queries."""
     engine = Engine([pay, look], journal=journal)
     for run, actor in (("one", "ann"), ("two", "bob")):
-        scope = Scope(run=run, conversation="talk", actor=actor)
+        scope = Scope(run=run, conversation="talk", actor=actor, principal=f"{actor}'s client")
         await engine.call_many([call("pay", id="1", to="a"), call("functions.look", id="2", at="b"), call("nope", id="3")], scope)
     await engine.call(call("look", id="4", at="c"), Scope(run="one"))
     return list(journal.read())
@@ -50,6 +50,10 @@ QUERIES = [
     EventQuery(actor="ann"),
     EventQuery(actor=""),
     EventQuery(tool="look", actor="bob", newest_first=True),
+    EventQuery(principal="ann's client"),
+    EventQuery(principal=""),
+    EventQuery(principal="nobody's"),
+    EventQuery(principal="bob's client", tool="look", kinds=("call.completed",), field=("status", "ok"), newest_first=True, limit=1),
     EventQuery(conversation="talk"),
     EventQuery(conversation="talk", actor="bob", newest_first=True, limit=3),
     EventQuery(conversation="talk", kinds=("call.completed",), field=("status", "ok"), newest_first=True, limit=1),

@@ -248,12 +248,13 @@ async def test_paged_queries_use_an_index_and_need_no_sorting(path: Path, query:
     [
         (EventQuery(tool="pay"), "calls_by_tool"),
         (EventQuery(actor="ann"), "calls_by_actor"),
+        (EventQuery(principal="team"), "calls_by_principal"),
         (EventQuery(since_ns=1, until_ns=2), "events_by_time"),
         (EventQuery(caused_by=7), "causes"),
     ],
-    ids=["tool", "actor", "time", "cause"],
+    ids=["tool", "actor", "principal", "time", "cause"],
 )
-async def test_queries_by_tool_actor_time_and_cause_use_an_index(path: Path, query: EventQuery, index: str) -> None:
+async def test_queries_by_facts_of_calls_time_and_cause_use_an_index(path: Path, query: EventQuery, index: str) -> None:
     plan = await plan_of(path, query)
     assert index in plan
     assert "SCAN events" not in plan

@@ -82,14 +82,14 @@ def causes_of(events: Iterable[Event]) -> list[tuple[int, int]]:
     return [(parent, event.position) for event in events for parent in dict.fromkeys(event.parents)]
 
 
-def calls_of(events: Iterable[Event]) -> list[tuple[str, str, str, str, int]]:
-    """Return the facts of each call in the events, as tuples (call, tool, actor, conversation, whether the tool's name is final)."""
+def calls_of(events: Iterable[Event]) -> list[tuple[str, str, str, str, str, int]]:
+    """Return the facts of each call in the events, as values for `ADD_CALL`."""
     calls: dict[str, CallFacts] = {}
     for event in events:
         facts = facts_of(event)
         if facts is not None:
             calls[event.call] = merged(calls.get(event.call), facts)
-    return [(call, facts.tool, facts.actor, facts.conversation, int(facts.final)) for call, facts in calls.items()]
+    return [(call, facts.tool, facts.actor, facts.principal, facts.conversation, int(facts.final)) for call, facts in calls.items()]
 
 
 def chain(event: Event, previous: str, *, epoch: int, position: int, seq: int, parents: tuple[int, ...]) -> Event:

@@ -102,12 +102,17 @@ _MIGRATIONS: Final = (
     ALTER TABLE calls ADD COLUMN conversation {text} NOT NULL DEFAULT '';
     CREATE INDEX calls_by_conversation ON calls {lookup} (conversation);
     """,
+    """
+    ALTER TABLE calls ADD COLUMN principal {text} NOT NULL DEFAULT '';
+    CREATE INDEX calls_by_principal ON calls {lookup} (principal) WHERE principal <> '';
+    """,
 )
 VERSION: Final = len(_MIGRATIONS)
 FIRST_WITH_CALLS: Final = 2
 """The first version with the tables `calls` and `causes`."""
 _FIRST_WITH_CONVERSATIONS: Final = 4
 """The first version in which `calls` has the conversation of each call."""
+_FIRST_WITH_PRINCIPALS: Final = 5
 
 SQLITE: Final[Mapping[str, str]] = {
     "int": "INTEGER",
@@ -133,10 +138,11 @@ POSTGRES: Final[Mapping[str, str]] = {
 ADD_EVENT: Final = f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 ADD_CAUSE: Final = "INSERT INTO causes (parent, child) VALUES (?, ?)"
 ADD_CALL: Final = """
-    INSERT INTO calls (call, tool, actor, conversation, final) VALUES (?, ?, ?, ?, ?)
+    INSERT INTO calls (call, tool, actor, principal, conversation, final) VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT (call) DO UPDATE SET
         tool = CASE WHEN excluded.final > calls.final OR calls.tool = '' THEN excluded.tool ELSE calls.tool END,
         actor = CASE WHEN calls.actor = '' THEN excluded.actor ELSE calls.actor END,
+        principal = CASE WHEN calls.principal = '' THEN excluded.principal ELSE calls.principal END,
         conversation = CASE WHEN calls.conversation = '' THEN excluded.conversation ELSE calls.conversation END,
         final = CASE WHEN excluded.final > calls.final THEN excluded.final ELSE calls.final END
 """
@@ -159,6 +165,8 @@ def migrations(words: Mapping[str, str], present: int) -> list[tuple[int, list[s
 
 def not_indexed(query: EventQuery, version: int) -> bool:
     """Return whether the tables of this version cannot answer the query, so that all events have to be read."""
+    if query.principal is not None:
+        return version < _FIRST_WITH_PRINCIPALS
     return query.derived and version < (_FIRST_WITH_CONVERSATIONS if query.conversation is not None else FIRST_WITH_CALLS)
 
 
@@ -166,7 +174,7 @@ def to_index(version: int) -> EventQuery | None:
     """Return which stored events have something for `calls` that a migration from this version adds; None: nothing is missing."""
     if version < FIRST_WITH_CALLS:
         return EventQuery(limit=_PAGE)
-    return EventQuery(kinds=("call.received",), limit=_PAGE) if version < _FIRST_WITH_CONVERSATIONS else None
+    return EventQuery(kinds=("call.received",), limit=_PAGE) if version < _FIRST_WITH_PRINCIPALS else None
 
 
 def select_events(query: EventQuery) -> tuple[str, list[Value]]:
@@ -189,6 +197,8 @@ def select_events(query: EventQuery) -> tuple[str, list[Value]]:
     add_condition("at_ns < ?", query.until_ns)
     add_condition("call <> '' AND call IN (SELECT call FROM calls WHERE tool = ?)", query.tool)
     add_condition("call <> '' AND call IN (SELECT call FROM calls WHERE actor = ?)", query.actor)
+    indexed = "principal <> '' AND " if query.principal else ""
+    add_condition(f"call <> '' AND call IN (SELECT call FROM calls WHERE {indexed}principal = ?)", query.principal)
     add_condition("call <> '' AND call IN (SELECT call FROM calls WHERE conversation = ?)", query.conversation)
     add_condition(_FOLLOWED, query.caused_by)
     if query.kinds:

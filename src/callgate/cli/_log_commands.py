@@ -117,6 +117,7 @@ def log_follow(
     kind: Kind = None,
     tool: ToolName = None,
     actor: Actor = None,
+    principal: Principal = None,
     field: Field = None,
     after: int | None = None,
     json: AsJson = False,
@@ -136,7 +137,15 @@ def log_follow(
     from callgate.cli._show_log import follow
 
     options = LogOptions(
-        journal=journal or default_journal(), run=run, kind=kind, tool=tool, actor=actor, field=field, after=after, json=json
+        journal=journal or default_journal(),
+        run=run,
+        kind=kind,
+        tool=tool,
+        actor=actor,
+        principal=principal,
+        field=field,
+        after=after,
+        json=json,
     )
     return follow(with_run(options))
 

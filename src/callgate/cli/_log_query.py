@@ -9,9 +9,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import islice
-
-from msgspec import structs
 
 from callgate._call_summary import CallSummary, without_process
 from callgate._clock import SystemClock
@@ -24,9 +21,8 @@ from callgate.cli._journal_location import without_password
 from callgate.cli._run_names import run_named
 from callgate.errors import UsageError
 from callgate.event_queries import EventQuery
-from callgate.events import Event
 
-__all__ = ["end_orphans", "find_events", "has_run", "query_of", "reading", "refuse_damaged", "with_run"]
+__all__ = ["end_orphans", "has_run", "query_of", "reading", "refuse_damaged", "with_run"]
 
 _MOST = 2**63 - 1
 """The largest number that a store can hold."""
@@ -64,16 +60,6 @@ def reading(options: LogOptions, *, to_come: bool = False, check: bool = True) -
             refuse_damaged(reader, options.journal)
     finally:
         reader.close()
-
-
-def find_events(reader: JournalReader, query: EventQuery, principal: str | None) -> Iterator[Event]:
-    """Return the events that match, of the calls that were made on behalf of this principal; None: of anybody's."""
-    if principal is None:
-        return iter(reader.find(query))
-    asked = EventQuery(run=query.run, tool=query.tool, kinds=("call.received",), field=("scope.principal", principal))
-    calls = {event.call for event in reader.find(asked)}
-    found = (event for event in reader.find(structs.replace(query, limit=None)) if event.call in calls)
-    return islice(found, query.limit)
 
 
 def end_orphans(calls: Iterable[CallSummary], journal: str) -> None:
@@ -141,6 +127,7 @@ def query_of(options: LogOptions) -> EventQuery:
         run=options.run,
         tool=options.tool,
         actor=options.actor,
+        principal=options.principal,
         kinds=_kinds(options.kind),
         since_ns=_time_ns("since", options.since),
         until_ns=_time_ns("until", options.until),

@@ -20,7 +20,7 @@ from callgate.cli import _exit_codes as _exits
 from callgate.cli._command_options import LogOptions
 from callgate.cli._console import STYLES, grid, output, print_json, say
 from callgate.cli._journal_location import without_password
-from callgate.cli._log_query import end_orphans, find_events, query_of, reading
+from callgate.cli._log_query import end_orphans, query_of, reading
 from callgate.cli._standard_streams import reader_is_gone
 from callgate.errors import UsageError
 from callgate.event_queries import EventQuery
@@ -36,9 +36,9 @@ _BAR = 24
 def stats(options: LogOptions) -> int:
     query = query_of(options)
     with reading(options) as reader:
-        calls = summarise(find_events(reader, query, options.principal))
+        calls = summarise(reader.find(query))
         end_orphans(calls, options.journal)
-        sealed = sealed_at(reader.find(replace(query, kinds=("emission.sealed",), tool=None, actor=None)))
+        sealed = sealed_at(reader.find(replace(query, kinds=("emission.sealed",), tool=None, actor=None, principal=None)))
         found = statistics([call for call in calls if call.kinds[0] == "call.received"], sealed)
         if options.json:
             print_json(plain(found))
@@ -118,7 +118,7 @@ def export(options: LogOptions, to: str | None) -> int:
     """
     query = query_of(options)
     with reading(options) as reader:
-        events = find_events(reader, query, options.principal)
+        events = reader.find(query)
         written = _print(events) if to is None else _write(to, events)
     if to is not None:
         say(f"{written} events are in {to}.")

@@ -18,7 +18,7 @@ _LATEST = 1_000
 _SHOWN = 12
 
 
-def why_no_calls(reader: JournalReader, query: EventQuery, principal: str | None = None) -> str:
+def why_no_calls(reader: JournalReader, query: EventQuery) -> str:
     """Return one sentence about a status, field, tool or principal that does not exist; otherwise a general one."""
     path, value = query.field or ("", None)
     if path == "status" and not query.kinds and value not in _STATUSES:
@@ -29,9 +29,9 @@ def why_no_calls(reader: JournalReader, query: EventQuery, principal: str | None
         return f"None of the latest events has a field '{one_line(name, 80)}'. {hint}"
     if query.tool is not None and (tools := _tools(reader)) and query.tool not in tools:
         return f"No recent call of a tool '{one_line(query.tool, 80)}' is on record. {_nearest(query.tool, tools)}"
-    if principal is not None and principal not in (names := _principals(reader)):
-        known = _nearest(principal, names) if names else "No call on record names a principal."
-        return f"No recent call was made on behalf of '{one_line(principal, 80)}'. {known}"
+    if query.principal is not None and query.principal not in (names := _principals(reader)):
+        known = _nearest(query.principal, names) if names else "No call on record names a principal."
+        return f"No recent call was made on behalf of '{one_line(query.principal, 80)}'. {known}"
     return "No calls match. `callgate log list --journal FILE` shows those of another journal."
 
 

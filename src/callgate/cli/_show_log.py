@@ -24,7 +24,7 @@ from callgate.cli._command_options import LogOptions
 from callgate.cli._console import field, grid, output, print_json, say, status_text
 from callgate.cli._interrupt_signals import remembering_interrupts
 from callgate.cli._journal_location import journal_option, without_password
-from callgate.cli._log_query import end_orphans, find_events, has_run, query_of, reading
+from callgate.cli._log_query import end_orphans, has_run, query_of, reading
 from callgate.cli._no_calls import why_no_calls
 from callgate.cli._run_names import LAST, newest_run
 from callgate.cli._standard_streams import reader_is_gone
@@ -61,7 +61,7 @@ def list_calls(options: LogOptions, *, arguments: bool = False) -> int:
         elif calls:
             _print_calls(calls, arguments=arguments)
         else:
-            say(why_no_calls(reader, query_of(options), options.principal))
+            say(why_no_calls(reader, query_of(options)))
         if more:
             say(f"These are the newest {len(calls)}; earlier ones match too. --limit shows more of them.", "dim")
     return _exits.OK
@@ -72,12 +72,11 @@ def _calls(reader: JournalReader, options: LogOptions) -> tuple[list[CallSummary
     query = query_of(options)
     most = _MOST_CALLS if query.limit is None else query.limit
     events_of_calls = replace(_events_of_calls(query), limit=None, newest_first=True)
-    uids = _newest(find_events(reader, events_of_calls, options.principal), most + 1)
+    uids = _newest(reader.find(events_of_calls), most + 1)
     calls = [call for call in summaries_of(reader, uids[:most]) if call.position > query.after]
     end_orphans(calls, options.journal)
     if query.field is not None and query.field[0] == "status":
         calls = _with_status(reader, query, calls, options.journal)
-        calls = [call for call in calls if options.principal in (None, call.principal)]
     _settle_repeats(reader, calls)
     calls.sort(key=lambda call: call.position)
     return calls[-most:], len(uids) > most or len(calls) > most
