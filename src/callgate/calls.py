@@ -380,7 +380,7 @@ class Suspended(NamedStruct, frozen=True):
     def message(self) -> dict[str, Any]:
         raise UsageError(
             f"A human has to decide about the call (Suspended): {self.question} Answer with"
-            f" engine.answer('{self.approval_id}', allow=...), and hand the same call in again."
+            f" engine.approve('{self.approval_id}') or engine.deny(...), and hand the same call in again."
         )
 
 

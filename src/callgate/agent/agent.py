@@ -235,7 +235,7 @@ class Agent:
     ) -> RunResult:
         """Resume a run that waits for a human, was interrupted with its process, or ended before its task was done.
 
-        A run that waits: answer with `engine.answer` first. Calls without an answer wait again.
+        A run that waits: answer with `engine.approve` or `engine.deny` first. Calls without an answer wait again.
 
         A run whose process ended is resumed from its record:
 
