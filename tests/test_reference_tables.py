@@ -264,7 +264,8 @@ def test_documented_tool_and_context_attributes_match_the_code() -> None:
     assert shown == {name: f"`{getattr(Tool, name)!r}`" for name in attributes}
     categories = {name: row[0].split("`")[1] for name, row in table("docs/reference/tools.md", "## Categories and effects").items()}
     assert categories == _EFFECT_OF
-    context = {re.sub(r"^await |\(.*", "", name) for cell in table("docs/reference/tool-context.md", "# The context of a tool") for name in split(cell)}
+    cells = table("docs/reference/tool-context.md", "# The context of a tool")
+    context = {re.sub(r"^await |\(.*", "", name) for cell in cells for name in split(cell)}
     assert context == CONTEXT
 
 
