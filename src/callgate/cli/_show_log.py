@@ -133,6 +133,8 @@ def _print_calls(calls: Sequence[CallSummary], *, arguments: bool) -> None:
         why = ", ".join(filter(None, (why, _settlement_text(call))))
         if call.replayed:  # the tool did not run again
             why = ", ".join(filter(None, (why, f"result of {call.earlier_call or 'an earlier call'}")))
+        elif call.cached:
+            why = ", ".join(filter(None, (why, "from the cache")))
         status = Text.assemble(status_text(call.status, call.command_end), f" {one_line(why)}" if why else "")
         rule = "replayed" if call.replayed else one_line(call.rule)  # its result has the rule of the call that ran
         who = [one_line(call.principal, 80)] if named else []
@@ -348,8 +350,10 @@ def _date(at_ns: int) -> str | None:
 
 
 def clock(at_ns: int) -> str:
-    """Return the local time of day as text."""
+    """Return the local time as text, with the day unless that is today."""
     try:
-        return datetime.fromtimestamp(at_ns / 1e9).astimezone().strftime("%H:%M:%S.%f")[:-3]
+        at = datetime.fromtimestamp(at_ns / 1e9).astimezone()
+        day = "" if at.date() == datetime.now(at.tzinfo).date() else f"{at:%Y-%m-%d} "
+        return f"{day}{at:%H:%M:%S.%f}"[:-3]
     except (OverflowError, ValueError, OSError):  # outside the range of local times
         return "?"
