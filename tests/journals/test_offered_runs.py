@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from callgate import Engine, MemoryJournal, PostgresJournal, RawCall, Scope, SqliteJournal, Suspended, Tool, Verified, inbox, tool
+from callgate._engine_limits import IDLE_RUN_S
 from callgate._journal import JournalAddress
 from callgate._pipeline.open_runs import NO_SCOPE
 from callgate.errors import RunHeld, UsageError
@@ -22,6 +23,12 @@ from tests.waiting import PATIENCE_S, soon
 Stored = MemoryJournal | SqliteJournal | PostgresJournal
 Journals = tuple[Stored, Stored]
 CHAT = Scope(run="chat-1", conversation="chat-1")
+
+
+@pytest.fixture(autouse=True)
+def _offered_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the moment after which an idle run is offered."""
+    monkeypatch.setattr("callgate._pipeline.open_runs.IDLE_RUN_S", IDLE_RUN_S / 10)
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
