@@ -115,7 +115,7 @@ class Executor:
     async def _run_with_effect(self, state: CallState, plan: ToolPlan, approved: ApprovedCall) -> AttemptsResult:
         """Run a call with an effect. Meanwhile, the cache does not store what the call may change, and its writes are captured for undo."""
         touched = approved.call.tool.touched(approved.call.arguments, state.scope) if plan.declares else None
-        writes = self._cache.begin_writing(touched)
+        writes = self._cache.begin_writing(state.uid, touched)
         try:
             if self._undo is None or not state.scope.workspace:
                 return await self._attempts.run(state, plan, approved)
@@ -125,7 +125,7 @@ class Executor:
             if state.uid in self._runners.abandoned_calls:
                 self._cache.keep_writing(state.uid, writes)
             else:
-                self._cache.end_writing(writes)
+                self._cache.end_writing(state.uid, writes)
 
     async def _settle_doubt(self, state: CallState, approved: ApprovedCall, ran: AttemptsResult, checked: Checked) -> Checked:
         """Ask the tool's `verify` about a call with an unknown outcome. If it does not know, prevent identical calls from starting."""

@@ -7,8 +7,9 @@ A result is stored as the hooks leave it, so that data that they hide or withhol
 the hooks run on the stored result again; if they change a result that they had changed before, it is
 dropped and the tool runs. Stored and shared results are encoded, so that no two calls share an object. Only
 successful results are stored. A result that was read before or during a write to its resources is never
-given to a call that arrives after that write has begun. If the store fails, the tool runs and the call
-still gets its result.
+given to a call that arrives after that write has begun; for the writes of other engines of the journal, which
+may be of anything, see `other_engines_writes`. If the store fails, the tool runs and the call still gets its
+result.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from msgspec.structs import replace
 from callgate._abort_signals import FAILURES, settled
 from callgate._clock import Clock
 from callgate._pipeline.call_state import CallState
+from callgate._pipeline.other_engines_writes import OtherEnginesWrites
 from callgate._pipeline.wait_graph import WaitGraph
 from callgate._secret_redaction import RedactedLog, Redactor
 from callgate.content_parts import with_data, without_data
@@ -94,13 +96,28 @@ class _Shared(Struct, frozen=True, eq=False):
 
 
 class Cache:
-    """The cache stage of one engine."""
+    """The cache stage of one engine.
+
+    Args:
+        others: The writes of other engines of the journal; None: there are no other engines.
+        is_common: Whether those engines drop from the persistent store what they write.
+    """
 
     def __init__(
-        self, memory: CacheStore, persistent: CacheStore | None, clock: Clock, redactor: Redactor | None, waits: WaitGraph
+        self,
+        memory: CacheStore,
+        persistent: CacheStore | None,
+        clock: Clock,
+        redactor: Redactor | None,
+        waits: WaitGraph,
+        *,
+        others: OtherEnginesWrites | None,
+        is_common: bool,
     ) -> None:
         self._memory = memory
         self._persistent = persistent
+        self._others = others
+        self._is_common = is_common
         self._trusted = True
         """Whether the persistent store has dropped everything that it was told to drop."""
         self._clock = clock
@@ -137,7 +154,10 @@ class Cache:
             CallNotStarted: The call would wait for itself.
         """
         scope = approved.call.tool.cache_scope
-        if scope is None or (self._writing and self._is_written(_reads(approved))):
+        if scope is None:
+            return await finish(await execute())
+        reads = _reads(approved)
+        if reads and (await self._do_others_write() or self._is_written(reads)):
             return await finish(await execute())
         key = cache_key(approved, changes_by)
         store = self._store(scope)
@@ -148,7 +168,8 @@ class Cache:
                 return found
             shared = self._runs.get(key)
             if shared is None:
-                return await self._lead(state, approved, key, store, execute, finish)
+                lead = _Shared(state, reads, asyncio.get_running_loop().create_future())
+                return await self._lead(lead, approved, key, store, execute, finish)
             if not await self._wait_for_end(state, approved, shared):
                 return await finish(await execute())
             end = shared.done.result()
@@ -197,7 +218,7 @@ class Cache:
 
     async def _lead(
         self,
-        state: CallState,
+        shared: _Shared,
         approved: ApprovedCall,
         key: str,
         store: CacheStore,
@@ -205,11 +226,12 @@ class Cache:
         finish: Finish,
     ) -> Checked:
         """Run the call, share the result with identical calls that wait for it, and store it as the hooks leave it."""
-        shared = self._runs[key] = _Shared(state, _reads(approved), asyncio.get_running_loop().create_future())
+        self._runs[key] = shared
         try:
             checked = await self._run(shared, key, execute)
             after = await finish(checked)
-            if after.status == "ok" and self._runs.get(key) is shared:
+            others_write = bool(shared.reads) and await self._do_others_write()
+            if after.status == "ok" and not others_write and self._runs.get(key) is shared:
                 self._keep(approved, key, store, after if _same(after, checked) else replace(after, changed=True), shared.reads)
             return after
         finally:
@@ -264,7 +286,16 @@ class Cache:
         except FAILURES as error:
             self._log.warning("A result of %s could not be cached (%s)", tool.name, type(error).__name__)
 
-    def begin_writing(self, touched: TouchedKeys | None) -> frozenset[str]:
+    async def _do_others_write(self) -> bool:
+        """Drop what other engines may have written since they were last looked at, and return whether one may be writing now."""
+        if self._others is None:
+            return False
+        written, writing = await self._others.look()
+        if written:
+            self._forget(ANYTHING, persistent=not self._is_common)
+        return writing
+
+    def begin_writing(self, uid: str, touched: TouchedKeys | None) -> frozenset[str]:
         """Drop all results that were read from resources which a call writes from now on.
 
         Return these resources, for `end_writing`. Until `end_writing`, no result that was read from them is stored or
@@ -272,13 +303,17 @@ class Cache:
         run which reads these resources may use its result; a later call may not.
         """
         writes = ANYTHING if touched is None else touched.writes
+        if self._others is not None:
+            self._others.note_own_start(uid)
         if writes:
             self._forget(writes)
             self._writing.append(writes)
         return writes
 
-    def end_writing(self, writes: frozenset[str]) -> None:
+    def end_writing(self, uid: str, writes: frozenset[str]) -> None:
         """Drop the results that were read while the call wrote. The call writes no more."""
+        if self._others is not None:
+            self._others.note_own_end(uid)
         if writes:
             self._writing.remove(writes)
             self._forget(writes)
@@ -290,18 +325,18 @@ class Cache:
     def code_ended(self, uid: str) -> None:
         """Record that the abandoned code of a call has ended."""
         if uid in self._abandoned:
-            self.end_writing(self._abandoned.pop(uid))
+            self.end_writing(uid, self._abandoned.pop(uid))
 
     def _is_written(self, reads: frozenset[str]) -> bool:
         return any(_meet(writes, reads) for writes in self._writing)
 
-    def _forget(self, writes: frozenset[str]) -> None:
+    def _forget(self, writes: frozenset[str], *, persistent: bool = True) -> None:
         if self._runs:
             for key in [key for key, shared in self._runs.items() if _meet(writes, shared.reads)]:
                 del self._runs[key]
         if self._kept_in_memory:
             self._memory.drop_written(writes)
-        if self._persistent is not None and self._trusted:
+        if persistent and self._persistent is not None and self._trusted:
             try:
                 self._persistent.drop_written(writes)
             except FAILURES as error:
