@@ -60,7 +60,8 @@ def question(tool: str, round_: int, params: dict[str, Any]) -> tuple[str, dict[
     if tool == "folders":
         return "roots/list", {}
     if params["arguments"].get("mode") == "url":
-        return "elicitation/create", {"mode": "url", "message": "Go", "elicitationId": "e", "url": "https://shop.example/pay"}
+        named = {} if ERA == "stateless" else {"elicitationId": "e"}
+        return "elicitation/create", {"mode": "url", "message": "Go", **named, "url": "https://shop.example/pay"}
     asks_as = params["arguments"].get("as", round_)
     return "elicitation/create", {"mode": "form", "message": f"Your name? ({asks_as})", "requestedSchema": FORM}
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from mcp_types._v2025_11_25 import ElicitRequestURLParams
 
 from tests.gateway.raw_client import Era, RawClient, raw_client, served
 from tests.waiting import until
@@ -111,6 +112,18 @@ async def refused(client: RawClient, tool: str, error: Mapping[str, Any]) -> Any
     asked = await client.next_message()
     client.send({"jsonrpc": "2.0", "id": asked["id"], "error": error})
     return (await response)["result"]
+
+
+@pytest.mark.parametrize("upstream", ERAS)
+async def test_an_address_that_a_client_with_a_handshake_is_to_open_has_an_id(upstream: Era, tmp_path: Path) -> None:
+    """Revision 2025-11-25 requires it, and 2026-07-28 does not have it."""
+    answer, open_page = {"action": "accept"}, {"mode": "url"}
+    async with gateway("handshake", upstream, tmp_path, {"elicitation": {"url": {}}}) as client:
+        asked = [(await answered(client, "ask", answer, arguments=open_page))[0][0][1] for _ in range(2)]
+    for params in asked:
+        ElicitRequestURLParams.model_validate(params)
+    ids = {params["elicitationId"] for params in asked}
+    assert ids == {"e"} if upstream == "handshake" else len(ids) == 2
 
 
 _URL, _TOOLS = {"mode": "url"}, {"tools": [], "toolChoice": {"mode": "auto"}}
