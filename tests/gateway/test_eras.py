@@ -114,6 +114,14 @@ async def refused(client: RawClient, tool: str, error: Mapping[str, Any]) -> Any
     return (await response)["result"]
 
 
+@pytest.mark.parametrize(("front", "code"), [("handshake", -32002), ("stateless", -32602)])
+async def test_a_resource_that_is_not_there_is_refused_with_the_code_of_the_clients_era(front: Era, code: int) -> None:
+    server = [sys.executable, str(Path(__file__).with_name("content_server.py")), "a"]
+    async with raw_client(served(servers=[server]), front) as client:
+        refused = await client.request("resources/read", {"uri": "a://missing"})
+    assert refused["error"] == {"code": code, "message": "Resource not found", "data": {"uri": "a://missing"}}
+
+
 @pytest.mark.parametrize("upstream", ERAS)
 async def test_an_address_that_a_client_with_a_handshake_is_to_open_has_an_id(upstream: Era, tmp_path: Path) -> None:
     """Revision 2025-11-25 requires it, and 2026-07-28 does not have it."""

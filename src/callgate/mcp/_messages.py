@@ -21,6 +21,7 @@ __all__ = [
     "INVALID_REQUEST",
     "MAX_MESSAGE_BYTES",
     "METHOD_NOT_FOUND",
+    "BatchMessage",
     "NoMessage",
     "RpcError",
     "UnreadableMessage",
@@ -65,6 +66,10 @@ class NoMessage(UnreadableMessage):
     """Valid JSON that is neither an object nor a batch."""
 
 
+class BatchMessage(UnreadableMessage):
+    """A batch of messages."""
+
+
 class RpcError(Exception):
     """The `error` of a response, or one to answer with.
 
@@ -105,7 +110,7 @@ def read_message(data: bytes | bytearray, *, mends: bool = True) -> Message:
         raise UnreadableMessage(str(error), error.code, answered_ids(data, _ANSWER_KEYS)) from None
     if isinstance(value, list):
         ids = (answer_id(item) for item in value if isinstance(item, dict) and "method" not in item)
-        raise UnreadableMessage(_BATCH, answers=tuple(found for found in ids if found is not None))
+        raise BatchMessage(_BATCH, answers=tuple(found for found in ids if found is not None))
     if not isinstance(value, dict):
         raise NoMessage("it is not a JSON object")
     return value

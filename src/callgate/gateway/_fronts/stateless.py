@@ -44,6 +44,8 @@ _OWN = frozenset({"server/discover", "subscriptions/listen"})
 _MAY_ASK = frozenset({"tools/call", "prompts/get", "resources/read"})
 """The requests whose answer may need input of the client, if it can give any."""
 _CACHEABLE = frozenset({"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"})
+_RESOURCE_NOT_FOUND = -32002
+"""The code of servers up to 2025-11-25, in whose place this era has `INVALID_PARAMS`."""
 _APPROVAL = "approval"
 """The name of the question whether a call may run."""
 _RECORDED_S = 0.05
@@ -102,7 +104,12 @@ class StatelessFront:
             raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
         params = params_of(message)
         request = _StatelessRequest(method, self._client(params), params, exchange, message["id"])
-        return self._stamp(method, await self._answer(request))
+        try:
+            return self._stamp(method, await self._answer(request))
+        except RpcError as error:
+            if error.code != _RESOURCE_NOT_FOUND:
+                raise
+            raise RpcError.received({**error.body, "code": INVALID_PARAMS}) from error
 
     async def _answer(self, request: _StatelessRequest) -> Message:
         method, client, params = request.method, request.client, request.params
