@@ -134,6 +134,48 @@ async def test_an_address_that_a_client_with_a_handshake_is_to_open_has_an_id(up
     assert ids == {"e"} if upstream == "handshake" else len(ids) == 2
 
 
+@pytest.mark.parametrize("upstream", ERAS)
+async def test_a_client_without_a_handshake_is_asked_to_open_the_address_without_which_a_server_refuses_a_call(
+    upstream: Era, tmp_path: Path
+) -> None:
+    async with gateway("stateless", upstream, tmp_path, {"elicitation": {"url": {}}}) as client:
+        begun = (await client.call("pay_first", {}))["result"]
+        (name, question), *others = begun["inputRequests"].items()
+        given = {"inputResponses": {name: {"action": "accept"}}, "requestState": begun["requestState"]}
+        ended = await client.request("tools/call", {"name": "pay_first", "arguments": {}, **given})
+    assert others == []
+    assert (question["method"], question["params"]["url"]) == ("elicitation/create", "https://shop.example/pay")
+    assert ended["result"]["content"][0]["text"] == "paid"
+    assert (tmp_path / "log").read_text().count("call pay_first") == 2
+
+
+@pytest.mark.parametrize("capabilities", [{"elicitation": {"url": {}}}, {"elicitation": {}}, {}])
+async def test_a_call_that_a_server_refuses_until_an_address_is_open_is_not_repeated_without_consent(
+    capabilities: Mapping[str, Any], tmp_path: Path
+) -> None:
+    async with gateway("stateless", "handshake", tmp_path, capabilities) as client:
+        response = await client.call("pay_first", {})
+        if "result" in response:
+            begun = response["result"]
+            given = {
+                "inputResponses": {name: {"action": "decline"} for name in begun["inputRequests"]},
+                "requestState": begun["requestState"],
+            }
+            response = await client.request("tools/call", {"name": "pay_first", "arguments": {}, **given})
+    assert response["error"]["code"] == -32603  # no client of this era knows -32042
+    assert response["error"]["message"] == "Pay first."
+    assert response["error"]["data"]["elicitations"][0]["url"] == "https://shop.example/pay"
+    assert (tmp_path / "log").read_text().count("call pay_first") == 1
+
+
+@pytest.mark.parametrize("upstream", ERAS)
+async def test_a_client_with_a_handshake_is_told_by_the_error_which_address_to_open(upstream: Era, tmp_path: Path) -> None:
+    async with gateway("handshake", upstream, tmp_path, {"elicitation": {"url": {}}}) as client:
+        refused = (await client.call("pay_first", {}))["error"]
+    assert (refused["code"], refused["data"]["elicitations"][0]["elicitationId"]) == (-32042, "p")
+    assert (tmp_path / "log").read_text().count("call pay_first") == 1
+
+
 _URL, _TOOLS = {"mode": "url"}, {"tools": [], "toolChoice": {"mode": "auto"}}
 _NOT_DECLARED = [
     ({"elicitation": {}}, "ask", _URL, "in the mode 'url', only in: form"),

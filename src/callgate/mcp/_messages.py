@@ -21,6 +21,8 @@ __all__ = [
     "INVALID_REQUEST",
     "MAX_MESSAGE_BYTES",
     "METHOD_NOT_FOUND",
+    "RESOURCE_NOT_FOUND",
+    "URL_ELICITATION_REQUIRED",
     "BatchMessage",
     "NoMessage",
     "RpcError",
@@ -42,6 +44,10 @@ INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
+RESOURCE_NOT_FOUND = -32002
+"""Up to revision 2025-11-25; since then it is `INVALID_PARAMS`."""
+URL_ELICITATION_REQUIRED = -32042
+"""In revision 2025-11-25 only."""
 
 _BATCH = "it is a batch of JSON-RPC, which only revision 2025-03-26 of MCP has and callgate does not read"
 _ANSWER_KEYS = frozenset({b'"result"', b'"error"'})

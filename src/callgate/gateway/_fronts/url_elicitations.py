@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 from uuid import uuid4
 
-from callgate.mcp._messages import RpcError
+from callgate.mcp._messages import URL_ELICITATION_REQUIRED, RpcError
 
 __all__ = ["UrlElicitations"]
 
-_URL_ELICITATION_REQUIRED: Final = -32042
 _MOST: Final = 1_000
 
 
@@ -42,7 +41,7 @@ class UrlElicitations:
 
     def note_error(self, error: RpcError) -> None:
         """Add the elicitations of an error `-32042`. Other errors are ignored."""
-        if error.code != _URL_ELICITATION_REQUIRED or not isinstance(error.data, dict):
+        if error.code != URL_ELICITATION_REQUIRED or not isinstance(error.data, dict):
             return
         listed = error.data.get("elicitations")
         for elicitation in listed if isinstance(listed, list) else ():

@@ -20,7 +20,7 @@ from callgate.gateway._server_features.startup import Startup
 from callgate.mcp import McpError, RequestRejected, ServerContent
 from callgate.mcp._connection import Message
 from callgate.mcp._extensions import PASSED_EXTENSIONS, passed_extensions
-from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
+from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, RpcError
 from callgate.mcp.calling_client import on_behalf_of
 from callgate.tools.prefixed_names import prefixed_name
 
@@ -29,7 +29,6 @@ __all__ = ["Content"]
 log = logging.getLogger("callgate")
 T = TypeVar("T")
 
-_RESOURCE_NOT_FOUND = -32002
 _MOST_KNOWN = 100_000
 _PARAMS_OF_HOP = frozenset({"_meta", "inputResponses", "requestState"})
 _LISTS = {
@@ -196,7 +195,7 @@ class Content:
                 return await _forward(server, method, params)
             except RpcError as error:
                 refusal = refusal or error
-                if error.code not in (_RESOURCE_NOT_FOUND, INVALID_PARAMS):
+                if error.code not in (RESOURCE_NOT_FOUND, INVALID_PARAMS):
                     raise
         assert refusal is not None
         raise refusal
