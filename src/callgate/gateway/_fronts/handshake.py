@@ -103,7 +103,7 @@ class HandshakeSession:
             case "resources/subscribe" | "resources/unsubscribe":
                 return await self._watch(method, params, self._call(params, exchange, message["id"]))
         if not self.client.run:
-            raise RpcError(INVALID_REQUEST, "The session has not been initialized. Send initialize first.")
+            raise RpcError(INVALID_PARAMS, "The session has not been initialized. Send initialize first, or name a revision in each _meta.")
         call = self._call(params, exchange, message["id"])
         self._running.note_call(message["id"], call)
         try:
