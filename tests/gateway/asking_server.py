@@ -3,7 +3,8 @@
 Its tools: `ask` asks the user for a name, and returns the answer; `ask_twice` asks for two names, one after the other; `model` asks for a
 message of a language model; `folders` asks for the roots; `work` reports progress and a log message, then answers; `wait` waits until it
 is cancelled. A tool with `_later` at the end of its name does nothing until the file `LOG.go` exists, or `LOG.X` with the argument `go: X`;
-then it does what the name before that says, and `fail` answers with a JSON-RPC error. The argument `as` is part of the question; with
+then it does what the name before that says, and `fail` answers with a JSON-RPC error. `pay_first` refuses its first call, in the way of
+revision 2025-11-25, until the user has opened an address. The argument `as` is part of the question; with
 `mode: url`, `ask` sends the user to an address; the arguments of `model` are part of its request. `LOG` is a file: one line for each start
 of the process, each call and each cancellation, and in the handshake era for each question and its answer.
 """
@@ -25,9 +26,11 @@ TOOLS = (
     "folders",
     "work",
     "wait",
+    "pay_first",
     *(f"{name}_later" for name in ("ask", "ask_twice", "model", "work", "fail")),
 )
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+PAGE = {"mode": "url", "message": "Pay", "elicitationId": "p", "url": "https://shop.example/pay"}
 CACHED: dict[str, Any] = {"ttlMs": 0, "cacheScope": "private"} if ERA == "stateless" else {}
 waiting: dict[object, Any] = {}
 """What continues when the client answers a request of this server, by the request's id."""
@@ -60,7 +63,8 @@ def question(tool: str, round_: int, params: dict[str, Any]) -> tuple[str, dict[
     if tool == "folders":
         return "roots/list", {}
     if params["arguments"].get("mode") == "url":
-        return "elicitation/create", {"mode": "url", "message": "Go", "elicitationId": "e", "url": "https://shop.example/pay"}
+        named = {} if ERA == "stateless" else {"elicitationId": "e"}
+        return "elicitation/create", {"mode": "url", "message": "Go", **named, "url": "https://shop.example/pay"}
     asks_as = params["arguments"].get("as", round_)
     return "elicitation/create", {"mode": "form", "message": f"Your name? ({asks_as})", "requestedSchema": FORM}
 
@@ -69,6 +73,13 @@ def call(number: object, tool: str, params: dict[str, Any]) -> None:
     meta = params.get("_meta", {})
     if tool == "fail":
         send({"id": number, "error": {"code": -32050, "message": "out of paper", "data": {"tray": 2}}})
+    elif tool == "pay_first":
+        paid = "paid" in waiting
+        waiting["paid"] = True
+        if paid:
+            text(number, "paid")
+        else:
+            send({"id": number, "error": {"code": -32042, "message": "Pay first.", "data": {"elicitations": [PAGE], "vendor": 1}}})
     elif tool == "work":
         notes: list[dict[str, Any]] = [{"progress": 1, "total": 2, "message": "half", "vendor": 1}, {"progress": 2, "total": 2}]
         if "progressToken" in meta:

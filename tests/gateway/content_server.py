@@ -1,7 +1,7 @@
 """A server of the handshake era with one tool, one resource and one prompt, all named after it: `python content_server.py NAME`.
 
 A call of the tool changes every resource whose changes a client wants to be told, or ends the server with the argument `exit: true`. A
-second argument, a JSON object, is what it says of a change in addition to the URI.
+second argument, a JSON object, is what it says of a change in addition to the URI. There is no resource `NAME://missing`.
 """
 
 from __future__ import annotations
@@ -47,6 +47,10 @@ for line in sys.stdin:
         for uri in wanted if message["method"] == "tools/call" else ():
             told = {"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri, **MORE}}
             sys.stdout.write(json.dumps(told) + "\n")
-        result = result_of(message["method"], message.get("params") or {})
-        sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}) + "\n")
+        params = message.get("params") or {}
+        if params.get("uri") == f"{NAME}://missing":
+            body: dict[str, Any] = {"error": {"code": -32002, "message": "Resource not found", "data": {"uri": params["uri"]}}}
+        else:
+            body = {"result": result_of(message["method"], params)}
+        sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], **body}) + "\n")
         sys.stdout.flush()

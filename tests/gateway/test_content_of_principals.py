@@ -87,6 +87,17 @@ async def test_a_principal_reads_nothing_of_a_server_that_it_may_not_use(gateway
     assert await asked(gateway, NOBODY, "prompts/get", name="ask") == "No server here has prompts."
 
 
+async def test_the_server_that_has_a_template_completes_its_arguments(gateway: Gateway) -> None:
+    for uri, served in (("pub://{id}", "pub"), ("private://{id}", "private"), ("pub://unknown", "private")):
+        ref = {"type": "ref/resource", "uri": uri}
+        completed = await asked(gateway, ANN, "completion/complete", ref=ref, argument={"name": "id", "value": ""})
+        assert completed["completion"]["values"] == [served]
+    await listed(gateway, ANN)
+    ref = {"type": "ref/resource", "uri": "pub://one"}
+    completed = await asked(gateway, ANN, "completion/complete", ref=ref, argument={"name": "id", "value": ""})
+    assert completed["completion"]["values"] == ["pub"]
+
+
 async def test_a_prompt_has_the_name_that_its_principal_sees_whatever_others_see(gateway: Gateway) -> None:
     for _ in range(2):
         for principal, name, served in ((ANN, "ask", "private"), (PUB, "ask", "pub"), (ANN, "pub.ask", "pub")):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from mcp_types._v2025_11_25 import ElicitRequestURLParams
 
 from tests.gateway.raw_client import Era, RawClient, raw_client, served
 from tests.waiting import until
@@ -111,6 +112,68 @@ async def refused(client: RawClient, tool: str, error: Mapping[str, Any]) -> Any
     asked = await client.next_message()
     client.send({"jsonrpc": "2.0", "id": asked["id"], "error": error})
     return (await response)["result"]
+
+
+@pytest.mark.parametrize(("front", "code"), [("handshake", -32002), ("stateless", -32602)])
+async def test_a_resource_that_is_not_there_is_refused_with_the_code_of_the_clients_era(front: Era, code: int) -> None:
+    server = [sys.executable, str(Path(__file__).with_name("content_server.py")), "a"]
+    async with raw_client(served(servers=[server]), front) as client:
+        refused = await client.request("resources/read", {"uri": "a://missing"})
+    assert refused["error"] == {"code": code, "message": "Resource not found", "data": {"uri": "a://missing"}}
+
+
+@pytest.mark.parametrize("upstream", ERAS)
+async def test_an_address_that_a_client_with_a_handshake_is_to_open_has_an_id(upstream: Era, tmp_path: Path) -> None:
+    """Revision 2025-11-25 requires it, and 2026-07-28 does not have it."""
+    answer, open_page = {"action": "accept"}, {"mode": "url"}
+    async with gateway("handshake", upstream, tmp_path, {"elicitation": {"url": {}}}) as client:
+        asked = [(await answered(client, "ask", answer, arguments=open_page))[0][0][1] for _ in range(2)]
+    for params in asked:
+        ElicitRequestURLParams.model_validate(params)
+    ids = {params["elicitationId"] for params in asked}
+    assert ids == {"e"} if upstream == "handshake" else len(ids) == 2
+
+
+@pytest.mark.parametrize("upstream", ERAS)
+async def test_a_client_without_a_handshake_is_asked_to_open_the_address_without_which_a_server_refuses_a_call(
+    upstream: Era, tmp_path: Path
+) -> None:
+    async with gateway("stateless", upstream, tmp_path, {"elicitation": {"url": {}}}) as client:
+        begun = (await client.call("pay_first", {}))["result"]
+        (name, question), *others = begun["inputRequests"].items()
+        given = {"inputResponses": {name: {"action": "accept"}}, "requestState": begun["requestState"]}
+        ended = await client.request("tools/call", {"name": "pay_first", "arguments": {}, **given})
+    assert others == []
+    assert (question["method"], question["params"]["url"]) == ("elicitation/create", "https://shop.example/pay")
+    assert ended["result"]["content"][0]["text"] == "paid"
+    assert (tmp_path / "log").read_text().count("call pay_first") == 2
+
+
+@pytest.mark.parametrize("capabilities", [{"elicitation": {"url": {}}}, {"elicitation": {}}, {}])
+async def test_a_call_that_a_server_refuses_until_an_address_is_open_is_not_repeated_without_consent(
+    capabilities: Mapping[str, Any], tmp_path: Path
+) -> None:
+    async with gateway("stateless", "handshake", tmp_path, capabilities) as client:
+        response = await client.call("pay_first", {})
+        if "result" in response:
+            begun = response["result"]
+            given = {
+                "inputResponses": {name: {"action": "decline"} for name in begun["inputRequests"]},
+                "requestState": begun["requestState"],
+            }
+            response = await client.request("tools/call", {"name": "pay_first", "arguments": {}, **given})
+    assert response["error"]["code"] == -32603  # no client of this era knows -32042
+    assert response["error"]["message"] == "Pay first."
+    assert response["error"]["data"]["elicitations"][0]["url"] == "https://shop.example/pay"
+    assert (tmp_path / "log").read_text().count("call pay_first") == 1
+
+
+@pytest.mark.parametrize("upstream", ERAS)
+async def test_a_client_with_a_handshake_is_told_by_the_error_which_address_to_open(upstream: Era, tmp_path: Path) -> None:
+    async with gateway("handshake", upstream, tmp_path, {"elicitation": {"url": {}}}) as client:
+        refused = (await client.call("pay_first", {}))["error"]
+    assert (refused["code"], refused["data"]["elicitations"][0]["elicitationId"]) == (-32042, "p")
+    assert (tmp_path / "log").read_text().count("call pay_first") == 1
 
 
 _URL, _TOOLS = {"mode": "url"}, {"tools": [], "toolChoice": {"mode": "auto"}}

@@ -69,6 +69,15 @@ async def test_a_cursor_that_the_gateway_has_not_given_is_refused(era: Era) -> N
         assert "result" in await client.request("tools/list", {"cursor": None})
 
 
+@pytest.mark.parametrize("params", ["", ',"params":{}', ',"params":{"_meta":{}}'])
+async def test_a_request_without_a_handshake_and_without_a_revision_lacks_a_parameter(params: str) -> None:
+    async with raw_client(served(), "stateless") as client:
+        client.write(b'{"jsonrpc":"2.0","id":7,"method":"tools/list"' + params.encode() + b"}\n")
+        refused = await client.next_message()
+    assert (refused["id"], refused["error"]["code"]) == (7, -32602)
+    assert "Send initialize first, or name a revision in each _meta" in refused["error"]["message"]
+
+
 LIMIT_BYTES = 10_485_760
 LARGE = "x" * LIMIT_BYTES
 

@@ -16,6 +16,7 @@ from callgate._server_processes.json_lines import answered_ids
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import (
     INVALID_REQUEST,
+    BatchMessage,
     NoMessage,
     RpcError,
     UnreadableMessage,
@@ -62,7 +63,7 @@ def read_client_message(data: bytes) -> Message:
     """
     try:
         message = read_message(data, mends=False)
-    except NoMessage as error:
+    except (NoMessage, BatchMessage) as error:
         raise RefusedMessage(str(error), None, is_json=True) from None
     except UnreadableMessage as error:
         return refusal(_read_loosely(data), _HALF_PAIR if _has_half_pair(data) else str(error))

@@ -21,6 +21,9 @@ __all__ = [
     "INVALID_REQUEST",
     "MAX_MESSAGE_BYTES",
     "METHOD_NOT_FOUND",
+    "RESOURCE_NOT_FOUND",
+    "URL_ELICITATION_REQUIRED",
+    "BatchMessage",
     "NoMessage",
     "RpcError",
     "UnreadableMessage",
@@ -41,6 +44,10 @@ INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
+RESOURCE_NOT_FOUND = -32002
+"""Up to revision 2025-11-25; since then it is `INVALID_PARAMS`."""
+URL_ELICITATION_REQUIRED = -32042
+"""In revision 2025-11-25 only."""
 
 _BATCH = "it is a batch of JSON-RPC, which only revision 2025-03-26 of MCP has and callgate does not read"
 _ANSWER_KEYS = frozenset({b'"result"', b'"error"'})
@@ -63,6 +70,10 @@ class UnreadableMessage(Exception):
 
 class NoMessage(UnreadableMessage):
     """Valid JSON that is neither an object nor a batch."""
+
+
+class BatchMessage(UnreadableMessage):
+    """A batch of messages."""
 
 
 class RpcError(Exception):
@@ -105,7 +116,7 @@ def read_message(data: bytes | bytearray, *, mends: bool = True) -> Message:
         raise UnreadableMessage(str(error), error.code, answered_ids(data, _ANSWER_KEYS)) from None
     if isinstance(value, list):
         ids = (answer_id(item) for item in value if isinstance(item, dict) and "method" not in item)
-        raise UnreadableMessage(_BATCH, answers=tuple(found for found in ids if found is not None))
+        raise BatchMessage(_BATCH, answers=tuple(found for found in ids if found is not None))
     if not isinstance(value, dict):
         raise NoMessage("it is not a JSON object")
     return value

@@ -1,9 +1,11 @@
 """Send a request until it has its result: give the input that the server asks for within a result, and follow a task that it makes of it.
 
 Both are of the stateless era, in which a server sends no requests of its own. A request is continued with the input, as the protocol says,
-and never sent twice otherwise. Knows no connection and no session.
+and never sent twice otherwise: a server that refuses a request until the user has opened an address has done nothing, and wants it again.
+Clients of the handshake era know that refusal and get it. Knows no connection and no session.
 
-Sources: MCP 2026-07-28, Multi Round-Trip Requests; extension io.modelcontextprotocol/tasks.
+Sources: MCP 2026-07-28, Multi Round-Trip Requests; extension io.modelcontextprotocol/tasks; MCP 2025-11-25, Elicitation: "URL Elicitation
+Required Error".
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import Any
 
 from callgate._secret_redaction import RedactedLog
 from callgate.mcp._connection import ConnectionLost, Message, NotSent, ProtocolError
-from callgate.mcp._messages import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError, result_of
+from callgate.mcp._messages import INVALID_PARAMS, METHOD_NOT_FOUND, URL_ELICITATION_REQUIRED, RpcError, result_of
 from callgate.mcp._running_requests import Caller
 from callgate.mcp._server_requests import AnswersServer, InputRefused, client_answer
 from callgate.mcp._server_tasks import TaskLinks, task_response
@@ -90,6 +92,8 @@ class RequestRounds:
             kind = _kind_of(response)
             if kind == "task" and self.has_tasks and method == "tools/call":
                 return await task_response(response["result"], self._task_links(caller))
+            if "error" in response and (pages := _pages_to_open(response["error"], caller)) and await self._have_opened(pages, caller):
+                continue
             if kind != "input_required" or not self._stateless:
                 return response
             given = {**params, **await self._answer_input(response["result"], caller)}
@@ -135,6 +139,14 @@ class RequestRounds:
                 return {"action": "cancel"}
             raise InputRefused(f"{self._named} asked for input ({str(method)[:60]}), which it did not get: {error.message}") from error
 
+    async def _have_opened(self, pages: Mapping[str, Message], caller: Caller) -> bool:
+        """Ask the client to open pages; return whether its user has agreed to all of them."""
+        try:
+            answers = await self._answer_all(pages, caller)
+        except InputRefused:
+            return False
+        return all(answer.get("action") == "accept" for answer in answers.values())
+
     def _task_links(self, caller: Caller) -> TaskLinks:
         about_task = Caller(client=caller.client)
         return TaskLinks(
@@ -149,6 +161,16 @@ class RequestRounds:
         task = asyncio.get_running_loop().create_task(work, context=Context())  # not a task of the tool, which has ended
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
+
+
+def _pages_to_open(error: Message, caller: Caller) -> dict[str, Message]:
+    """Return the pages that the user has to open first, by names for the questions; none for a client that reads this from the error."""
+    if error["code"] != URL_ELICITATION_REQUIRED or caller.client is None or caller.client.own_session is not None:
+        return {}
+    data = error.get("data")
+    listed = data.get("elicitations") if isinstance(data, dict) else None
+    pages = [page for page in (listed if isinstance(listed, list) else ()) if isinstance(page, dict) and page.get("mode") == "url"]
+    return {f"page-{number}": {"method": "elicitation/create", "params": page} for number, page in enumerate(pages, 1)}
 
 
 def _kind_of(response: Message) -> str:

@@ -16,9 +16,10 @@ from itertools import count
 from typing import Any
 
 from callgate._json import exceeds
-from callgate.gateway._client_calls import LOG_LEVELS, PROTOCOL_PREFIX, Client, ClientCall, result_of
+from callgate.gateway._client_calls import LOG_LEVELS, Client, ClientCall, result_of
 from callgate.gateway._exchange import Exchange
 from callgate.gateway._fronts.front_parts import FrontParts, object_of, params_of
+from callgate.gateway._fronts.handshake_results import adapt_result
 from callgate.gateway._fronts.url_elicitations import UrlElicitations
 from callgate.gateway._requests.cancellable_requests import CancellableRequests
 from callgate.gateway._server_features.watched_resources import WatchedResources
@@ -31,8 +32,6 @@ from callgate.mcp._server_messages import RESOURCE_UPDATED
 
 __all__ = ["HandshakeSession"]
 
-_STATELESS_META = frozenset(f"{PROTOCOL_PREFIX}{name}" for name in ("serverInfo", "protocolVersion", "subscriptionId"))
-_STATELESS_FIELDS = frozenset({"resultType", "ttlMs", "cacheScope"})
 _MOST_DECLARED_BYTES = 65_536
 """How much of what a client declares in `initialize` is kept with its session."""
 
@@ -104,18 +103,18 @@ class HandshakeSession:
             case "resources/subscribe" | "resources/unsubscribe":
                 return await self._watch(method, params, self._call(params, exchange, message["id"]))
         if not self.client.run:
-            raise RpcError(INVALID_REQUEST, "The session has not been initialized. Send initialize first.")
+            raise RpcError(INVALID_PARAMS, "The session has not been initialized. Send initialize first, or name a revision in each _meta.")
         call = self._call(params, exchange, message["id"])
         self._running.note_call(message["id"], call)
         try:
-            return _adapt(await self._parts.methods.answer(method, call, params))
+            return adapt_result(method, await self._parts.methods.answer(method, call, params))
         except RpcError as error:
             self._url_elicitations.note_error(error)
             raise
 
     async def _result_of_ended(self, call: ClientCall) -> Message | None:
         result = await self._parts.calls.result_of_ended(call)
-        return None if result is None else _adapt(result)
+        return None if result is None else adapt_result("tools/call", result)
 
     async def _initialize(self, params: Mapping[str, Any]) -> Message:
         if self.client.run:
@@ -168,7 +167,7 @@ class HandshakeSession:
             RpcError: The client answers with an error, not in time, or cannot be reached.
         """
         if method == "elicitation/create":
-            self._url_elicitations.note(params)
+            params = self._url_elicitations.note(params)
         request_id = f"callgate-{next(self._ids)}"
         waiting: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         self._asked[request_id] = waiting
@@ -195,16 +194,3 @@ class HandshakeSession:
     def _tell(self, method: str, params: Mapping[str, Any]) -> None:
         if self.events is not None and self.client.run:
             self.events.send(notification(method, params or None))
-
-
-def _adapt(result: Message) -> Message:
-    """Return a result without what only the stateless era has."""
-    meta = result.get("_meta")
-    hop = isinstance(meta, dict) and not _STATELESS_META.isdisjoint(meta)
-    if not hop and not _STATELESS_FIELDS & result.keys():
-        return result
-    adapted = {key: value for key, value in result.items() if key not in _STATELESS_FIELDS}
-    if hop:
-        left = {key: value for key, value in result["_meta"].items() if key not in _STATELESS_META}
-        adapted = {**adapted, "_meta": left} if left else {key: value for key, value in adapted.items() if key != "_meta"}
-    return adapted

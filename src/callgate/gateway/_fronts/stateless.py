@@ -29,7 +29,14 @@ from callgate.gateway._tool_calls.submitted_calls import SubmittedCall
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._extensions import TASKS
-from callgate.mcp._messages import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
+from callgate.mcp._messages import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    RESOURCE_NOT_FOUND,
+    URL_ELICITATION_REQUIRED,
+    RpcError,
+)
 from callgate.mcp._revisions import STATELESS_REVISIONS, UNSUPPORTED_REVISION
 
 __all__ = ["StatelessFront"]
@@ -44,6 +51,8 @@ _OWN = frozenset({"server/discover", "subscriptions/listen"})
 _MAY_ASK = frozenset({"tools/call", "prompts/get", "resources/read"})
 """The requests whose answer may need input of the client, if it can give any."""
 _CACHEABLE = frozenset({"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"})
+_CODES_OF_THIS_ERA = {RESOURCE_NOT_FOUND: INVALID_PARAMS, URL_ELICITATION_REQUIRED: INTERNAL_ERROR}
+"""The codes in the place of those that only servers up to 2025-11-25 may use. The second one is left if the user did not open a page."""
 _APPROVAL = "approval"
 """The name of the question whether a call may run."""
 _RECORDED_S = 0.05
@@ -102,7 +111,13 @@ class StatelessFront:
             raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
         params = params_of(message)
         request = _StatelessRequest(method, self._client(params), params, exchange, message["id"])
-        return self._stamp(method, await self._answer(request))
+        try:
+            return self._stamp(method, await self._answer(request))
+        except RpcError as error:
+            code = _CODES_OF_THIS_ERA.get(error.code)
+            if code is None:
+                raise
+            raise RpcError.received({**error.body, "code": code}) from error
 
     async def _answer(self, request: _StatelessRequest) -> Message:
         method, client, params = request.method, request.client, request.params

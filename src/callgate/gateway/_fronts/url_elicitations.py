@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
+from uuid import uuid4
 
-from callgate.mcp._messages import RpcError
+from callgate.mcp._messages import URL_ELICITATION_REQUIRED, RpcError
 
 __all__ = ["UrlElicitations"]
 
-_URL_ELICITATION_REQUIRED: Final = -32042
 _MOST: Final = 1_000
 
 
@@ -25,17 +25,23 @@ class UrlElicitations:
     def __contains__(self, elicitation_id: object) -> bool:
         return elicitation_id in self._ids
 
-    def note(self, elicitation: Mapping[str, Any]) -> None:
-        """Add an elicitation, given its `params`. One in form mode is ignored."""
-        elicitation_id = elicitation.get("elicitationId")
-        if elicitation.get("mode") == "url" and isinstance(elicitation_id, str):
-            self._ids[elicitation_id] = None
+    def note(self, elicitation: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Add an elicitation, given its `params`, and return it. One in form mode is ignored.
+
+        One without an id, as servers of revision 2026-07-28 send them, gets one: clients up to 2025-11-25 refuse it otherwise.
+        """
+        if elicitation.get("mode") != "url":
+            return elicitation
+        elicitation = {**elicitation, "elicitationId": elicitation.get("elicitationId", f"callgate-{uuid4().hex}")}
+        if isinstance(elicitation["elicitationId"], str):
+            self._ids[elicitation["elicitationId"]] = None
             if len(self._ids) > _MOST:
                 del self._ids[next(iter(self._ids))]
+        return elicitation
 
     def note_error(self, error: RpcError) -> None:
         """Add the elicitations of an error `-32042`. Other errors are ignored."""
-        if error.code != _URL_ELICITATION_REQUIRED or not isinstance(error.data, dict):
+        if error.code != URL_ELICITATION_REQUIRED or not isinstance(error.data, dict):
             return
         listed = error.data.get("elicitations")
         for elicitation in listed if isinstance(listed, list) else ():

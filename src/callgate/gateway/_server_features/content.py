@@ -20,7 +20,7 @@ from callgate.gateway._server_features.startup import Startup
 from callgate.mcp import McpError, RequestRejected, ServerContent
 from callgate.mcp._connection import Message
 from callgate.mcp._extensions import PASSED_EXTENSIONS, passed_extensions
-from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
+from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, RpcError
 from callgate.mcp.calling_client import on_behalf_of
 from callgate.tools.prefixed_names import prefixed_name
 
@@ -29,7 +29,6 @@ __all__ = ["Content"]
 log = logging.getLogger("callgate")
 T = TypeVar("T")
 
-_RESOURCE_NOT_FOUND = -32002
 _MOST_KNOWN = 100_000
 _PARAMS_OF_HOP = frozenset({"_meta", "inputResponses", "requestState"})
 _LISTS = {
@@ -59,6 +58,8 @@ class Content:
         self._engine = engine
         self._startup = startup
         self._server_of_uri: dict[str, str] = {}
+        self._server_of_template: dict[str, str] | None = None
+        """The name of the server of each template; None until they have been listed."""
         self._hidden: set[tuple[str, str]] = set()
         """Pairs of servers whose resources have the same URI, the one that is asked first."""
         self._prompts: dict[str, tuple[str, str]] = {}
@@ -117,6 +118,9 @@ class Content:
             return {key: self._named_prompts(servers, lists)}
         if key == "resources":
             self._remember(servers, lists)
+        else:
+            known = [(server.name, item) for server, items in zip(servers, lists, strict=True) for item in items[:_MOST_KNOWN]]
+            self._server_of_template = {str(item.get("uriTemplate")): name for name, item in reversed(known)}
         seen: dict[str, Message] = {}
         for item in (item for items in lists for item in items):
             seen.setdefault(str(item.get("uri") or item.get("uriTemplate")), item)
@@ -196,7 +200,7 @@ class Content:
                 return await _forward(server, method, params)
             except RpcError as error:
                 refusal = refusal or error
-                if error.code not in (_RESOURCE_NOT_FOUND, INVALID_PARAMS):
+                if error.code not in (RESOURCE_NOT_FOUND, INVALID_PARAMS):
                     raise
         assert refusal is not None
         raise refusal
@@ -232,13 +236,23 @@ class Content:
             server, name = await self._prompt(ref.get("name"))
             return await _forward(server, "completion/complete", {**params, "ref": {**ref, "name": name}})
         refusal: RpcError | None = None
-        for server in self._having("completions"):
+        for server in await self._completing(str(ref.get("uri"))):
             try:
                 return await _forward(server, "completion/complete", params)
             except RpcError as error:
                 refusal = refusal or error
         assert refusal is not None
         raise refusal
+
+    async def _completing(self, uri: str) -> list[ServerContent]:
+        """Return the servers that have completions, the one first that has this template or resource."""
+        servers = self._having("completions")
+        if len(servers) == 1:
+            return servers
+        if self._server_of_template is None and self._with("resources"):
+            await self._list("resources/templates/list", {})
+        known = (self._server_of_template or {}).get(uri) or self._server_of_uri.get(uri)
+        return sorted(servers, key=lambda server: (server.name != known, "resources" not in server.capabilities))
 
     def _having(self, capability: str) -> list[ServerContent]:
         """Return the servers with a capability.
