@@ -118,6 +118,11 @@ class Lifecycle:
     def _bind(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._journal.shared and self._process != os.getpid():
             raise UsageError(FORKED)
+        if type(loop).call_soon_threadsafe is asyncio.AbstractEventLoop.call_soon_threadsafe:
+            raise UsageError(
+                f"An engine cannot run in this event loop ({type(loop).__module__}), which has no threads, such as that of a Temporal"
+                " workflow. Call the engine in an activity."
+            )
         with self._binding:  # two threads may use a new engine at once, each with a loop of its own
             if self.loop is not None:
                 raise UsageError(

@@ -25,6 +25,7 @@ from agent_framework import (
 )
 
 from callgate.engine import Engine
+from callgate.integrations._agent_framework_warnings import remember_calls
 from callgate.integrations.wrapped_tools import WrappedTools
 
 __all__ = ["DENIED", "around_requests", "turn"]
@@ -53,7 +54,7 @@ def around_requests(tools: WrappedTools, engine: Engine, malformed: dict[str, st
         tools: The tools of the wrapper.
         malformed: Gets the texts of arguments that are not JSON objects, by the ids of their calls.
     """
-    return [_BeginTurn(), _HandOnDenials(), _AwaitAllAnswers(), _RefuseOtherNames(tools, engine), _KeepMalformedArguments(malformed)]
+    return [_BeginTurn(), _HandOnDenials(), _AwaitAllAnswers(), _RefuseOtherNames(tools, engine), _ReadCalls(engine, malformed)]
 
 
 class _BeginTurn(AgentMiddleware):
@@ -135,11 +136,11 @@ class _RefuseOtherNames(ChatMiddleware):
         await call_next()
 
 
-class _KeepMalformedArguments(ChatMiddleware):
-    """Keeps the text of arguments that are not a JSON object, which the framework hides from function middleware."""
+class _ReadCalls(ChatMiddleware):
+    """Remembers the model's calls, and the text of arguments that are not a JSON object, which function middleware does not get."""
 
-    def __init__(self, malformed: dict[str, str]) -> None:
-        self._malformed = malformed
+    def __init__(self, engine: Engine, malformed: dict[str, str]) -> None:
+        self._engine, self._malformed = engine, malformed
 
     async def process(self, context: ChatContext, call_next: Next) -> None:
         if context.stream:
@@ -149,6 +150,7 @@ class _KeepMalformedArguments(ChatMiddleware):
             self._keep(context.result)
 
     def _keep(self, response: ChatResponse[Any]) -> ChatResponse[Any]:
+        remember_calls(self._engine, response)
         for message in response.messages:
             for content in message.contents:
                 text = content.arguments if content.type == "function_call" else None

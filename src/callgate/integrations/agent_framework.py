@@ -30,6 +30,7 @@ from callgate.calls import Effect, Scope, Suspended
 from callgate.engine import Engine
 from callgate.integrations._agent_framework_messages import DENIED, around_requests, turn
 from callgate.integrations._agent_framework_tools import describe, encode, is_sync, output_of, plain
+from callgate.integrations._agent_framework_warnings import warn_of_lost_record
 from callgate.integrations.framework_call import (
     Framework,
     FrameworkCall,
@@ -122,6 +123,8 @@ class _CallgateMiddleware(FunctionMiddleware):
         if is_on_route(self._engine, call):
             await call_next()
             return
+        if response is not None and not denied:
+            warn_of_lost_record(self._engine, call)
         if denied:
             call.run = make_refusal(reason)
             await self._withdraw(said.get("approval_id", ""), reason)

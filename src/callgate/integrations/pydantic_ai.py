@@ -24,11 +24,11 @@ except ModuleNotFoundError as error:
 
 from callgate.calls import Effect, Scope, Suspended
 from callgate.engine import Engine
+from callgate.integrations._pydantic_ai_edits import approved_arguments
 from callgate.integrations._pydantic_ai_messages import (
     asks_itself,
     denied_calls,
     goes_on_with_record,
-    made_by,
     place_of,
     recorded_answers,
     wait_until_answered,
@@ -44,6 +44,7 @@ from callgate.integrations._pydantic_ai_tools import (
     toolset_of,
     without_timeout,
 )
+from callgate.integrations._pydantic_ai_warnings import remember_run, warn_of_repeats
 from callgate.integrations.framework_call import Framework, FrameworkCall, HumanDecision, is_on_route, run_call
 from callgate.integrations.open_questions import record_denial, record_edit, refusal_by, was_asked
 from callgate.integrations.wrapped_tools import WrappedTools
@@ -107,6 +108,7 @@ class CallgateToolset(WrapperToolset[Any]):
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         await self.engine.start()  # refuses another event loop before two threads register the same tool
+        remember_run(self.engine, ctx)
         await self._record_denials(ctx)
         tools = await super().get_tools(ctx)
         for name, one in tools.items():
@@ -136,25 +138,18 @@ class CallgateToolset(WrapperToolset[Any]):
         call = FrameworkCall(framework=_PYDANTIC_AI, name=name, arguments=given, id=call_id, scope=scope, place=place, run=run)
         if is_on_route(self.engine, call):
             return await self.wrapped.call_tool(name, tool_args, ctx, tool)
+        warn_of_repeats(self.engine, call, ctx)
         recorded = goes_on_with_record(ctx)
         if recorded and not await was_asked(self.engine, call):
             raise ApprovalRequired(metadata={"question": asks_itself(name, call_id)})
         if ctx.tool_call_approved:
-            call.arguments = await self._approved_arguments(call, ctx, tool)
+            call.arguments = await approved_arguments(self.engine, call, ctx, tool)
             if call.arguments != given:
                 await record_edit(self.engine, call, edit, wait_until_answered(ctx), is_external=self._tools.is_external(name))
         result = await run_call(self.engine, call, decide if ctx.tool_call_approved and not recorded else None, wait_until_answered(ctx))
         if not isinstance(result, Suspended):
             return output_of(self.engine, call, result)
         raise ApprovalRequired(metadata={"question": result.question, "approval_id": result.approval_id})
-
-    async def _approved_arguments(self, call: FrameworkCall, ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Mapping[str, object] | str:
-        """Return the arguments that the engine has asked about, if a human has approved the call with others; else its own."""
-        made = made_by(ctx)[1]
-        if made is None:
-            return call.arguments
-        asked = plain(tool.args_validator.validate_python(made.args_as_dict(), context=ctx.validation_context), tool)
-        return asked if asked != call.arguments and await was_asked(self.engine, call, asked) else call.arguments
 
     async def _record_denials(self, ctx: RunContext[Any]) -> None:
         """Answer the engine's questions about the calls that a human has denied: Pydantic AI reports them to the model without a call.
