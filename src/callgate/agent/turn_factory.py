@@ -109,7 +109,7 @@ class TurnFactory:
             )
         if not config.system_text:
             return own
-        from callgate.agent.system_prompt import system_text as system_text
+        from callgate.agent.system_prompt import system_text
 
         has_tools = offers_tools and not (left == 0 and config.settings.when_spent == "answer")
         exits, asks = tuple(config.exits.values()), config.settings.after_exit_calls == "ask"

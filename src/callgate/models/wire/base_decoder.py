@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
 from math import isfinite
+from typing import Any
 
 import msgspec
 
@@ -145,7 +146,7 @@ class Decoder(ABC):
 
     def _feed_value(self, read: Callable[[Mapping[str, object]], None], value: Mapping[str, object]) -> list[ModelEvent]:
         try:
-            self._guard(lambda: read(value))
+            self._guard(read, value)
         except MessageTooLarge as error:
             self._report_broken(error)
         return self._take_events()
@@ -225,11 +226,11 @@ class Decoder(ABC):
             self._decode_values(body)
         elif isinstance(value, list):  # a stream that was requested as one list
             for item in value:
-                self._guard(lambda item=item: self.read_frame("", item))  # type: ignore[misc]
+                self._guard(partial(self.read_frame, ""), item)
             self._end_seen = True
         elif isinstance(value, dict):
             self._end_seen = True
-            self._guard(lambda: self.read_body(value))
+            self._guard(self.read_body, value)
 
     def _decode_values(self, body: bytes) -> None:
         """Decode a body of several values: one per line, or one after the other."""
@@ -242,7 +243,7 @@ class Decoder(ABC):
         self.message.leniently_decoded = True
         values, rest = _split_values(body.decode("utf-8", "replace"))
         for value in values:
-            self._guard(lambda value=value: self.read_frame("", value))  # type: ignore[misc]
+            self._guard(partial(self.read_frame, ""), value)
         if rest.startswith("<"):
             self.message.add_fault(
                 "bad_frame", f"The answer is an HTML page, not JSON: {self.redact(rest)[:120]!r}. Check the URL of the request."
@@ -254,9 +255,10 @@ class Decoder(ABC):
         self.message.leniently_decoded = True
         return _decode_json(text)
 
-    def _guard(self, read: Callable[[], None]) -> None:
+    def _guard(self, read: Callable[[Any], None], value: object) -> None:
+        """Read a value, of any type. One that `read` cannot read is a fault of the message."""
         try:
-            read()
+            read(value)
         except _SHAPE_ERRORS as error:
             self._report_shape_error(error)
 
