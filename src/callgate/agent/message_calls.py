@@ -128,19 +128,19 @@ class MessageCalls(Struct, eq=False):
         return self._emission.ends if self._emission is not None else []
 
     async def take_up(
-        self, calls: tuple[ToolCall, ...], closed: tuple[Closed, ...], left: Mapping[int, UncommittedCall]
+        self, calls: tuple[ToolCall, ...], closed: tuple[Closed, ...], uncommitted: Mapping[int, UncommittedCall]
     ) -> list[EndedCall]:
         """Run the open calls of an interrupted or waiting run. Calls that have ended keep their results.
 
         Args:
             calls: The calls of the message.
             closed: For each call, how its arguments were proved complete.
-            left: The recorded state of calls, by position. A call without one is handed in like a new call.
+            uncommitted: The recorded state of calls, by position. A call without one is handed in like a new call.
         """
         self.early = False
         emission = self._open()
         for place, call in enumerate(calls):
-            known = left.get(place, _NEW)
+            known = uncommitted.get(place, _NEW)
             if known.over:
                 emission.leave_out(place, EndedCall(outcome=known.outcome, uid=known.uid, position=known.position, arguments=known.final))
                 if self.context.on_result is not None and isinstance(known.outcome, Answered):
