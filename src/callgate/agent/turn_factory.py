@@ -128,7 +128,7 @@ class TurnFactory:
 
     def exposure_again(self, exposed: Exposed | None, *, leaves_trace: bool) -> Exposure | None:
         """Return the tools that deliberate mode offered when the resumed turn began; None if the mode was off."""
-        return self._planner().restore(exposed, leaves_trace=leaves_trace) if exposed is not None else None
+        return self._planner().expose(exposed, leaves_trace=leaves_trace) if exposed is not None else None
 
     def _planner(self) -> Deliberation:
         """Return deliberate mode's planner, which is made on first use."""

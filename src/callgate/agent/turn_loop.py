@@ -222,9 +222,8 @@ class Turn:
         parts, message = self._parts, pending.message
         self._state.iteration, self._state.pending = pending.iteration, None
         refused = refused_approvals(pending, parts.engine.approval)
-        parts.budget.give_back(
-            len(message.calls) - len(refused)
-        )  # calls that are not refused are reserved once more when they are handed in
+        # Calls that are not refused are reserved once more when they are handed in.
+        parts.budget.give_back(len(message.calls) - len(refused))
         with parts.enrichment:
             message_calls = self._committer.next_message()
             message_calls.cause = parts.recorder.write_resumed_calls(message, pending.closed, pending.iteration)
