@@ -288,7 +288,7 @@ class Engine:
         except BaseException as error:
             await emission.discard(f"the message was not taken in: {type(error).__name__}")
             raise
-        return await emission.ended()
+        return await emission.seal_with_ends()
 
     # Responses of a provider
 

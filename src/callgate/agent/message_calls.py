@@ -114,18 +114,18 @@ class MessageCalls(Struct, eq=False):
             await self.drop("a call was changed after its end")
             self._emission, self.early = None, False
         emission = self._emission or self._open()
-        position = emission.taken
+        position = emission.next_position
         while position < len(calls):
             self._hand_in(calls[position], closed[position], position)
-            position = emission.taken
+            position = emission.next_position
             if position % _TOGETHER == 0:
                 await asyncio.sleep(0)
-        return await emission.ended()
+        return await emission.seal_with_ends()
 
     @property
     def ends(self) -> list[EndedCall]:
         """How each call of the message has ended so far, by position."""
-        return self._emission.ends if self._emission is not None else []
+        return self._emission.ends_so_far if self._emission is not None else []
 
     async def take_up(
         self, calls: tuple[ToolCall, ...], closed: tuple[Closed, ...], uncommitted: Mapping[int, UncommittedCall]
@@ -147,7 +147,7 @@ class MessageCalls(Struct, eq=False):
                     self.context.on_result(known.outcome.result)
             else:
                 self._hand_in(call, closed[place], place, known)
-        return await emission.ended()
+        return await emission.seal_with_ends()
 
     @property
     def sealed_exits(self) -> tuple[ToolCall, ...]:
@@ -163,8 +163,8 @@ class MessageCalls(Struct, eq=False):
     async def drop(self, reason: str) -> None:
         """Discard the failed message: end the calls that it started."""
         emission = self._emission
-        if emission is not None and not emission.over:
-            self.context.give_back(emission.accepted)
+        if emission is not None and not emission.is_over:
+            self.context.give_back(emission.accepted_calls)
             await emission.discard(reason)
 
     def _as_handed_in(self, calls: tuple[ToolCall, ...], emission: Emission) -> bool:
