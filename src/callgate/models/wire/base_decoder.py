@@ -50,6 +50,8 @@ class Decoder(ABC):
         new_id: Makes ids for calls without one.
         calls_per_message: Maximum number of calls.
         redact: Removes secrets before a frame is quoted in part.
+        server: The server that sends the answer, if known.
+        message: The message to read the answer into. None: a new one, to which the options above apply.
     """
 
     api: str
@@ -63,8 +65,10 @@ class Decoder(ABC):
         new_id: Callable[[], str] = new_call_id,
         calls_per_message: int = Limits().calls_per_message,
         redact: Callable[[str], str] = str,
+        server: str = "",
+        message: MessageAssembly | None = None,
     ) -> None:
-        self.message = MessageAssembly(self.api, names or WireNames(), new_id, calls_per_message)
+        self.message = message or MessageAssembly(self.api, names or WireNames(), new_id, calls_per_message, server=server)
         self.redact = redact
         self._content_type = content_type
         self._streamed = streamed
