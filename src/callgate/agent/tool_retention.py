@@ -61,8 +61,3 @@ class Retention:
                 del kept[next(iter(kept))]
             if len(self._kept) > self._most:
                 self._kept.popitem(last=False)
-
-    def forget(self, conversation: str) -> None:
-        """Forget a conversation that has ended."""
-        with self._lock:
-            self._kept.pop(conversation, None)
