@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -53,6 +53,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--minutes", type=float, default=math.inf, help="skip the tests that have not begun after so many minutes")
 
 
+LONGEST = "conformance"
+"""The folder of the tests of which each takes more than half a minute."""
+
 OUT_OF_TIME = pytest.StashKey[float]()
 """When no test begins any more, on the monotonic clock."""
 
@@ -68,10 +71,24 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse test names that contain an object's address: workers would collect different names and run no test."""
+    """Put the longest tests first, so that no worker is left with one at the end.
+
+    Refuse test names that contain an object's address: workers would collect different names and run no test.
+    """
     named = [item.nodeid for item in items if " at 0x" in item.nodeid]
     if named:
         raise pytest.UsageError(f"The names of these tests have an address; give `ids=`: {named[:5]}")
+    items.sort(key=lambda item: item.path.parent.name != LONGEST)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without garbage collection, which would search all that stays again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:

@@ -220,7 +220,7 @@ TRIED: dict[str, Tried] = {
     "first-call.md:0": Tried(
         [call("refund", order="A7", cents=cents) for cents in (5001, 10_001, 10**30)], [call("refund", order="A7", cents=5000)]
     ),
-    "rules.md:0": Tried(
+    "ignored-paths.md:0": Tried(
         [
             call("read_file", path="node_modules/x.js"),
             call("read_file", path="kept.key"),

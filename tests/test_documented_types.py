@@ -47,7 +47,7 @@ async def test_an_answered_call_has_the_message_to_append() -> None:
     [
         (
             Suspended("r/0/0", 1, "Pay A7?"),
-            r"A human has to decide.*Pay A7\?.*engine\.answer\('r/0/0', allow=\.\.\.\).*hand the same call in",
+            r"A human has to decide.*Pay A7\?.*engine\.approve\('r/0/0'\) or engine\.deny\(.*hand the same call in",
         ),
         (Aborted("error", "It has no name."), r"Aborted, error\): It has no name\. Add no message of it, and end the turn"),
         (Restarted("r/0/0"), "add no message, and ask the model again"),

@@ -98,7 +98,7 @@ def test_public_data_classes_take_keyword_fields_except_a_fixed_list() -> None:
 
 def test_documented_agent_events_match_the_code() -> None:
     """The table has each event that `agent.stream` may yield, with all of its fields."""
-    shown = {name: row[-1].replace("`", "") for name, row in table("docs/reference/agent.md", "## Events").items()}
+    shown = {name: row[-1].replace("`", "") for name, row in table("docs/reference/agent-events.md", "# Events of an agent").items()}
     assert shown == {kind.__name__: ", ".join(kind.__struct_fields__) for kind in get_args(AgentEvent)}
 
 
@@ -175,7 +175,7 @@ def test_documented_agent_loop_settings_match_the_code() -> None:
     page = "docs/reference/agent.md"
     ends = {name: row[0].strip("`") for name, row in table(page, "## How a turn ends").items()}
     assert ends == dict(RUN_STATUS)
-    assert set(table(page, "## How a pass ends")) == set(get_args(PassStatus))
+    assert set(table("docs/reference/agent-events.md", "## How a pass ends")) == set(get_args(PassStatus))
     assert set(table(page, "## Presets")) == set(PRESETS)
     settings = {name: row[0] for name, row in table(page, "## Settings").items()}
     assert list(settings) == list(Settings.__struct_fields__)
@@ -272,7 +272,8 @@ def test_documented_tool_and_context_attributes_match_the_code() -> None:
     assert shown == {name: f"`{getattr(Tool, name)!r}`" for name in attributes}
     categories = {name: row[0].split("`")[1] for name, row in table("docs/reference/tools.md", "## Categories and effects").items()}
     assert categories == _EFFECT_OF
-    context = {re.sub(r"^await |\(.*", "", name) for cell in table("docs/reference/tools.md", "## The context") for name in split(cell)}
+    cells = table("docs/reference/tool-context.md", "# The context of a tool")
+    context = {re.sub(r"^await |\(.*", "", name) for cell in cells for name in split(cell)}
     assert context == CONTEXT
 
 

@@ -67,9 +67,19 @@ class CommandProcess:
 
 
 async def start_command(
-    folder: Path, *words: str, stdin: int = DEVNULL, stdout: int = PIPE, stderr: int = PIPE, variables: Mapping[str, str] | None = None
+    folder: Path,
+    *words: str,
+    stdin: int = DEVNULL,
+    stdout: int = PIPE,
+    stderr: int = PIPE,
+    variables: Mapping[str, str] | None = None,
+    constants: Mapping[str, float] | None = None,
 ) -> Process | CommandProcess:
-    """Start `callgate` with these words in a folder, with streams as those of `asyncio.create_subprocess_exec`."""
+    """Start `callgate` with these words in a folder, with streams as those of `asyncio.create_subprocess_exec`.
+
+    Args:
+        constants: Shorter waits, by the names of their constants. They are as long as for users where commands are not forked.
+    """
     environ = environment(**(variables or {}))
     if sys.platform != "linux":
         line = command(words)
@@ -77,7 +87,7 @@ async def start_command(
     ours: dict[int, int] = {}
     with ExitStack() as given:
         streams = [_given(given, ours, number, stream) for number, stream in enumerate((stdin, stdout, stderr))]
-        process = CommandProcess(forks().start(words, folder, environ, streams))
+        process = CommandProcess(forks().start(words, folder, environ, streams, constants=constants))
     if 0 in ours:
         _, process.stdin = await asyncio.open_connection(sock=socket.socket(fileno=ours[0]))
     process.stdout, process.stderr = [await _reader(ours[number]) if number in ours else None for number in (1, 2)]

@@ -60,10 +60,21 @@ class Forks:
         atexit.register(self._end)
 
     def start(
-        self, words: Sequence[str], folder: Path, environment: Mapping[str, str], streams: Sequence[int], program: str = "callgate"
+        self,
+        words: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        streams: Sequence[int],
+        program: str = "callgate",
+        constants: Mapping[str, float] | None = None,
     ) -> ForkedCommand:
-        """Start one command with these file descriptors as its standard streams; they stay open here."""
-        order = json.dumps({"words": [program, *words], "folder": str(folder), "environment": dict(environment)}).encode()
+        """Start one command with these file descriptors as its standard streams; they stay open here.
+
+        Args:
+            constants: Values for constants of modules, by their full names, such as waits that are shorter than for users.
+        """
+        given = {"folder": str(folder), "environment": dict(environment), "constants": dict(constants or {})}
+        order = json.dumps({"words": [program, *words], **given}).encode()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             socket.send_fds(self._asks, [order], [*streams, theirs.fileno()])
@@ -120,10 +131,15 @@ def _tell_end(command: int, given: Sequence[int]) -> NoReturn:
 
 def _become(order: dict[str, object]) -> None:
     """Set up this process as if Python had been started with these words in that folder."""
-    folder, environment, words = order["folder"], order["environment"], order["words"]
+    folder, environment, words, constants = order["folder"], order["environment"], order["words"], order["constants"]
     assert isinstance(folder, str)
     assert isinstance(environment, dict)
     assert isinstance(words, list)
+    assert isinstance(constants, dict)
+    for name, value in constants.items():
+        module, _, constant = name.rpartition(".")
+        assert hasattr(sys.modules[module], constant), name
+        setattr(sys.modules[module], constant, value)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -116,3 +118,19 @@ def test_an_option_without_its_value_is_told_so(tmp_path: Path, more: tuple[str,
 
 def test_an_option_that_a_command_does_not_have_is_named_alone(tmp_path: Path) -> None:
     assert "The command takes no --yes." in shell(tmp_path, "mcp", "add", "shop", "--yes", "--", "python", "shop.py").err
+
+
+async def test_the_list_marks_results_of_the_cache_and_has_the_day_of_calls_that_were_not_made_today(tmp_path: Path) -> None:
+    @tool(effect="none", cacheable=True, cache_scope="session")
+    async def price(article: str) -> str:
+        """Return a price."""
+        return "420"
+
+    async with Engine([price], journal=SqliteJournal(tmp_path / "calls.db")) as engine:
+        for _ in range(2):
+            await engine.call(RawCall(name="price", arguments={"article": "tea"}), RUN)
+    with closing(sqlite3.connect(tmp_path / "calls.db")) as database, database:
+        database.execute("UPDATE events SET at_ns = 1700000000000000000 WHERE call = 'case/0/0'")
+    old, cached = said(tmp_path, "log", "list").out.splitlines()[1:]
+    assert (old.split()[0][:7], cached.split()[0][2]) == ("2023-11", ":")
+    assert ["from the cache" in line for line in (old, cached)] == [False, True]

@@ -54,3 +54,19 @@ def test_a_list_with_a_cursor_that_is_no_text_is_a_problem_and_its_tools_are_kep
     (row,) = done.json["servers"]
     told = "The server has 5 as nextCursor in its list of tools, which must be a text; what it lists after that is left out."
     assert (done.code, row["tools"], row["problems"]) == (1, ["good"], [told])
+
+
+def test_what_the_file_of_a_client_says_and_is_not_used_is_told(tmp_path: Path) -> None:
+    (tmp_path / "script.json").write_text(json.dumps({"live": {"tools": [tool("pay")]}}), encoding="utf-8")
+    command = [fake_server.__file__, str(tmp_path / "script.json"), str(tmp_path / "log")]
+    entry = {"command": sys.executable, "args": command, "disabledTools": ["pay"], "agrs": ["--read-only"]}
+    (tmp_path / "client.json").write_text(json.dumps({"mcpServers": {"shop": entry}}), encoding="utf-8")
+    (tmp_path / "gate.toml").write_text('mcp_files = ["client.json"]\n', encoding="utf-8")
+    told = [
+        "The MCP server 'shop': 'disabledTools' is not used. Deny these tools with a rule.",
+        "The MCP server 'shop': 'agrs' is not used.",
+    ]
+    done = shell(tmp_path, "serve", "check", "--json")
+    assert (done.code, done.json["notes"]) == (0, told)
+    done = shell(tmp_path, "serve", "check")
+    assert (done.code, [line for line in done.err.splitlines() if "shop" in line]) == (0, told)

@@ -85,6 +85,22 @@ async def test_a_reload_names_the_servers_that_have_not_started_and_the_others_c
         assert not (await client.call_tool("look", {})).is_error
 
 
+async def test_a_reload_tells_what_is_not_used_of_the_file_of_a_client_once(place: Path) -> None:
+    def write(**more: object) -> None:
+        entry = {"command": SHOP[0], "args": list(SHOP[1:]), **more}
+        (place / "client.json").write_text(json.dumps({"mcpServers": {"shop": entry}}), encoding="utf-8")
+
+    write(timeout=60)
+    configuration = ('mcp_files = ["client.json"]', LISTEN, principal("alice"))
+    async with serving(place, *configuration) as gateway:
+        assert "'timeout' is not used" in gateway.start
+        write(timeout=60, disabledTools=["buy"])
+        told = await gateway.reload(*configuration)
+        assert "The MCP server 'shop': 'disabledTools' is not used. Deny these tools with a rule.\n" in told
+        assert "timeout" not in told
+        assert "is not used" not in await gateway.reload(*configuration)
+
+
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_a_server_that_is_started_again_is_served_by_the_old_process_until_the_new_one_is_ready(place: Path, mode: str) -> None:
     go = place / "go"

@@ -25,6 +25,8 @@ from tests.waiting import COMMAND_S
 pytestmark = pytest.mark.process
 
 _SLOW = str(Path(__file__).parents[1] / "gateway" / "slow_start_server.py")
+_WAIT_FOR_SERVERS = "callgate.gateway._server_features.offered_content._START_S"
+"""How long a client that asks what the gateway is waits for servers that still start. Here they start only afterwards."""
 ERAS = pytest.mark.parametrize("era", ["handshake", "stateless"])
 
 
@@ -38,7 +40,9 @@ def config(tmp_path: Path) -> Path:
 
 
 async def serve(config: Path, *words: str, stdout: int = PIPE) -> Process | CommandProcess:
-    return await start_command(config.parent, "serve", "--config", str(config), *words, stdin=PIPE, stdout=stdout)
+    return await start_command(
+        config.parent, "serve", "--config", str(config), *words, stdin=PIPE, stdout=stdout, constants={_WAIT_FOR_SERVERS: 0.2}
+    )
 
 
 @asynccontextmanager

@@ -192,3 +192,17 @@ def test_a_call_whose_code_still_runs_is_not_settled_as_not_happened_without_a_r
 def test_a_call_whose_program_has_ended_can_be_settled_as_not_happened(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", LATE, "ends"], cwd=tmp_path, timeout=PATIENCE_S, check=True)
     assert said(tmp_path, "settle", "chat/0/0", "--not-happened").code == 0
+
+
+def test_the_list_says_for_whom_a_call_was_made(tmp_path: Path) -> None:
+    @tool
+    def order(article: str) -> str:
+        """Order an article."""
+        raise OSError("the line is dead")
+
+    engine = opened(tmp_path, order)
+    engine.call_sync(RawCall(name="order", arguments={"article": "tea"}), Scope(run="shop", principal="ann"))
+    engine.close_sync()
+    listed = shell(tmp_path, "settle", "--journal", "calls.db")
+    assert [line.split()[2] for line in listed.out.splitlines()[:2]] == ["principal", "ann"]
+    assert shell(tmp_path, "settle", "--journal", "calls.db", "--json").json["principal"] == "ann"

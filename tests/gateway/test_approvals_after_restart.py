@@ -44,6 +44,14 @@ async def test_a_call_that_waits_when_the_gateway_is_killed_runs_once_when_it_is
     assert paid(tmp_path) == ["10"]
 
 
+async def test_whoever_decides_or_settles_sees_for_whom_the_call_was_made(tmp_path: Path) -> None:
+    async with gateway_process(tmp_path, "handshake", {}) as client:
+        approval(await client.call("pay", {"amount": 3}))
+    shown = await callgate(tmp_path, "approvals")
+    assert shown.split()[:3] == ["approval", "tool", "principal"]
+    assert shown.splitlines()[1].split()[1:3] == ["pay", "ada"]
+
+
 @pytest.mark.parametrize("note", ["rent " * 20_000, "my password is hunter2"], ids=["large", "secret"])
 @pytest.mark.parametrize("restarted", [True, False], ids=["after a restart", "by another gateway"])
 async def test_a_call_is_found_whose_arguments_are_not_whole_in_the_journal(note: str, restarted: bool, tmp_path: Path) -> None:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
+from callgate import Engine
+from callgate.gateway import Gateway
+from callgate.plugins import plugin
 from tests.gateway.observed_gateway import TIME, observed
 
 pytestmark = [pytest.mark.process]
@@ -29,3 +33,11 @@ async def test_a_server_that_fails_degrades_without_its_text() -> None:
     assert problem
     assert problem not in json.dumps(found)
     assert "password" not in json.dumps(found)
+
+
+async def test_a_plugin_that_its_first_call_will_start_is_no_fault() -> None:
+    folder = Path(__file__).parents[2] / "examples/plugins/javascript"
+    async with Gateway(Engine(servers=[plugin(folder)])) as gateway:
+        found = gateway.health()
+    assert found["servers"] == {"units": {"state": "idle", "tools": 2}}
+    assert found["status"] == "ok"

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from callgate import Engine
+from callgate import Engine, SqliteJournal
 from callgate.gateway import Gateway
-from tests.gateway.observed_gateway import TIME, observed, samples
+from tests.gateway.observed_gateway import TIME, client_of, observed, pay, samples
+from tests.gateway.test_approvals import approval
 
 pytestmark = [pytest.mark.process]
 
+_SECRET = b"a secret of the tests, 32 bytes.."
 _TIME_CALL = ("get_current_time", {"timezone": "UTC"})
 
 
@@ -51,6 +53,27 @@ async def test_a_call_that_waits_for_approval_is_shown() -> None:
         found = samples(gateway)
     assert found[key("callgate_calls_waiting_for_approval")] == 1
     assert found[key("callgate_calls_total", tool="pay", status="waiting", failure="")] == 1
+
+
+async def test_every_gateway_of_a_journal_counts_the_questions_that_nobody_has_answered(tmp_path: Path) -> None:
+    def waiting(gateway: Gateway) -> float:
+        return samples(gateway)[key("callgate_calls_waiting_for_approval")]
+
+    journal = tmp_path / "journal.db"
+    async with Gateway(Engine([pay], journal=SqliteJournal(journal)), secret=_SECRET) as one:
+        client = await client_of(one)
+        asked = [approval(await client.call("pay", {"amount": amount})) for amount in (5, 6, 7)]
+        await client.call("pay", {"amount": 5})
+        async with Gateway(Engine([pay], journal=SqliteJournal(journal)), secret=_SECRET) as other:
+            assert (waiting(one), waiting(other)) == (3, 3)
+            await one.engine.approve(asked[0], by="ann")
+            await one.engine.deny(asked[1], by="ann")
+            await client.call("pay", {"amount": 5})
+            assert (waiting(one), waiting(other)) == (1, 1)
+    async with Gateway(Engine([pay], journal=SqliteJournal(journal)), secret=_SECRET) as restarted:
+        client = await client_of(restarted)
+        await client.call("pay", {"amount": 7})
+        assert waiting(restarted) == 1
 
 
 async def test_servers_are_shown_with_their_states() -> None:

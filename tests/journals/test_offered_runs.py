@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from callgate import Engine, MemoryJournal, PostgresJournal, RawCall, Scope, SqliteJournal, Suspended, Tool, Verified, inbox, tool
+from callgate._engine_limits import IDLE_RUN_S
 from callgate._journal import JournalAddress
 from callgate._pipeline.open_runs import NO_SCOPE
 from callgate.errors import RunHeld, UsageError
@@ -22,6 +23,18 @@ from tests.waiting import PATIENCE_S, soon
 Stored = MemoryJournal | SqliteJournal | PostgresJournal
 Journals = tuple[Stored, Stored]
 CHAT = Scope(run="chat-1", conversation="chat-1")
+
+
+@pytest.fixture
+def _offered_as_for_users() -> None:
+    """Keep the moment after which an idle run is offered, which has to be shorter than the wait of another engine."""
+
+
+@pytest.fixture(autouse=True)
+def _offered_soon(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the moment after which an idle run is offered."""
+    if "_offered_as_for_users" not in request.fixturenames:
+        monkeypatch.setattr("callgate._pipeline.open_runs.IDLE_RUN_S", IDLE_RUN_S / 10)
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
@@ -56,6 +69,7 @@ def engines(journals: Journals, *tools: Tool, **options: object) -> tuple[Engine
     return one, other
 
 
+@pytest.mark.usefixtures("_offered_as_for_users")
 async def test_two_engines_serve_the_calls_of_one_run_in_turn(journals: Journals, ledger: Ledger) -> None:
     one, other = engines(journals, paying(ledger))
     async with one, other:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import uuid
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 
 import pytest
@@ -31,14 +32,13 @@ def npm_package(package: str, folder: Path) -> Path:
     """
     name = package.rpartition("@")[0]
     shared = folder / name.replace("/", "-").lstrip("@")
-    if not shared.exists():
-        own = Path(f"{shared}-{uuid.uuid4().hex}")
-        own.mkdir(parents=True)
-        _install(package, own)
-        try:
+    with open(f"{shared}.lock", "wb") as lock:
+        flock(lock, LOCK_EX)  # another worker that installs it is waited for
+        if not shared.exists():
+            own = Path(f"{shared}-{uuid.uuid4().hex}")
+            own.mkdir(parents=True)
+            _install(package, own)
             own.rename(shared)
-        except OSError:  # another worker has installed it meanwhile
-            shutil.rmtree(own)
     return shared / "node_modules" / name
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine, ToolResult
+from callgate import Engine, RetryPolicy, ToolResult
 from callgate.mcp import RequestRejected, mcp, on_behalf_of
 from tests.engine_calls import call, said
 from tests.mcp.calling_clients import ELICITS, Client, accepting
@@ -182,7 +182,8 @@ class TestSessions:
 
     async def test_a_call_beyond_the_limit_is_not_sent_and_names_the_limit(self, tmp_path: Path) -> None:
         fake = Fake(tmp_path, {"until_cancelled": True}, era="handshake")
-        async with Engine(servers=[fake.server(max_sessions=1, effects={"work": "none", "echo": "none"})]) as engine:
+        soon = {"echo": {"retry": RetryPolicy(base_s=0.01)}}
+        async with Engine(servers=[fake.server(max_sessions=1, effects={"work": "none", "echo": "none"}, options=soon)]) as engine:
             running = asyncio.create_task(for_client(Client("alice"), engine))
             await until(lambda: fake.calls())
             result = await for_client(Client("bob"), engine, "echo", text="no")

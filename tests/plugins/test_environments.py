@@ -53,7 +53,7 @@ def wheels(dependencies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.delenv(name)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_NO_COMPILE", "1")
+    monkeypatch.setenv("PIP_COMPILE", "0")
     monkeypatch.setenv("PIP_FIND_LINKS", f"{dependencies} {folder}")
     return folder
 

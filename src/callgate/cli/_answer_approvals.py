@@ -74,17 +74,20 @@ def _show_waiting(found: list[PendingApproval], *, as_json: bool, whole: bool) -
     if not found:
         say("Nothing waits for a human." if whole else "Nothing else waits for a human.")
         return
-    table = grid("approval", "tool", "arguments", "question", "asked", "expires", "worked on by", "answer")
+    named = any(one.principal for one in found)
+    asker = ["principal"] if named else []
+    table = grid("approval", "tool", *asker, "arguments", "question", "asked", "expires", "worked on by", "answer")
     for one in found:
-        table.add_row(*_row(one))
+        table.add_row(*_row(one, named=named))
     output().print(table, soft_wrap=False)
     say("`callgate approve APPROVAL` or `callgate deny APPROVAL` answers one; `callgate log show APPROVAL` tells more.")
 
 
-def _row(one: PendingApproval) -> tuple[str, ...]:
+def _row(one: PendingApproval, *, named: bool) -> tuple[str, ...]:
     return (
         one_line(one.approval),
         one_line(one.tool, 40),
+        *([one_line(one.principal, 80)] if named else []),
         one_line(one.arguments, 80),
         one_line(one.question, 120),
         local_day_and_minute(one.asked_ns),

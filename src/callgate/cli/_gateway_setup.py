@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from callgate._engine_limits import Limits
 from callgate._journal import is_url
+from callgate._terminal_text import one_line, printable
 from callgate._tool_loading import load_tools
 from callgate._unusable_paths import displayed
 from callgate.cli._call_arguments import refuse_odd_text
@@ -35,7 +36,7 @@ from callgate.policy import Rules
 from callgate.policy.rule_file import rules_text
 from callgate.undo import UndoStore
 
-__all__ = ["CONFIG", "OpenedGateway", "config_of", "open_gateway", "rules_of_gateway", "servers_to_start"]
+__all__ = ["CONFIG", "OpenedGateway", "config_of", "notes_of_files", "open_gateway", "rules_of_gateway", "servers_to_start"]
 
 log = logging.getLogger("callgate")
 
@@ -129,6 +130,11 @@ def _secret(config: GatewayConfig) -> bytes | None:
     if config.replicas is not None:
         return config.replicas.secret
     return None if config.journal == MEMORY or is_url(config.journal) else kept_secret(Path(config.journal).parent)
+
+
+def notes_of_files(config: GatewayConfig) -> list[str]:
+    """Return what the files of other clients say that is not used, such as tools that they disable."""
+    return [f"The MCP server '{one_line(one.name)}': {printable(note)}" for one in config.servers if one.enabled for note in one.notes]
 
 
 def servers_to_start(config: GatewayConfig) -> tuple[McpServer | Plugin, ...]:

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 from datetime import datetime
 
-__all__ = ["local_date_and_time", "local_day_and_minute", "local_time_of_day"]
+__all__ = ["local_date_and_time", "local_day_and_minute", "local_time"]
+
+_UNKNOWN = "?"
 
 
 def local_date_and_time(at_ns: int) -> str:
-    return _write(at_ns, "%Y-%m-%d %H:%M:%S")
+    at = _local(at_ns)
+    return f"{at:%Y-%m-%d %H:%M:%S}" if at is not None else _UNKNOWN
 
 
 def local_day_and_minute(at_ns: int) -> str:
-    return _write(at_ns, "%m-%d %H:%M")
+    at = _local(at_ns)
+    return f"{at:%m-%d %H:%M}" if at is not None else _UNKNOWN
 
 
-def local_time_of_day(at_ns: int) -> str:
-    """Return the time of day to the millisecond."""
-    return _write(at_ns, f"%H:%M:%S.{at_ns // 1_000_000 % 1_000:03d}")
+def local_time(at_ns: int) -> str:
+    """Return the time of day to the millisecond, with the day unless that is today."""
+    at = _local(at_ns)
+    if at is None:
+        return _UNKNOWN
+    day = "" if at.date() == datetime.now(at.tzinfo).date() else f"{at:%Y-%m-%d} "
+    return f"{day}{at:%H:%M:%S}.{at_ns // 1_000_000 % 1_000:03d}"
 
 
-def _write(at_ns: int, form: str) -> str:
+def _local(at_ns: int) -> datetime | None:
     try:
-        return datetime.fromtimestamp(at_ns // 1_000_000_000).astimezone().strftime(form)
+        return datetime.fromtimestamp(at_ns // 1_000_000_000).astimezone()
     except (OverflowError, ValueError, OSError):
-        return "?"
+        return None

@@ -19,7 +19,7 @@ from callgate.cli import _exit_codes as _exits
 from callgate.cli._command_options import ServeOptions
 from callgate.cli._console import grid, output, print_json, say
 from callgate.cli._error_advice import at_terminal
-from callgate.cli._gateway_setup import OpenedGateway, config_of, open_gateway
+from callgate.cli._gateway_setup import OpenedGateway, config_of, notes_of_files, open_gateway
 from callgate.cli._journal_location import MEMORY
 from callgate.cli._mcp_look import ServerLook, known_effects, look_at_all
 from callgate.cli._plugin_look import PluginLook, look_at_plugin
@@ -68,9 +68,9 @@ async def _check(config: GatewayConfig, *, as_json: bool) -> int:
     useless = _unused_patterns(config, tools.names()) if all(row.state == "ready" for row in rows) else []
     general = list(dict.fromkeys(map(at_terminal, (*filter(None, problems), *unavailable, *withdrawn, *useless))))
     if as_json:
-        print_json({"name": config.name, "servers": rows, "tools": tools.names(), "problems": general})
+        print_json({"name": config.name, "servers": rows, "tools": tools.names(), "problems": general, "notes": notes_of_files(config)})
     else:
-        _show(rows, general, len(tools.names()))
+        _show(rows, general, notes_of_files(config), len(tools.names()))
     return _exits.FAILED if general or of_rows else _exits.OK
 
 
@@ -153,7 +153,7 @@ def _python_rows(opened: OpenedGateway) -> list[_Row]:
     return [_Row(name="Python", state="ready", tools=tuple(tool.name for tool in tools), effects=effects)] if tools else []
 
 
-def _show(rows: Sequence[_Row], general: Sequence[str], count: int) -> None:
+def _show(rows: Sequence[_Row], general: Sequence[str], notes: Sequence[str], count: int) -> None:
     screen = output()
     table = grid("server", "state", "protocol", "tools", "effects", "problems", right=("tools", "problems"))
     for row in rows:
@@ -170,4 +170,6 @@ def _show(rows: Sequence[_Row], general: Sequence[str], count: int) -> None:
     screen.print(table, soft_wrap=False)
     for problem in (*(problem for row in rows for problem in row.problems), *general):
         say(printable(problem), "red")
+    for note in notes:
+        say(note, "yellow")
     say(f"{count} tool{'' if count == 1 else 's'} in all.", "dim")

@@ -142,6 +142,7 @@ async def _bound(gateway: Gateway, http: HttpConfig, jwt: JwtConfig | None, acce
         access.authenticator,
         health=gateway.health,
         metrics=lambda: gateway.metrics().decode(),
+        refresh_metrics=gateway.refresh_metrics,
         metrics_readers=http.metrics,
         path=http.path,
         hosts=(*http.hosts, *_own_names(gateway)),

@@ -22,7 +22,7 @@ from callgate._terminal_text import one_line, printable
 from callgate.cli._command_options import ServeOptions
 from callgate.cli._console import say
 from callgate.cli._error_advice import at_terminal
-from callgate.cli._gateway_setup import OpenedGateway, config_of, rules_of_gateway, servers_to_start
+from callgate.cli._gateway_setup import OpenedGateway, config_of, notes_of_files, rules_of_gateway, servers_to_start
 from callgate.errors import UsageError
 from callgate.gateway._config.config_changes import ServerChange, ServerSettings, loses_access, refuse_restart, server_change, settings_of
 from callgate.gateway.config import GatewayConfig
@@ -149,6 +149,7 @@ class ConfigReload:
             UsageError: The configuration cannot be used. What was changed already is as before.
         """
         change = server_change(self._in_use.settings, new.settings, new.servers)
+        noted = set(notes_of_files(self._in_use.config))
         self._changing_to = new
         try:
             await self._restrict_to_common()
@@ -162,6 +163,9 @@ class ConfigReload:
             self._changing_to = None
             await self._restrict_to_common()
         self._opened.gateway.tell_tools_changed()
+        for note in notes_of_files(new.config):
+            if note not in noted:
+                say(note, "yellow")
         failed = self._describe_failures(change)
         say(f"The configuration was reloaded. {_describe(change)}{failed}", "yellow" if failed else "green")
         self._opened.gateway.observed.count_reload(succeeded=True)

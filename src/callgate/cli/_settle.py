@@ -53,9 +53,11 @@ def list_unsettled(options: InboxOptions) -> int:
             print_json(_as_json(call))
     elif calls:
         has_ended = ended_writers(options.journal)
-        table = grid("call", "tool", "arguments", "started", "why it is unknown")
+        named = any(call.principal for call in calls)
+        table = grid("call", "tool", *(["principal"] if named else []), "arguments", "started", "why it is unknown")
         for call in calls:
-            table.add_row(call.uid, call.tool, arguments_text(call), local_day_and_minute(call.at_ns), _why_unknown(call, has_ended))
+            who, started = [one_line(call.principal, 80)] if named else [], local_day_and_minute(call.at_ns)
+            table.add_row(call.uid, call.tool, *who, arguments_text(call), started, _why_unknown(call, has_ended))
         output().print(table, soft_wrap=False)
         place = journal_option(options.journal)
         say(f"Check each, then `callgate settle CALL --happened{place}` or `callgate settle CALL --not-happened{place}`.")
@@ -77,8 +79,9 @@ def _why_unknown(call: CallSummary, has_ended: Callable[[str], bool]) -> str:
 
 
 def _as_json(call: CallSummary) -> dict[str, object]:
-    fields = ("uid", "run", "tool", "arguments", "received", "at_ns", "code", "error", "late", "late_ns", "late_answer", "effect_key")
-    return {name: getattr(call, name) for name in fields}
+    fields = ("uid", "run", "tool", "principal", "arguments", "received", "at_ns", "code", "error")
+    late = ("late", "late_ns", "late_answer")
+    return {name: getattr(call, name) for name in (*fields, *late, "effect_key")}
 
 
 def settle_call(call: str, happened: bool | None, options: InboxOptions) -> int:

@@ -25,7 +25,7 @@ from callgate.cli._console import field, grid, output, print_json, say, status_t
 from callgate.cli._interrupt_signals import remembering_interrupts
 from callgate.cli._journal_location import journal_option, without_password
 from callgate.cli._journal_reading import end_orphans, has_run, reading
-from callgate.cli._local_times import local_time_of_day
+from callgate.cli._local_times import local_time
 from callgate.cli._log_query import query_of
 from callgate.cli._no_calls import why_no_calls
 from callgate.cli._run_names import LAST, newest_run
@@ -135,13 +135,13 @@ def _print_calls(calls: Sequence[CallSummary], *, arguments: bool) -> None:
         why = ", ".join(filter(None, (why, _settlement_text(call))))
         if call.replayed:  # the tool did not run again
             why = ", ".join(filter(None, (why, f"result of {call.earlier_call or 'an earlier call'}")))
+        elif call.cached:
+            why = ", ".join(filter(None, (why, "from the cache")))
         status = Text.assemble(status_text(call.status, call.command_end), f" {one_line(why)}" if why else "")
         rule = "replayed" if call.replayed else one_line(call.rule)  # its result has the rule of the call that ran
         who = [one_line(call.principal, 80)] if named else []
         ran = [arguments_text(call, _ARGUMENTS)] if arguments else []
-        table.add_row(
-            local_time_of_day(call.at_ns), one_line(call.uid), one_line(call.tool), *who, *ran, status, f"{call.duration_ms:,.0f}", rule
-        )
+        table.add_row(local_time(call.at_ns), one_line(call.uid), one_line(call.tool), *who, *ran, status, f"{call.duration_ms:,.0f}", rule)
     output().print(table, soft_wrap=False)
 
 
@@ -323,7 +323,7 @@ def _print_event(event: Event, options: LogOptions, indent: int = 0) -> None:
     margin = "  " * indent
     attempt = f" attempt {event.attempt}" if event.attempt else ""
     cause = f"  because of {', '.join(map(str, event.parents))}" if event.parents else ""
-    where = f"  {local_time_of_day(event.at_ns)}  {field(event.call)}{cause}"
+    where = f"  {local_time(event.at_ns)}  {field(event.call)}{cause}"
     screen = output()
     screen.print(Text.assemble((f"{margin}{event.position} ", "dim"), (field(event.kind), "bold"), attempt, (where, "dim")))
     for key, value in body_of(event).items():

@@ -23,6 +23,7 @@ from callgate.gateway._fronts.methods import Answer, Methods
 from callgate.gateway._fronts.stateless import StatelessFront
 from callgate.gateway._gateway_limits import GatewayLimits
 from callgate.gateway._observability.health import health
+from callgate.gateway._observability.unanswered_questions import UnansweredQuestions
 from callgate.gateway._redaction import ClientRedaction
 from callgate.gateway._requests.parked_requests import ParkedRequests
 from callgate.gateway._requests.replicas import Replicas
@@ -99,7 +100,8 @@ class Gateway:
         records = CallRecords(engine, workspace)
         results = ToolResults(engine.blobs, redaction, changed_by_hooks=engine.changes_results)
         calls = ToolCalls(engine, states, results, records, self._principals.current, workspace)
-        readings = Readings(waiting=lambda: calls.waiting, parked=lambda: len(self._parked), tasks=lambda: len(self._tasks))
+        self._questions = UnansweredQuestions(engine)
+        readings = Readings(waiting=self._questions.count, parked=lambda: len(self._parked), tasks=lambda: len(self._tasks))
         self.observed = GatewayMetrics(engine, readings)
         """Where transports count what they refuse, and say how many clients they have."""
         call = partial(self.observed.call, _trace(calls.call, engine, tracer_provider))
@@ -141,8 +143,15 @@ class Gateway:
         return self._lists.argument_headers().paths(tool)
 
     def metrics(self) -> bytes:
-        """Return the metrics of the gateway and its servers, in the text format of Prometheus."""
+        """Return the metrics of the gateway and its servers, in the text format of Prometheus.
+
+        Reads the journal. One on a server is waited for, unless `refresh_metrics` has just read it.
+        """
         return self.observed.text()
+
+    async def refresh_metrics(self) -> None:
+        """Read what `metrics` shows of the journal, without blocking the event loop."""
+        await self._questions.refresh()
 
     def health(self) -> Mapping[str, Any]:
         """Return whether the gateway and its servers work, as JSON data: `status` is `ok`, `degraded`, `failed` or `closing`."""

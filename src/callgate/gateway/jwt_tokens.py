@@ -38,7 +38,7 @@ _FAULTS = {
     "InvalidSignatureError": "its signature is wrong",
     "InvalidKeyError": "its algorithm does not fit the issuer's key",
     "MissingRequiredClaimError": f"one of the claims {', '.join(_REQUIRED)} is missing",
-    "DecodeError": "it is malformed",
+    "DecodeError": "it is no JWT, nor the token of a known principal",
 }
 
 

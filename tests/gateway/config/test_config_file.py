@@ -200,8 +200,8 @@ JWT = '[jwt]\nissuer = "https://id.example"\naudience = "gate"\n'
             "gate.toml: [servers.git] era is 'old'; it must be 'handshake' or 'stateless'. Leave it out, and",
         ),
         (f"{GIT}isolation = ''", "[servers.git] isolation is ''; it must be 'principal' or 'shared'. Leave it out, and clients share"),
-        (f"{GIT}prefix = 'x'", "[servers.git] prefix is 'x'; it must be true or false. Write prefix = true."),
-        (f"{GIT}required = 1", "[servers.git] required is 1; it must be true or false. Write required = true."),
+        (f"{GIT}prefix = 'x'", "[servers.git] prefix is 'x'; it must be true or false. Write prefix = true or prefix = false."),
+        (f"{GIT}required = 1", "[servers.git] required is 1; it must be true or false. Write required = true or required = false."),
         (f"{GIT}timeout_s = 0", "[servers.git] timeout_s is 0; it must be a number of seconds above 0."),
         (
             f"{GIT}parallel = 'x'",
@@ -245,6 +245,7 @@ JWT = '[jwt]\nissuer = "https://id.example"\naudience = "gate"\n'
         (f'{ALICE}role = "admin"', "[principals.alice] role is 'admin'; it must be 'client' or 'operator'."),
         (f"{ALICE}parallel = 0", "[principals.alice] parallel is 0; it must be a whole number from 1. The default is 64."),
         (f"{ALICE}approves = 1", "[principals.alice] approves is 1; it must be true or false."),
+        (f"{ALICE}approves = 'no'", "it must be true or false. Write approves = true or approves = false."),
         (f'{ALICE}[principals.bob]\ntoken_sha256 = "{DIGEST}"', "[principals.bob] has the token of [principals.alice] too."),
         ('[jwt]\naudience = "gate"', "[jwt] issuer is missing."),
         ('[jwt]\nissuer = "${NOTHING:-}"\naudience = "gate"', "[jwt] issuer is missing."),

@@ -116,10 +116,10 @@ INVALID: Mapping[str, tuple[Callable[[], str], str]] = {
     "unsigned": (lambda: signed("", algorithm="none"), "algorithm"),
     "signed with the public key": (hs256_with_the_public_key, "algorithm"),
     "of an unknown key": (lambda: signed(kid="two"), "kid"),
-    "garbage": (lambda: "garbage", "malformed"),
-    "three parts": (lambda: "a.b.c", "malformed"),
-    "nested deeply": (lambda: f"{base64.urlsafe_b64encode(b'[' * 20_000).decode()}.b.c", "malformed"),
-    "with a huge number": (lambda: f"{base64.urlsafe_b64encode(b'9' * 10_000).decode()}.b.c", "malformed"),
+    "garbage": (lambda: "garbage", "no JWT, nor the token of a known principal"),
+    "three parts": (lambda: "a.b.c", "no JWT, nor the token of a known principal"),
+    "nested deeply": (lambda: f"{base64.urlsafe_b64encode(b'[' * 20_000).decode()}.b.c", "no JWT, nor the token of a known principal"),
+    "with a huge number": (lambda: f"{base64.urlsafe_b64encode(b'9' * 10_000).decode()}.b.c", "no JWT, nor the token of a known principal"),
 }
 
 

@@ -119,8 +119,20 @@ async def test_a_session_of_a_gateway_that_has_ended_is_refused_with_the_next_st
         session = (await post(one, "initialize", about)).headers["mcp-session-id"]
     async with replica("b", database, tmp_path, []) as other:
         refused = await post(other, "tools/list", {}, session)
-    assert refused.status_code == 502
+        called = await post(other, "tools/call", {"name": "pay", "arguments": {"amount": 5}}, session)
+    assert (refused.status_code, called.status_code) == (502, 502)
     assert "Begin a new session" in refused.json()["error"]["message"]
+    assert "The call was not sent to it and has not run." in called.json()["error"]["message"]
+
+
+async def test_a_call_that_waited_for_its_client_at_a_gateway_that_has_ended_may_have_taken_effect(database: str, tmp_path: Path) -> None:
+    call: dict[str, Any] = {"name": "ask", "arguments": {}}
+    async with replica("a", database, tmp_path, []) as one:
+        asked = (await post(one, "tools/call", call)).json()["result"]
+    (key,) = asked["inputRequests"]
+    async with replica("b", database, tmp_path, []) as other:
+        answered = await post(other, "tools/call", {**call, "inputResponses": {key: ACCEPTED}, "requestState": asked["requestState"]})
+    assert "The call may have taken effect: its outcome is in the journal." in answered.json()["error"]["message"]
 
 
 async def test_a_task_is_asked_for_at_another_gateway_and_continues_there_when_its_own_has_ended(database: str, tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ class TomlTable:
     def flag(self, key: str, default: bool) -> bool:
         value = self.entries.get(key, default)
         if not isinstance(value, bool):
-            raise self.wrong(key, f"is {_describe(value)}; it must be true or false", f"Write {_key(key)} = {str(default).lower()}.")
+            raise self.wrong(key, f"is {_describe(value)}; it must be true or false", f"Write {_key(key)} = true or {_key(key)} = false.")
         return value
 
     def count(self, key: str, default: int, *, advice: str = "") -> int:

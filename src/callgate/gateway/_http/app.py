@@ -86,6 +86,7 @@ class HttpApp:
         authenticator: Knows the tokens.
         health: Returns what `GET /health` answers.
         metrics: Returns the text that `GET /metrics` answers.
+        refresh_metrics: Awaited before `metrics` is called; None: nothing.
         metrics_readers: The principals that may get them, as glob patterns of their names.
         path: Where MCP is served.
         hosts: Values of `Host` to allow besides the loopback names.
@@ -105,6 +106,7 @@ class HttpApp:
         *,
         health: Callable[[], Mapping[str, Any]],
         metrics: Callable[[], str],
+        refresh_metrics: Callable[[], Awaitable[None]] | None = None,
         metrics_readers: Iterable[str] = (EVERY,),
         path: str = "/mcp",
         hosts: Iterable[str] = (),
@@ -119,6 +121,7 @@ class HttpApp:
         self.limits = limits or HttpLimits()
         self.on_refused = on_refused
         self._fronts, self._health, self._metrics, self._path = fronts, health, metrics, path
+        self._refresh_metrics = refresh_metrics
         self._header_params, self._started = header_params, started
         self._checks = RequestChecks(authenticator, hosts, origins, resource, metrics_readers)
         self._listening = ListeningStreams(self._checks)
@@ -204,6 +207,8 @@ class HttpApp:
             await send_body(send, 200, encoded(self._resource.metadata))
         else:
             await self._checks.metrics_reader(headers)
+            if self._refresh_metrics is not None:
+                await self._refresh_metrics()
             await send_body(send, 200, self._metrics().encode(), kind=_TEXT)
 
     async def _mcp(self, request: IncomingRequest) -> None:

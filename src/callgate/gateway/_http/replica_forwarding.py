@@ -35,6 +35,7 @@ class ReplicaForwarding:
         import httpx2  # only several gateways need it
 
         self._unreachable: type[Exception] = httpx2.HTTPError
+        self._not_sent: tuple[type[Exception], ...] = (httpx2.ConnectError, httpx2.ConnectTimeout)
         self._timeout = httpx2.Timeout
         limits = httpx2.Limits(max_connections=1_000, max_keepalive_connections=100)
         self._client: Any = httpx2.AsyncClient(timeout=httpx2.Timeout(_LONGEST_S, connect=_CONNECT_S), limits=limits, trust_env=False)
@@ -54,7 +55,7 @@ class ReplicaForwarding:
         try:
             await self._pass_while_alive(address, self._pass(address, request, body, response, silence_s), request.receive)
         except (self._unreachable, _ReplicaSilent) as error:
-            refused = _refusal(_message_in(body))
+            refused = _refusal(_message_in(body), sent=not isinstance(error, self._not_sent))
             if not response.started:
                 raise refused from error
             await response.end(refused)
@@ -121,9 +122,20 @@ class _ForwardedResponse:
             await self._send({"type": "http.response.body", "body": last})
 
 
-def _refusal(message: Message) -> RefusedRequest:
-    may_have_run = message.get("method", "") == "tools/call" or not message.keys().isdisjoint(("result", "error"))
-    ran = "The call may have taken effect: its outcome is in the journal." if may_have_run else "This request has called no tool."
+def _refusal(message: Message, *, sent: bool) -> RefusedRequest:
+    """Return the refusal of a message.
+
+    Args:
+        sent: Whether the other gateway may have received the message. A call that it continues or answers ran there before.
+    """
+    params = message.get("params")
+    continues = isinstance(params, dict) and "requestState" in params
+    if message.get("method") == "tools/call" and not sent and not continues:
+        ran = "The call was not sent to it and has not run."
+    elif message.get("method", "") == "tools/call" or not message.keys().isdisjoint(("result", "error")):
+        ran = "The call may have taken effect: its outcome is in the journal."
+    else:
+        ran = "This request has called no tool."
     return RefusedRequest(
         502,
         f"The gateway that holds this session or request cannot be reached. {ran}"

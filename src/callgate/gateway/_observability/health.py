@@ -16,6 +16,11 @@ __all__ = ["health"]
 _WORKING = frozenset({"ready", "unknown"})
 
 
+def _works(server: ServerStatus) -> bool:
+    """Return whether calls of a server run. A plugin whose tools are known is started by its first call."""
+    return server.state in _WORKING or (server.state == "idle" and server.tools > 0)
+
+
 def health(servers: Iterable[ServerStatus], *, records: bool, closing: bool) -> dict[str, Any]:
     """Return the health of a gateway.
 
@@ -23,7 +28,7 @@ def health(servers: Iterable[ServerStatus], *, records: bool, closing: bool) -> 
     takes no requests any more.
     """
     listed = list(servers)
-    status: Literal["ok", "degraded", "failed", "closing"] = "ok" if all(one.state in _WORKING for one in listed) else "degraded"
+    status: Literal["ok", "degraded", "failed", "closing"] = "ok" if all(map(_works, listed)) else "degraded"
     status = status if records else "failed"
     return {
         "status": "closing" if closing else status,

@@ -64,7 +64,7 @@ class Readings(Struct, frozen=True, kw_only=True, eq=False):
     """What is read when the metrics are asked for."""
 
     waiting: Callable[[], int]
-    """How many calls wait for approval."""
+    """How many questions about calls wait for a human."""
     parked: Callable[[], int]
     """How many requests of stateless clients wait for answers."""
     tasks: Callable[[], int]
@@ -184,7 +184,7 @@ class _Gauges(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield _gauge("callgate_calls_running", "Calls of tools that run or wait.", self._metrics.running)
-        yield _gauge("callgate_calls_waiting_for_approval", "Calls that wait for approval.", self._readings.waiting())
+        yield _gauge("callgate_calls_waiting_for_approval", "Questions that no human has answered.", self._readings.waiting())
         yield _gauge("callgate_requests_parked", "Requests of stateless clients that wait for answers.", self._readings.parked())
         yield _gauge("callgate_tasks_running", "Calls that go on as tasks of their clients.", self._readings.tasks())
         yield _gauge("callgate_abandoned", "Threads, coroutines and tasks that still run after their calls.", self._engine.abandoned)

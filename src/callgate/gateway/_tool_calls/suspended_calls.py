@@ -66,11 +66,6 @@ class SuspendedCalls:
         """The ids of the calls of requests that are being answered."""
         self._reader = SuspensionReader(engine, workspace, lambda call: bool(self._identities(call)))
 
-    @property
-    def waiting(self) -> int:
-        """How many calls are suspended."""
-        return len(self._pending)
-
     async def find_or_new(self, principal: str, run: str, tool: str, arguments: dict[str, Any]) -> SubmittedCall:
         """Return the suspended call that a client makes again, if there is one whose question is open or answered; otherwise a new call.
 

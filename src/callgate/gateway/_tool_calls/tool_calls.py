@@ -70,11 +70,6 @@ class ToolCalls:
         self._pending = SuspendedCalls(engine, states, workspace)
         self._user = UserApproval(engine)
 
-    @property
-    def waiting(self) -> int:
-        """How many calls wait for approval."""
-        return self._pending.waiting
-
     async def call(self, client_call: ClientCall, params: Mapping[str, Any]) -> Message:
         """Make a call, and return the result of `tools/call`.
 

@@ -8,8 +8,10 @@ become one. Knows nothing of what follows a marker.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import takewhile
 
 from msgspec.structs import replace
 
@@ -132,14 +134,20 @@ class Markers:
         self.line_start_prefixes = _collect_prefixes(self.line_start)
         self.max_chars = max(map(len, literals))
         self.dialects[""] = unopened
+        ordered = sorted(literals)
         self._by_prefix = {
-            short: sorted((one for one in literals if one.startswith(short)), key=len, reverse=True)
-            for short in (*_drop_longer_literals(anywhere), *_drop_longer_literals(self.line_start))
+            short: _starting_with(short, ordered) for short in (*_drop_longer_literals(anywhere), *_drop_longer_literals(self.line_start))
         }
 
     def starting_with(self, literal: str) -> list[str]:
         """Return the literals that begin with this one, the longest first."""
         return self._by_prefix[literal]
+
+
+def _starting_with(prefix: str, ordered: list[str]) -> list[str]:
+    """Return the literals that begin with this one, the longest first. In a sorted list they are neighbours."""
+    found = takewhile(lambda one: one.startswith(prefix), ordered[bisect_left(ordered, prefix) :])
+    return sorted(found, key=len, reverse=True)
 
 
 def _drop_longer_literals(literals: Iterable[str]) -> list[str]:
