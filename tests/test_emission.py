@@ -87,11 +87,11 @@ async def test_a_call_added_out_of_order_is_held_until_earlier_calls_are_added()
         emission = engine.emission()
         assert emission.add(call("act", name="c"), position=2, refusal=refuse_none) == 2
         assert emission.leave_out(1) == 1
-        assert (emission.taken, asked) == (0, [])
+        assert (emission.next_position, asked) == (0, [])
         assert emission.add(call("act", name="a"), position=0, refusal=refuse_none) == 0
-        assert (emission.taken, asked, emission.accepted) == (3, [0, 1], 2)
+        assert (emission.next_position, asked, emission.accepted_calls) == (3, [0, 1], 2)
         assert emission.add(call("act", name="z"), position=0) == 0  # this position is already taken
-        ends = await emission.ended()
+        ends = await emission.seal_with_ends()
     assert [end.outcome and result_of(end.outcome).text for end in ends] == ["a", None, "c"]
     assert trace.events == ["+a", "-a", "+c", "-c"]
 
@@ -102,7 +102,7 @@ async def test_reopen_withdraws_a_held_call_and_reports_a_call_that_was_already_
         emission.add(call("read", name="b"), position=1)
         assert not emission.reopen(1)
         emission.add(call("read", name="a"), position=0)
-        assert emission.taken == 1
+        assert emission.next_position == 1
         assert emission.reopen(0)
         assert [result_of(outcome).text for outcome in await emission.seal()] == ["a"]
 
@@ -116,8 +116,8 @@ async def test_a_call_that_already_ended_elsewhere_keeps_its_position() -> None:
         assert [result_of(outcome).text for outcome in await emission.seal()] == ["a"]
         with pytest.raises(UsageError, match="This emission is over"):
             emission.leave_out()
-        assert emission.ends[0] == before
-        assert emission.ends[1].arguments == b'{"name":"a"}'
+        assert emission.ends_so_far[0] == before
+        assert emission.ends_so_far[1].arguments == b'{"name":"a"}'
 
 
 async def test_a_call_with_an_undeclared_effect_runs_alone() -> None:

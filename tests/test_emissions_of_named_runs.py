@@ -124,7 +124,7 @@ async def test_calls_of_a_stream_run_although_another_engine_worked_on_the_run_w
 async def test_calls_that_wait_until_their_run_is_open_have_a_result_when_the_engine_is_closed(ledger: Ledger, journal: Path) -> None:
     engine = Engine(tools_over(ledger), journal=SqliteJournal(journal))
     emission = engine.emission(MESSAGE)
-    assert [emission.add(PAY), emission.add(call("look", id="c2")), emission.taken] == [0, 1, 2]
+    assert [emission.add(PAY), emission.add(call("look", id="c2")), emission.next_position] == [0, 1, 2]
     await engine.close()
     outcomes = await emission.seal()
     assert [(result_of(one).id, result_of(one).status) for one in outcomes] == [("c1", "error"), ("c2", "error")]

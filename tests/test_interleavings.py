@@ -279,6 +279,6 @@ async def test_every_call_ends_when_seal_or_discard_is_cancelled_twice(end: str,
             ending.cancel()
         await asyncio.wait([ending])
         stays.set()
-        await asyncio.wait_for(asyncio.shield(emission._queue.wait_until_done()), PATIENCE_S)
-        assert [kinds(engine, uid).count("call.completed") for uid in [end.uid for end in emission.ends]] == [1, 1, 1]
+        await asyncio.wait_for(asyncio.shield(emission._execution.queue.wait_until_done()), PATIENCE_S)
+        assert [kinds(engine, uid).count("call.completed") for uid in [end.uid for end in emission.ends_so_far]] == [1, 1, 1]
     assert ledger.lines() == []

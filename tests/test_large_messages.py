@@ -40,7 +40,7 @@ async def together(engine: Engine, raws: list[RawCall], scope: Scope) -> list[Ou
 async def one_by_one(engine: Engine, raws: list[RawCall], scope: Scope) -> list[Outcome]:
     begun = engine.emission(scope)
     assert [begun.add(raw) for raw in raws] == list(range(len(raws)))
-    assert len(begun.ends) == len(raws)
+    assert len(begun.ends_so_far) == len(raws)
     return await begun.seal()
 
 

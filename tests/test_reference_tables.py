@@ -213,6 +213,14 @@ def test_documented_failure_codes_match_the_code() -> None:
     assert {failure for row in of_results.values() for failure in re.findall(r"`(\w+)`", row[0])} <= FAILURE_CLASSES
 
 
+def test_every_documented_error_of_the_module_of_errors_is_one_of_its_public_names() -> None:
+    """A host that catches an error imports it by a name that no later version may drop."""
+    rows = table("docs/reference/failures.md", "## Codes of errors that are raised").values()
+    documented = {name for row in rows for name in re.findall(r"`(\w+)`", " ".join(row)) if inspect.isclass(getattr(errors, name, None))}
+    assert {"UsageError", "RunHeld"} <= documented
+    assert documented <= set(errors.__all__)
+
+
 def codes_in_the_sources() -> tuple[set[str], set[str]]:
     """Return each value given as `code` on the route, and every string constant."""
     given, literals = set[str](), set[str]()

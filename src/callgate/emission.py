@@ -7,34 +7,32 @@ may run concurrently with all calls before them start early. Their results are u
 it is discarded. If a message has more calls than the limit, the calls above it are refused when it is sealed and never take the route.
 
 Only this module gives calls their positions: a call that does not take the route, such as one that another engine has ended, keeps its own.
-`_pipeline.held_calls` holds calls that arrive before those in front of them, or before their run is open; `_pipeline.emission_order`
-decides which calls wait for which, and `_pipeline.duplicate_calls` finds repeated ones.
+`_pipeline.held_calls` holds calls that arrive before those in front of them, or before their run is open, and
+`_pipeline.emission_execution` runs those on the route.
 """
 
 from __future__ import annotations
 
 import asyncio
-import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
-
-from msgspec import Struct
 
 from callgate._abort_signals import AbortSignal
 from callgate._json import canonical
 from callgate._pipeline.call_order import footprint_of
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.duplicate_calls import DuplicateCalls
-from callgate._pipeline.emission_calls import EmissionCall
+from callgate._pipeline.emission_calls import EmissionCall, EndedCall
+from callgate._pipeline.emission_execution import AT_ONCE, AT_ONCE_BYTES, EmissionExecution
 from callgate._pipeline.emission_order import EmissionOrder
+from callgate._pipeline.emission_route import Route
 from callgate._pipeline.held_calls import HeldCalls, MessageRun
 from callgate._pipeline.outcomes import Outcomes
 from callgate._pipeline.parse import has_large_arguments
 from callgate._pipeline.task_queue import QueueStarter, TaskQueue
 from callgate._pipeline.unstarted_calls import UnstartedCalls
 from callgate._run_state.run_recovery import UnfinishedCall
-from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended, ToolResult
+from callgate.calls import Answered, Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.errors import CallFailed, RecordFailed, RunHeld, UsageError
 from callgate.stage_types import ValidatedCall
 
@@ -43,60 +41,8 @@ __all__ = ["Emission", "EndedCall", "Refusal"]
 Refusal = CallFailed | Callable[[int], CallFailed | None]
 """The error that refuses a call, or a function that returns it. The function is called in order, with the number of earlier calls."""
 
-_FORGOTTEN = "its unstarted calls were ended, and its results are lost. Seal it, or discard it where its stream fails."
-_TOGETHER = 64
-"""The number of calls to prepare before other tasks of the event loop may run: some milliseconds."""
-_BEGUN_TOGETHER = 1_024
-"""The number of calls to begin before other tasks of the event loop may run."""
-_TOGETHER_BYTES = 262_144
-"""The bytes of arguments to prepare before other tasks of the event loop may run. Beyond that, calls are prepared when the message is
-sealed."""
 _MAPPING_BYTES = 16_384
 """The assumed size of arguments that are not text; their real size is not computed."""
-
-
-class Preparation(Protocol):
-    """The first half of the route."""
-
-    async def parse_large(self, state: CallState) -> None: ...
-    def prepare(self, state: CallState, refusal: CallFailed | None = None) -> ValidatedCall | Outcome: ...
-
-
-class Route(Protocol):
-    """The engine's interface for an emission: admission to the run, and the two halves of the route."""
-
-    @property
-    def preparation(self) -> Preparation: ...
-    def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int, unfinished: UnfinishedCall | None) -> CallState: ...
-    async def complete(self, state: CallState, call: ValidatedCall) -> Outcome: ...
-    async def end_unstarted(self, state: CallState, call: ValidatedCall, why: str) -> Outcome: ...
-    def refuse_unopened(self, raw: RawCall, scope: Scope, error: RunHeld | RecordFailed, *, log: bool = True) -> Outcome: ...
-    def withdraw_question(self, state: CallState, approval_id: str, why: str) -> None: ...
-    def replace_unrecorded(self, state: CallState, outcome: Outcome) -> Outcome: ...
-
-    @property
-    def crowded(self) -> bool:
-        """Whether the recorder's queue of events is so full that a new call has to wait."""
-        ...
-
-    async def wait_for_capacity(self) -> None:
-        """Wait until the recorder's queue of events is no longer full."""
-        ...
-
-
-class EndedCall(Struct, frozen=True, kw_only=True, gc=False):
-    """The end of one call of a message."""
-
-    outcome: Outcome | None = None
-    """None if the call has no outcome, for example because it was left out or discarded."""
-    uid: str = ""
-    """Empty for a call that did not take the route."""
-    position: int = 0
-    """The position of the call's latest event."""
-    arguments: bytes = b""
-    """The final arguments as canonical JSON: approved, or at least valid; empty if the arguments were not valid."""
-    in_doubt: bool = False
-    """Whether the call has no outcome because its caller was cancelled, although it had started."""
 
 
 _LEFT_OUT = EndedCall()
@@ -149,30 +95,34 @@ class Emission:
         self._held = HeldCalls(self._places, run)
         self._surplus: list[RawCall] = []
         """The calls above the limit."""
-        self.accepted = 0
-        """How many of the taken calls have not been refused."""
-        self._kill = AbortSignal(signal)
+        self.accepted_calls = 0
+        """The number of calls that were taken and not refused by the loop."""
+        self._kill = kill = AbortSignal(signal)
         self._entries: list[EmissionCall] = []
-        self._order = EmissionOrder(self._entries, self._kill)
-        self._duplicates = DuplicateCalls(self._entries, self._kill)
-        self._queue = TaskQueue(starter, parallel)
+        """The calls on the route."""
+        self._execution = EmissionExecution(
+            route,
+            unstarted,
+            kill,
+            TaskQueue(starter, parallel),
+            self._entries,
+            EmissionOrder(self._entries, kill),
+            DuplicateCalls(self._entries, kill),
+        )
         self._prepared_bytes = 0
         """The bytes of arguments that were prepared before the message was sealed."""
         self._unprepared = False
         """Whether some calls will be prepared only when the message is sealed."""
-        self._over = False
-        self._stopped = False
-        """Whether a call ended the message, so that calls which have not started will not start."""
 
     @property
-    def taken(self) -> int:
-        """How many positions of the message have been taken; this is also the next position."""
+    def next_position(self) -> int:
+        """The position of the next call that is added, which is also the number of those that were."""
         return self._held.next_position if self._held.by_position else len(self._places)
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Whether the message was sealed or discarded."""
-        return self._over
+        return self._execution.is_over
 
     def add(
         self,
@@ -193,7 +143,7 @@ class Emission:
             unfinished: The recorded state of the call, if its run is resumed.
             cause: The position of the event that causes the call; 0 if no event of this run does.
         """
-        if self._over:
+        if self._execution.is_over:
             raise self._over_error()
         now, held = len(self._places), self._held
         if held.run is None and not held.by_position and (position is None or position == now):
@@ -207,7 +157,7 @@ class Emission:
         Args:
             ended: The end of the call.
         """
-        if self._over:
+        if self._execution.is_over:
             raise self._over_error()
         return self._held.hold(position, partial(self._places.append, ended))
 
@@ -224,7 +174,7 @@ class Emission:
         asked = len(self._entries) + len(self._surplus)
         if refusal is not None and not isinstance(refusal, CallFailed):
             refusal = refusal(asked)
-        self.accepted += refusal is None
+        self.accepted_calls += refusal is None
         if asked >= self._most and isinstance(raw, RawCall):
             self._surplus.append(raw)
             self._places.append(raw)
@@ -236,43 +186,44 @@ class Emission:
         entry = EmissionCall(state, asked, refusal, size_bytes=size_bytes)
         self._entries.append(entry)
         self._places.append(entry)
-        if not self._early or self._prepared_bytes >= _TOGETHER_BYTES:
+        if not self._early or self._prepared_bytes >= AT_ONCE_BYTES:
             self._unprepared = True
         elif size_bytes >= _MAPPING_BYTES and has_large_arguments(arguments):
-            self._prepared_bytes, self._unprepared = _TOGETHER_BYTES, True
+            self._prepared_bytes, self._unprepared = AT_ONCE_BYTES, True
         else:
             self._prepared_bytes += size_bytes
             self._prepare(entry)
             if entry.call is not None and entry.call.tool.effect == "none" and not entry.waits and state.raw.closed == "sealed":
                 entry.early = True
-                self._start(entry)
+                self._execution.start(entry)
 
     async def seal(self) -> list[Outcome]:
         """Run all remaining calls and return every call's outcome, in the order of the message."""
-        return [one.outcome for one in await self.ended() if one.outcome is not None]
+        return [one.outcome for one in await self.seal_with_ends() if one.outcome is not None]
 
-    async def ended(self) -> list[EndedCall]:
-        """Seal the message. Return how each of its calls ended, by position."""
-        if self._over:
+    async def seal_with_ends(self) -> list[EndedCall]:
+        """Do the same as `seal`, but return how each call ended, by position, including calls without an outcome."""
+        if self._execution.is_over:
             raise self._over_error()
-        self._over = True
+        self._execution.is_over = True
         try:
             if self._held.run is not None:
                 await self._open_run()
-            if self._unprepared or len(self._entries) >= _TOGETHER:
+            if self._unprepared or len(self._entries) >= AT_ONCE:
                 await self._prepare_rest()
             if len(self._entries) > 1:
                 self._unstarted.record("emission.sealed", [entry.state.uid for entry in self._entries], "")
-            await self._run_rest()
+            await self._execution.run_to_end()
+            await self._make_durable()
             if self._surplus:
                 await self._refuse_surplus()
         except asyncio.CancelledError:
             await self._end_all("the caller was cancelled")
             raise
-        return self.ends
+        return self.ends_so_far
 
     @property
-    def ends(self) -> list[EndedCall]:
+    def ends_so_far(self) -> list[EndedCall]:
         """The ends of the calls by position, as far as they have ended."""
         ends: list[EndedCall] = []
         for place in self._places:
@@ -293,7 +244,7 @@ class Emission:
                 await self._route.preparation.parse_large(entry.state)
             if entry.is_new:  # the message may have ended meanwhile
                 self._prepare(entry)
-            if number >= _TOGETHER or size_bytes >= _TOGETHER_BYTES:
+            if number >= AT_ONCE or size_bytes >= AT_ONCE_BYTES:
                 number, size_bytes = 0, 0
                 await (self._route.wait_for_capacity() if self._route.crowded else asyncio.sleep(0))
 
@@ -316,18 +267,8 @@ class Emission:
         first, self._refusal_logged = not self._refusal_logged, True
         return self._route.refuse_unopened(raw, self._scope, error, log=first)
 
-    async def _run_rest(self) -> None:
-        """Run every call on the route to its outcome, and wait until all outcomes are on disk."""
-        for entry in self._entries:
-            if type(entry.outcome) is Aborted:
-                why = f"its message was ended by another call ({entry.outcome.reason})"
-                for other in self._entries:
-                    if other.outcome is None and not other.entered:
-                        await self._end_unstarted(other, why)
-                await self._end_all(why)
-                break
-        else:
-            await self._finish()
+    async def _make_durable(self) -> None:
+        """Wait until all outcomes are on disk."""
         ended: list[EmissionCall] = []
         outcomes: list[tuple[CallState, Outcome]] = []
         for entry in self._entries:
@@ -347,9 +288,9 @@ class Emission:
         """Discard the message, which failed or was killed. Calls that started early are ended, their results are dropped, and questions
         about them are closed.
         """
-        if self._over:
+        if self._execution.is_over:
             return
-        self._over = True
+        self._execution.is_over = True
         self._held.discard()
         try:
             await self._end_all(reason)
@@ -366,15 +307,12 @@ class Emission:
         `seal` still returns their outcomes.
         """
         self._held.ended = True
-        self._kill.fire(reason)
-        self._end_rest(reason, [entry for entry in self._entries if not entry.entered])
+        self._execution.end(reason)
 
-    def __del__(self) -> None:
-        if getattr(self, "_over", True) or not self._entries:
-            return
-        self._unstarted.end_forgotten([entry.state for entry in self._entries], "its message was dropped by the host")
-        what = f"A message of {len(self._entries)} calls was neither sealed nor discarded; {_FORGOTTEN}"
-        warnings.warn(what, ResourceWarning, stacklevel=2, source=self)
+    async def _end_all(self, reason: str) -> None:
+        """End every call, and wait for the running ones."""
+        self._held.ended = True
+        await self._execution.end_all(reason)
 
     def _over_error(self) -> UsageError:
         return UsageError("This emission is over: it was sealed or discarded. Begin a new one for the next message.")
@@ -385,64 +323,8 @@ class Emission:
             entry.outcome = prepared
             return
         tool = prepared.tool
-        entry.call = prepared if tool.effect_key is None else self._duplicates.ask_once(entry, prepared)
+        entry.call = prepared if tool.effect_key is None else self._execution.duplicates.ask_once(entry, prepared)
         if tool.effect != "none" or tool.tool.reads is not None or tool.tool.writes is not None:
             entry.footprint = footprint_of(prepared)
         if len(self._entries) > 1:
-            self._order.add(entry)
-
-    def _start(self, entry: EmissionCall) -> None:
-        entry.state.before_start = partial(self._order.clear_to_start, entry)
-        entry.queued = True
-        self._queue.add(partial(self._run, entry), 1 + entry.size_bytes * _TOGETHER // _TOGETHER_BYTES)
-
-    async def _run(self, entry: EmissionCall) -> None:
-        try:
-            for index in entry.waits:
-                await self._entries[index].wait_end(self._kill)
-            if entry.same_effect is not None:
-                await self._duplicates.join_refused(entry, entry.same_effect)
-            if self._route.crowded:
-                await self._route.wait_for_capacity()
-            if entry.outcome is None and not self._stopped and entry.call is not None:
-                entry.entered = True
-                if len(self._entries) > 1:
-                    await self._duplicates.join_same_id(entry, entry.call)
-                entry.outcome = await self._route.complete(entry.state, entry.call)
-            elif entry.outcome is None:
-                await self._end_unstarted(entry, "the message was stopped before this call")
-            self._stopped = self._stopped or isinstance(entry.outcome, Aborted)
-        finally:
-            entry.state.before_start = None  # breaks the reference cycle between entry and state
-            if entry.ended is not None:
-                entry.notify_end()
-
-    async def _end_unstarted(self, entry: EmissionCall, why: str) -> None:
-        """End a call that has not started because its message was stopped. If it was handed in before, it gets its result."""
-        if entry.call is None:
-            entry.outcome = self._unstarted.end(entry.state, why)
-        else:
-            entry.outcome = await self._route.end_unstarted(entry.state, entry.call, why)
-
-    async def _finish(self) -> None:
-        for number, entry in enumerate(self._entries, 1):
-            if not entry.queued and entry.outcome is None:
-                self._start(entry)
-            if number % _BEGUN_TOGETHER == 0:
-                await asyncio.sleep(0)
-        await self._queue.wait_until_done()
-        for entry in self._entries:
-            if entry.outcome is None:
-                raise asyncio.CancelledError  # the tasks of the message were cancelled from outside
-
-    def _end_rest(self, why: str, entries: list[EmissionCall]) -> None:
-        """End those of these calls that have no outcome, as not started."""
-        for entry in entries:
-            if entry.outcome is None and not entry.state.ended:
-                entry.outcome = self._unstarted.end(entry.state, why, entry.call)
-
-    async def _end_all(self, reason: str) -> None:
-        """End every call, and wait for the running ones. If the waiting task is cancelled, they end by themselves."""
-        self.end(reason)
-        await asyncio.shield(self._queue.wait_until_done())
-        self._end_rest(reason, self._entries)
+            self._execution.order.add(entry)

@@ -288,7 +288,7 @@ class Engine:
         except BaseException as error:
             await emission.discard(f"the message was not taken in: {type(error).__name__}")
             raise
-        return await emission.ended()
+        return await emission.seal_with_ends()
 
     # Responses of a provider
 
@@ -381,14 +381,14 @@ class Engine:
         from callgate.provider_responses import StreamReader, chunks_of
         from callgate.response_streams import WatchedStream
 
-        chunks, message_id, takes_bytes = chunks_of(stream)
+        chunks, message_id, of_boto3 = chunks_of(stream)
         self._parts.admission.check(scope)
         reader = StreamReader(
             provider,
             tools=self._definitions(),
             message_id=scope.message_id or message_id,
             calls_per_message=self.limits.calls_per_message,
-            takes_bytes=takes_bytes,
+            of_boto3=of_boto3,
         )
 
         async def open_emission(scope: Scope) -> Emission:

@@ -205,7 +205,7 @@ class WatchedStream(Generic[Chunk]):
 
     def __del__(self) -> None:
         emission = getattr(self, "_emission", None)
-        if emission is not None and not emission.over:
+        if emission is not None and not emission.is_over:
             emission.end("its stream was dropped by the host")
         source = getattr(self, "_source", None)
         if source is not None:
@@ -249,7 +249,7 @@ class WatchedStream(Generic[Chunk]):
         for place, raw in enumerate(response.calls):
             if place not in self._handed_in:
                 self._emission.add(raw, position=place)
-        return reply_to(response, await self._emission.ended())
+        return reply_to(response, await self._emission.seal_with_ends())
 
     async def _run_all(self, response: ProviderResponse) -> ResponseReply:
         return reply_to(response, await self._run(response.calls, scope_of(self._scope, response.message_id)))

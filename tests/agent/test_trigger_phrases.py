@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from callgate import tool
 from callgate.agent import Agent, Deliberate
-from callgate.agent.deliberate_mode import AGAIN, Retention, plan
+from callgate.agent.deliberate_mode import AGAIN, plan
+from callgate.agent.tool_retention import Retention
 from callgate.agent.trigger_phrases import MOST_CHARS, MOST_TEXT, MOST_TRIGGERS, Trigger, Wording, compile_triggers, first_match
 from callgate.errors import UsageError
 from tests.agent.scripted_model import Script
@@ -217,5 +218,3 @@ def test_retention_is_bounded_in_conversations_and_tools() -> None:
         kept.extend("c", str(number))
     assert len(kept.names("c")) == 256
     assert "999" in kept.names("c")
-    kept.forget("c")
-    assert kept.names("c") == frozenset()

@@ -210,6 +210,15 @@ def test_grep_returns_matching_lines_and_no_match_is_a_success(files: Box) -> No
     assert files("grep_files", pattern="two", glob="**/*.py")["matches"] == []
 
 
+def test_grep_ignores_case_also_in_text_whose_lower_case_is_longer(files: Box, root: Path) -> None:
+    """The lower case of a Turkish I with a dot has two characters, all others have one."""
+    (root / "cities.txt").write_text("\u0130stanbul\nAnkara\n", encoding="utf-8")
+    for pattern in ("Ankara", "ankara", "ANKARA"):
+        found = files("grep_files", pattern=pattern, path="cities.txt", ignore_case=True)
+        assert found["matches"] == [{"path": "cities.txt", "line": 2, "text": "Ankara"}]
+    assert files("grep_files", pattern="\u0130STANBUL", path="cities.txt", ignore_case=True)["matches"][0]["line"] == 1
+
+
 def test_grep_accepts_a_regular_expression_and_refuses_an_invalid_one(files: Box) -> None:
     found = files("grep_files", pattern=r"^t\w+$", regex=True)["matches"]
     assert [match["text"] for match in found] == ["two", "three"]

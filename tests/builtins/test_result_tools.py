@@ -68,6 +68,12 @@ def test_a_match_has_its_line_and_an_offset_for_read_result(blobs: DirectoryBlob
     assert tools("search_result", digest=digest, query=r"need\w+", regex=True)["matches"][0]["line"] == 3001
 
 
+def test_a_match_has_its_offset_also_behind_a_character_whose_lower_case_is_longer(blobs: DirectoryBlobs) -> None:
+    text = "\u0130stanbul, then Ankara"
+    found = Box(result_tools(blobs))("search_result", digest=blobs.put(text.encode()), query="ANKARA", ignore_case=True)
+    assert [match["offset"] for match in found["matches"]] == [text.index("Ankara")]
+
+
 def test_a_search_is_bounded_and_no_match_is_a_success(blobs: DirectoryBlobs) -> None:
     """E13: an empty result is a success."""
     tools, digest = Box(result_tools(blobs)), blobs.put(b"x" * 100_000)

@@ -196,8 +196,7 @@ def test_text_is_read_from_every_known_place(message: dict[str, object]) -> None
 
 
 def echoed(deltas: list[dict[str, object]], quirks: Mapping[str, object]) -> dict[str, Any]:
-    decoder = codec(API).decoder()
-    decoder.message.server = "router.example"
+    decoder = codec(API).decoder(server="router.example")
     events = [event for delta in deltas for event in decoder.feed(chunk(delta))] + decoder.feed(CALLS) + decoder.close()
     item = sent(API, answered(events), quirks=quirks)["messages"][1]
     assert isinstance(item, dict)

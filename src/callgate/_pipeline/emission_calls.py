@@ -1,6 +1,6 @@
 """One call of a message: its position in the order, what it waits for, and how it ended.
 
-`Emission` decides with these values when each call starts. A value only knows its own call.
+`EmissionExecution` decides with these values when each call starts. A value only knows its own call.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from callgate.calls import Outcome
 from callgate.errors import CallFailed
 from callgate.stage_types import ValidatedCall
 
-__all__ = ["EmissionCall"]
+__all__ = ["EmissionCall", "EndedCall"]
 
 _FOREVER_S = 1e9
 
@@ -68,3 +68,18 @@ class EmissionCall(Struct, eq=False):
         if self.ended is not None and not self.ended.done():
             with suppress(RuntimeError):  # the event loop of the waiting task is closed
                 self.ended.set_result(None)
+
+
+class EndedCall(Struct, frozen=True, kw_only=True, gc=False):
+    """The end of one call of a message."""
+
+    outcome: Outcome | None = None
+    """None if the call has no outcome, for example because it was left out or discarded."""
+    uid: str = ""
+    """Empty for a call that did not take the route."""
+    position: int = 0
+    """The position of the call's latest event."""
+    arguments: bytes = b""
+    """The final arguments as canonical JSON: approved, or at least valid; empty if the arguments were not valid."""
+    in_doubt: bool = False
+    """Whether the call has no outcome because its caller was cancelled, although it had started."""

@@ -13,7 +13,7 @@ In reading order:
 - `run_recorder`: writes a run's events. `recorded_run` and `recorded_results`: read them. `prompt_hash`: lets a
   replay verify a prompt.
 - `system_prompt`, `exit_tools`, `typed_output`, `text_call_model`, `context_restarts`, `deliberate_mode`,
-  `trigger_phrases`: optional features of an agent.
+  `tool_retention`, `trigger_phrases`: optional features of an agent.
 - `event_queue` and `run_summary`: events for `Agent.stream`, and short summaries of calls.
 
 A pass is one request to the model with its streamed answer. An iteration is a pass whose answer has calls, together

@@ -1,15 +1,13 @@
 """Deliberate mode: a turn offers only the tools that its message asks for.
 
 `plan` is a pure function: it takes the text of a message and returns an allowlist of tools. The `resolve` stage of the engine applies the
-allowlist to each call; this module only makes it, writes the reasons to the thought log, and keeps a tool that was used with success
-exposed for a few turns (`Retention`). `trigger_phrases` compares phrases with the text. Knows no model and runs no tool.
+allowlist to each call; this module only makes it, and writes the reasons to the thought log. `tool_retention` keeps a tool that was used
+with success exposed for a few turns. `trigger_phrases` compares phrases with the text. Knows no model and runs no tool.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -18,6 +16,7 @@ from callgate._abort_signals import FAILURES
 from callgate._option_checks import Options, Whole
 from callgate.agent.run_events import Notice
 from callgate.agent.run_result import Exposed, Match
+from callgate.agent.tool_retention import Retention
 from callgate.agent.trigger_phrases import Trigger, Wording, compile_triggers, first_match
 from callgate.argument_checks import matching_name
 from callgate.calls import Answered, Outcome, Restarted, Scope, Text, ToolResult
@@ -25,65 +24,7 @@ from callgate.errors import UsageError
 from callgate.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from callgate.tools import ToolRegistry
 
-__all__ = ["AGAIN", "Deliberate", "Deliberation", "Exposure", "Retention", "plan"]
-
-_MOST_TURNS = 10
-_MOST_TOOLS = 256
-
-
-class Retention:
-    """Keeps tools that were used with success exposed for a few more turns of their conversation. Thread-safe.
-
-    Args:
-        turns: The number of turns for which a tool stays exposed after the turn in which it succeeded; clamped to 0 to
-            10.
-        conversations: The maximum number of remembered conversations; the least recently used one is dropped first.
-    """
-
-    def __init__(self, turns: int = 4, *, conversations: int = 1_000) -> None:
-        self.turns = max(0, min(_MOST_TURNS, int(turns)))
-        self._most = conversations
-        self._kept: OrderedDict[str, dict[str, int]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def names(self, conversation: str) -> frozenset[str]:
-        """Return the tools that are still exposed, without using up one of their turns."""
-        with self._lock:
-            return frozenset(self._kept.get(conversation, ()))
-
-    def begin_turn(self, conversation: str) -> frozenset[str]:
-        """Return the tools that are still exposed in this turn, and use up one turn of each."""
-        with self._lock:
-            kept = self._kept.get(conversation)
-            if kept is None:
-                return frozenset()
-            left = {tool: turns - 1 for tool, turns in kept.items() if turns > 1}
-            if left:
-                self._kept[conversation] = left
-                self._kept.move_to_end(conversation)
-            else:
-                del self._kept[conversation]
-            return frozenset(kept)
-
-    def extend(self, conversation: str, tool: str) -> None:
-        """Keep a tool exposed for the full number of turns, because it succeeded in the current turn."""
-        if self.turns == 0:
-            return
-        with self._lock:
-            kept = self._kept.setdefault(conversation, {})
-            self._kept.move_to_end(conversation)
-            kept.pop(tool, None)
-            kept[tool] = self.turns
-            if len(kept) > _MOST_TOOLS:
-                del kept[next(iter(kept))]
-            if len(self._kept) > self._most:
-                self._kept.popitem(last=False)
-
-    def forget(self, conversation: str) -> None:
-        """Forget a conversation that has ended."""
-        with self._lock:
-            self._kept.pop(conversation, None)
-
+__all__ = ["AGAIN", "Deliberate", "Deliberation", "Exposure", "plan"]
 
 log = logging.getLogger("callgate")
 
@@ -152,13 +93,39 @@ def plan(
     return Exposed(allowed=allowed & triggers.keys(), matches=matches)
 
 
-class Exposure:
-    """The tools that one turn offers. Records when one of them is used."""
+class ThoughtLog:
+    """Writes notices to the operator's thought log. If the log raises, the exception is logged and ignored.
 
-    def __init__(self, exposed: Exposed, owner: Deliberation, *, leaves_trace: bool = True) -> None:
+    Args:
+        write: The operator's log; None: nothing is written.
+    """
+
+    def __init__(self, write: Callable[[str, Notice], None] | None) -> None:
+        self._write = write
+
+    def note(self, conversation: str, notice: Notice) -> None:
+        if self._write is not None:
+            try:
+                self._write(conversation, notice)
+            except FAILURES:
+                log.warning("The thought log did not take a notice", exc_info=True)
+
+
+class Exposure:
+    """The tools that one turn offers. Records when one of them is used.
+
+    Args:
+        exposed: The tools, and why they are offered.
+        tools: All registered tools.
+        thoughts: Is told why a tool was offered, when it is used.
+        retention: Keeps tools that succeed exposed; None if the turn leaves no trace.
+    """
+
+    def __init__(self, exposed: Exposed, tools: ToolRegistry, thoughts: ThoughtLog, retention: Retention | None) -> None:
         self.exposed = exposed
-        self._owner = owner
-        self._leaves_trace = leaves_trace
+        self._tools = tools
+        self._thoughts = thoughts
+        self._retention = retention
 
     def scope(self, scope: Scope) -> Scope:
         """Return the scope with this turn's allowlist."""
@@ -166,20 +133,20 @@ class Exposure:
 
     def record_use(self, conversation: str, result: ToolResult) -> None:
         """Record a call's result: keep its tool exposed if it succeeded, and tell the thought log why the tool was offered."""
-        name = self._owner.name_of(result.name)
+        name = _name_meant(self._tools, result.name)
         if name not in self.exposed.allowed:
             return
-        if self._leaves_trace and result.success:
-            self._owner.retention.extend(conversation, name)
+        if self._retention is not None and result.success:
+            self._retention.extend(conversation, name)
         match = self.exposed.matches.get(name)
         if match is not None:
-            self._owner.note_thought(conversation, _notice(match))
+            self._thoughts.note(conversation, _notice(match))
 
     def notices(self, calls: Sequence[ToolCall], outcomes: Sequence[Outcome | None]) -> Iterator[Notice]:
         """Yield a notice for each of these calls that says why its tool was offered, for the listener of the run."""
         for call, outcome in zip(calls, outcomes, strict=True):
             if isinstance(outcome, (Answered, Restarted)):
-                name = self._owner.name_of(outcome.result.name if isinstance(outcome, Answered) else call.name)
+                name = _name_meant(self._tools, outcome.result.name if isinstance(outcome, Answered) else call.name)
                 if name in self.exposed.allowed and (match := self.exposed.matches.get(name)) is not None:
                     yield _notice(match)
 
@@ -192,8 +159,9 @@ class Deliberation:
     """
 
     def __init__(self, settings: Deliberate, tools: ToolRegistry) -> None:
-        self.settings = settings
-        self.retention = Retention(settings.turns)
+        self._settings = settings
+        self._retention = Retention(settings.turns)
+        self._thoughts = ThoughtLog(settings.thought_log)
         self._tools = tools
         self._again = compile_triggers(settings.again, "Deliberate.again") if settings.active else None
         self._more = {name: compile_triggers(given, f"Deliberate.triggers[{name!r}]") for name, given in settings.triggers.items()}
@@ -225,11 +193,11 @@ class Deliberation:
         Raises:
             UsageError: A trigger cannot be used, or no tool has a name in `expose`.
         """
-        forced = self._registered_names((*expose, *self.settings.always), "run(expose=...)")
+        forced = self._registered_names((*expose, *self._settings.always), "run(expose=...)")
         planned = scope.deliberate and scope.allowed_tools is not None
-        if planned or not (self.settings.active if active is None else active):
+        if planned or not (self._settings.active if active is None else active):
             return None
-        keep = self.retention
+        keep = self._retention
         retained = keep.begin_turn(scope.conversation) if leaves_trace else keep.names(scope.conversation)
         exposed = plan(
             _text(message),
@@ -237,27 +205,19 @@ class Deliberation:
             more=self._more,
             forced=forced,
             retained=retained,
-            recent=filter(None, map(self.name_of, _recently_used(history))),
+            recent=filter(None, (_name_meant(self._tools, name) for name in _recently_used(history))),
             again=self._repeat_triggers(),
         )
-        return Exposure(exposed, self, leaves_trace=leaves_trace)
+        return self.expose(exposed, leaves_trace=leaves_trace)
 
-    def restore(self, exposed: Exposed | None, *, leaves_trace: bool) -> Exposure | None:
-        """Return the exposure of a turn that is resumed: the tools that it offered when it began."""
-        return Exposure(exposed, self, leaves_trace=leaves_trace) if exposed is not None else None
-
-    def note_thought(self, conversation: str, notice: Notice) -> None:
-        """Write a notice to the thought log. If the log raises, the exception is logged and ignored."""
-        if self.settings.thought_log is not None:
-            try:
-                self.settings.thought_log(conversation, notice)
-            except FAILURES:
-                log.warning("The thought log did not take a notice", exc_info=True)
+    def expose(self, exposed: Exposed, *, leaves_trace: bool) -> Exposure:
+        """Return the exposure of a turn that offers these tools, such as one that is resumed with those that it offered when it began."""
+        return Exposure(exposed, self._tools, self._thoughts, self._retention if leaves_trace else None)
 
     def _repeat_triggers(self) -> tuple[Trigger, ...]:
         """Return the compiled phrases that ask for a repeat; compiled on first use if the mode is off by default."""
         if self._again is None:
-            self._again = compile_triggers(self.settings.again, "Deliberate.again")
+            self._again = compile_triggers(self._settings.again, "Deliberate.again")
         return self._again
 
     def _triggers(self) -> dict[str, tuple[Trigger, ...]]:
@@ -282,10 +242,11 @@ class Deliberation:
             found.add(tool.name)
         return frozenset(found)
 
-    def name_of(self, written: str) -> str:
-        """Return the registered name of the tool that a model meant; empty if there is none."""
-        tool = self._tools.get(written) or self._tools.get(matching_name(written, self._tools.names()) or "")
-        return tool.name if tool is not None else ""
+
+def _name_meant(tools: ToolRegistry, written: str) -> str:
+    """Return the registered name of the tool that a model meant; empty if there is none."""
+    tool = tools.get(written) or tools.get(matching_name(written, tools.names()) or "")
+    return tool.name if tool is not None else ""
 
 
 def _text(message: UserMessage) -> str:

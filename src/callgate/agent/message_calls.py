@@ -114,40 +114,40 @@ class MessageCalls(Struct, eq=False):
             await self.drop("a call was changed after its end")
             self._emission, self.early = None, False
         emission = self._emission or self._open()
-        position = emission.taken
+        position = emission.next_position
         while position < len(calls):
             self._hand_in(calls[position], closed[position], position)
-            position = emission.taken
+            position = emission.next_position
             if position % _TOGETHER == 0:
                 await asyncio.sleep(0)
-        return await emission.ended()
+        return await emission.seal_with_ends()
 
     @property
     def ends(self) -> list[EndedCall]:
         """How each call of the message has ended so far, by position."""
-        return self._emission.ends if self._emission is not None else []
+        return self._emission.ends_so_far if self._emission is not None else []
 
     async def take_up(
-        self, calls: tuple[ToolCall, ...], closed: tuple[Closed, ...], left: Mapping[int, UncommittedCall]
+        self, calls: tuple[ToolCall, ...], closed: tuple[Closed, ...], uncommitted: Mapping[int, UncommittedCall]
     ) -> list[EndedCall]:
         """Run the open calls of an interrupted or waiting run. Calls that have ended keep their results.
 
         Args:
             calls: The calls of the message.
             closed: For each call, how its arguments were proved complete.
-            left: The recorded state of calls, by position. A call without one is handed in like a new call.
+            uncommitted: The recorded state of calls, by position. A call without one is handed in like a new call.
         """
         self.early = False
         emission = self._open()
         for place, call in enumerate(calls):
-            known = left.get(place, _NEW)
+            known = uncommitted.get(place, _NEW)
             if known.over:
                 emission.leave_out(place, EndedCall(outcome=known.outcome, uid=known.uid, position=known.position, arguments=known.final))
                 if self.context.on_result is not None and isinstance(known.outcome, Answered):
                     self.context.on_result(known.outcome.result)
             else:
                 self._hand_in(call, closed[place], place, known)
-        return await emission.ended()
+        return await emission.seal_with_ends()
 
     @property
     def sealed_exits(self) -> tuple[ToolCall, ...]:
@@ -163,8 +163,8 @@ class MessageCalls(Struct, eq=False):
     async def drop(self, reason: str) -> None:
         """Discard the failed message: end the calls that it started."""
         emission = self._emission
-        if emission is not None and not emission.over:
-            self.context.give_back(emission.accepted)
+        if emission is not None and not emission.is_over:
+            self.context.give_back(emission.accepted_calls)
             await emission.discard(reason)
 
     def _as_handed_in(self, calls: tuple[ToolCall, ...], emission: Emission) -> bool:

@@ -20,10 +20,10 @@ from callgate.errors import CallNotStarted
 from callgate.events import Event
 from callgate.messages import AssistantMessage, ToolCall
 
-__all__ = ["broken_off", "end_of_cancelled_call", "final_of", "interrupted", "is_killed", "pending_at", "result_at"]
+__all__ = ["broken_off_result", "end_of_cancelled_call", "final_of", "is_killed", "note_of_broken_off", "pending_at", "result_at"]
 
 
-def interrupted(event: Event) -> str:
+def note_of_broken_off(event: Event) -> str:
     """Return the note for the model about a call that was aborted when its engine ended.
 
     Empty if nothing about the call is reported to the model.
@@ -59,12 +59,12 @@ def result_at(call: ToolCall, end: Event | None, hint: str) -> ToolResult | None
     if end.kind == "call.completed":
         result = decode_result(end.body)
         return replace(result, content=(*result.content, Text(text=hint))) if hint else result
-    return broken_off(call, end, hint) if end.kind == "call.aborted" and hint else None
+    return broken_off_result(call, end, hint) if end.kind == "call.aborted" and hint else None
 
 
-def broken_off(call: ToolCall, end: Event, text: str) -> ToolResult:
+def broken_off_result(call: ToolCall, end: Event, text: str) -> ToolResult:
     """Return the result of a call that was aborted when its engine or its caller ended."""
-    return _broken_off(call, end.call, text, unknown=decode_reason(end.body).status == "unknown")
+    return _make_broken_off_result(call, end.call, text, unknown=decode_reason(end.body).status == "unknown")
 
 
 def end_of_cancelled_call(call: ToolCall, end: EndedCall) -> EndedCall:
@@ -72,10 +72,10 @@ def end_of_cancelled_call(call: ToolCall, end: EndedCall) -> EndedCall:
     if end.outcome is not None or not end.uid:
         return end
     text = _interruption_text("the run was cancelled", unknown=end.in_doubt)
-    return replace(end, outcome=Answered(_broken_off(call, end.uid, text, unknown=end.in_doubt)))
+    return replace(end, outcome=Answered(_make_broken_off_result(call, end.uid, text, unknown=end.in_doubt)))
 
 
-def _broken_off(call: ToolCall, uid: str, text: str, *, unknown: bool) -> ToolResult:
+def _make_broken_off_result(call: ToolCall, uid: str, text: str, *, unknown: bool) -> ToolResult:
     return ToolResult(
         id=call.id,
         uid=uid,

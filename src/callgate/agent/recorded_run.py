@@ -19,7 +19,7 @@ from callgate.agent.context_restarts import AddedContext
 from callgate.agent.exit_tools import ExitTools, as_signal
 from callgate.agent.history import History, commit_message
 from callgate.agent.loop_settings import Prices
-from callgate.agent.recorded_results import broken_off, final_of, interrupted, is_killed, pending_at, result_at
+from callgate.agent.recorded_results import final_of, is_killed, pending_at, result_at
 from callgate.agent.run_recorder import (
     BlobReader,
     PhaseAnsweredBody,
@@ -38,7 +38,7 @@ from callgate.loop_decision import REFUSED_BY_LOOP, REPEATED
 from callgate.messages import AssistantMessage, ToolCall, UserMessage
 from callgate.models.model_events import Usage
 
-__all__ = ["EventReader", "LoadedRun", "Round", "UncommittedMessage", "broken_off", "interrupted", "load_run"]
+__all__ = ["EventReader", "LoadedRun", "Round", "UncommittedMessage", "load_run"]
 
 
 class EventReader(Protocol):
@@ -82,7 +82,7 @@ class LoadedRun(Struct, kw_only=True):
     iteration: int = 0
     """The iteration of the next pass."""
     passes: list[Usage | None] = field(default_factory=list)
-    rounds: int = 0
+    iterations: int = 0
     """The number of messages with calls."""
     calls: int = 0
     signals: list[Signal] = field(default_factory=list)
@@ -98,7 +98,7 @@ class LoadedRun(Struct, kw_only=True):
     unfinished: dict[str, UnfinishedCall] = field(default_factory=dict)
     finals: dict[str, bytes] = field(default_factory=dict)
     """The final arguments of each call with a verdict, by the call's uid; empty bytes if the call was not allowed."""
-    told: list[Round] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
     errors: int = 0
     """The number of failed calls since the last success or restart."""
     added: list[Part] = field(default_factory=list)
@@ -113,7 +113,7 @@ class LoadedRun(Struct, kw_only=True):
         """Return the resources that the run has used."""
         used = [usage for usage in self.passes if usage is not None]
         return Spent(
-            iterations=self.rounds,
+            iterations=self.iterations,
             calls=self.calls,
             passes=len(self.passes),
             input_tokens=sum(max(0, usage.input_tokens) for usage in used),
@@ -316,12 +316,12 @@ class _RunReader:
         whole = commit_message(run.history, opened.whole, opened.message, both, run.results)
         each = zip(calls, ends, shown, strict=True)
         run.history.killed += [call for call, end, result in each if end and result is None and is_killed(end)]
-        run.told.append((calls, results, [run.finals.get(uid, b"") for uid in executed.calls]))
+        run.rounds.append((calls, results, [run.finals.get(uid, b"") for uid in executed.calls]))
         _count(run, ends, shown)
         _apply_context(run, executed.added)
         reserved = 0 if opened.again else sum(1 for uid in executed.calls if uid)
         run.calls += reserved - sum(result is not None and result.code in REFUSED_BY_LOOP for result in shown)
-        run.rounds += not opened.again
+        run.iterations += not opened.again
         run.iteration = opened.body.iteration + 1
         run.pending = pending_at(opened.body, calls, ends, run.began, whole)
 

@@ -16,7 +16,7 @@ from callgate._run_state.run_recovery import UnfinishedCall, why_unknown
 from callgate.agent.exit_tools import ExitTools
 from callgate.agent.loop_settings import Prices
 from callgate.agent.message_calls import UncommittedCall
-from callgate.agent.recorded_results import broken_off, interrupted
+from callgate.agent.recorded_results import broken_off_result, note_of_broken_off
 from callgate.agent.recorded_run import LoadedRun, Round, UncommittedMessage
 from callgate.agent.run_result import PendingCalls, Repeat, RunResult, Signal, Spent
 from callgate.agent.turn_state import TurnState
@@ -48,7 +48,7 @@ class ResumePlan(Struct, frozen=True, kw_only=True):
     """The position of the run's last event; 0: unknown, because the plan was not made from the record."""
     open: UncommittedMessage | None = None
     """The message whose calls were running when the run was interrupted."""
-    left: Mapping[int, UncommittedCall] = {}
+    uncommitted: Mapping[int, UncommittedCall] = {}
     """The recorded state of that message's calls, by position."""
     rounds: tuple[Round, ...] = ()
     """The recorded calls of the run, with their results and final arguments."""
@@ -86,8 +86,8 @@ class ResumePlan(Struct, frozen=True, kw_only=True):
             last=run.last,
             pending=run.pending,
             open=run.open,
-            left=_uncommitted_calls(run, exits),
-            rounds=tuple(run.told),
+            uncommitted=_uncommitted_calls(run, exits),
+            rounds=tuple(run.rounds),
             errors=run.errors,
             added=tuple(run.added),
             restarted=frozenset(run.restarted),
@@ -98,7 +98,7 @@ def _uncommitted_calls(run: LoadedRun, exits: ExitTools) -> dict[int, Uncommitte
     """Return the recorded state of each call of the open message, by position. Calls that were never handed in are left out."""
     if run.open is None:
         return {}
-    left: dict[int, UncommittedCall] = {}
+    found: dict[int, UncommittedCall] = {}
     uids = iter(run.open.calls)
     for place, call in enumerate(run.open.message.calls):
         if exits.meant(call.name) is not None:
@@ -106,12 +106,12 @@ def _uncommitted_calls(run: LoadedRun, exits: ExitTools) -> dict[int, Uncommitte
         uid, lost = next(uids, ""), place in run.open.body.lost
         end, unfinished = run.ends.get(uid), run.unfinished.get(uid)
         if end is not None:
-            left[place] = UncommittedCall(uid=uid, position=end.position, outcome=_outcome(call, end), final=run.finals.get(uid, b""))
+            found[place] = UncommittedCall(uid=uid, position=end.position, outcome=_outcome(call, end), final=run.finals.get(uid, b""))
         elif unfinished is not None:
-            left[place] = UncommittedCall(uid=uid, unfinished=unfinished, refusal=_error_for_lost(call, unfinished) if lost else None)
+            found[place] = UncommittedCall(uid=uid, unfinished=unfinished, refusal=_error_for_lost(call, unfinished) if lost else None)
         elif lost:
-            left[place] = UncommittedCall(refusal=_error_for_lost(call, None))
-    return left
+            found[place] = UncommittedCall(refusal=_error_for_lost(call, None))
+    return found
 
 
 def orphaned_calls(run: LoadedRun) -> list[UnfinishedCall]:
@@ -125,15 +125,15 @@ def refused_approvals(pending: PendingCalls, answer_to: Callable[[str], Approval
 
     A call is refused if a human denied it, or if its arguments are not on record.
     """
-    left: dict[int, UncommittedCall] = {}
+    refused: dict[int, UncommittedCall] = {}
     for place, (call, approval) in enumerate(zip(pending.message.calls, pending.approvals, strict=True)):
         question = answer_to(approval.approval_id)
         if question is not None and question.allowed is False:
             refusal = human_denial(call.name, approval_id=approval.approval_id, by=question.by, reason=question.reason)
-            left[place] = UncommittedCall(refusal=refusal)
+            refused[place] = UncommittedCall(refusal=refusal)
         elif place in pending.lost:
-            left[place] = UncommittedCall(refusal=_error_for_lost(call, None))
-    return left
+            refused[place] = UncommittedCall(refusal=_error_for_lost(call, None))
+    return refused
 
 
 def _outcome(call: ToolCall, end: Event) -> Outcome | None:
@@ -144,8 +144,8 @@ def _outcome(call: ToolCall, end: Event) -> Outcome | None:
             return question_of(end)
         case "call.restarted":
             return Restarted(end.call)
-    text = interrupted(end)
-    return Answered(broken_off(call, end, text)) if text else None
+    text = note_of_broken_off(end)
+    return Answered(broken_off_result(call, end, text)) if text else None
 
 
 def _error_for_lost(call: ToolCall, unfinished: UnfinishedCall | None) -> CallFailed:

@@ -34,7 +34,7 @@ from callgate.messages import Message
 if TYPE_CHECKING:  # loaded when first used: most agents need none of these
     from callgate.agent.resume_plan import ResumePlan
 
-__all__ = ["RunExecutor", "unbegun"]
+__all__ = ["RunExecutor", "result_of_unbegun"]
 
 _ERROR_CHARS = 4_000
 
@@ -56,7 +56,7 @@ class RunExecutor:
     async def run(self, start: TurnStart) -> RunResult:
         """Execute the run. A turn that a kill removed from its queue never begins."""
         if start.place.drained:
-            return unbegun(start.history.messages, start.scope, Ending("stopped_by_user", start.place.drained))
+            return result_of_unbegun(start.history.messages, start.scope, Ending("stopped_by_user", start.place.drained))
         if start.plan is not None:
             self._engine.control.take_over_errors(start.scope.conversation, start.plan.errors)
         self._engine.runs.begin(start.scope.run)
@@ -142,7 +142,7 @@ class RunExecutor:
 
     async def _work(self, turn: Turn, plan: ResumePlan | None) -> Ending:
         if plan is not None and plan.open is not None:
-            return await turn.go_on(plan.open, plan.left)
+            return await turn.complete_interrupted(plan.open, plan.uncommitted)
         turn.note_interruption(asks_again=plan is not None and plan.pending is None)
         return await (turn.resume(plan.pending) if plan is not None and plan.pending is not None else turn.run())
 
@@ -209,7 +209,7 @@ def _describe_error(error: Exception, redactor: Redactor | None) -> str:
     return redacted_text(cut_middle(text, _ERROR_CHARS, redactor), redactor)
 
 
-def unbegun(messages: Iterable[Message], scope: Scope, ending: Ending) -> RunResult:
+def result_of_unbegun(messages: Iterable[Message], scope: Scope, ending: Ending) -> RunResult:
     """Return the result of a run that was not started or resumed. Calls that waited for a human still wait, according to the record."""
     return RunResult(
         status=RUN_STATUS[ending.status],

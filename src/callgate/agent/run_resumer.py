@@ -58,7 +58,7 @@ class RunResumer:
             await self._engine.runs.open(Scope(run=run))
             loaded = await self._load(run)
             async with self._runs.turn(loaded.began.scope.conversation) as place:
-                return await self._go_on(loaded, place, extra, on_event)
+                return await self._continue(loaded, place, extra, on_event)
 
     async def resume_waiting(self, run: RunResult, extra: object, on_event: Callable[[AgentEvent], None] | None) -> RunResult:
         """Resume a run that waits for a human, from the result that it had in this process."""
@@ -69,8 +69,8 @@ class RunResumer:
         with self._engine.runs.at_work(run.run, run.conversation, alone=True):
             async with self._runs.turn(run.conversation) as place:
                 await self._engine.runs.open(Scope(run=run.run))
-                if self._has_gone_on(run):  # then the waiting calls may have been run already
-                    return await self._go_on(await self._load(run.run), place, extra, on_event)
+                if self._was_resumed_since(run):  # then the waiting calls may have been run already
+                    return await self._continue(await self._load(run.run), place, extra, on_event)
                 return await self._hand_in_again(run, pending, place, extra, on_event)
 
     async def _hand_in_again(
@@ -93,7 +93,7 @@ class RunResumer:
             )
         )
 
-    def _has_gone_on(self, run: RunResult) -> bool:
+    def _was_resumed_since(self, run: RunResult) -> bool:
         """Return whether the run was resumed after this result."""
         events = self._engine.journal.read(run=run.run, after=run.recorded) if run.recorded else ()
         return any(event.kind == "run.resumed" for event in events)
@@ -107,7 +107,7 @@ class RunResumer:
         loaded.history.recorded = loaded.last
         return loaded
 
-    async def _go_on(self, run: LoadedRun, place: QueuedTurn, extra: object, on_event: Callable[[AgentEvent], None] | None) -> RunResult:
+    async def _continue(self, run: LoadedRun, place: QueuedTurn, extra: object, on_event: Callable[[AgentEvent], None] | None) -> RunResult:
         """Resume the run from its recorded state."""
         from callgate.agent.resume_plan import ResumePlan, orphaned_calls
 

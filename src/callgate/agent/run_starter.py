@@ -17,7 +17,7 @@ from callgate._conversation_queue import QueuedTurn
 from callgate.agent.agent_config import AgentConfig
 from callgate.agent.history import History, HistoryCache
 from callgate.agent.run_events import AgentEvent
-from callgate.agent.run_executor import RunExecutor, unbegun
+from callgate.agent.run_executor import RunExecutor, result_of_unbegun
 from callgate.agent.run_result import RunResult
 from callgate.agent.turn_factory import TurnFactory, TurnStart
 from callgate.calls import Scope
@@ -129,7 +129,7 @@ class AgentRuns:
                     except RunHeld:
                         raise
                     except (RecordFailed, UsageError) as error:  # the engine may have been closed while the turn waited
-                        return unbegun(tuple(request.history or ()), scope, Ending("error", str(error)))
+                        return result_of_unbegun(tuple(request.history or ()), scope, Ending("error", str(error)))
                 return await self._run_in_conversation(message, request, scope, place)
 
     @asynccontextmanager

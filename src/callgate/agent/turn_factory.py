@@ -109,7 +109,7 @@ class TurnFactory:
             )
         if not config.system_text:
             return own
-        from callgate.agent.system_prompt import system_text as system_text
+        from callgate.agent.system_prompt import system_text
 
         has_tools = offers_tools and not (left == 0 and config.settings.when_spent == "answer")
         exits, asks = tuple(config.exits.values()), config.settings.after_exit_calls == "ask"
@@ -128,7 +128,7 @@ class TurnFactory:
 
     def exposure_again(self, exposed: Exposed | None, *, leaves_trace: bool) -> Exposure | None:
         """Return the tools that deliberate mode offered when the resumed turn began; None if the mode was off."""
-        return self._planner().restore(exposed, leaves_trace=leaves_trace) if exposed is not None else None
+        return self._planner().expose(exposed, leaves_trace=leaves_trace) if exposed is not None else None
 
     def _planner(self) -> Deliberation:
         """Return deliberate mode's planner, which is made on first use."""

@@ -65,21 +65,23 @@ class Turn:
         """Run the calls that waited for a human, then continue the loop."""
         return await self._hand_in_again(pending) or await self.run()
 
-    async def go_on(self, opened: UncommittedMessage, left: Mapping[int, UncommittedCall]) -> Ending:
+    async def complete_interrupted(self, opened: UncommittedMessage, uncommitted: Mapping[int, UncommittedCall]) -> Ending:
         """Complete a message whose calls were interrupted, then continue the loop."""
         message, closed = opened.message, opened.body.closed
         self._state.iteration = opened.body.iteration
         with self._parts.enrichment:
             message_calls = self._committer.next_message()
             message_calls.cause = self._parts.recorder.last
-            ends = await self._take_up_calls(message_calls, message, closed, left, opened.whole)
+            ends = await self._take_up_calls(message_calls, message, closed, uncommitted, opened.whole)
         self._state.signals += message_calls.signals_of(message.calls)
         self._parts.budget.iterations += not opened.again
-        self._parts.budget.calls += sum(call.counts for call in left.values()) - (len(message.calls) if opened.again else 0)
+        self._parts.budget.calls += sum(call.counts for call in uncommitted.values()) - (len(message.calls) if opened.again else 0)
         calls = ExecutedMessage(message=message, calls=message.calls, closed=closed, ends=ends, whole=opened.whole, broken_off=True)
         ending = self._committer.commit(calls)
-        if ending is not None and (left_ending := await self._end_or_continue(ending)) is not None:
-            return left_ending
+        if ending is not None:
+            ending = await self._end_or_continue(ending)
+        if ending is not None:
+            return ending
         self.note_interruption(asks_again=True)
         return await self.run()
 
@@ -126,20 +128,22 @@ class Turn:
 
     async def _run_pass(self) -> Ending | None:
         """Run one pass and the calls of its message. Return how the turn ends, or None if it continues."""
-        left, doing = self._parts.budget.iterations_left, "the model's stream"
+        left = self._parts.budget.iterations_left
         message_calls = self._committer.next_message(early=left != 0)
         try:
             result = await self._passes.stream(message_calls, left)
-            doing = "the run"
-            if result.status == "function_call":
-                return await self._run_calls(result, message_calls, left)
         except BaseException:
-            await message_calls.drop(f"{doing} failed")
-            if doing == "the model's stream":
-                self._passes.keep_exit_calls(message_calls)
+            await message_calls.drop("the model's stream failed")
+            self._passes.keep_exit_calls(message_calls)
             raise
-        await message_calls.drop(result.reason or result.status)
-        return await self._passes.commit_answer(result, message_calls)
+        if result.status != "function_call":
+            await message_calls.drop(result.reason or result.status)
+            return await self._passes.commit_answer(result, message_calls)
+        try:
+            return await self._run_calls(result, message_calls, left)
+        except BaseException:
+            await message_calls.drop("the run failed")
+            raise
 
     async def _run_calls(self, result: StreamResult, message_calls: MessageCalls, left: int | None) -> Ending | None:
         message = result.message
@@ -169,12 +173,12 @@ class Turn:
         message_calls: MessageCalls,
         message: AssistantMessage,
         closed: Sequence[str],
-        left: Mapping[int, UncommittedCall],
+        uncommitted: Mapping[int, UncommittedCall],
         whole: CommittedMessage | None,
     ) -> list[EndedCall]:
         """Run the open calls of a message that was interrupted, or of which calls waited."""
         try:
-            return await message_calls.take_up(message.calls, closed, left)  # type: ignore[arg-type]
+            return await message_calls.take_up(message.calls, closed, uncommitted)  # type: ignore[arg-type]
         except asyncio.CancelledError:
             self._commit_cancelled(message_calls, message, closed, whole)
             raise
@@ -217,12 +221,13 @@ class Turn:
 
         parts, message = self._parts, pending.message
         self._state.iteration, self._state.pending = pending.iteration, None
-        left = refused_approvals(pending, parts.engine.approval)
-        parts.budget.give_back(len(message.calls) - len(left))  # calls that are not refused are reserved once more when they are handed in
+        refused = refused_approvals(pending, parts.engine.approval)
+        # Calls that are not refused are reserved once more when they are handed in.
+        parts.budget.give_back(len(message.calls) - len(refused))
         with parts.enrichment:
             message_calls = self._committer.next_message()
             message_calls.cause = parts.recorder.write_resumed_calls(message, pending.closed, pending.iteration)
-            ends = await self._take_up_calls(message_calls, message, pending.closed, left, pending.whole)
+            ends = await self._take_up_calls(message_calls, message, pending.closed, refused, pending.whole)
         calls = ExecutedMessage(message=message, calls=message.calls, closed=pending.closed, ends=ends, whole=pending.whole)
         ending = self._committer.commit(calls)
         return None if ending is None else await self._end_or_continue(ending)

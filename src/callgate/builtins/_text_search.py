@@ -23,6 +23,8 @@ MAX_FILE = 4_194_304
 """The largest file that is searched, in bytes."""
 _MAX_TOTAL = 268_435_456
 _AROUND = 120
+_DOTTED_I = "\u0130"
+"""The only character whose lower case has another length. It is compared as it is."""
 
 Find = Callable[[str, int], list[tuple[int, int]]]
 """Takes a text and the maximum number of matches. Returns the start and end of each match."""
@@ -59,16 +61,18 @@ def finder(pattern: str, *, regex: bool, ignore_case: bool, stack: ExitStack) ->
 
 
 def _literal(text: str, piece: str, ignore_case: bool, most: int) -> list[tuple[int, int]]:
-    # lower() keeps the length of nearly every text; if it does not, positions would be wrong, so the case is not ignored.
-    lowered = text.lower() if ignore_case else text
-    sought = piece.lower() if ignore_case else piece
-    where = lowered if len(lowered) == len(text) else text
+    where, sought = (_lower(text), _lower(piece)) if ignore_case else (text, piece)
     found: list[tuple[int, int]] = []
     at = where.find(sought)
     while at >= 0 and len(found) < most:
         found.append((at, at + len(sought)))
         at = where.find(sought, at + max(1, len(sought)))
     return found
+
+
+def _lower(text: str) -> str:
+    """Return the text in lower case, with each character at its place."""
+    return _DOTTED_I.join(part.lower() for part in text.split(_DOTTED_I))
 
 
 class Search:

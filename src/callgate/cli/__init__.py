@@ -11,19 +11,20 @@ All commands
 
 Runs and calls
     `_run_commands` defines `run` and `resume`: `_run_agent` and `_resume` carry them out, with `_run_options`, `_run_names`, `_run_events`,
-        `_run_screen`, `_folded_output` and `_live_output`; `_terminal_approver` asks with `_approval_prompt`. `_named_servers` finds what
-        `--mcp` and `--plugin` name. `_call` makes one call, with `_call_arguments` and `_result_output`. `_tools` and `_rules` show tools
-        and check rules.
+        `_run_screen`, `_folded_output` and `_live_output`; `_run_questions` asks through `_terminal_approver` with `_approval_prompt`, and
+        `_run_next_commands` prints how to go on. `_named_servers` finds what `--mcp` and `--plugin` name. `_call` makes one call, with
+        `_call_arguments` and `_result_output`. `_tools` and `_rules` show tools and check rules.
 
 The journal
-    `_journal_location` opens it. `_log_commands` defines `log`: `_show_log`, `_log_query`, `_log_report`, `_log_result`, `_no_calls`.
+    `_journal_location` opens it, and `_journal_reading` reads it. `_log_commands` defines `log`: `_show_log`, `_log_query`, `_log_report`,
+        `_log_result`, `_no_calls`. `_local_times` writes its times.
         `_inbox_commands` defines `approvals`, `approve`, `deny`, `stop` and `kill` (`_answer_approvals`) and `settle` (`_settle`,
         `_unknown_calls`). `_replay_commands`: `_replay_run`, `_replay_screen`. `_undo_commands`: `_undo_changes`. `_memory_commands`:
         `_search_memory`.
 
 MCP servers
     `_mcp_commands` defines `mcp`: `_mcp_add`, `_mcp_list`, `_mcp_test`, `_mcp_accept`, with `_mcp_config`, `_mcp_effects`, `_mcp_look` and
-        `_mcp_screen`.
+        `_mcp_screen`. `_unrecorded_call` makes the call of a test, also of `plugin check`.
 
 Plugins
     `_plugin_commands` defines `plugin`: `_plugin_new`, `_plugin_check`, `_plugin_list`, `_plugin_install`, `_plugin_prune`, with

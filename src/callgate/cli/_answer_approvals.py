@@ -13,7 +13,6 @@ import getpass
 import json
 import shlex
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -26,6 +25,7 @@ from callgate.cli._call_arguments import read_arguments, refuse_odd_text
 from callgate.cli._command_options import InboxOptions
 from callgate.cli._console import grid, output, print_json, say
 from callgate.cli._journal_location import MEMORY, default_journal, without_password
+from callgate.cli._local_times import local_day_and_minute
 from callgate.cli._run_names import is_unnamed, run_named
 from callgate.errors import UsageError
 from callgate.inbox import CallToRepeat, MessageOutcome, PendingApproval, SentAnswer, SentMessage
@@ -90,8 +90,8 @@ def _row(one: PendingApproval, *, named: bool) -> tuple[str, ...]:
         *([one_line(one.principal, 80)] if named else []),
         one_line(one.arguments, 80),
         one_line(one.question, 120),
-        _time(one.asked_ns),
-        _time(one.expires_ns),
+        local_day_and_minute(one.asked_ns),
+        local_day_and_minute(one.expires_ns),
         one.held_by or "nobody",
         one_line(one.refused, 160) if one.sent is None else f"{_answer_text(one.sent)}, not taken yet",
     )
@@ -99,11 +99,7 @@ def _row(one: PendingApproval, *, named: bool) -> tuple[str, ...]:
 
 def _answer_text(sent: SentAnswer) -> str:
     said = "no" if not sent.allow else "yes" if sent.arguments is None else f"yes, with {one_line(json_text(sent.arguments), 80)}"
-    return f"{said} by {one_line(sent.by, 80)} at {_time(sent.at_ns)}"
-
-
-def _time(ns: int) -> str:
-    return datetime.fromtimestamp(ns / 1e9, UTC).astimezone().strftime("%m-%d %H:%M")
+    return f"{said} by {one_line(sent.by, 80)} at {local_day_and_minute(sent.at_ns)}"
 
 
 def given_arguments(text: str) -> dict[str, object] | None:

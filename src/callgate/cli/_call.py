@@ -12,7 +12,6 @@ import signal
 import sys
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from callgate._cache import SqliteCache
@@ -32,6 +31,7 @@ from callgate.cli._live_output import Progressed
 from callgate.cli._result_output import ShownWhere, exit_code, show_aborted, show_result
 from callgate.cli._run_names import run_named
 from callgate.cli._search_memory import open_memory
+from callgate.cli._shared_options import check_workspace
 from callgate.cli._terminal_approver import TerminalApprover
 from callgate.engine import Engine
 from callgate.errors import JournalFailed, UsageError
@@ -50,10 +50,8 @@ def call(tool: str, arguments: str | dict[str, object], options: CallOptions) ->
     if options.timeout is not None and not (math.isfinite(options.timeout) and options.timeout > 0):
         raise UsageError(f"--timeout is {options.timeout:g}; it must be a finite number of seconds above 0.")
     refuse_odd_text(tool=tool, run=options.run, key=options.key, actor=options.actor, principal=options.principal)
-    workspace = Path(options.workspace)
-    if not workspace.is_dir():
-        raise UsageError(f"The workspace {options.workspace} is not a folder. Give an existing one with --workspace.")
-    options = replace(options, run=run_named(options.run, options.journal))
+    workspace = check_workspace(options.workspace)
+    options = replace(options, workspace=workspace, run=run_named(options.run, options.journal))
     raw = RawCall(name=tool, arguments=arguments, origin="cli", idempotency_key=options.key or None)
     policies = (Rules.load(options.policy),) if options.policy else ()
     timeout_s = timeout_from_environment() if options.timeout is None else options.timeout
@@ -95,7 +93,7 @@ class _Terminal:
             run=self._engine.run,
             actor=options.actor,
             principal=options.principal,
-            workspace=str(Path(options.workspace).resolve()),
+            workspace=options.workspace,
             provider="cli",
         )
         self._interrupts = Interrupts()

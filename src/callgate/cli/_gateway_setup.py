@@ -20,6 +20,7 @@ from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._command_options import ServeOptions
 from callgate.cli._journal_location import MEMORY, CommandJournal, default_journal
 from callgate.cli._named_servers import servers_of, shown_server
+from callgate.cli._shared_options import check_workspace
 from callgate.engine import Engine
 from callgate.errors import UsageError
 from callgate.gateway import Gateway, GatewayLimits
@@ -69,7 +70,7 @@ def config_of(options: ServeOptions) -> GatewayConfig:
         rules=(*config.rules, *options.rules),
         servers=_combine_servers(config.servers, servers_of(options.mcp), options.mcp),
         journal=options.journal or config.journal,
-        workspace=_workspace(options) if options.workspace else config.workspace,
+        workspace=check_workspace(options.workspace) if options.workspace else config.workspace,
         names_workspace=config.names_workspace or bool(options.workspace),
         http=_http_config(config, options.http),
     )
@@ -168,13 +169,6 @@ def _refuse_same_names(config: GatewayConfig) -> None:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise UsageError(f"An MCP server and a plugin have the same name, '{twice}'. Rename one of them, or disable the server.")
-
-
-def _workspace(options: ServeOptions) -> str:
-    folder = Path(options.workspace)
-    if not folder.is_dir():
-        raise UsageError(f"The workspace {options.workspace} is not a folder. Give an existing one with --workspace.")
-    return str(folder.resolve())
 
 
 def _http_config(config: GatewayConfig, words: tuple[str, ...] | None) -> HttpConfig | None:

@@ -20,7 +20,8 @@ from callgate.cli import _exit_codes as _exits
 from callgate.cli._command_options import LogOptions
 from callgate.cli._console import STYLES, grid, output, print_json, say
 from callgate.cli._journal_location import without_password
-from callgate.cli._log_query import end_orphans, query_of, reading
+from callgate.cli._journal_reading import end_orphans, reading
+from callgate.cli._log_query import query_of
 from callgate.cli._standard_streams import reader_is_gone
 from callgate.errors import UsageError
 from callgate.event_queries import EventQuery

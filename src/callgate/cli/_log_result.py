@@ -9,7 +9,7 @@ from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._command_options import LogOptions
 from callgate.cli._console import say, write_text
 from callgate.cli._journal_location import stored_blobs
-from callgate.cli._log_query import end_orphans, reading
+from callgate.cli._journal_reading import end_orphans, reading
 from callgate.cli._show_log import events_of
 from callgate.errors import UsageError
 

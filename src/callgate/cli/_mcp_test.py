@@ -8,7 +8,6 @@ from typing import Any
 from rich.text import Text
 
 from callgate._terminal_text import one_line, printable
-from callgate.calls import Answered, Outcome, RawCall, Scope
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._call_arguments import read_arguments, refuse_odd_text, refuse_unused_arguments
 from callgate.cli._console import grid, output, print_json, say
@@ -17,9 +16,9 @@ from callgate.cli._mcp_config import accepted_tools_of
 from callgate.cli._mcp_list import quarantined_tools
 from callgate.cli._mcp_look import ServerLook, look_at
 from callgate.cli._mcp_screen import hints_of, say_problems, show_tools
-from callgate.cli._result_output import ShownWhere, exit_code, show_result
-from callgate.engine import Engine
-from callgate.mcp import ConfiguredServer, McpServer
+from callgate.cli._result_output import exit_code
+from callgate.cli._unrecorded_call import call_unrecorded, show_unrecorded
+from callgate.mcp import ConfiguredServer
 
 __all__ = ["check_mcp_server"]
 
@@ -36,20 +35,14 @@ def check_mcp_server(name: str, tool: str, arguments: str, config: str, *, as_js
     quarantined = quarantined_tools(one, look, known)
     if not as_json:
         _show(one, look, dict(effects), quarantined)
-    outcome = asyncio.run(_call(one.server, tool, given)) if tool and not look.failure else None
+    outcome = asyncio.run(call_unrecorded(one.server, tool, given)) if tool and not look.failure else None
     if as_json:
         print_json(_as_json(one, look, quarantined) | ({"call": outcome} if outcome is not None else {}))
-    elif isinstance(outcome, Answered):
-        show_result(outcome.result, ShownWhere(where="", more="none, a test is not recorded"))
+    else:
+        show_unrecorded(outcome, "a test")
     if look.failure or look.unusable:
         return _exits.FAILED
     return _exits.OK if outcome is None else exit_code(outcome)
-
-
-async def _call(server: McpServer, tool: str, arguments: str | dict[str, object]) -> Outcome:
-    """Make one call through an engine of its own, which keeps no record."""
-    async with Engine(servers=[server]) as engine:
-        return await engine.call(RawCall(name=tool, arguments=arguments, origin="cli"), Scope(run=engine.run))
 
 
 def _show(one: ConfiguredServer, look: ServerLook, effects: dict[str, Any], quarantined: dict[str, str]) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from callgate.calls import Answered, Outcome, RawCall, Scope
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._call_arguments import read_arguments, refuse_odd_text, refuse_unused_arguments
 from callgate.cli._console import print_json
 from callgate.cli._plugin_look import as_json_look, look_at_plugin, show_look
-from callgate.cli._result_output import ShownWhere, exit_code, show_result
-from callgate.engine import Engine
-from callgate.plugins import Plugin, plugin
+from callgate.cli._result_output import exit_code
+from callgate.cli._unrecorded_call import call_unrecorded, show_unrecorded
+from callgate.plugins import plugin
 
 __all__ = ["check_plugin"]
 
@@ -25,17 +24,11 @@ def check_plugin(path: str, tool: str, arguments: str, *, as_json: bool) -> int:
     look = asyncio.run(look_at_plugin(one, start=True))
     if not as_json:
         show_look(look)
-    outcome = asyncio.run(_call(one, tool, given)) if tool and not look.failure else None
+    outcome = asyncio.run(call_unrecorded(one, tool, given)) if tool and not look.failure else None
     if as_json:
         print_json(as_json_look(look) | ({"call": outcome} if outcome is not None else {}))
-    elif isinstance(outcome, Answered):
-        show_result(outcome.result, ShownWhere(where="", more="none, a check is not recorded"))
+    else:
+        show_unrecorded(outcome, "a check")
     if look.failure or look.problems:
         return _exits.FAILED
     return _exits.OK if outcome is None else exit_code(outcome)
-
-
-async def _call(one: Plugin, tool: str, arguments: str | dict[str, object]) -> Outcome:
-    """Make one call through an engine of its own, which keeps no record."""
-    async with Engine(servers=[one]) as engine:
-        return await engine.call(RawCall(name=tool, arguments=arguments, origin="cli"), Scope(run=engine.run))

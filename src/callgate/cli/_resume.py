@@ -23,7 +23,7 @@ from callgate.cli._command_options import ResumeOptions
 from callgate.cli._console import say
 from callgate.cli._journal_location import MEMORY, CommandJournal, journal_option
 from callgate.cli._named_servers import plugins_of, servers_of
-from callgate.cli._run_agent import TerminalRun
+from callgate.cli._run_agent import RunSetup, TerminalRun
 from callgate.cli._run_names import run_named
 from callgate.cli._run_options import model_of, policies_of, settings_of, system_of
 from callgate.cli._search_memory import open_memory
@@ -57,27 +57,52 @@ def resume_run(run: str, options: ResumeOptions, *, allow: Sequence[str], deny: 
     except CallgateError:
         asyncio.run(record.journal.close())
         raise
-    resumed = _Resumed(options, "", system, model, record, tools, servers, policies, settings, memory)
-    return asyncio.run(resumed.answer_and_resume(loaded, allow, deny))
+    setup = RunSetup(
+        options=options,
+        system=system,
+        model=model,
+        record=record,
+        tools=tools,
+        servers=servers,
+        policies=policies,
+        settings=settings,
+        memory=memory,
+    )
+    return asyncio.run(_answer_and_resume(setup, loaded, allow, deny))
 
 
-class _Resumed(TerminalRun):
-    """A run that is resumed at the terminal."""
+async def _answer_and_resume(setup: RunSetup, run: LoadedRun, allow: Sequence[str], deny: Sequence[str]) -> int:
+    terminal = TerminalRun(setup, run=run.run, conversation=run.began.scope.conversation)
+    return await _Resumption(terminal, run, setup.options.record).answer_and_resume(allow, deny)
 
-    async def answer_and_resume(self, run: LoadedRun, allow: Sequence[str], deny: Sequence[str]) -> int:
+
+class _Resumption:
+    """Resumes a run at the terminal.
+
+    Args:
+        terminal: The run at the terminal.
+        run: The run as it is recorded.
+        journal: The journal, for the command that denies a call.
+    """
+
+    def __init__(self, terminal: TerminalRun, run: LoadedRun, journal: str) -> None:
+        self._terminal = terminal
+        self._engine = terminal.engine
+        self._run = run
+        self._journal = journal
+
+    async def answer_and_resume(self, allow: Sequence[str], deny: Sequence[str]) -> int:
         """Record the answers, then resume; return the exit code."""
-        self._run, self._conversation = run.run, run.began.scope.conversation
-        self._waiting = [asked.approval_id for asked in run.pending.approvals] if run.pending is not None else []
-        asked = {uid for uid, end in run.ends.items() if end.kind == "call.suspended"}
+        asked = {uid for uid, end in self._run.ends.items() if end.kind == "call.suspended"}
         try:
-            await self._engine.runs.open(Scope(run=run.run))
+            await self._engine.runs.open(Scope(run=self._run.run))
             for approval_id in (*allow, *deny):
                 await self._give_answer(approval_id, allow=approval_id in allow, asked=approval_id in asked)
         except CallgateError:
             await self._engine.close()
-            await self._close_models()
+            await self._terminal.close_models()
             raise
-        return await self.whole()
+        return await self._terminal.run_to_end(self._resume)
 
     async def _give_answer(self, approval_id: str, *, allow: bool, asked: bool) -> None:
         """Record one answer. If the answer is no longer needed, report this and ignore it.
@@ -87,7 +112,7 @@ class _Resumed(TerminalRun):
         """
         by = "the person at the terminal"
         if self._engine.approval(approval_id) is not None:
-            await self._answer(approval_id, allow=allow, by=by)
+            await self._terminal.questions.answer(approval_id, allow=allow, by=by)
         elif asked:
             say(
                 f"{one_line(approval_id, 120)} needs no answer any more: its call has continued, or it expired and is asked again.",
@@ -96,13 +121,14 @@ class _Resumed(TerminalRun):
         else:
             await self._engine.answer(approval_id, allow=allow, by=by)
 
-    async def _begin(self, task: str, hear: Callable[[AgentEvent], None]) -> RunResult:
+    async def _resume(self, hear: Callable[[AgentEvent], None]) -> RunResult:
         await asyncio.to_thread(self._refuse_missing_tools)
-        return await self._agent.resume(self._run, on_event=hear)
+        return await self._terminal.agent.resume(self._run.run, on_event=hear)
 
     def _refuse_missing_tools(self) -> None:
         """Raise `UsageError` if a call that a human allowed, or can still allow, has no tool here: the run would continue without it."""
-        for approval_id in self._waiting:
+        waiting_calls = self._run.pending.approvals if self._run.pending is not None else ()
+        for approval_id in (one.approval_id for one in waiting_calls):
             question = self._engine.approval(approval_id)
             if question is None or question.allowed is False:
                 continue
@@ -111,5 +137,5 @@ class _Resumed(TerminalRun):
                 raise UsageError(
                     f"The call {one_line(approval_id, 120)} waits to run, but there is no tool '{one_line(waiting.tool, 80)}' here. Nothing"
                     f" was run. Resume with the --tools, --mcp and --plugin of the run, or deny the call:"
-                    f" callgate deny {one_line(approval_id, 120)}{journal_option(self._options.record)}"
+                    f" callgate deny {one_line(approval_id, 120)}{journal_option(self._journal)}"
                 )

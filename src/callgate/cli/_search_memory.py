@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -23,7 +22,9 @@ from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._command_options import LogOptions, SearchOptions
 from callgate.cli._console import field, output, print_json, say
 from callgate.cli._journal_location import default_journal
-from callgate.cli._log_query import query_of, refuse_damaged
+from callgate.cli._journal_reading import refuse_damaged
+from callgate.cli._local_times import local_date_and_time
+from callgate.cli._log_query import query_of
 from callgate.cli._run_names import run_named
 from callgate.errors import UsageError
 from callgate.tools import ToolRegistry
@@ -95,7 +96,7 @@ def search(words: str, options: SearchOptions) -> int:
 
 def _show(found: FoundPassage) -> None:
     passage = found.passage
-    when = datetime.fromtimestamp(passage.at_ns / 1e9).strftime("%Y-%m-%d %H:%M:%S")
+    when = local_date_and_time(passage.at_ns)
     where = f"{passage.path}:{passage.line}" if passage.kind == "file" else passage.origin if passage.kind == "note" else passage.tool
     screen = output()
     head = "  ".join(field(part, 200) for part in (passage.kind, where, when, passage.call))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 from callgate import inbox
 from callgate._call_summary import CallSummary, summarise
@@ -21,6 +20,7 @@ from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._command_options import InboxOptions
 from callgate.cli._console import grid, output, print_json, say
 from callgate.cli._journal_location import CommandJournal, journal_option
+from callgate.cli._local_times import local_day_and_minute
 from callgate.cli._unknown_calls import arguments_text, unsettled_calls
 from callgate.engine import Engine
 from callgate.errors import RunHeld, UsageError
@@ -56,8 +56,8 @@ def list_unsettled(options: InboxOptions) -> int:
         named = any(call.principal for call in calls)
         table = grid("call", "tool", *(["principal"] if named else []), "arguments", "started", "why it is unknown")
         for call in calls:
-            who = [one_line(call.principal, 80)] if named else []
-            table.add_row(call.uid, call.tool, *who, arguments_text(call), _day(call.at_ns), _why_unknown(call, has_ended))
+            who, started = [one_line(call.principal, 80)] if named else [], local_day_and_minute(call.at_ns)
+            table.add_row(call.uid, call.tool, *who, arguments_text(call), started, _why_unknown(call, has_ended))
         output().print(table, soft_wrap=False)
         place = journal_option(options.journal)
         say(f"Check each, then `callgate settle CALL --happened{place}` or `callgate settle CALL --not-happened{place}`.")
@@ -71,7 +71,8 @@ def _why_unknown(call: CallSummary, has_ended: Callable[[str], bool]) -> str:
     why = one_line(call.error or call.code, 200)
     if call.late:
         answer = f": {one_line(call.late_answer, _ANSWER_CHARS).removesuffix('.')}" if call.late_answer else ""
-        return f"The tool {one_line(call.late, 40)} later, at {_day(call.late_ns)}{answer}. That answer was discarded. Before that: {why}"
+        when = local_day_and_minute(call.late_ns)
+        return f"The tool {one_line(call.late, 40)} later, at {when}{answer}. That answer was discarded. Before that: {why}"
     if call.abandoned and call.writer and has_ended(call.writer):
         return f"Its process has ended since, and its code with it. Before that: {why}"
     return why
@@ -81,10 +82,6 @@ def _as_json(call: CallSummary) -> dict[str, object]:
     fields = ("uid", "run", "tool", "principal", "arguments", "received", "at_ns", "code", "error")
     late = ("late", "late_ns", "late_answer")
     return {name: getattr(call, name) for name in (*fields, *late, "effect_key")}
-
-
-def _day(ns: int) -> str:
-    return datetime.fromtimestamp(ns / 1e9, UTC).astimezone().strftime("%m-%d %H:%M")
 
 
 def settle_call(call: str, happened: bool | None, options: InboxOptions) -> int:

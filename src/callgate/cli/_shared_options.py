@@ -1,15 +1,17 @@
-"""Define the options that several commands share, with their help texts."""
+"""Define the options that several commands share, with their help texts and checks."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter, Token
 
 from callgate._tool_loading import FORMS
 from callgate.cli._journal_location import default_journal, default_memory
+from callgate.errors import UsageError
 
 __all__ = [
     "Actor",
@@ -29,6 +31,7 @@ __all__ = [
     "ToolName",
     "Tools",
     "Until",
+    "check_workspace",
     "given_or",
     "own_memory",
 ]
@@ -42,6 +45,18 @@ def given_or(default: Callable[[], str]) -> Callable[[type, Sequence[Token]], st
 def own_memory() -> str:
     """Return `CALLGATE_MEMORY`, or `.callgate/memory.db` in the current folder."""
     return default_memory() or os.path.join(".callgate", "memory.db")
+
+
+def check_workspace(given: str) -> str:
+    """Return the full path of the folder that `--workspace` names.
+
+    Raises:
+        UsageError: It is not a folder.
+    """
+    folder = Path(given)
+    if not folder.is_dir():
+        raise UsageError(f"The workspace {given} is not a folder. Give an existing one with --workspace.")
+    return str(folder.resolve())
 
 
 Flag = Parameter(negative="")

@@ -24,7 +24,9 @@ from callgate.cli._command_options import LogOptions
 from callgate.cli._console import field, grid, output, print_json, say, status_text
 from callgate.cli._interrupt_signals import remembering_interrupts
 from callgate.cli._journal_location import journal_option, without_password
-from callgate.cli._log_query import end_orphans, has_run, query_of, reading
+from callgate.cli._journal_reading import end_orphans, has_run, reading
+from callgate.cli._local_times import local_time
+from callgate.cli._log_query import query_of
 from callgate.cli._no_calls import why_no_calls
 from callgate.cli._run_names import LAST, newest_run
 from callgate.cli._standard_streams import reader_is_gone
@@ -33,7 +35,7 @@ from callgate.errors import UsageError
 from callgate.event_queries import EventQuery
 from callgate.events import Event
 
-__all__ = ["clock", "event_json", "events_of", "follow", "list_calls", "show", "tree"]
+__all__ = ["event_json", "events_of", "follow", "list_calls", "show", "tree"]
 
 _POLL_S = 0.1
 _MOST_CALLS = 1_000
@@ -139,7 +141,7 @@ def _print_calls(calls: Sequence[CallSummary], *, arguments: bool) -> None:
         rule = "replayed" if call.replayed else one_line(call.rule)  # its result has the rule of the call that ran
         who = [one_line(call.principal, 80)] if named else []
         ran = [arguments_text(call, _ARGUMENTS)] if arguments else []
-        table.add_row(clock(call.at_ns), one_line(call.uid), one_line(call.tool), *who, *ran, status, f"{call.duration_ms:,.0f}", rule)
+        table.add_row(local_time(call.at_ns), one_line(call.uid), one_line(call.tool), *who, *ran, status, f"{call.duration_ms:,.0f}", rule)
     output().print(table, soft_wrap=False)
 
 
@@ -321,7 +323,7 @@ def _print_event(event: Event, options: LogOptions, indent: int = 0) -> None:
     margin = "  " * indent
     attempt = f" attempt {event.attempt}" if event.attempt else ""
     cause = f"  because of {', '.join(map(str, event.parents))}" if event.parents else ""
-    where = f"  {clock(event.at_ns)}  {field(event.call)}{cause}"
+    where = f"  {local_time(event.at_ns)}  {field(event.call)}{cause}"
     screen = output()
     screen.print(Text.assemble((f"{margin}{event.position} ", "dim"), (field(event.kind), "bold"), attempt, (where, "dim")))
     for key, value in body_of(event).items():
@@ -347,13 +349,3 @@ def _date(at_ns: int) -> str | None:
         return datetime.fromtimestamp(at_ns / 1e9, UTC).isoformat()
     except (OverflowError, ValueError, OSError):
         return None
-
-
-def clock(at_ns: int) -> str:
-    """Return the local time as text, with the day unless that is today."""
-    try:
-        at = datetime.fromtimestamp(at_ns / 1e9).astimezone()
-        day = "" if at.date() == datetime.now(at.tzinfo).date() else f"{at:%Y-%m-%d} "
-        return f"{day}{at:%H:%M:%S.%f}"[:-3]
-    except (OverflowError, ValueError, OSError):  # outside the range of local times
-        return "?"

@@ -12,7 +12,6 @@ import glob
 import os
 import shlex
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 import msgspec
 
@@ -24,6 +23,7 @@ from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._command_options import UndoOptions
 from callgate.cli._console import field, grid, output, print_json, say, write_text
 from callgate.cli._journal_location import MEMORY, CommandJournal
+from callgate.cli._local_times import local_date_and_time
 from callgate.errors import CallgateError, UsageError
 from callgate.event_queries import EventQuery
 from callgate.events import Draft
@@ -174,11 +174,10 @@ def list_changes(options: UndoOptions) -> int:
         return _exits.OK
     table = grid("time", "call", "what", "paths", right=())
     for change in changes:
-        when = datetime.fromtimestamp(change.at_ns / 1e9, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
         what = one_line(change.call.tool) + (" (interrupted)" if change.interrupted else "")
         paths = ", ".join(one_line(step.path) for step in change.steps[:3]) + (" …" if len(change.steps) > 3 else "")
         paths += "".join(f" (not kept: {gap.count:,})" for gap in change.gaps if gap.why == "left_out")
-        table.add_row(when, one_line(change.call.uid), what, paths)
+        table.add_row(local_date_and_time(change.at_ns), one_line(change.call.uid), what, paths)
     output().print(table, soft_wrap=False)
     say("`callgate diff CALL` shows a change, `callgate undo CALL` undoes it; `last` is the newest.")
     return _exits.OK
@@ -231,8 +230,7 @@ def list_checkpoints(options: UndoOptions) -> int:
         if options.json:
             print_json(one)
         else:
-            when = datetime.fromtimestamp(one.at_ns / 1e9, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-            output().print(f"{when}  {field(one.name)}  {field(one.kind)}")
+            output().print(f"{local_date_and_time(one.at_ns)}  {field(one.name)}  {field(one.kind)}")
     return _exits.OK
 
 

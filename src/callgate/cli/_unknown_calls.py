@@ -10,7 +10,7 @@ from callgate._call_summary import CallSummary, summarise
 from callgate._journal import JournalReader
 from callgate._run_state.run_recovery import RunReader
 from callgate._terminal_text import one_line
-from callgate.cli._log_query import end_orphans
+from callgate.cli._journal_reading import end_orphans
 from callgate.event_queries import EventQuery
 from callgate.events import TERMINAL
 

@@ -123,8 +123,8 @@ class HttpModel:
                 names=names,
                 calls_per_message=request.calls_per_message,
                 redact=self._redactor.redact,
+                server=self._server,
             )
-            decoder.message.server = self._server
             answer = _DecodedBody(body, decoder, partial(self._end_of_body_events, decoder, body, outgoing))
             try:
                 while not answer.has_ended:

@@ -147,7 +147,7 @@ def finished_response(
         model=finished.model,
         usage=finished.usage,
         fault=finished.fault,
-        takes_bytes=takes_bytes and api.api in _APIS_WITH_BYTES,
+        takes_bytes=takes_bytes,
         names=names,
     )
 
@@ -200,10 +200,16 @@ def _has_snake_case(candidates: object) -> bool:
     return any("finish_reason" in one for one in as_objects(candidates)) or any("function_call" in part for part in parts)
 
 
-def takes_bytes(given: object, api: str) -> bool:
-    """Return whether the SDK that a response or chunk came from takes bytes where JSON has Base64."""
+def takes_bytes(given: object, api: str, *, of_boto3: bool = False) -> bool:
+    """Return whether the SDK that a response or chunk came from takes bytes where JSON has Base64.
+
+    Args:
+        of_boto3: Whether it is known to be of boto3, although the chunk may not show it.
+    """
     if api not in _APIS_WITH_BYTES:
         return False
+    if of_boto3:
+        return True
     if isinstance(given, Mapping):
         return "ResponseMetadata" in given or not _SNAKE_CASE_FIELDS.isdisjoint(given) or has_bytes(given)
     return type(given).__module__.startswith(_GOOGLE_MODULE)

@@ -34,7 +34,7 @@ _KEPT_EVENTS = frozenset({CallSealed, CallReopened, Finished})
 
 
 def chunks_of(stream: object) -> tuple[Any, str, bool]:
-    """Return the chunks of a host's stream, the message's id if it is known before, and whether the SDK takes bytes.
+    """Return the chunks of a host's stream, the message's id if it is known before, and whether the stream is of boto3.
 
     boto3 returns its stream in a dict with the id of the request.
 
@@ -57,7 +57,7 @@ class StreamReader:
         tools: The tools that the request declared. None: their names were sent unchanged.
         message_id: The host's own id of the message, used in place of the provider's.
         calls_per_message: Maximum number of calls.
-        takes_bytes: Whether the SDK takes bytes where JSON has Base64. Also set by a chunk that contains bytes.
+        of_boto3: Whether the stream is of boto3, which takes bytes where JSON has Base64.
     """
 
     def __init__(
@@ -67,14 +67,16 @@ class StreamReader:
         tools: ToolDefinitions | None = None,
         message_id: str = "",
         calls_per_message: int = Limits().calls_per_message,
-        takes_bytes: bool = False,
+        of_boto3: bool = False,
     ) -> None:
         self.message_id = message_id
         """The id of the message; empty until a chunk has one."""
         self._provider = provider_api(provider) if provider is not None else None
         self._tools = tools
         self._calls_per_message = calls_per_message
-        self._takes_bytes = takes_bytes
+        self._of_boto3 = of_boto3
+        self._takes_bytes = False
+        """Whether the SDK takes bytes where JSON has Base64, as far as the chunks have shown."""
         self._decoder: Decoder | None = None
         self._names: WireNames | None = None
         self._choice: object = None
@@ -106,7 +108,7 @@ class StreamReader:
         self._check_choice(value)
         if not self.message_id:
             self.message_id = safe_message_id(message_id(self._provider.api, value))
-        self._takes_bytes = self._takes_bytes or takes_bytes(inner, self._provider.api)
+        self._takes_bytes = self._takes_bytes or takes_bytes(inner, self._provider.api, of_boto3=self._of_boto3)
         events = decoder.feed_frame(value)
         counts = [event for event in events if type(event) is Usage]
         self._chunks_with_usage += bool(counts)

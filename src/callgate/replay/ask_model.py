@@ -33,8 +33,9 @@ class ModelAnswer(Struct, frozen=True, kw_only=True):
     """One pass: the recorded answer and the other model's answer."""
 
     iteration: int
-    position: int
     """The iteration of the recorded pass."""
+    position: int
+    """The position of the recorded pass's first event."""
     recorded: tuple[ToolCall, ...] = ()
     """The recorded model's calls."""
     calls: tuple[ToolCall, ...] = ()

@@ -16,7 +16,7 @@ from msgspec import Struct
 from callgate._clock import Clock, SystemClock
 from callgate._option_checks import by_name
 from callgate.errors import UsageError
-from callgate.testing._rendering import CONTENT_TYPES, render_refusal, render_stream, whole
+from callgate.testing._rendering import CONTENT_TYPES, render_body, render_refusal, render_stream
 from callgate.testing._server_connection import Connection, ReceivedRequest
 from callgate.testing.model_script import Fail, Item, Pause, Turn, items_of
 
@@ -181,7 +181,7 @@ class ScriptedServer:
         if fail is not None:
             return [*others, render_refusal(self._api, fail)]
         said = [item for item in items if not isinstance(item, (Pause, Drop, Raw))]
-        return [*others, *([whole(self._api, said, model, received.number + 1)] if said else [])]
+        return [*others, *([render_body(self._api, said, model, received.number + 1)] if said else [])]
 
     async def _wait_for_step(self, wait: Pause | Drop, received: ReceivedRequest) -> bool:
         """Wait as the script says; return whether the client is still connected."""

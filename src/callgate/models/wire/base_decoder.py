@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
 from math import isfinite
+from typing import Any
 
 import msgspec
 
@@ -49,6 +50,8 @@ class Decoder(ABC):
         new_id: Makes ids for calls without one.
         calls_per_message: Maximum number of calls.
         redact: Removes secrets before a frame is quoted in part.
+        server: The server that sends the answer, if known.
+        message: The message to read the answer into. None: a new one, to which the options above apply.
     """
 
     api: str
@@ -62,8 +65,10 @@ class Decoder(ABC):
         new_id: Callable[[], str] = new_call_id,
         calls_per_message: int = Limits().calls_per_message,
         redact: Callable[[str], str] = str,
+        server: str = "",
+        message: MessageAssembly | None = None,
     ) -> None:
-        self.message = MessageAssembly(self.api, names or WireNames(), new_id, calls_per_message)
+        self.message = message or MessageAssembly(self.api, names or WireNames(), new_id, calls_per_message, server=server)
         self.redact = redact
         self._content_type = content_type
         self._streamed = streamed
@@ -145,7 +150,7 @@ class Decoder(ABC):
 
     def _feed_value(self, read: Callable[[Mapping[str, object]], None], value: Mapping[str, object]) -> list[ModelEvent]:
         try:
-            self._guard(lambda: read(value))
+            self._guard(read, value)
         except MessageTooLarge as error:
             self._report_broken(error)
         return self._take_events()
@@ -225,11 +230,11 @@ class Decoder(ABC):
             self._decode_values(body)
         elif isinstance(value, list):  # a stream that was requested as one list
             for item in value:
-                self._guard(lambda item=item: self.read_frame("", item))  # type: ignore[misc]
+                self._guard(partial(self.read_frame, ""), item)
             self._end_seen = True
         elif isinstance(value, dict):
             self._end_seen = True
-            self._guard(lambda: self.read_body(value))
+            self._guard(self.read_body, value)
 
     def _decode_values(self, body: bytes) -> None:
         """Decode a body of several values: one per line, or one after the other."""
@@ -242,7 +247,7 @@ class Decoder(ABC):
         self.message.leniently_decoded = True
         values, rest = _split_values(body.decode("utf-8", "replace"))
         for value in values:
-            self._guard(lambda value=value: self.read_frame("", value))  # type: ignore[misc]
+            self._guard(partial(self.read_frame, ""), value)
         if rest.startswith("<"):
             self.message.add_fault(
                 "bad_frame", f"The answer is an HTML page, not JSON: {self.redact(rest)[:120]!r}. Check the URL of the request."
@@ -254,9 +259,10 @@ class Decoder(ABC):
         self.message.leniently_decoded = True
         return _decode_json(text)
 
-    def _guard(self, read: Callable[[], None]) -> None:
+    def _guard(self, read: Callable[[Any], None], value: object) -> None:
+        """Read a value, of any type. One that `read` cannot read is a fault of the message."""
         try:
-            read()
+            read(value)
         except _SHAPE_ERRORS as error:
             self._report_shape_error(error)
 

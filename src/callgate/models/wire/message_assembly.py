@@ -48,14 +48,24 @@ class MessageAssembly:
         names: Maps wire names back to the tools' own.
         new_id: Makes an id for a call that has none.
         calls_per_message: Maximum number of calls.
+        server: The server that sends the answer, if known. Some provider fields are sent back only to the same server.
     """
 
-    def __init__(self, api: str, names: WireNames, new_id: Callable[[], str], calls_per_message: int = Limits().calls_per_message) -> None:
+    def __init__(
+        self,
+        api: str,
+        names: WireNames,
+        new_id: Callable[[], str],
+        calls_per_message: int = Limits().calls_per_message,
+        *,
+        server: str = "",
+    ) -> None:
         self.events: list[ModelEvent] = []
         self.calls: list[OpenCall] = []
         self.reason: FinishReason | None = None
         self.provider_reason = ""
         self.model = ""
+        self.server = server
         self.finished = False
         self._api = api
         self._names = names
@@ -78,8 +88,6 @@ class MessageAssembly:
         self.leniently_decoded = False
         """Whether some of the answer was decoded leniently, so that texts may contain lone surrogates."""
         self._surrogates = SurrogateBuffer()
-        self.server = ""
-        """The server that sends the answer, if known. Some provider fields are sent back only to the same server."""
 
     @property
     def is_empty(self) -> bool:

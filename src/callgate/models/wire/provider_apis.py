@@ -25,8 +25,8 @@ class Codec(Struct, frozen=True, kw_only=True):
 
     api: str
     decoder: Callable[..., Decoder]
-    """The decoder class. Takes `content_type`, `streamed`, `names`, `new_id`, `calls_per_message` and `redact`, as
-    `Decoder` does.
+    """The decoder class. Takes `content_type`, `streamed`, `names`, `new_id`, `calls_per_message`, `redact` and
+    `server`, as `Decoder` does.
     """
     encode: Callable[[ModelRequest, WireNames, Mapping[str, object]], HttpRequest]
     """Encodes a request. Tool names are converted by the `WireNames`; the mapping contains the provider's quirks."""

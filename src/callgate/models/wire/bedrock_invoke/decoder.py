@@ -65,8 +65,7 @@ class BedrockInvokeDecoder(Decoder):
     def _choose_decoder(self, value: Mapping[str, object]) -> Decoder | None:
         """Return the decoder of the maker's format; None until a frame identifies the maker."""
         if self._maker_decoder is None and (kind := _decoder_class(value)) is not None:
-            self._maker_decoder = kind(redact=self.redact)
-            self._maker_decoder.message = self.message
+            self._maker_decoder = kind(redact=self.redact, message=self.message)
         return self._maker_decoder
 
 
