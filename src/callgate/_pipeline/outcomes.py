@@ -242,8 +242,11 @@ class Outcomes:
     def end_with_caller(self, state: CallState, error: BaseException) -> None:
         """Record the end of a call that ended together with its caller: by a cancellation, an interrupt, or a closed event loop.
 
-        The message of a cancellation, if it has one, is recorded with it.
+        The message of a cancellation, if it has one, is recorded with it. Nobody gets a result that says that the call may have taken
+        effect, so the log does.
         """
+        if state.started and state.judged is not None and state.judged.tool.effect != "none":
+            self._warn_in_doubt(state.uid, state.judged.tool.name)
         if not isinstance(error, asyncio.CancelledError):
             self.end_cancelled(state, f"the caller was ended by {type(error).__name__}")
             return
