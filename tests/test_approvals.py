@@ -194,3 +194,25 @@ async def test_a_denial_counts_for_a_new_version_of_the_tool_and_an_approval_doe
         again = await engine.call(PAY, SCOPE)
         assert isinstance(again, Suspended) if allow else result_of(again).code == "human_denied"
     assert ledger.lines() == []
+
+
+async def test_a_question_says_why_an_earlier_yes_to_another_version_of_the_tool_does_not_count(tmp_path: Path, ledger: Ledger) -> None:
+    """A deployment changes a tool while its question is open, and the human answers the question that they were shown before."""
+
+    def opened(about: str) -> Engine:
+        paying = paying_amounts(ledger, description=about)
+        return Engine([paying], policies=[Says(QUESTION)], journal=SqliteJournal(tmp_path / "journal.db"))
+
+    async with opened("Pay somebody.") as engine:
+        asked = await engine.call(PAY, SCOPE)
+        assert isinstance(asked, Suspended)
+    for _ in range(2):  # the second program has the question of the first from the record
+        async with opened("Pay somebody at once.") as engine:
+            await engine.approve(asked.approval_id, by="bob")
+            again = await engine.call(PAY, SCOPE)
+            assert isinstance(again, Suspended)
+            assert again.question == "Pay? (The yes of bob does not count, because the tool has changed since it was asked about)"
+    async with opened("Pay somebody at once.") as engine:
+        await engine.approve(again.approval_id, by="bob")
+        assert result_of(await engine.call(PAY, SCOPE)).success
+    assert len(ledger.lines()) == 1
