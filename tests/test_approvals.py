@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from callgate import Allow, Ask, Engine, Limits, Modify, Scope, SqliteJournal, Suspended, Tool, inbox, tool
+from callgate.calls import Outcome
 from callgate.protocols import Policy, Verdict
 from callgate.stage_types import ValidatedCall
 from callgate.testing import ManualClock
@@ -206,6 +207,7 @@ async def test_a_question_says_why_an_earlier_yes_to_another_version_of_the_tool
     async with opened("Pay somebody.") as engine:
         asked = await engine.call(PAY, SCOPE)
         assert isinstance(asked, Suspended)
+        again: Outcome = asked
     for _ in range(2):  # the second program has the question of the first from the record
         async with opened("Pay somebody at once.") as engine:
             await engine.approve(asked.approval_id, by="bob")
@@ -213,6 +215,7 @@ async def test_a_question_says_why_an_earlier_yes_to_another_version_of_the_tool
             assert isinstance(again, Suspended)
             assert again.question == "Pay? (The yes of bob does not count, because the tool has changed since it was asked about)"
     async with opened("Pay somebody at once.") as engine:
+        assert isinstance(again, Suspended)
         await engine.approve(again.approval_id, by="bob")
         assert result_of(await engine.call(PAY, SCOPE)).success
     assert len(ledger.lines()) == 1
