@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from callgate import Allow, Ask, Engine, Limits, Modify, Scope, SqliteJournal, Suspended, Tool, inbox, tool
+from callgate import Allow, Ask, Engine, Limits, Modify, Scope, SqliteJournal, Suspended, Tool, UsageError, inbox, tool
 from callgate.calls import Outcome
 from callgate.protocols import Policy, Verdict
 from callgate.stage_types import ValidatedCall
@@ -219,3 +219,33 @@ async def test_a_question_says_why_an_earlier_yes_to_another_version_of_the_tool
         await engine.approve(again.approval_id, by="bob")
         assert result_of(await engine.call(PAY, SCOPE)).success
     assert len(ledger.lines()) == 1
+
+
+@pytest.mark.parametrize("allow", [True, False])
+@pytest.mark.parametrize("early", [True, False], ids=["answered before", "answered too late"])
+async def test_a_question_about_another_version_of_the_tool_is_over_when_the_call_is_decided(
+    tmp_path: Path, allow: bool, early: bool, ledger: Ledger
+) -> None:
+    """Otherwise its yes would override a later no, or allow an equal call of another message, once the tool is as it was."""
+
+    def opened(about: str) -> Engine:
+        paying = paying_amounts(ledger, description=about)
+        return Engine([paying], policies=[Says(QUESTION)], journal=SqliteJournal(tmp_path / "journal.db"))
+
+    pay, other = (call("pay", id=call_id, to="ann", amount=5) for call_id in ("c1", "c2"))
+    async with opened("Pay somebody.") as engine:
+        first = await engine.call(pay, SCOPE)
+        assert isinstance(first, Suspended)
+        if early:
+            await engine.approve(first.approval_id, by="bob")
+    async with opened("Pay somebody at once.") as engine:
+        second = await engine.call(pay, SCOPE)
+        assert isinstance(second, Suspended)
+        await engine.answer(second.approval_id, allow=allow, by="bob")
+        assert result_of(await engine.call(pay, SCOPE)).code == (None if allow else "human_denied")
+    async with opened("Pay somebody.") as engine:
+        with pytest.raises(UsageError, match="is open"):
+            await engine.approve(first.approval_id, by="bob")
+        assert result_of(await engine.call(pay, SCOPE)).code == (None if allow else "human_denied")
+        assert isinstance(await engine.call(other, SCOPE), Suspended)
+    assert len(ledger.lines()) == (1 if allow else 0)

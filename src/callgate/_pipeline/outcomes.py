@@ -317,7 +317,7 @@ class Outcomes:
 
     def _suspend(self, state: CallState, question: ApprovalNeeded, name: str) -> Suspended | Answered:
         asked = self._approvals.ask(state.uid, state.scope.run, question, state.scope.message_id)
-        text = _question_text(question, asked, self._approvals.yes_to_another_version(asked))
+        text = _question_text(question, asked, self._approvals.of_other_versions(asked))
         try:
             self._record_question(state, asked, question, text, name)
         except RecordFailed as unwritable:  # without a record, the question would end with this engine
@@ -392,11 +392,14 @@ class Outcomes:
         return found.value is True
 
 
-def _question_text(asks: ApprovalNeeded, asked: Question, outdated: Question | None) -> str:
+def _question_text(asks: ApprovalNeeded, asked: Question, others: Sequence[Question]) -> str:
     """Return the question with what the human has to know before they answer."""
     known = [asked.refused] if asked.refused else []
-    if outdated is not None:
-        known.append(f"the yes of {outdated.by or 'somebody'} does not count, because the tool has changed since it was asked about")
+    known += [
+        f"the yes of {one.by or 'somebody'} does not count, because the tool has changed since it was asked about"
+        for one in others
+        if one.allowed
+    ]
     if asked.doubt:
         known.append(f"an identical call, {asked.doubt}, started before and its outcome is not known: it may have taken effect")
     return f"{asks.question} ({'; '.join(f'{one[0].upper()}{one[1:]}' for one in known)})" if known else asks.question
