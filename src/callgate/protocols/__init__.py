@@ -1,7 +1,7 @@
 """The protocols that adapters implement, and their values.
 
-A policy decides on calls, a runner runs tools, a journal stores events, a blob store stores bytes, a cache store stores results, a
-redactor removes secrets. All implementations of a protocol pass the same contract suite. Knows no implementation.
+A policy decides on calls, a runner runs tools, a journal stores events, a blob store stores bytes, a cache store stores results. All
+implementations of these pass the same contract suite. A redactor removes secrets. Knows no implementation.
 """
 
 from __future__ import annotations
