@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from callgate import Allow, Ask, Engine, Limits, Modify, Scope, SqliteJournal, Suspended, Tool, inbox, tool
+from callgate import Allow, Ask, Engine, Limits, Modify, Scope, SqliteJournal, Suspended, Tool, UsageError, inbox, tool
+from callgate.calls import Outcome
 from callgate.protocols import Policy, Verdict
 from callgate.stage_types import ValidatedCall
 from callgate.testing import ManualClock
@@ -194,3 +195,57 @@ async def test_a_denial_counts_for_a_new_version_of_the_tool_and_an_approval_doe
         again = await engine.call(PAY, SCOPE)
         assert isinstance(again, Suspended) if allow else result_of(again).code == "human_denied"
     assert ledger.lines() == []
+
+
+async def test_a_question_says_why_an_earlier_yes_to_another_version_of_the_tool_does_not_count(tmp_path: Path, ledger: Ledger) -> None:
+    """A deployment changes a tool while its question is open, and the human answers the question that they were shown before."""
+
+    def opened(about: str) -> Engine:
+        paying = paying_amounts(ledger, description=about)
+        return Engine([paying], policies=[Says(QUESTION)], journal=SqliteJournal(tmp_path / "journal.db"))
+
+    async with opened("Pay somebody.") as engine:
+        asked = await engine.call(PAY, SCOPE)
+        assert isinstance(asked, Suspended)
+        again: Outcome = asked
+    for _ in range(2):  # the second program has the question of the first from the record
+        async with opened("Pay somebody at once.") as engine:
+            await engine.approve(asked.approval_id, by="bob")
+            again = await engine.call(PAY, SCOPE)
+            assert isinstance(again, Suspended)
+            assert again.question == "Pay? (The yes of bob does not count, because the tool has changed since it was asked about)"
+    async with opened("Pay somebody at once.") as engine:
+        assert isinstance(again, Suspended)
+        await engine.approve(again.approval_id, by="bob")
+        assert result_of(await engine.call(PAY, SCOPE)).success
+    assert len(ledger.lines()) == 1
+
+
+@pytest.mark.parametrize("allow", [True, False])
+@pytest.mark.parametrize("early", [True, False], ids=["answered before", "answered too late"])
+async def test_a_question_about_another_version_of_the_tool_is_over_when_the_call_is_decided(
+    tmp_path: Path, allow: bool, early: bool, ledger: Ledger
+) -> None:
+    """Otherwise its yes would override a later no, or allow an equal call of another message, once the tool is as it was."""
+
+    def opened(about: str) -> Engine:
+        paying = paying_amounts(ledger, description=about)
+        return Engine([paying], policies=[Says(QUESTION)], journal=SqliteJournal(tmp_path / "journal.db"))
+
+    pay, other = (call("pay", id=call_id, to="ann", amount=5) for call_id in ("c1", "c2"))
+    async with opened("Pay somebody.") as engine:
+        first = await engine.call(pay, SCOPE)
+        assert isinstance(first, Suspended)
+        if early:
+            await engine.approve(first.approval_id, by="bob")
+    async with opened("Pay somebody at once.") as engine:
+        second = await engine.call(pay, SCOPE)
+        assert isinstance(second, Suspended)
+        await engine.answer(second.approval_id, allow=allow, by="bob")
+        assert result_of(await engine.call(pay, SCOPE)).code == (None if allow else "human_denied")
+    async with opened("Pay somebody.") as engine:
+        with pytest.raises(UsageError, match="is open"):
+            await engine.approve(first.approval_id, by="bob")
+        assert result_of(await engine.call(pay, SCOPE)).code == (None if allow else "human_denied")
+        assert isinstance(await engine.call(other, SCOPE), Suspended)
+    assert len(ledger.lines()) == (1 if allow else 0)

@@ -105,7 +105,7 @@ def test_limits_of_another_type_are_refused() -> None:
         ({"journal": MemoryJournal}, "was given the class MemoryJournal"),
         ({"blobs": {}}, r"blobs=\.\.\.\) was given a dict, which has no method put"),
         ({"persistent_cache": {}}, "has no method put, drop_written, close"),
-        ({"redactor": plain}, "has no method redact"),
+        ({"redactor": plain}, r"has no method redact\. Write an object with 'def redact\(self, body: bytes\) -> bytes'"),
         ({"clock": 0}, "was given a int, which has no method monotonic"),
         ({"undo": 1}, "has no method begin, finish, leave_out"),
         ({"memory": 1}, "has no method follow, close"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from callgate import Engine, Scope, SqliteJournal, tool
+from callgate.calls import Effect
 from tests.provider_responses.shop import claude
 
 PAY = ("pay", {"order": "A7"})
@@ -70,3 +71,24 @@ async def test_the_reply_names_a_call_with_an_effect_that_was_ended_while_it_ran
         == "stopped_by_user: bye. hang (r/0/0) had started and may have taken effect: check that before the call is made again."
     )
     assert "r/0/0 (hang) may have taken effect; its outcome is unknown." in caplog.text
+
+
+@pytest.mark.parametrize("effect", ["once", "none"])
+async def test_the_log_names_a_call_with_an_effect_whose_caller_was_cancelled(effect: Effect, caplog: pytest.LogCaptureFixture) -> None:
+    """A web server cancels a handler whose client has left, so that no reply reports the call."""
+    started = asyncio.Event()
+
+    @tool(effect=effect)
+    async def hang(order: str) -> str:
+        """Pay, and never end."""
+        started.set()
+        await asyncio.Event().wait()
+        return order
+
+    async with Engine([hang]) as engine:
+        handler = asyncio.create_task(engine.respond(claude(("hang", {"order": "A7"})), Scope(run="r", conversation="c")))
+        await started.wait()
+        handler.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await handler
+    assert ("r/0/0 (hang) may have taken effect; its outcome is unknown." in caplog.text) == (effect == "once")

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine, Scope, SqliteJournal, tool
+from callgate import Engine, Scope, SqliteJournal, UsageError, tool
 from callgate.calls import Image
+from callgate.testing import Call, ScriptedServer
 from tests.models.aws_frames import event
 from tests.provider_responses.recorded_bodies import ANSWERS, BODIES, QUESTIONS, body
 from tests.provider_responses.recorded_server import RecordedServer
@@ -57,6 +58,32 @@ async def test_a_call_starts_while_the_stream_of_an_sdk_arrives_and_the_sdk_send
             await ASK[provider](server.url, [*QUESTIONS[provider], *reply.messages], tools)
     assert "3" in str(server.requests[1])
     assert str(server.requests[1]).count("lamp") >= 2
+
+
+@pytest.mark.parametrize("read", ["text", "call"])
+async def test_a_stream_of_anthropic_whose_beginning_the_host_has_read_is_refused(read: str) -> None:
+    """Otherwise the conversation goes on without the text, the thought or the call that the host has read itself."""
+    import anthropic
+
+    paid: list[str] = []
+
+    @tool
+    def pay(order: str) -> str:
+        """Pay an order."""
+        paid.append(order)
+        return "paid"
+
+    script: list[Any] = [["One moment.", Call("pay", {"order": "A7"}), Call("pay", {"order": "B8"})]]
+    async with ScriptedServer(script, api="anthropic.messages") as server, Engine([pay]) as engine:
+        claude = kept(anthropic.AsyncAnthropic(api_key="x", base_url=server.url.removesuffix("/v1"), max_retries=0))
+        request: Any = {"model": "m", "max_tokens": 9, "messages": QUESTIONS["anthropic"], "tools": engine.schemas("anthropic")}
+        stream = await claude.messages.create(**request, stream=True)
+        async for chunk in stream:
+            if chunk.type == "content_block_delta" and (read == "text" or chunk.delta.type == "input_json_delta"):
+                break
+        with pytest.raises(UsageError, match=r"whose beginning has been read: it starts with content_block_\w+, so a part of the message"):
+            await engine.watch(stream).reply()
+    assert paid == []
 
 
 async def test_the_stream_helpers_of_openai_and_anthropic_are_read() -> None:

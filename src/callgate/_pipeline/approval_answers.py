@@ -257,6 +257,9 @@ def record_answer(
     draft = Draft(kind="approval.answered", run=question.run, body=body, call=question.approval_id, parents=parents)
     position = recorder.write(draft)
     approvals.answer(question, msgspec.structs.replace(answer, by=by, reason=reason), position)
+    for outdated in approvals.of_other_versions(question):
+        approvals.drop(outdated.approval_id)
+        _record_closed(recorder, outdated, f"{by or 'a human'} answered the question about another version of its tool", cause=position)
     if not answer.allow:
         for withdrawn in approvals.withdraw_equal(question):
             _record_closed(recorder, withdrawn, f"{by or 'a human'} said no to an equal call of another message", cause=position)

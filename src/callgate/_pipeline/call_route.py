@@ -354,7 +354,7 @@ class CallRoute:
             case Answered(result=result) | Aborted(kept_result=ToolResult() as result):
                 return result
             case Suspended(question=question):
-                why = f"a human has to decide first: {question}"
+                why = f"a human has to decide first ({question})"
             case Aborted(reason=reason):
                 why = reason
             case Restarted():

@@ -67,6 +67,14 @@ def check_parts(**parts: object) -> None:
             _check_part(name, part, _PARTS[name])
 
 
+_HOW_TO_WRITE = {
+    "policies": (
+        " Write policies=[Rules.parse(...)], or an object with 'async def decide(self, call)' that returns Allow(), Deny(...) or Ask(...)."
+    ),
+    "redactor": " Write an object with 'def redact(self, body: bytes) -> bytes', which gets JSON and returns it without secrets.",
+}
+
+
 def servers_of(
     tools: Iterable[Tool | type[Tool] | McpServer | Plugin | ToolServer], servers: Iterable[McpServer | Plugin | ToolServer]
 ) -> tuple[tuple[Tool | type[Tool], ...], tuple[ToolServer, ...]]:
@@ -205,12 +213,8 @@ def _check_part(name: str, part: object, methods: tuple[str, ...]) -> None:
 
 
 def _how_to_write(name: str) -> str:
-    """Return what to write for a policy, because a plain function is often given for one."""
-    if name != "policies":
-        return ""
-    return (
-        " Write policies=[Rules.parse(...)], or an object with 'async def decide(self, call)' that returns Allow(), Deny(...) or Ask(...)."
-    )
+    """Return what to write for the parts for which a plain function is often given."""
+    return _HOW_TO_WRITE.get(name, "")
 
 
 def _kind(value: object) -> str:

@@ -242,8 +242,11 @@ class Outcomes:
     def end_with_caller(self, state: CallState, error: BaseException) -> None:
         """Record the end of a call that ended together with its caller: by a cancellation, an interrupt, or a closed event loop.
 
-        The message of a cancellation, if it has one, is recorded with it.
+        The message of a cancellation, if it has one, is recorded with it. Nobody gets a result that says that the call may have taken
+        effect, so the log does.
         """
+        if state.started and state.judged is not None and state.judged.tool.effect != "none":
+            self._warn_in_doubt(state.uid, state.judged.tool.name)
         if not isinstance(error, asyncio.CancelledError):
             self.end_cancelled(state, f"the caller was ended by {type(error).__name__}")
             return
@@ -314,7 +317,7 @@ class Outcomes:
 
     def _suspend(self, state: CallState, question: ApprovalNeeded, name: str) -> Suspended | Answered:
         asked = self._approvals.ask(state.uid, state.scope.run, question, state.scope.message_id)
-        text = _question_text(question, asked)
+        text = _question_text(question, asked, self._approvals.of_other_versions(asked))
         try:
             self._record_question(state, asked, question, text, name)
         except RecordFailed as unwritable:  # without a record, the question would end with this engine
@@ -389,9 +392,14 @@ class Outcomes:
         return found.value is True
 
 
-def _question_text(asks: ApprovalNeeded, asked: Question) -> str:
+def _question_text(asks: ApprovalNeeded, asked: Question, others: Sequence[Question]) -> str:
     """Return the question with what the human has to know before they answer."""
     known = [asked.refused] if asked.refused else []
+    known += [
+        f"the yes of {one.by or 'somebody'} does not count, because the tool has changed since it was asked about"
+        for one in others
+        if one.allowed
+    ]
     if asked.doubt:
         known.append(f"an identical call, {asked.doubt}, started before and its outcome is not known: it may have taken effect")
     return f"{asks.question} ({'; '.join(f'{one[0].upper()}{one[1:]}' for one in known)})" if known else asks.question

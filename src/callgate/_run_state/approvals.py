@@ -360,6 +360,11 @@ class Approvals:
         question = self.by_call.get(same_call)
         return question is not None and question.allowed is None and question.doubt != doubt
 
+    def of_other_versions(self, asked: Question) -> list[Question]:
+        """Return the questions about the same call of other versions of its tool. A yes to one of them does not count for this version."""
+        same = [one for one in self._questions.values() if one.same_call == asked.same_call] if asked.same_call else []
+        return [one for one in same if older_binding(one.binding) != older_binding(asked.binding)]
+
     def close(self, call: ValidatedCall, encoded: bytes) -> Question | None:
         """Close the question about this call, answered or not, and return it; None if there is none.
 

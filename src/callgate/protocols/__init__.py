@@ -1,11 +1,12 @@
 """The protocols that adapters implement, and their values.
 
 A policy decides on calls, a runner runs tools, a journal stores events, a blob store stores bytes, a cache store stores results. All
-implementations of a protocol pass the same contract suite. Knows no implementation.
+implementations of these pass the same contract suite. A redactor removes secrets. Knows no implementation.
 """
 
 from __future__ import annotations
 
+from callgate._secret_redaction import Redactor
 from callgate.protocols.blob_and_cache_stores import BlobStore, CacheStore, HasCachePath, HoldsBlobs, OnDisk
 from callgate.protocols.inbox import Inbox, InboxMessage
 from callgate.protocols.journals import Journal, JournalStatus, NamesWriters, OffersLeases, QueuedJournal, RunWatcher
@@ -62,6 +63,7 @@ __all__ = [
     "PathPolicy",
     "Policy",
     "QueuedJournal",
+    "Redactor",
     "ReportsStatus",
     "RequiresJudge",
     "RestartHandler",

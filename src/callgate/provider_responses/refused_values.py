@@ -17,6 +17,7 @@ __all__ = [
     "described",
     "refuse_non_response",
     "refuse_non_stream",
+    "refuse_second_half",
     "several_choices",
     "unknown_chunk",
     "unknown_response",
@@ -92,6 +93,23 @@ def unknown_response(given: object, value: Mapping[str, object], reader: str) ->
     if not _PIECES.isdisjoint(value):
         what += " It looks like a part of one."
     return UsageError(f"{what} {_RESPONSES}")
+
+
+def refuse_second_half(api: str, first: Mapping[str, object]) -> None:
+    """Refuse a stream of Anthropic that begins within a message: a part of the message, such as a call, would be missing unnoticed.
+
+    Args:
+        first: The first chunk.
+
+    Raises:
+        UsageError: The host has read the beginning itself.
+    """
+    kind = str(first.get("type"))
+    if api == "anthropic.messages" and kind.startswith("content_block_") and (kind != "content_block_start" or first.get("index")):
+        raise UsageError(
+            f"engine.watch was given a stream whose beginning has been read: it starts with {kind}, so a part of the message is missing."
+            " Wrap the stream before you read it."
+        )
 
 
 def unknown_chunk(value: object) -> UsageError:

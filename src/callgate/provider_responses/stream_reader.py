@@ -15,7 +15,13 @@ from callgate.provider_responses.api_detection import api_of_chunk, message_id
 from callgate.provider_responses.message_shapes import check_chunk_shape
 from callgate.provider_responses.plain_values import is_model_object, plain_value
 from callgate.provider_responses.provider_names import provider_api, shown_api
-from callgate.provider_responses.refused_values import check_single_choice, refuse_non_stream, several_choices, unknown_chunk
+from callgate.provider_responses.refused_values import (
+    check_single_choice,
+    refuse_non_stream,
+    refuse_second_half,
+    several_choices,
+    unknown_chunk,
+)
 from callgate.provider_responses.response_reader import (
     ProviderResponse,
     call_ids,
@@ -156,6 +162,7 @@ class StreamReader:
                 return None
             self._provider = shown_api(api, chunk)
         api = self._provider.api
+        refuse_second_half(api, value)
         self._names = self._tools.names(api) if self._tools is not None else None
         self._decoder = codec(api).decoder(
             names=self._names, new_id=call_ids(lambda: self.message_id), calls_per_message=self._calls_per_message

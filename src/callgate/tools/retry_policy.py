@@ -15,7 +15,9 @@ from callgate.tools.effect_evidence import is_lost_reply
 
 __all__ = ["NO_RETRY", "RetryPolicy", "is_retryable_error"]
 
-_PASSING = re.compile(r"time[d\- ]?\s?out|connection|network|temporar|rate.?limit|too many requests|try again", re.IGNORECASE)
+_PASSING = re.compile(
+    r"time[d\- ]?\s?out|connection|network|temporar|rate.?limit|too many requests|bad gateway|service unavailable|try again", re.IGNORECASE
+)
 
 
 class RetryPolicy(Options, frozen=True, kw_only=True):
@@ -46,7 +48,7 @@ NO_RETRY = RetryPolicy(attempts=1)
 
 
 def is_retryable_error(error: BaseException | str) -> bool:
-    """Whether a failure is temporary: timeout, connection, network, temporary, rate limit, "try again".
+    """Whether a failure is temporary: timeout, connection, network, temporary, rate limit, bad gateway, service unavailable, "try again".
 
     An exception is judged by its type first, then by its text; a plain string by its text.
     """
