@@ -92,7 +92,7 @@ class Gateway:
         self._closing = False
         self._changes = Changes(redaction)
         self._startup = Startup(engine, self._changes)
-        self._lists = ToolLists(engine.tools, redaction)
+        self._lists = ToolLists(engine.tools, engine.servers_status, redaction)
         self._principals = CurrentPrincipals()
         self._parked = ParkedRequests(states, self.replicas.url, limits)
         self._tasks = Tasks(states, engine.clock, self.replicas.url, limits)

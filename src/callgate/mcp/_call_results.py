@@ -113,6 +113,8 @@ def _other_fields(result: Message, parts: Sequence[Part]) -> dict[str, object] |
     fields = {key: value for key, value in result.items() if key not in _READ}
     if "structuredContent" in result and not isinstance(result["structuredContent"], dict):
         fields["structuredContent"] = None
+        if "resultType" in result:
+            fields["resultType"] = result["resultType"]  # of the era in which structured content may be of any type
     items = [_other_item_fields(item, part) for item, part in zip(result.get("content", []), parts, strict=True)]
     if any(items) or not items:
         fields["content"] = items if "content" in result else None

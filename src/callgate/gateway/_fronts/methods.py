@@ -70,7 +70,7 @@ class Methods:
         if params.get("cursor") is not None:
             raise RpcError(INVALID_PARAMS, "The list of tools has one page, so there is no cursor. Leave it out.")
         await self._content.refresh_tools()
-        return {"tools": self._lists.of(call.client.principal)}
+        return {"tools": self._lists.of(call.client.principal, call.client.era)}
 
     async def _call(self, call: ClientCall, params: Mapping[str, Any]) -> Message:
         name, principal = params.get("name"), call.client.principal

@@ -2,10 +2,14 @@
 
 The definition of an MCP server's tool is passed on as the server sent it, under the name that the engine gave it. For other tools, one is
 made. Lists are made once for each set of tools, except if some tools are only for some principals. Pure.
+
+The SDKs of clients of the handshake era refuse a whole list if one tool has an output schema of another type than `object`, which servers
+of the stateless era may send. Such a schema is left out for them: around another result, its references would no longer fit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 from callgate.gateway._redaction import ClientRedaction
@@ -13,41 +17,49 @@ from callgate.gateway._server_features.operator_tools import DEFINITIONS, OPERAT
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._http_headers import ArgumentHeaders
+from callgate.mcp._revisions import Era, era_of
 from callgate.mcp.mcp_tool import McpTool
+from callgate.protocols import ServerStatus
 from callgate.tools.registry import BoundTool, ToolRegistry
 
 __all__ = ["ToolLists"]
 
 
 class ToolLists:
-    """The definitions of the tools of one engine, for each principal."""
+    """The definitions of the tools of one engine, for each principal.
 
-    def __init__(self, tools: ToolRegistry, redaction: ClientRedaction) -> None:
+    Args:
+        statuses: Returns the state of each server, with the revision that it speaks.
+    """
+
+    def __init__(self, tools: ToolRegistry, statuses: Callable[[], Iterable[ServerStatus]], redaction: ClientRedaction) -> None:
         self._tools = tools
+        self._statuses = statuses
         self._redaction = redaction
         self._visible: object = None
-        self._lists: dict[tuple[str, tuple[str, ...]], list[Message]] = {}
+        self._lists: dict[tuple[str, tuple[str, ...], Era], list[Message]] = {}
         self._headers = ArgumentHeaders()
         self._differ = False
         """Whether some tools are listed only for some principals."""
 
-    def of(self, principal: Principal) -> list[Message]:
-        """Return the definitions of the tools that a principal may use, in the order of their registration.
+    def of(self, principal: Principal, era: Era) -> list[Message]:
+        """Return the definitions of the tools that a principal may use, for a client of this era, in the order of their registration.
 
         Those of the approval queue come last, for operators. No other tool is listed under one of their names.
         """
         self._renew()
         if self._differ:
-            return self._make(principal)
-        key = principal.role, principal.tools
+            return self._make(principal, era)
+        key = principal.role, principal.tools, era
         found = self._lists.get(key)
         if found is None:
-            found = self._lists[key] = self._make(principal)
+            found = self._lists[key] = self._make(principal, era)
         return found
 
-    def _make(self, principal: Principal) -> list[Message]:
+    def _make(self, principal: Principal, era: Era) -> list[Message]:
+        newer = {status.name for status in self._statuses() if era == "handshake" and era_of(status.revision) == "stateless"}
         offered = [
-            dict(self._redaction.clean(definition(tool)))
+            dict(self._redaction.clean(_readable(tool, newer)))
             for tool in self._tools
             if principal.may_use(tool.name) and tool.name not in OPERATOR_TOOLS and _is_for(tool, principal)
         ]
@@ -69,6 +81,17 @@ def _is_for(bound: BoundTool, principal: Principal) -> bool:
     """Return whether a tool is listed for a principal: for all, unless its server shows it only in the sessions of some."""
     keys = bound.tool.keys if isinstance(bound.tool, McpTool) else None
     return keys is None or principal.session_key in keys
+
+
+def _readable(bound: BoundTool, newer: Container[str]) -> Message:
+    """Return the definition of a tool without what the client's SDK would refuse, if its server is of a newer era than the client."""
+    sent = definition(bound)
+    output = sent.get("outputSchema")
+    if output is None or not (isinstance(bound.tool, McpTool) and bound.tool.server in newer):
+        return sent
+    if isinstance(output, dict) and output.get("type") == "object":
+        return sent
+    return {key: value for key, value in sent.items() if key != "outputSchema"}
 
 
 def definition(bound: BoundTool) -> Message:
