@@ -55,6 +55,14 @@ def test_help_shows_an_example_and_the_exit_codes(tmp_path: Path, words: tuple[s
     assert "130 interrupted" in " ".join(done.out.split())
 
 
+@pytest.mark.parametrize("module", ["callgate", "callgate.cli"])
+def test_the_package_is_a_program(folder: Path, module: str) -> None:
+    words = [sys.executable, "-m", module, "tools", "show", "refnd", "--tools", "crm.py"]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=COMMAND_S, env=environment())
+    assert done.returncode == 2
+    assert "The tools are: refund" in done.stderr
+
+
 def test_missing_cli_packages_are_reported_with_the_install_command() -> None:
     """Site packages are disabled, so only Python's standard library is available."""
     code = "import os, sys; sys.path.insert(0, os.environ['PYTHONPATH']); from callgate.cli import main; sys.exit(main([]))"
