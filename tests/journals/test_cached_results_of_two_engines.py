@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from callgate import Engine, MemoryJournal, PostgresJournal, Scope, SqliteJournal, Tool, tool
 from callgate._clock import SystemClock
 from callgate._pipeline import other_engines_writes
 from tests.engine_calls import call, said
-from tests.waiting import HANGS_S, until
+from tests.waiting import HANGS_S, PATIENCE_S, until
 
 Stored = MemoryJournal | SqliteJournal | PostgresJournal
 OURS, THEIRS = Scope(run="ours"), Scope(run="theirs")
@@ -188,3 +189,14 @@ async def test_a_persistent_cache_of_a_file_journal_is_kept_by_effects_that_decl
             await said(theirs, call("price", id="p", article="lamp"), THEIRS)
             assert (await said(ours, call("lasting", article="lamp"), OURS)).text == "3"
     assert shelf.counted == 1
+
+
+async def test_a_cached_call_ends_in_time_while_the_database_does_not_answer(database: str, shelf: Shelf) -> None:
+    async with Engine(shelf.tools(), journal=PostgresJournal(database), timeout_s=1) as engine:
+        await stock(engine)
+        async with await psycopg.AsyncConnection.connect(database) as connection:
+            await connection.execute("LOCK TABLE callgate.events")
+            ended = asyncio.ensure_future(said(engine, call("stock", article="lamp"), OURS))
+            assert (await asyncio.wait_for(ended, PATIENCE_S)).status == "error"
+            await connection.rollback()
+        assert await stock(engine) == "3"

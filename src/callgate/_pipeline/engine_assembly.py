@@ -28,7 +28,6 @@ from callgate._pipeline.execute import Executor
 from callgate._pipeline.host_fields import HostFields
 from callgate._pipeline.inbox_delivery import InboxDelivery
 from callgate._pipeline.open_runs import LatestScope, OpenRuns
-from callgate._pipeline.other_engines_writes import OtherEnginesWrites
 from callgate._pipeline.outcomes import Outcomes
 from callgate._pipeline.recorded_effects import RecordedEffects
 from callgate._pipeline.remembered_results import RememberedResults
@@ -253,9 +252,9 @@ class _ExecutionParts(Struct, frozen=True, kw_only=True, eq=False):
         policies = EnginePolicies(options.policies, context.host, context.approvals, run_states, context.limits, coerce=options.coerce)
         waits = WaitGraph()
         store = _persistent_store(context, options)
-        others = OtherEnginesWrites(context.recorder, context.clock) if context.journal.shared else None
+        recorder = context.recorder if context.journal.shared else None
         is_common = isinstance(store, JournalCache)
-        cache = Cache(MemoryCache(), store, context.clock, context.redactor, waits, others=others, is_common=is_common)
+        cache = Cache(MemoryCache(), store, context.clock, context.redactor, waits, recorder=recorder, is_common=is_common)
         runners = Runners(
             context.limits,
             context.clock,

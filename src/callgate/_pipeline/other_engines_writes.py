@@ -8,13 +8,13 @@ for cached tools that declare what they read.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
-from callgate._abort_signals import FAILURES
+from callgate._abort_signals import FAILURES, AbortSignal, settled
 from callgate._clock import Clock
 from callgate._run_state.recorder import Recorder, off_loop
 from callgate.event_queries import EventQuery
@@ -26,6 +26,7 @@ _STARTED: Final = "call.started"
 _ENDS: Final = (*sorted(TERMINAL), "call.late")
 _MOST_EVENTS: Final = 2_000
 """The largest number of events to read in one look. If there are more, everything counts as written."""
+_TOGETHER: Final = 200
 _MOST_OWN: Final = 10_000
 _GRACE_NS: Final = 10_000_000_000
 """How long a call may write beyond its timeout, for its clean-up and for the difference between two clocks."""
@@ -46,9 +47,11 @@ class OtherEnginesWrites:
 
     Args:
         recorder: Has the journal, which must be shared.
+        on_written: Called when another engine may have written anything since the last look.
     """
 
-    def __init__(self, recorder: Recorder, clock: Clock) -> None:
+    def __init__(self, recorder: Recorder, clock: Clock, on_written: Callable[[], None]) -> None:
+        self._on_written = on_written
         self._journal = recorder.journal
         self._log = recorder.log
         self._clock = clock
@@ -61,7 +64,8 @@ class OtherEnginesWrites:
         self._own_ended: set[str] = set()
         self._open: dict[str, int] = {}
         """The wall time in nanoseconds until which each running call of another engine may write, by uid."""
-        self._written = False
+        self._is_known = False
+        """Whether the last look has read the record."""
 
     def note_own_start(self, uid: str) -> None:
         """Note that a call of this engine is about to start, so that its start in the record is not taken for another engine's."""
@@ -73,35 +77,44 @@ class OtherEnginesWrites:
         if self._seen is not None:
             self._own_ended.add(uid)
 
-    async def look(self) -> tuple[bool, bool]:
-        """Return whether another engine may have written anything since the last look, and whether one may be writing now."""
+    async def are_under_way(self, kill: AbortSignal, within_s: float) -> bool:
+        """Look at the record. Return whether a call of another engine may be writing now, also if that is not known in time."""
+        if not self._journal.remote:
+            await self._look()
+        elif not await settled(asyncio.ensure_future(self._look()), kill, within_s):
+            return True
+        return bool(self._open) or not self._is_known
+
+    async def _look(self) -> None:
         before = self._looks
         async with self._looking:
             if self._looks == before:  # else another caller has looked meanwhile
                 self._looks += 1
+                self._is_known = False
                 try:
-                    await self._read_new()
+                    if await self._read_new():
+                        self._on_written()
+                    self._is_known = True
                 except FAILURES as error:
                     self._log.warning("Whether other engines have written is not known (%s); results are not cached", type(error).__name__)
-                    return True, True
-        written, self._written = self._written, False
-        return written, bool(self._open)
+                    self._on_written()
 
-    async def _read_new(self) -> None:
+    async def _read_new(self) -> bool:
+        """Read what was recorded since the last look, and return whether another engine may have written."""
         ended, status = frozenset(self._own_ended), self._journal.status()
         events = await self._find(EventQuery(kinds=(_STARTED, *_ENDS), after=self._seen or 0, limit=_MOST_EVENTS, newest_first=True))
-        await self._apply(events[::-1])
-        self._drop_overdue()
+        written = await self._follow(events[::-1])
+        written = self._drop_overdue() or written or len(events) == _MOST_EVENTS
         if self._seen is None:
-            self._written = False  # nothing was kept before the first look
-        elif len(events) == _MOST_EVENTS:
-            self._written = True
+            written = False  # nothing was kept before the first look
         self._forget_own(ended, all_durable=not status.waiting)
         stored = (event.position for event in events if event.hash)  # the position of one that is not stored yet may change
         self._seen = max(self._seen or 0, status.written, *stored)
+        return written
 
-    async def _apply(self, events: Sequence[Event]) -> None:
-        """Follow which calls of other engines have started and ended."""
+    async def _follow(self, events: Sequence[Event]) -> bool:
+        """Follow which calls of other engines have started and ended, and return whether one of them had an effect."""
+        written = False
         started: set[str] = set()
         unknown: dict[str, None] = {}
         for event in events:
@@ -109,25 +122,34 @@ class OtherEnginesWrites:
                 continue
             if event.kind == _STARTED:
                 started.add(event.call)
-                self._note_start(event)
+                written = self._note_start(event) or written
             elif self._open.pop(event.call, None) is not None:
-                self._written = True
+                written = True
             elif event.call not in started:
                 unknown[event.call] = None
-        if unknown and not self._written:
-            self._written = any(_has_effect(event) for event in await self._find(EventQuery(calls=tuple(unknown), kinds=(_STARTED,))))
+        return written or await self._have_effects(list(unknown))
 
-    def _note_start(self, event: Event) -> None:
-        if _has_effect(event):
-            self._written = True
-            self._open[event.call] = event.at_ns + int(_decode_started(event.body).timeout_s * 1e9) + _GRACE_NS
+    def _note_start(self, event: Event) -> bool:
+        """Return whether the call that starts has an effect."""
+        if not _has_effect(event):
+            return False
+        self._open[event.call] = event.at_ns + int(_decode_started(event.body).timeout_s * 1e9) + _GRACE_NS
+        return True
 
-    def _drop_overdue(self) -> None:
-        """Forget calls that have no end on record although their time is over: their process has ended."""
+    async def _have_effects(self, calls: Sequence[str]) -> bool:
+        """Return whether any of these calls of other engines, whose starts were not read, has an effect."""
+        for first in range(0, len(calls), _TOGETHER):
+            if any(map(_has_effect, await self._find(EventQuery(calls=tuple(calls[first : first + _TOGETHER]), kinds=(_STARTED,))))):
+                return True
+        return False
+
+    def _drop_overdue(self) -> bool:
+        """Forget calls that have no end on record although their time is over: their process has ended. Return whether there are any."""
         now_ns = self._clock.wall_ns()
-        for uid in [uid for uid, until_ns in self._open.items() if until_ns < now_ns]:
+        overdue = [uid for uid, until_ns in self._open.items() if until_ns < now_ns]
+        for uid in overdue:
             del self._open[uid]
-            self._written = True
+        return bool(overdue)
 
     def _forget_own(self, ended: Iterable[str], *, all_durable: bool) -> None:
         """Forget own calls that have ended, if this look was the last that could find their starts."""

@@ -28,6 +28,7 @@ from callgate._clock import Clock
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.other_engines_writes import OtherEnginesWrites
 from callgate._pipeline.wait_graph import WaitGraph
+from callgate._run_state.recorder import Recorder
 from callgate._secret_redaction import RedactedLog, Redactor
 from callgate.content_parts import with_data, without_data
 from callgate.errors import CallNotStarted, ResultRejected
@@ -99,7 +100,7 @@ class Cache:
     """The cache stage of one engine.
 
     Args:
-        others: The writes of other engines of the journal; None: there are no other engines.
+        recorder: Has the journal, if other engines may use it; None: they may not.
         is_common: Whether those engines drop from the persistent store what they write.
     """
 
@@ -111,12 +112,12 @@ class Cache:
         redactor: Redactor | None,
         waits: WaitGraph,
         *,
-        others: OtherEnginesWrites | None,
+        recorder: Recorder | None,
         is_common: bool,
     ) -> None:
         self._memory = memory
         self._persistent = persistent
-        self._others = others
+        self._others = None if recorder is None else OtherEnginesWrites(recorder, clock, self._forget_for_others)
         self._is_common = is_common
         self._trusted = True
         """Whether the persistent store has dropped everything that it was told to drop."""
@@ -157,7 +158,7 @@ class Cache:
         if scope is None:
             return await finish(await execute())
         reads = _reads(approved)
-        if reads and (await self._do_others_write() or self._is_written(reads)):
+        if reads and (await self._do_others_write(state) or self._is_written(reads)):
             return await finish(await execute())
         key = cache_key(approved, changes_by)
         store = self._store(scope)
@@ -230,7 +231,7 @@ class Cache:
         try:
             checked = await self._run(shared, key, execute)
             after = await finish(checked)
-            others_write = bool(shared.reads) and await self._do_others_write()
+            others_write = bool(shared.reads) and await self._do_others_write(shared.leader)
             if after.status == "ok" and not others_write and self._runs.get(key) is shared:
                 self._keep(approved, key, store, after if _same(after, checked) else replace(after, changed=True), shared.reads)
             return after
@@ -286,14 +287,13 @@ class Cache:
         except FAILURES as error:
             self._log.warning("A result of %s could not be cached (%s)", tool.name, type(error).__name__)
 
-    async def _do_others_write(self) -> bool:
+    async def _do_others_write(self, state: CallState) -> bool:
         """Drop what other engines may have written since they were last looked at, and return whether one may be writing now."""
-        if self._others is None:
-            return False
-        written, writing = await self._others.look()
-        if written:
-            self._forget(ANYTHING, persistent=not self._is_common)
-        return writing
+        within_s = state.deadline - self._clock.monotonic()
+        return self._others is not None and await self._others.are_under_way(state.kill, within_s)
+
+    def _forget_for_others(self) -> None:
+        self._forget(ANYTHING, persistent=not self._is_common)
 
     def begin_writing(self, uid: str, touched: TouchedKeys | None) -> frozenset[str]:
         """Drop all results that were read from resources which a call writes from now on.

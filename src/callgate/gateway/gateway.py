@@ -145,12 +145,12 @@ class Gateway:
     def metrics(self) -> bytes:
         """Return the metrics of the gateway and its servers, in the text format of Prometheus.
 
-        Reads the journal. One on a server is waited for, unless `refresh_metrics` has just read it.
+        What it shows of a journal on a server is what `refresh_metrics` has read last; any other journal is read.
         """
         return self.observed.text()
 
     async def refresh_metrics(self) -> None:
-        """Read what `metrics` shows of the journal, without blocking the event loop."""
+        """Read what `metrics` shows of the journal. Returns after a second at most; if the journal is slower, it is read on meanwhile."""
         await self._questions.refresh()
 
     def health(self) -> Mapping[str, Any]:

@@ -20,7 +20,7 @@ from callgate.gateway import Gateway, GatewayLimits, Principal
 from callgate.gateway._http import HttpApp, HttpServer
 from callgate.gateway.tokens import StaticTokens
 from callgate.mcp import mcp
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -248,3 +248,11 @@ async def test_a_task_has_not_failed_because_its_gateway_has_lost_the_database(d
         elsewhere = (await post(other, "tasks/get", task, extensions=extensions)).json()["result"]
     assert {one.json()["result"]["status"] for one in told} == {elsewhere["status"]} == {"working"}
     assert "postgresql" not in "".join(one.text for one in told)
+
+
+async def test_metrics_are_shown_while_the_database_does_not_answer(database: str, tmp_path: Path) -> None:
+    async with replica("a", database, tmp_path, []) as one, await psycopg.AsyncConnection.connect(database) as connection:
+        await connection.execute("LOCK TABLE callgate.events")
+        await asyncio.wait_for(one.refresh_metrics(), PATIENCE_S)
+        assert b"callgate_calls_running 0.0" in one.metrics()
+        await connection.rollback()

@@ -6,6 +6,7 @@ since the last read is read.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 from callgate._run_state.event_bodies import question_of
@@ -16,8 +17,8 @@ from callgate.event_queries import EventQuery
 
 __all__ = ["UnansweredQuestions"]
 
-_READ_EVERY_S = 1.0
-"""Seconds between two reads of a journal on a server, for which the caller waits."""
+_WAIT_S = 1.0
+"""How long a refresh waits for a journal on a server. Metrics have to be shown just when it does not answer."""
 _READ_AGAIN = 1_000
 """How many positions are read again, because events that are not written yet may still change their positions."""
 _KINDS = ("call.suspended", "approval.answered", "approval.closed")
@@ -33,26 +34,28 @@ class UnansweredQuestions:
         self._over: set[str] = set()
         """The ids of questions that are answered or closed."""
         self._read_to = 0
-        self._next_read_s = 0.0
+        self._reading: asyncio.Task[None] | None = None
         self._lock = threading.Lock()
+        """Held by a reader of the journal."""
 
     async def refresh(self) -> None:
-        """Read the journal without blocking the event loop."""
-        await off_loop(self._engine.journal, self._read)
+        """Read the journal without blocking the event loop. If that takes long, it goes on while the caller does."""
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(off_loop(self._engine.journal, self._read))
+        await asyncio.wait({self._reading}, timeout=_WAIT_S)
 
     def count(self) -> int:
-        """Return how many questions are open. Reads the journal, unless it is on a server and was read just now."""
-        if not self._engine.journal.remote or self._engine.clock.monotonic() >= self._next_read_s:
+        """Return how many questions are open. Reads the journal, unless it is on a server: see `refresh`."""
+        if not self._engine.journal.remote:
             self._read()
         now_ns = self._engine.clock.wall_ns()
-        with self._lock:
-            return sum(expires_ns > now_ns for approval, expires_ns in self._expires_ns.items() if approval not in self._over)
+        known = self._expires_ns.copy()  # a thread may be adding to it
+        return sum(expires_ns > now_ns for approval, expires_ns in known.items() if approval not in self._over)
 
     def _read(self) -> None:
         """Read what is new. If the journal cannot be read, what was read before stays."""
         clock, life_ns = self._engine.clock, int(self._engine.limits.approval_s * 1e9)
         with self._lock:
-            self._next_read_s = clock.monotonic() + _READ_EVERY_S
             self._forget_expired(clock.wall_ns())
             query = EventQuery(kinds=_KINDS, since_ns=clock.wall_ns() - life_ns, after=max(0, self._read_to - _READ_AGAIN))
             try:
