@@ -103,6 +103,16 @@ async def test_a_client_of_each_era_uses_the_servers_of_a_configuration(place: P
     assert [line["tool"] for line in done.lines] == ["look"]
 
 
+@pytest.mark.parametrize(("key", "is_kept"), [("undo = true", True), ("", False), ('undo = false\ntools = ["own.py:loud"]', False)])
+async def test_what_a_server_writes_in_the_workspace_can_be_undone_if_the_file_says_so(place: Path, key: str, is_kept: bool) -> None:
+    write_config(place, key)
+    async with served(place, "--config", str(place / "gate.toml")) as client:
+        await client.call_tool("buy", {"article": "tea"})
+    assert (place / "bought.txt").read_text(encoding="utf-8").split() == ["buy"]
+    done = shell(place, "undo", "last", "--journal", str(place / ".callgate" / "journal.db"))
+    assert (done.code, (place / "bought.txt").exists()) == ((0, False) if is_kept else (2, True)), done
+
+
 async def test_servers_can_be_given_without_a_file(place: Path) -> None:
     words = shlex.join([SHOP[0], str(place / SHOP[1]), str(place / SHOP[2])])
     async with served(place, "--mcp", words, "--tools", str(place / "own.py:loud")) as client:

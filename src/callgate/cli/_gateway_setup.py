@@ -108,7 +108,7 @@ def open_gateway(config: GatewayConfig) -> OpenedGateway:
         limits=Limits(remembered_calls=_REMEMBERED_CALLS),
         timeout_s=config.timeout_s,
         redactor=SecretValues(config.secrets) if config.secrets else None,
-        undo=UndoStore() if tools else None,
+        undo=UndoStore() if (config.undo is None and tools) or config.undo else None,
     )
     gateway = Gateway(
         engine,

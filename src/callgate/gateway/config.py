@@ -116,6 +116,8 @@ class GatewayConfig(NamedStruct, frozen=True, kw_only=True):
     workspace: str = "."
     names_workspace: bool = True
     """Whether the workspace was named; False: it is the folder of the file."""
+    undo: bool | None = None
+    """Whether what calls change in the workspace is kept, so that it can be undone. None: if there are Python tools."""
     http: HttpConfig | None = None
     principals: tuple[KnownPrincipal, ...] = ()
     jwt: JwtConfig | None = None

@@ -44,7 +44,20 @@ _SHORTEST_SEAL: Final = 32
 _USE: Final = "the configuration of a gateway"
 _MISSING: Final = "Write one, give another with --config, or give servers with --mcp."
 _KEYS: Final = (
-    *("name", "instructions", "journal", "rules", "timeout_s", "tools", "plugins", "mcp_files", "accepted", "redact_env", "workspace"),
+    *(
+        "name",
+        "instructions",
+        "journal",
+        "rules",
+        "timeout_s",
+        "tools",
+        "plugins",
+        "mcp_files",
+        "accepted",
+        "redact_env",
+        "workspace",
+        "undo",
+    ),
     *("servers", "http", "principals", "jwt", "replicas", "tasks"),
 )
 _NAME: Final = re.compile(r"[^\s\x00-\x1f\x7f](?:[^\x00-\x1f\x7f]{0,126}[^\s\x00-\x1f\x7f])?")
@@ -77,6 +90,7 @@ def read_gateway_config(path: str | os.PathLike[str], environment: Mapping[str, 
         secrets=tuple(_secrets(root)),
         workspace=_workspace(root),
         names_workspace="workspace" in root,
+        undo=root.flag("undo", default=False) if "undo" in root else None,
         http=_http(root),
         principals=tuple(_principals(root)),
         jwt=read_jwt(root),

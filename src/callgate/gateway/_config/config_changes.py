@@ -24,6 +24,7 @@ _AFTER_RESTART = {
     "tools": "tools",
     "secrets": "redact_env",
     "workspace": "workspace",
+    "undo": "undo",
     "http": "[http]",
     "replicas": "[replicas]",
     "tasks": "[tasks]",
