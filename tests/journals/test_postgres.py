@@ -194,7 +194,7 @@ async def test_a_modified_event_is_detected(postgres: Server, database: str) -> 
 @pytest.mark.parametrize(
     ("url", "schema", "why"),
     [
-        ("postgresql://nobody@127.0.0.1:1/none", "callgate", "cannot be reached"),
+        ("postgresql://nobody@127.0.0.1:1/none", "callgate", "postgresql://127.0.0.1:1/none .schema callgate. cannot be reached"),
         ("no address at all", "callgate", "not the address of a PostgreSQL database"),
         ("postgresql://localhost/x", "Robert'); DROP TABLE events;--", "cannot be a schema"),
     ],

@@ -46,7 +46,8 @@ class PostgresSchema:
         except psycopg.Error as error:
             raise UsageError(f"This is not the address of a PostgreSQL database. {_ADDRESS}") from error
         self.schema = schema
-        self.name = f"postgresql://{parts.get('host', '')}/{parts.get('dbname', '')} (schema {schema})"
+        port = f":{parts['port']}" if parts.get("port") else ""
+        self.name = f"postgresql://{parts.get('host', '')}{port}/{parts.get('dbname', '')} (schema {schema})"
         self._url = url
 
     @property
