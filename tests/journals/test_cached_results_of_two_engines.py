@@ -200,3 +200,14 @@ async def test_a_cached_call_ends_in_time_while_the_database_does_not_answer(dat
             assert (await asyncio.wait_for(ended, PATIENCE_S)).status == "error"
             await connection.rollback()
         assert await stock(engine) == "3"
+
+
+async def test_calls_at_once_use_what_is_cached(engines: tuple[Engine, Engine], shelf: Shelf) -> None:
+    """Also if one of them reads the record while another one has just done so."""
+    ours, _ = engines
+    articles = [f"lamp {number}" for number in range(6)]
+    for article in articles:
+        await said(ours, call("stock", id=article, article=article), OURS)
+    for turn in range(5):
+        await asyncio.gather(*(said(ours, call("stock", id=f"{article}/{turn}", article=article), OURS) for article in articles))
+    assert shelf.counted == len(articles)

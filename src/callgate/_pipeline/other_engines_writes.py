@@ -8,7 +8,7 @@ for cached tools that declare what they read.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -62,6 +62,9 @@ class OtherEnginesWrites:
         self._own: set[str] = set()
         """The uids of this engine's own calls that write, or whose start may be found in the record again."""
         self._own_ended: set[str] = set()
+        """Those whose code has ended."""
+        self._own_read: set[str] = set()
+        """Those whose end was found in the record, so that nothing of them is found again."""
         self._open: dict[str, int] = {}
         """The wall time in nanoseconds until which each running call of another engine may write, by uid."""
         self._is_known = False
@@ -73,19 +76,18 @@ class OtherEnginesWrites:
             self._own.add(uid)
 
     def note_own_end(self, uid: str) -> None:
-        """Note that a call of this engine has ended."""
+        """Note that the code of a call of this engine has ended."""
         if self._seen is not None:
             self._own_ended.add(uid)
 
     async def are_under_way(self, kill: AbortSignal, within_s: float) -> bool:
         """Look at the record. Return whether a call of another engine may be writing now, also if that is not known in time."""
         if not self._journal.remote:
-            await self._look()
-        elif not await settled(asyncio.ensure_future(self._look()), kill, within_s):
-            return True
-        return bool(self._open) or not self._is_known
+            return await self._look()
+        look = asyncio.ensure_future(self._look())
+        return not await settled(look, kill, within_s) or look.result()
 
-    async def _look(self) -> None:
+    async def _look(self) -> bool:
         before = self._looks
         async with self._looking:
             if self._looks == before:  # else another caller has looked meanwhile
@@ -98,16 +100,17 @@ class OtherEnginesWrites:
                 except FAILURES as error:
                     self._log.warning("Whether other engines have written is not known (%s); results are not cached", type(error).__name__)
                     self._on_written()
+            return bool(self._open) or not self._is_known  # before the next look, which another caller may be waiting for
 
     async def _read_new(self) -> bool:
         """Read what was recorded since the last look, and return whether another engine may have written."""
-        ended, status = frozenset(self._own_ended), self._journal.status()
+        status = self._journal.status()
         events = await self._find(EventQuery(kinds=(_STARTED, *_ENDS), after=self._seen or 0, limit=_MOST_EVENTS, newest_first=True))
         written = await self._follow(events[::-1])
         written = self._drop_overdue() or written or len(events) == _MOST_EVENTS
         if self._seen is None:
             written = False  # nothing was kept before the first look
-        self._forget_own(ended, all_durable=not status.waiting)
+        self._forget_own()
         stored = (event.position for event in events if event.hash)  # the position of one that is not stored yet may change
         self._seen = max(self._seen or 0, status.written, *stored)
         return written
@@ -119,8 +122,9 @@ class OtherEnginesWrites:
         unknown: dict[str, None] = {}
         for event in events:
             if event.call in self._own:
-                continue
-            if event.kind == _STARTED:
+                if event.kind in TERMINAL and event.hash:
+                    self._own_read.add(event.call)
+            elif event.kind == _STARTED:
                 started.add(event.call)
                 written = self._note_start(event) or written
             elif self._open.pop(event.call, None) is not None:
@@ -151,11 +155,11 @@ class OtherEnginesWrites:
             del self._open[uid]
         return bool(overdue)
 
-    def _forget_own(self, ended: Iterable[str], *, all_durable: bool) -> None:
-        """Forget own calls that have ended, if this look was the last that could find their starts."""
-        if all_durable or len(self._own) > _MOST_OWN:
-            self._own.difference_update(ended)
-            self._own_ended.difference_update(ended)
+    def _forget_own(self) -> None:
+        """Forget own calls that have ended and of which nothing will be found again; if there are too many, all that have ended."""
+        over = self._own_ended if len(self._own) > _MOST_OWN else self._own_ended & self._own_read
+        for known in (self._own_read, self._own, self._own_ended):
+            known -= over.copy()
 
     async def _find(self, query: EventQuery) -> list[Event]:
         return await off_loop(self._journal, lambda: list(self._journal.find(query)))
