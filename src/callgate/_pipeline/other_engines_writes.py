@@ -1,8 +1,8 @@
 """Find what the calls of other engines of the same journal may have written, so that the cache returns no result from before that.
 
-An effect is on record before it begins, and its end before anybody is told of it. So a look at the record before each use of a cached
-result finds every write whose result somebody may know. What such a call writes is not on record: it may be anything. Looks are made only
-for cached tools that declare what they read.
+The start of a call with an effect is recorded before its code runs, and its end before its caller gets the result. So reading the journal
+before a cached result is used finds every write that a caller can know of. The journal does not say what a call writes, so it may be
+anything. The journal is read only for cached tools that declare what they read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ _ENDS: Final = (*sorted(TERMINAL), "call.late")
 _MOST_EVENTS: Final = 2_000
 """The largest number of events to read in one look. If there are more, everything counts as written."""
 _TOGETHER: Final = 200
+"""The largest number of calls in one query."""
 _MOST_OWN: Final = 10_000
+"""The number of own calls above which all that have ended are forgotten. One whose end is read after that counts as another engine's."""
 _GRACE_NS: Final = 10_000_000_000
 """How long a call may write beyond its timeout, for its clean-up and for the difference between two clocks."""
 
@@ -109,7 +111,7 @@ class OtherEnginesWrites:
         written = await self._follow(events[::-1])
         written = self._drop_overdue() or written or len(events) == _MOST_EVENTS
         if self._seen is None:
-            written = False  # nothing was kept before the first look
+            written = False  # this engine has kept nothing yet; a persistent store is not dropped, see the documentation of the cache
         self._forget_own()
         stored = (event.position for event in events if event.hash)  # the position of one that is not stored yet may change
         self._seen = max(self._seen or 0, status.written, *stored)
@@ -157,9 +159,9 @@ class OtherEnginesWrites:
 
     def _forget_own(self) -> None:
         """Forget own calls that have ended and of which nothing will be found again; if there are too many, all that have ended."""
-        over = self._own_ended if len(self._own) > _MOST_OWN else self._own_ended & self._own_read
-        for known in (self._own_read, self._own, self._own_ended):
-            known -= over.copy()
+        over = frozenset(self._own_ended if len(self._own) > _MOST_OWN else self._own_ended & self._own_read)
+        for uids in (self._own, self._own_ended, self._own_read):
+            uids.difference_update(over)
 
     async def _find(self, query: EventQuery) -> list[Event]:
         return await off_loop(self._journal, lambda: list(self._journal.find(query)))
