@@ -7,6 +7,7 @@ remembers the calls of the model's responses, so that one is recognised that ano
 from __future__ import annotations
 
 import logging
+from itertools import islice
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -23,8 +24,9 @@ _LOST_RECORD = (
     " of the engine is in memory, so it does not know whether the call was made before: then it is made again, also with a key. Give the"
     " engine a journal that survives: Engine(journal=SqliteJournal('calls.db')). This is said once for each engine."
 )
-_calls: WeakKeyDictionary[Engine, set[str]] = WeakKeyDictionary()
-"""The ids of the calls in the responses that each engine with a journal in memory has seen."""
+_MOST_CALLS = 100_000
+_calls: WeakKeyDictionary[Engine, dict[str, None]] = WeakKeyDictionary()
+"""The ids of the latest `_MOST_CALLS` calls in the responses that each engine with a journal in memory has seen."""
 _warned: WeakSet[Engine] = WeakSet()
 
 
@@ -33,7 +35,10 @@ def remember_calls(engine: Engine, response: ChatResponse[Any]) -> None:
     if engine.journal.strength != "memory" or engine in _warned:
         return
     contents = [content for message in response.messages for content in message.contents if content.type == "function_call"]
-    _calls.setdefault(engine, set()).update(content.call_id for content in contents if content.call_id)
+    seen = _calls.setdefault(engine, {})
+    seen.update((content.call_id, None) for content in contents if content.call_id)
+    for call_id in list(islice(seen, max(0, len(seen) - _MOST_CALLS))):
+        del seen[call_id]
 
 
 def warn_of_lost_record(engine: Engine, call: FrameworkCall) -> None:

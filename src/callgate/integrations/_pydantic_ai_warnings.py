@@ -32,8 +32,9 @@ _NEW_CONVERSATION = (
     " %s for a new one, and runs it again. Give agent.run(..., conversation_id=...), or name the run in the scope of the wrapper:"
     " Scope(run=...) with the id of the workflow; or use DBOSDurability or PrefectDurability instead of the deprecated agent."
 )
-_runs: WeakKeyDictionary[Engine, set[str | None]] = WeakKeyDictionary()
-"""The ids of the runs that each engine with a journal in memory has seen."""
+_MOST_RUNS = 10_000
+_runs: WeakKeyDictionary[Engine, dict[str | None, None]] = WeakKeyDictionary()
+"""The ids of the latest `_MOST_RUNS` runs that each engine with a journal in memory has seen."""
 _warned_of_record: WeakSet[Engine] = WeakSet()
 _warned_of_conversation: WeakSet[Engine] = WeakSet()
 
@@ -41,7 +42,10 @@ _warned_of_conversation: WeakSet[Engine] = WeakSet()
 def remember_run(engine: Engine, ctx: RunContext[Any]) -> None:
     """Remember that the engine sees the calls of this run."""
     if engine.journal.strength == "memory" and engine not in _warned_of_record:
-        _runs.setdefault(engine, set()).add(ctx.run_id)
+        seen = _runs.setdefault(engine, {})
+        seen[ctx.run_id] = None
+        if len(seen) > _MOST_RUNS:
+            del seen[next(iter(seen))]
 
 
 def warn_of_repeats(engine: Engine, call: FrameworkCall, ctx: RunContext[Any]) -> None:
