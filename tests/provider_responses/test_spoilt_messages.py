@@ -62,6 +62,7 @@ LEGAL: list[tuple[str, Path, object]] = [
     ("openai", (*_CHOICE, "tool_calls"), None),
     ("openai", (*_CHOICE, "tool_calls"), []),
     ("openai-responses", ("output",), []),
+    ("openai-responses", ("status",), ["completed"]),
     ("anthropic", ("content",), []),
     ("gemini", ("candidates", 0, "content"), MISSING),
     ("gemini", ("candidates", 0, "content", "parts"), MISSING),
