@@ -153,7 +153,7 @@ class AnthropicDecoder(Decoder):
         elif kind == "tool_use":
             opened.call = self.message.open_call(as_text(block.get("id")), _tool_name(block))
             opened.call.opaque |= _provider_fields(block)
-        else:
+        elif kind:
             opened.native = dict(block)
             self._native_blocks.append(opened)
             self.message.add_native(kind, as_text(block.get("id") or block.get("tool_use_id")), opened.native)
