@@ -140,7 +140,11 @@ def of_the_whole(value: dict[str, object]) -> Iterator[tuple[str, str]]:
         if found[number].kind == "close" and found[number - 1].kind != "open":
             yield "a comma after the last value", f"{head},{tail}"
             yield "an ellipsis after the last value", f"{head}, ...{tail}"
-        if found[number - 1].kind == "comma" and found[number].kind == "key" and re.fullmatch(r"\w+", str(found[number].value), re.ASCII):
+        if (
+            found[number - 1].kind == "comma"
+            and found[number].kind == "key"
+            and re.fullmatch(r"[\w$.-]+", str(found[number].value), re.ASCII)
+        ):
             yield "a key without its first quotation mark", head + tail[1:]
 
 

@@ -73,6 +73,7 @@ SCHEMAS: dict[str, tuple[dict[str, Any], Any, Any]] = {
         {"next": 1},
     ),
     "alternatives at the root": ({"anyOf": [of({"type": "string"}), of({"type": "integer"})]}, "a", 1.5),
+    "empty objects as PHP writes them": (of({"type": "object", "properties": [], "required": []}, **{"$defs": []}), {}, 1),
     "examples that are no list": (of({"type": "string", "examples": "a"}), "a", 1),
 }
 
@@ -90,8 +91,13 @@ async def test_a_schema_of_another_project_registers_and_checks_calls(schema: di
 
 @pytest.mark.parametrize(
     ("schema", "good"),
-    [({}, {"a": 1}), ({"type": "object"}, {}), ({"type": "object", "properties": None, "required": None}, {})],
-    ids=["empty", "no properties", "null properties"],
+    [
+        ({}, {"a": 1}),
+        ({"type": "object"}, {}),
+        ({"type": "object", "properties": None, "required": None}, {}),
+        ({"type": "object", "properties": []}, {}),
+    ],
+    ids=["empty", "no properties", "null properties", "a list of no properties"],
 )
 async def test_a_schema_without_parameters_registers(schema: dict[str, Any], good: dict[str, object]) -> None:
     async with Engine([Foreign(schema)]) as engine:

@@ -100,6 +100,18 @@ async def test_unusual_names_and_schemas_register_and_are_passed_on_unchanged(tm
     assert [params["name"] for params in fake.calls()] == [one["name"] for one in definitions]
 
 
+@pytest.mark.parametrize("schema", ['{"type": "object"}', [{"type": "object"}], 5, True], ids=["text", "list", "number", "true"])
+async def test_a_tool_whose_schema_is_no_object_is_left_out(schema: object, tmp_path: Path) -> None:
+    """Its arguments could not be checked, and the model would be told that it takes none."""
+    usable = [listed("bare", inputSchema=None), listed("empty", inputSchema=[])]
+    fake = Fake(tmp_path, ANSWER, tools=[listed("odd", inputSchema=schema), *usable])
+    async with Engine(servers=[fake.server()]) as engine:
+        assert engine.tools.names() == ["bare", "empty"]
+        result = await said(engine, call("odd"))
+    assert result.code == "tool_unavailable"
+    assert "it must be a JSON Schema" in result.text
+
+
 async def test_a_tool_that_cannot_be_registered_is_refused_and_the_others_work(tmp_path: Path) -> None:
     wrong = [listed("a b"), listed("huge", description="x" * 3_000_000), listed("bad", inputSchema={"type": "string"})]
     fake = Fake(tmp_path, ANSWER, tools=[*wrong, listed("work"), {"description": "nameless"}, listed("work", title="Again")])

@@ -233,6 +233,16 @@ def test_tools_run_by_the_provider_become_native_parts_and_never_calls() -> None
     assert (over.message.calls, over.reason) == ((), "pause")
 
 
+@pytest.mark.parametrize(("second", "meant"), [(rb"\ude00", {"query": "\U0001f600"}), (b"", {})])
+def test_a_character_split_in_the_input_of_a_providers_tool_does_not_end_the_message(second: bytes, meant: dict[str, str]) -> None:
+    """Proxies split texts by UTF-16 units. Half a character is not JSON, as in a call."""
+    tool = start(0, type="server_tool_use", id="s1", name="web_search", input={})
+    pieces = piece(0, '{"query": "FIRST').replace(b"FIRST", rb"\ud83d") + piece(0, 'SECOND"}').replace(b"SECOND", second)
+    (native,) = finished(read(API, BEGIN + tool + pieces + stop(0) + end("pause_turn"))).message.parts
+    assert isinstance(native, Native)
+    assert native.item["input"] == meant
+
+
 @pytest.mark.parametrize(
     ("body", "code", "retryable"),
     [

@@ -62,6 +62,7 @@ LEGAL: list[tuple[str, Path, object]] = [
     ("openai", (*_CHOICE, "tool_calls"), None),
     ("openai", (*_CHOICE, "tool_calls"), []),
     ("openai-responses", ("output",), []),
+    ("openai-responses", ("status",), ["completed"]),
     ("anthropic", ("content",), []),
     ("gemini", ("candidates", 0, "content"), MISSING),
     ("gemini", ("candidates", 0, "content", "parts"), MISSING),
@@ -137,6 +138,21 @@ async def test_a_spoilt_chunk_is_refused_and_its_message_discarded(provider: str
         assert said in str(error.value)
         with pytest.raises(UsageError, match="was discarded"):
             await stream.reply()
+
+
+@pytest.mark.parametrize(
+    ("provider", "empty"),
+    [
+        ("openai-responses", {"type": "response.output_item.done", "output_index": 9}),
+        ("anthropic", {"type": "content_block_start", "index": 9}),
+    ],
+)
+async def test_a_chunk_without_its_item_does_not_lose_the_results_of_calls(provider: str, empty: dict[str, object]) -> None:
+    """The calls have run when their results are written, so an error would hide what they did."""
+    first, second = CHUNKS[provider]
+    async with Engine([stock]) as engine, engine.watch([*first, empty, *second]) as stream:
+        reply = await stream.reply()
+    assert (reply.ended, len(reply.outcomes), len(reply.results)) == (None, 1, 1)
 
 
 async def test_what_an_anthropic_client_had_read_of_a_broken_stream_runs_nothing() -> None:

@@ -32,7 +32,7 @@ _TOKEN = re.compile(
     | (?P<gap>\.\.\.(?!\w))
     | (?P<open>[\[{]) | (?P<close>[\]}]) | (?P<comma>, | ;(?=[\s`]*\Z)) | (?P<colon>:)
     | (?P<quoted>"[^"\\]*(?:\\.[^"\\]*)*" | '[^'\\]*(?:\\.[^'\\]*)*' | “[^“”]*” | \u2018[^\u2018\u2019]*\u2019)
-    | (?P<key>\w+"(?=\s*:))
+    | (?P<key>[\w$.-]+"(?=\s*:))
     | (?P<bare>\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?(?![\w:])
       | [A-Za-z][\w+.-]*+://[^\s,;<>(){}\[\]"'`\\]++(?=\s*[\]}]|,[\s"{\[])
       | (?:[-+.$@]|/(?![/*]))*\w(?:[\w.$@+-]|/(?![/*]))*)
@@ -199,6 +199,8 @@ class _Writer:
         self._out: list[str] = []
         self._open: list[_Container] = []
         self._roots = 0
+        self._after_close = False
+        """Whether a comma is missing behind a closing bracket, which may then be an additional one."""
 
     def write(self, *, most_roots: int | None = None) -> str | None:
         """Return the tokens as text, or None if a token is in the wrong place."""
@@ -224,6 +226,8 @@ class _Writer:
         """
         token = self._tokens[position]
         if token.kind != "close" or (self._open and token.text == _CLOSER[self._open[-1].opener]) or self._roots != 1:
+            return False
+        if self._after_close and not self._open:
             return False
         rest = self._tokens[position:]
         if any(one.unclear for one in rest):  # a comment may be the rest of a text that lost its quotation mark
@@ -297,6 +301,7 @@ class _Writer:
         into, token, following = self._open[-1], self._tokens[position], self._tokens[position + 1]
         if into.state == "colon" or (into.state == "next" and not self._may_lack_comma(position)):
             return 0
+        self._after_close = self._after_close or (into.state == "next" and self._tokens[position - 1].kind == "close")
         if into.opener == "{" and into.state != "value":
             return self._write_key(into, token, following, self._tokens[position - 1])
         if into.opener == "[" and following.kind == "colon":

@@ -32,6 +32,7 @@ _HOLDS_SCHEMAS = frozenset(
     | {"additionalProperties", "unevaluatedProperties", "items", "contains", "if", "then", "else", "not"}
 )
 """Keywords whose values are objects. They distinguish a schema from a map of parameters."""
+_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependencies", "dependentSchemas", "dependentRequired"})
 _QUOTED = _NUMERIC | _BOOLEAN
 _TYPES = frozenset({"string", "integer", "number", "boolean", "object", "array", "null"})
 _NEVER_NULL = _HOLDS_SCHEMAS | _QUOTED | {"$schema", "required", "enum", "type", "title", "description", "pattern", "format", "examples"}
@@ -62,6 +63,9 @@ def repair_schemas(schemas: Schemas, draft: int) -> list[str]:
         for keyword in [one for one in schema if one in _NEVER_NULL and schema[one] is None]:
             del schema[keyword]
             notes.append(f"{path}: {keyword} was null and was dropped")
+        for keyword in [one for one in schema if one in _MAPS and schema[one] == []]:
+            schema[keyword] = {}
+            notes.append(f"{path}: {keyword} was an empty list, as PHP writes an empty map, and became one")
         _move_required_flags(path, schema, notes)
         _mend_lists(path, schema, draft, notes)
         _mend_types(path, schema, notes)

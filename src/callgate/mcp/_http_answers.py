@@ -5,6 +5,7 @@ A status from 400 to 499 proves that the server has not acted on the request, un
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Callable
 
 from callgate.mcp._connection import LOOK_FIRST, ConnectionEvents, ConnectionLost, McpError, Message, NotSent, ProtocolError
@@ -70,7 +71,7 @@ class PendingAnswer:
         if response.content_type != _JSON:
             raise self._wrong_content_type(response)
         try:
-            message = read_message(await response.read(MAX_MESSAGE_BYTES))
+            message = await _read_body(response)
         except UnreadableMessage as error:
             raise self._unreadable_error(error) from error
         return self._check(message)
@@ -154,7 +155,7 @@ class PendingAnswer:
     async def _decode_response(self, response: StreamedResponse) -> Message:
         """Return the JSON-RPC response in the body of an HTTP response; empty if there is none."""
         try:
-            message = read_message(await response.read(MAX_MESSAGE_BYTES))
+            message = await _read_body(response)
         except (UnreadableMessage, McpError):
             return {}
         return {} if response_fault(message) else message
@@ -189,3 +190,8 @@ class PendingAnswer:
 
     def _unreadable_error(self, error: UnreadableMessage) -> ProtocolError:
         return ProtocolError(f"{self._exchange.label} sent an answer that cannot be read: {error}. {LOOK_FIRST}", code=error.code)
+
+
+async def _read_body(response: StreamedResponse) -> Message:
+    """Return the message in a body, which may begin with a byte order mark."""
+    return read_message((await response.read(MAX_MESSAGE_BYTES)).removeprefix(BOM_UTF8))

@@ -115,8 +115,11 @@ def _description(definition: Mapping[str, Any], server: str) -> str:
     return said or f"The tool {_as_text(definition.get('name'))} of the MCP server {server}."
 
 
-def _as_schema(given: object) -> dict[str, Any]:
-    return with_readable_integers(given) if isinstance(given, dict) else {"type": "object"}
+def _as_schema(given: Any) -> Any:
+    """Return the schema of a definition; that of a tool without parameters if there is none. Another value is refused at registration."""
+    if given is None or given == []:
+        return {"type": "object"}
+    return with_readable_integers(given) if isinstance(given, dict) else given
 
 
 def _as_text(value: object) -> str:

@@ -82,7 +82,7 @@ _CHUNKS: Mapping[str, tuple[_Field, ...]] = {
     "ollama.chat": (_Field("message", ("object", "null"), _OLLAMA),),
 }
 """By API: the fields of a chunk whose value would be ignored if it had another type."""
-_WITHOUT_OUTPUT = frozenset({"failed", "cancelled"})
+_WITHOUT_OUTPUT = ("failed", "cancelled")
 """Statuses of responses that need have no output."""
 _BY_TYPE: Mapping[object, tuple[_Field, ...]] = {
     "text": (_TEXT,),

@@ -88,6 +88,8 @@ def _check_numbers(tool: Tool, where: str) -> None:
 
 def _check_kinds(tool: Tool, where: str) -> None:
     """Check flags and declarations, because text instead of a flag would count as true, and an invalid declaration as none."""
+    if not isinstance(tool.parameters or {}, Mapping):
+        raise UsageError(f"Tool '{tool.name}' ({where}) has parameters={tool.parameters!r:.80}; it must be a JSON Schema, as a mapping.")
     for attribute in ("coerce", "retryable", "requires_actor", "cacheable", "strict"):
         value = getattr(tool, attribute)
         if value is not None and not isinstance(value, bool):

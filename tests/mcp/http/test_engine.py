@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -158,6 +159,16 @@ async def test_a_call_whose_connection_is_lost_is_unknown_and_never_sent_again()
         again = await said(engine, call("pay", key="order-1"))
     assert (first.status, again.status) == ("unknown", "unknown")
     assert payments.paid == 1
+
+
+async def test_a_body_that_begins_with_a_byte_order_mark_is_read() -> None:
+    """Some servers on Windows write one before everything that they send, as at the beginning of standard output."""
+
+    async def write_mark(sent: Sent, reply: Reply) -> None:
+        await reply.send(200, "application/json", b"\xef\xbb\xbf" + json.dumps(result_of(sent, content=[TEXT])).encode())
+
+    async with FakeServer(Payments(write_mark)) as server, Engine(servers=[mcp(server.url)]) as engine:
+        assert (await said(engine, call("pay"))).text == TEXT["text"]
 
 
 async def test_a_lost_call_says_one_thing_of_its_effect() -> None:

@@ -16,6 +16,7 @@ from callgate.models.wire.finish_reasons import finish_reason
 from callgate.models.wire.json_fields import as_arguments, as_object, as_objects, as_text, as_token_count
 from callgate.models.wire.server_errors import error_from_body, parse_error
 from callgate.models.wire.streaming_call import OpenCall
+from callgate.models.wire.surrogate_pairs import join_text
 
 __all__ = ["AnthropicDecoder", "anthropic_usage"]
 
@@ -152,7 +153,7 @@ class AnthropicDecoder(Decoder):
         elif kind == "tool_use":
             opened.call = self.message.open_call(as_text(block.get("id")), _tool_name(block))
             opened.call.opaque |= _provider_fields(block)
-        else:
+        elif kind:
             opened.native = dict(block)
             self._native_blocks.append(opened)
             self.message.add_native(kind, as_text(block.get("id") or block.get("tool_use_id")), opened.native)
@@ -209,8 +210,8 @@ class AnthropicDecoder(Decoder):
         for block in self._native_blocks:
             assert block.native is not None
             if block.stopped_pieces:
-                block.native["input"] = _parse_input("".join(block.pieces[: block.stopped_pieces]), block.initial_input)
-            block.native.update({key: "".join(pieces) for key, pieces in block.text_pieces.items()})
+                block.native["input"] = _parse_input(join_text(block.pieces[: block.stopped_pieces]), block.initial_input)
+            block.native.update({key: join_text(pieces) for key, pieces in block.text_pieces.items()})
 
     def _leave_last_block(self) -> None:
         """Complete the last block because another one begins, unless it was not stopped: blocks may be interleaved."""
@@ -289,7 +290,7 @@ def _input_text(initial_input: object) -> str:
 def _parse_input(text: str, initial_input: object) -> object:
     try:
         return _decode(text)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return initial_input
 
 

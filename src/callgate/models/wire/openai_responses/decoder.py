@@ -125,7 +125,7 @@ class OpenAIResponsesDecoder(Decoder):
             for key in () if open_item.reported else ("summary", "content"):
                 for position, part in enumerate(as_objects(item.get(key))):
                     self._report_text(open_item, (key, position), as_text(part.get("text")))
-        else:
+        elif item.get("type"):
             self.message.add_native(open_item.kind, as_text(item.get("id") or item.get("call_id")), dict(item))
 
     def _finish_call(self, item: Mapping[str, object], call: OpenCall, initial_arguments: object) -> None:
