@@ -14,7 +14,12 @@ from callgate.calls import Outcome
 from tests.engine_calls import call
 
 ROOT = Path(__file__).parent.parent
-PAGES = [("README.md", 1), ("docs/how-to/use-your-own-loop.md", None), ("docs/how-to/stream-responses.md", None)]
+PAGES = [
+    ("README.md", 1),
+    ("docs/how-to/use-your-own-loop.md", None),
+    ("docs/how-to/stream-responses.md", None),
+    ("docs/reference/own-loops.md", None),
+]
 
 
 def test_the_examples_of_pages_pass_mypy_strict(tmp_path: Path) -> None:

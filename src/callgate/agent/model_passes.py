@@ -53,8 +53,6 @@ class ModelPasses:
         exits = tuple(tool for tool in self._request.tools if parts.exits.has(tool.name))
         self._last = replace(self._request, tools=exits, tool_choice="auto" if exits else "none")
         """The request of the turn's last pass. Only exit tools can be called in it."""
-        self._system = ""
-        """The system text of the current pass."""
         self._empty = 0
         self._pauses = 0
         self._warned = False
@@ -90,15 +88,15 @@ class ModelPasses:
             message_calls: Runs the calls.
             left: The number of iterations that are left; None: no limit.
         """
-        parts, iteration = self._parts, self._state.iteration
+        parts, iteration, system = self._parts, self._state.iteration, ""
         if parts.head is not None:
-            self._system = parts.head(left)
-            self._view.head = (SystemMessage(self._system),)
+            system = parts.head(left)
+            self._view.head = (SystemMessage(system),)
         if parts.enrichment.in_use:
             self._view.tail = parts.enrichment.tail()
         request = self._last if left == 0 and parts.settings.when_spent == "answer" else self._request
         self._state.cut = ""
-        message_calls.cause = parts.recorder.write_pass_began(iteration, parts.history.prompt_hash(), self._system, self._view.tail)
+        message_calls.cause = parts.recorder.write_pass_began(iteration, parts.history.prompt_hash(), system, self._view.tail)
         if parts.tell is not None:
             parts.tell(MessageBegan(iteration))
         last = ModelAfterReport(parts.model) if self._state.reported else None
