@@ -80,8 +80,9 @@ class LineContext:
     def announces_example(self) -> bool:
         """Return whether the part of the current line that has arrived announces an example or a quotation."""
         if self._announces is None:
-            line = self._sentences
-            self._announces = announces_example(line) or announces_quotation(line) or introduces_example(line)
+            may_announce = any(character.isalpha() or character == "<" for character in self._line_end)
+            line = self._sentences if may_announce else ""
+            self._announces = line != "" and (announces_example(line) or announces_quotation(line) or introduces_example(line))
         return self._announces
 
     @property
