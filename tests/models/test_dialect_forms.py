@@ -386,7 +386,7 @@ def test_a_word_that_begins_like_a_recipient_does_not_hide_the_call_after_it(cal
     assert read_text("Hi to=functions.now there<|return|>", KNOWN).content == "Hi to=functions.now there"
 
 
-M3_TOKEN = "]<]minimax[>["
+M3 = "]<]minimax[>["
 OTHER_FORMS = {
     "dots": '<dots_function_call>\n<invoke name="f">\n<parameter name="city">Paris</parameter>\n</invoke>\n</dots_function_call>',
     "dots with JSON": '<dots_function_call>\n{"name": "f", "arguments": {"city": "Paris"}}\n</dots_function_call>',
@@ -400,8 +400,7 @@ OTHER_FORMS = {
     "MiniMax M2 with JSON": '<minimax:tool_call>\n{"name": "f", "arguments": {"city": "Paris"}}\n</minimax:tool_call>',
     "Seed-OSS with JSON": '<seed:tool_call>{"name": "f", "arguments": {"city": "Paris"}}</seed:tool_call>',
     "MiniMax M3 with named parameters": (
-        f"{M3_TOKEN}<tool_call>\n{M3_TOKEN}<invoke name='f'>{M3_TOKEN}<parameter name='city'>Paris{M3_TOKEN}</parameter>{M3_TOKEN}</invoke>\n"
-        f"{M3_TOKEN}</tool_call>"
+        f"{M3}<tool_call>\n{M3}<invoke name='f'>{M3}<parameter name='city'>Paris{M3}</parameter>{M3}</invoke>\n{M3}</tool_call>"
     ),
     "Gemma 4 with namespaces": '<|tool_call>call:google:mcp:f{city:<|"|>Paris<|"|>}<tool_call|>',
     "the name in a tag": '<tool_call>\n<function>f</function>\n{"city": "Paris"}\n</tool_call>',

@@ -216,9 +216,12 @@ _ACTS_FIRST = re.compile(
 )
 """Matches text with which a model says what it does before or while it explains something."""
 _PERCEIVED = re.compile(r"\b(?:I|we) (?:\w+ )?(?:found|got|received|saw|read|noticed)(?: the \w+)? $", re.IGNORECASE)
-_QUESTION = re.compile(r"^\W*(?:what|why|how|is|are|was|were|do|does|did|can|could|should|would|which|when|where) ", re.IGNORECASE)
+_QUESTION = re.compile(
+    r"^\W*(?:question\W+)?(?:what|why|how|is|are|was|were|do|does|did|can|could|should|would|which|when|where) ", re.IGNORECASE
+)
 _DESCRIPTION = re.compile(
     r"\b(?:match(?:es|ed)?|contain(?:s|ed)?|include[sd]?|has|have|had|means?|says?|said|saw|parse[sd]?|remove[sd]?|accept(?:s|ed)?|answer(?:s|ed)"
+    r"|(?:begin|start|end)s? with"
     r"|return(?:s|ed)|emit(?:s|ted)|outputs|print(?:s|ed)|difference between)(?: \w+)? $|\b(?:the|this|that|a) (?:\w+ )?"
     rf"(?:text|string|message|line|word|token|sequence|call|block|tag|output|answer) $|{_QUESTION.pattern}",
     re.IGNORECASE,
@@ -318,8 +321,8 @@ def without_first_sentence(text: str) -> str:
 
 
 def _collapse_spaces(line: str) -> str:
-    """Return the line with single spaces and without a fence at its end, so that the patterns take little time for any line."""
-    return _LAST_FENCE.sub("", " ".join(line.split()))
+    """Return the line with single spaces, so that the patterns take little time for any line, without a fence or brackets at its end."""
+    return _LAST_FENCE.sub("", " ".join(line.split())).rstrip("[{ ")
 
 
 def describes_text(line: str) -> bool:
