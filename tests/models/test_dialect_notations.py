@@ -177,6 +177,17 @@ def test_react_actions_are_read_in_every_form_that_agent_parsers_accept(text: st
         assert calls_in(read_text(text[:end], TOOLS, partial=True)) in ([], [("search", {"query": "apples"})])
 
 
+@pytest.mark.parametrize("after", ["", "\nObservation: y", "\n\nmore", "\n```\nmore", " and more"])
+@pytest.mark.parametrize("hint", [None, "react"])
+def test_a_list_of_react_actions_ends_with_its_bracket(hint: str | None, after: str) -> None:
+    """Any text may follow the list, and the list may be no call at all."""
+    text = f'Action: [{{"tool_name": "search", "parameters": {{"query": "x"}}}}]{after}'
+    assert calls_in(read_text(text, TOOLS, dialect=hint)) == [("search", {"query": "x"})]
+    for other in ("[note]", "[1]", "[", "{}", "{x}", "[]"):
+        reading = read_text(f"Action: {other}{after}", TOOLS, dialect=hint)
+        assert (reading.calls, reading.content) == ((), f"Action: {other}{after}")
+
+
 @pytest.mark.parametrize("given", ["", "None", "null", "N/A"])
 def test_a_react_action_without_input_calls_only_a_tool_that_needs_none(given: str) -> None:
     assert calls_in(read_text(f"Action: now\nAction Input: {given}", TOOLS)) == [("now", {})]

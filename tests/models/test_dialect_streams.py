@@ -54,6 +54,7 @@ PIECES = [
     "```",
     "Final Answer: ",
     "\nObservation: ",
+    "\nAction: [",
     "plain words",
     "日本 🎉",
 ]
