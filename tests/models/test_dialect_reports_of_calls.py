@@ -56,6 +56,8 @@ What you need is a search:
 I check whether an attacker could read it:
 It may be dangerous, so I look first:
 I read notes.md:
+Fetching what the page says:
+Checking what was found in config.txt:
 Now I look in config.txt:
 With your approval, I'll run it now:
 The customer wrote that it rains, so I check:

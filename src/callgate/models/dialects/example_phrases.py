@@ -229,7 +229,7 @@ _DESCRIPTION = re.compile(
 _HEADING = re.compile(r"\s*(?:#{1,6} |(?:\*\*|__)[^*_]+(?:\*\*|__)\s*$)")
 _HEADING_TERMS = re.compile(rf"\b{_EXAMPLE_WORD}\b|\b(?:usage|syntax|how (?:to|you) {CALL_VERB})\b|\bformat\W*$|用法|示例", re.IGNORECASE)
 _FIRST_PERSON = re.compile(r"\b(?:[Ii](?!\.e\b)|[Ww]e|[Ll]et)\b")
-_NOT_PROGRESSIVE = r"(?:[Ss]ome|[Aa]ny|[Ee]very|[Nn]o)thing\b|[Ff]ollowing\b|[Dd]uring\b|[Ss]tring\b"
+_NOT_PROGRESSIVE = r"(?:[Ss]ome|[Aa]ny|[Ee]very|[Nn]o)thing\b|[Ff]ollowing\b|[Dd]uring\b|[Ss]tring\b|[Aa]ccording\b|[Qq]uoting\b"
 _PROGRESSIVE = re.compile(rf"\W*(?:[Nn]ow )?(?!{_NOT_PROGRESSIVE})[A-Z]?[a-z]+ing\b")
 _SENTENCE_END = re.compile(r"(?<!\be\.g)[.!?:]\s+(?=[^a-z]|$)")
 _FULL_STOP = re.compile(rf"{_SENTENCE_END.pattern}|[\u3002\uff01\uff1f]")
@@ -311,7 +311,8 @@ def announces_quotation(line: str) -> bool:
     line = _collapse_spaces(line)
     if not _OPEN_END.search(line):
         return False
-    return bool(RECEIVED.search(line) or quotes_text(line) or (QUOTATION.search(line) and not _FIRST_PERSON.search(line)))
+    is_about_itself = _FIRST_PERSON.search(line) or _PROGRESSIVE.match(line)
+    return bool(RECEIVED.search(line) or quotes_text(line) or (QUOTATION.search(line) and not is_about_itself))
 
 
 def without_first_sentence(text: str) -> str:
