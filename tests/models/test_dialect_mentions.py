@@ -319,6 +319,22 @@ def test_a_call_in_a_question_or_between_quotes_with_spaces_is_text(name: str, f
     assert calls_in(read_text(f"Should I look? {DIALECTS[name].example}", TOOLS)) == [("get_weather", {"city": "Paris"})]
 
 
+@pytest.mark.parametrize(
+    "text", ["What does {} mean?", "A message that contains {} is not read.", "| form | text |\n|---|---|\n| a | {} |\n"]
+)
+@pytest.mark.parametrize(
+    "call",
+    [
+        "<\uff5ctool\u2581calls\u2581begin\uff5c>{}<\uff5ctool\u2581calls\u2581end\uff5c>".format(DIALECTS["deepseek"].example),
+        "<|tool_calls_section_begin|>{}<|tool_calls_section_end|>".format(DIALECTS["kimi-k2"].example),
+    ],
+    ids=["deepseek", "kimi-k2"],
+)
+def test_the_token_before_all_calls_does_not_hide_the_sentence_that_a_call_is_in(call: str, text: str) -> None:
+    assert read_text(text.format(call), TOOLS).calls == ()
+    assert calls_in(read_text(f"What does it mean? {call}", TOOLS)) == [("get_weather", {"city": "Paris"})]
+
+
 @pytest.mark.parametrize("hint", ["bare-json", "json-in-text"])
 @pytest.mark.parametrize("frame", ['It says "{}" there.', "Never write {} here.", "For example: {}", "\u00ab {} \u00bb"])
 def test_no_object_of_a_list_that_is_quoted_or_shown_is_a_call(frame: str, hint: str) -> None:

@@ -124,7 +124,8 @@ class LineContext:
         self._example = ignored and (self._example or self.announces_example)
         self._quotation = ignored and self._quotation
         self._in_shown_fence = ignored and self._in_shown_fence
-        self._start_line(from_line_start=False)
+        if not ignored:
+            self._start_line(from_line_start=False)
 
     def _start_line(self, *, from_line_start: bool) -> None:
         self._line, self._line_end, self._line_chars, self._announces = "", "", 0, None

@@ -107,7 +107,7 @@ class TextOutput:
         self._after_quoted_marker = False
         self._line_context.add_marker(ignored=ignored)
         self.after_marker = not ignored or self.after_marker or self.is_empty
-        self.line_is_blank, self._last_chars, self._inline_code = True, "", InlineCode()
+        self.line_is_blank, self._last_chars, self._inline_code = True, self._last_chars if ignored else "", InlineCode()
         self._nesting = JsonNesting()
 
     def switch_reasoning(self, *, to_reasoning: bool) -> None:
