@@ -22,6 +22,7 @@ __all__ = ["InlineCode", "LineContext"]
 
 _MAX_LINE_CHARS = 300
 """Characters at the start and at the end of a line that are examined."""
+_LETTER_OR_TAG = re.compile(r"[^\W\d_]|<")
 _TICK_RUNS = re.compile(r"`+|'+|[^`']+")
 _FENCE = "```"
 _QUOTATION_PARTS = (_FENCE, "<")
@@ -80,8 +81,7 @@ class LineContext:
     def announces_example(self) -> bool:
         """Return whether the part of the current line that has arrived announces an example or a quotation."""
         if self._announces is None:
-            may_announce = any(character.isalpha() or character == "<" for character in self._line_end)
-            line = self._sentences if may_announce else ""
+            line = self._sentences if _LETTER_OR_TAG.search(self._line_end) else ""
             self._announces = line != "" and (announces_example(line) or announces_quotation(line) or introduces_example(line))
         return self._announces
 
