@@ -386,11 +386,26 @@ def test_a_word_that_begins_like_a_recipient_does_not_hide_the_call_after_it(cal
     assert read_text("Hi to=functions.now there<|return|>", KNOWN).content == "Hi to=functions.now there"
 
 
+M3 = "]<]minimax[>["
 OTHER_FORMS = {
     "dots": '<dots_function_call>\n<invoke name="f">\n<parameter name="city">Paris</parameter>\n</invoke>\n</dots_function_call>',
     "dots with JSON": '<dots_function_call>\n{"name": "f", "arguments": {"city": "Paris"}}\n</dots_function_call>',
     "Step-Audio 2": '<tool_call>function\nf\n{"city": "Paris"}</tool_call>',
     "iQuest Q1": "<iquest_tool_call>f<arg_key>city</arg_key><arg_value>Paris</arg_value></iquest_tool_call>",
+    "Step DeepResearch": (
+        '<steptml:toolcall>\n<steptml:invoke name="f">\n<steptml:parameter name="city">Paris</steptml:parameter>\n</steptml:invoke>\n'
+        "</steptml:toolcall>"
+    ),
+    "Hunyuan A13B's answer": '<answer><tool_calls>[{"name": "f", "arguments": {"city": "Paris"}}]</tool_calls></answer>',
+    "MiniMax M2 with JSON": '<minimax:tool_call>\n{"name": "f", "arguments": {"city": "Paris"}}\n</minimax:tool_call>',
+    "Seed-OSS with JSON": '<seed:tool_call>{"name": "f", "arguments": {"city": "Paris"}}</seed:tool_call>',
+    "MiniMax M3 with named parameters": (
+        f"{M3}<tool_call>\n{M3}<invoke name='f'>{M3}<parameter name='city'>Paris{M3}</parameter>{M3}</invoke>\n{M3}</tool_call>"
+    ),
+    "Gemma 4 with namespaces": '<|tool_call>call:google:mcp:f{city:<|"|>Paris<|"|>}<tool_call|>',
+    "the name in a tag": '<tool_call>\n<function>f</function>\n{"city": "Paris"}\n</tool_call>',
+    "name and arguments in tags": '<tool_use>\n<name>f</name>\n<arguments>\n{"city": "Paris"}\n</arguments>\n</tool_use>',
+    "the tool's name and parameters in tags": '<tool_call><tool_name>f</tool_name><parameters>{"city": "Paris"}</parameters></tool_call>',
     "an angle bracket after the name": '<tool_call>f>{"city": "Paris"}</tool_call>',
 }
 

@@ -300,6 +300,50 @@ def test_a_call_after_a_sentence_or_beside_other_words_is_a_call(text: str) -> N
     assert calls_in(read_text(text, TOOLS)) == [("search", {"query": "x"})]
 
 
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "Should I run {}?",
+        "Question: what happens on {}?",
+        "\u00ab {} \u00bb is in your text",
+        "\u00ab\u00a0{}\u00a0\u00bb",
+        "It begins with {} and ends so.",
+    ],
+)
+@pytest.mark.parametrize("name", ["hermes", "qwen-xml", "glm", "mistral", "gemma", "lfm2"])
+def test_a_call_in_a_question_or_between_quotes_with_spaces_is_text(name: str, frame: str) -> None:
+    text = frame.format(DIALECTS[name].example)
+    reader = TextReader(TOOLS)
+    for reading in (read_text(text, TOOLS), collect_parts([*(part for one in text for part in reader.feed(one)), *reader.close()])):
+        assert (reading.calls, reading.content) == ((), text)
+    assert calls_in(read_text(f"Should I look? {DIALECTS[name].example}", TOOLS)) == [("get_weather", {"city": "Paris"})]
+
+
+@pytest.mark.parametrize(
+    "text", ["What does {} mean?", "A message that contains {} is not read.", "| form | text |\n|---|---|\n| a | {} |\n"]
+)
+@pytest.mark.parametrize(
+    "call",
+    [
+        "<\uff5ctool\u2581calls\u2581begin\uff5c>{}<\uff5ctool\u2581calls\u2581end\uff5c>".format(DIALECTS["deepseek"].example),
+        "<|tool_calls_section_begin|>{}<|tool_calls_section_end|>".format(DIALECTS["kimi-k2"].example),
+    ],
+    ids=["deepseek", "kimi-k2"],
+)
+def test_the_token_before_all_calls_does_not_hide_the_sentence_that_a_call_is_in(call: str, text: str) -> None:
+    assert read_text(text.format(call), TOOLS).calls == ()
+    assert calls_in(read_text(f"What does it mean? {call}", TOOLS)) == [("get_weather", {"city": "Paris"})]
+
+
+@pytest.mark.parametrize("hint", ["bare-json", "json-in-text"])
+@pytest.mark.parametrize("frame", ['It says "{}" there.', "Never write {} here.", "For example: {}", "\u00ab {} \u00bb"])
+def test_no_object_of_a_list_that_is_quoted_or_shown_is_a_call(frame: str, hint: str) -> None:
+    """The bracket before the object is a part of what is quoted."""
+    text = frame.format(f"[{SEARCH}]")
+    reading = read_text(text, TOOLS, dialect=hint)
+    assert (reading.calls, reading.content) == ((), text)
+
+
 @pytest.mark.parametrize("end", [" is what such a model writes.", " is the form", " would look for x.", " means that it searches."])
 @pytest.mark.parametrize("before", ["", "The forms differ.\n", "There are forms. ", "- ", "1. "])
 @pytest.mark.parametrize("name", [name for name, of in DIALECTS.items() if not of.is_unmarked or name in ("pythonic", "bare-json")])

@@ -15,6 +15,10 @@ CITY, DAYS = "<parameter=city>\nParis\n</parameter>\n", "<parameter=days>\n3\n</
 KEYS = "<arg_key>city</arg_key>", "<arg_key>days</arg_key>"
 VALUES = "<arg_value>Paris</arg_value>", "<arg_value>3</arg_value>"
 BEGIN, END, SEPARATOR = "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁sep｜>"
+DSML = (
+    '<｜DSML｜tool_calls><｜DSML｜invoke name="get_weather"><｜DSML｜parameter name="city" string="true">Paris</｜DSML｜parameter>'
+    '<｜DSML｜parameter name="days" string="false">3</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜tool_calls>'
+)
 FORMS = {
     "a name without its tag": f"<tool_call>get_weather\n{CITY}{DAYS}</function>\n</tool_call>",
     "a name on a line of its own": f"<tool_call>\nget_weather\n{CITY}{DAYS}</tool_call>",
@@ -22,6 +26,18 @@ FORMS = {
     "values without opening tags on lines": f"<tool_call>get_weather\n{KEYS[0]}\nParis</arg_value>\n{KEYS[1]}\n3</arg_value>\n</tool_call>",
     "a key that is closed twice": f"<tool_call>get_weather{KEYS[0]}</arg_key>{VALUES[0]}{KEYS[1]}{VALUES[1]}</tool_call>",
     "a key that is opened twice": f"<tool_call>get_weather<arg_key>{KEYS[0]}{VALUES[0]}{KEYS[1]}{VALUES[1]}</tool_call>",
+    "an end tag that is repeated": f"<tool_call>\n<function=get_weather>\n{CITY}</parameter>\n{DAYS}</function>\n</tool_call>",
+    "a last end tag that is repeated": f"<tool_call>\n<function=get_weather>\n{DAYS}{CITY}</parameter>\n</function>\n</tool_call>",
+    "no opening tag of the first key": f"<tool_call>get_weathercity</arg_key>{VALUES[0]}{KEYS[1]}{VALUES[1]}</tool_call>",
+    "a space for the opening tag of the first key": f"<tool_call>get_weather city</arg_key>{VALUES[0]}{KEYS[1]}{VALUES[1]}</tool_call>",
+    "the tag of a call before the first key": f"<tool_call>get_weather<tool_call>city</arg_key>{VALUES[0]}{KEYS[1]}{VALUES[1]}</tool_call>",
+    "colons after the keys": f"<tool_call>get_weather\n{KEYS[0]}:\n{VALUES[0]}\n{KEYS[1]}: {VALUES[1]}\n</tool_call>",
+    "an end tag without its token": DSML.replace("</｜DSML｜parameter>", "</parameter>"),
+    "tokens with two bars": DSML.replace("｜", "｜｜"),
+    "an id without punctuation": f"<|tool_call_begin|>functionsget_weather5<|tool_call_argument_begin|>{ROME}<|tool_call_end|>",
+    "an id with underscores": f"<|tool_call_begin|>functions_get_weather_5<|tool_call_argument_begin|>{ROME}<|tool_call_end|>",
+    "an id without a colon": f"<|tool_call_begin|>functions.get_weather5<|tool_call_argument_begin|>{ROME}<|tool_call_end|>",
+    "an id with a colon too many": f"<|tool_call_begin|>functions:get_weather:5<|tool_call_argument_begin|>{ROME}<|tool_call_end|>",
     "no separator": f"{BEGIN}get_weather{ROME}{END}",
     "no separator before a fence": f"{BEGIN}get_weather\n```json\n{ROME}\n```{END}",
     "no separator after the type": f"{BEGIN}function get_weather\n```json\n{ROME}\n```{END}",
@@ -55,6 +71,12 @@ def test_such_a_call_is_never_completed(text: str) -> None:
         f"<tool_call>get_weather{KEYS[0]}Paris{KEYS[1]}3</tool_call>",
         f"<tool_call>get_weather{KEYS[0]}  Paris</arg_value></tool_call>",
         f"<tool_call>get_weather{KEYS[0]}a </arg_value> b</arg_value></tool_call>",
+        f"<tool_call>get_weathertown</arg_key>{VALUES[0]}</tool_call>",
+        f"<tool_call>get_weathercity{VALUES[0]}</tool_call>",
+        f"<tool_call>the get_weathercity</arg_key>{VALUES[0]}</tool_call>",
+        f"<tool_call>get_weather<tool_call>town</arg_key>{VALUES[0]}</tool_call>",
+        f"<tool_call>get_weather{KEYS[0]}:Paris</arg_value></tool_call>",
+        f"<|tool_call_begin|>functionsweather5<|tool_call_argument_begin|>{ROME}<|tool_call_end|>",
         f"{BEGIN}get_weather{ROME}",
         f"{BEGIN}get_weather{ROME} and so on{END}",
         f"{BEGIN}I call get_weather {ROME}{END}",
@@ -230,3 +252,19 @@ def test_a_call_in_tags_that_begin_like_a_token_is_not_ended_by_the_start_of_the
 def test_a_marker_in_a_string_of_a_truncated_message_ends_no_call() -> None:
     text = '<tool_call>{"name": "search", "arguments": {"query": "</tool_call>'
     assert (read_text(text, TOOLS, partial=True).calls, read_text(text, TOOLS, partial=True).content) == ((), text)
+
+
+@pytest.mark.parametrize("value", ["</parameter>", "a </parameter>", "a\n<parameter>\nb\n</parameter>", "<parameter=x>\nb\n</parameter>"])
+def test_a_value_may_end_with_an_end_tag(value: str) -> None:
+    """A tag that is the whole value, that follows words, or that is opened in the value."""
+    call = f"<tool_call>\n<function=search>\n<parameter=query>\n{value}\n</parameter>\n</function>\n</tool_call>"
+    assert calls_in(read_text(call, TOOLS)) == [("search", {"query": value})]
+
+
+def test_an_id_that_may_mean_two_tools_makes_no_call() -> None:
+    """A number may belong to the name, and so may the namespace."""
+    text = "<|tool_call_begin|>{}<|tool_call_argument_begin|>{{}}<|tool_call_end|>"
+    assert calls_in(read_text(text.format("run22"), {"run": None, "search": None})) == [("run", {})]
+    assert read_text(text.format("run22"), {"run": None, "run2": None}).calls == ()
+    assert calls_in(read_text(text.format("run2"), {"run": None, "run2": None})) == [("run2", {})]
+    assert read_text(text.format("functions_list_1"), {"list": None, "functions_list": None}).calls == ()

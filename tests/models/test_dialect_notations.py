@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from callgate.models.dialects import read_text
+from callgate.models.dialects import TextReader, collect_parts, read_text
 from tests.models.dialect_texts import TOOLS, calls_in
 
 ROME = [("get_weather", {"city": "Rome"})]
@@ -52,6 +52,32 @@ def test_an_unquoted_text_value_extends_to_the_next_parameter(written: str, mean
     """Gemma: the tool's schema defines which values are text, and which parameters may follow."""
     text = f"<|tool_call>call:get_weather{{{written}}}<tool_call|>"
     assert calls_in(read_text(text, TOOLS)) == [("get_weather", meant)]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (f"city:{Q}f({Q}{Q}{Q}SELECT 1{Q}{Q}{Q}).df(){Q},days:3", {"city": 'f("""SELECT 1""").df()', "days": 3}),
+        (f"city:{Q}f({Q}a{Q}, 1){Q}", {"city": 'f("a", 1)'}),
+        (f"city:{Q}f({Q}a{Q} , 1){Q}", {"city": 'f("a" , 1)'}),
+        (f"city:{Q}{{{Q}a{Q}: {Q}b{Q}, {Q}c{Q}: 1}}{Q}", {"city": '{"a": "b", "c": 1}'}),
+        (f"days:3,city:{Q}he says {Q}hello{Q} twice{Q}", {"city": 'he says "hello" twice', "days": 3}),
+        (f"city:{Q}see {Q} here{Q}", {"city": f"see {Q} here"}),
+        (f"city:{Q}Paris{Q},b$c:{Q}x{Q}", {"city": "Paris", "b$c": "x"}),
+    ],
+)
+def test_a_pair_of_gemma_tokens_in_a_text_value_means_quotation_marks(written: str, meant: dict[str, Any]) -> None:
+    """Code in a value has quotation marks, for which the model writes the token as well."""
+    text = f"<|tool_call>call:get_weather{{{written}}}<tool_call|>"
+    assert calls_in(read_text(text, TOOLS)) == [("get_weather", meant)]
+    reader = TextReader(TOOLS)
+    parts = [*(part for letter in text for part in reader.feed(letter)), *reader.close()]
+    assert calls_in(collect_parts(parts)) == [("get_weather", meant)]
+
+
+def test_a_gemma_value_whose_end_is_not_certain_makes_no_call() -> None:
+    """Without a comma after it, the next parameter would become a part of the value."""
+    assert read_text(f"<|tool_call>call:get_weather{{city:{Q}Paris{Q}days:3}}<tool_call|>", TOOLS).calls == ()
 
 
 def test_two_gemma_calls_between_one_pair_of_tokens_are_read() -> None:
@@ -149,6 +175,17 @@ def test_react_actions_are_read_in_every_form_that_agent_parsers_accept(text: st
     assert calls_in(read_text(text, TOOLS)) == [("search", {"query": "apples"})]
     for end in range(len(text)):
         assert calls_in(read_text(text[:end], TOOLS, partial=True)) in ([], [("search", {"query": "apples"})])
+
+
+@pytest.mark.parametrize("after", ["", "\nObservation: y", "\n\nmore", "\n```\nmore", " and more"])
+@pytest.mark.parametrize("hint", [None, "react"])
+def test_a_list_of_react_actions_ends_with_its_bracket(hint: str | None, after: str) -> None:
+    """Any text may follow the list, and the list may be no call at all."""
+    text = f'Action: [{{"tool_name": "search", "parameters": {{"query": "x"}}}}]{after}'
+    assert calls_in(read_text(text, TOOLS, dialect=hint)) == [("search", {"query": "x"})]
+    for other in ("[note]", "[1]", "[", "{}", "{x}", "[]"):
+        reading = read_text(f"Action: {other}{after}", TOOLS, dialect=hint)
+        assert (reading.calls, reading.content) == ((), f"Action: {other}{after}")
 
 
 @pytest.mark.parametrize("given", ["", "None", "null", "N/A"])

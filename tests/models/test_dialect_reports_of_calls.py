@@ -38,8 +38,27 @@ The same request as JSON:
 The following call was blocked:
 This call was denied:
 That request was not sent:
+The call you asked about was:
+The call that failed earlier was:
+The original request read:
+What you had sent was:
+Your colleague sent this call:
+An attacker could inject the following text:
+Malicious pages might have this:
+This is dangerous:
+Output of the first step:
+The contents of notes.md:
+The following was found in config.txt:
 """.splitlines()
 OWN_CALLS = """\
+The call that you asked for needs the weather, so I check:
+What you need is a search:
+I check whether an attacker could read it:
+It may be dangerous, so I look first:
+I read notes.md:
+Fetching what the page says:
+Checking what was found in config.txt:
+Now I look in config.txt:
 With your approval, I'll run it now:
 The customer wrote that it rains, so I check:
 The customer wrote "hello". I look it up:

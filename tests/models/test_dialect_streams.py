@@ -54,9 +54,15 @@ PIECES = [
     "```",
     "Final Answer: ",
     "\nObservation: ",
+    "\nAction: [",
     "plain words",
     "日本 🎉",
 ]
+
+MUSE = (
+    'to=search<|message|><atem:function_calls><atem:invoke name="search"><atem:parameter name="query">x</atem:parameter>'
+    "</atem:invoke></atem:function_calls><|eot|>"
+)
 
 TEXTS = st.lists(st.sampled_from(PIECES) | st.text(max_size=8), max_size=8).map("".join)
 
@@ -167,6 +173,17 @@ def test_a_large_piece_is_parsed_in_steps_of_bounded_work(piece: str) -> None:
             before = reader.work
             parts += step
     assert collect_parts(parts) == read_text(text, TOOLS)
+
+
+@pytest.mark.parametrize("text", [*EXAMPLES, MUSE], ids=[*DIALECTS, "a recipient"])
+def test_a_call_of_the_expected_dialect_does_not_depend_on_the_pieces(text: str) -> None:
+    """The dialects are tried in another order if one is expected: a piece may end within a marker that begins like another one."""
+    for dialect in DIALECTS:
+        whole = read_text(text, TOOLS, dialect=dialect)
+        for size in (1, 7):
+            reader = TextReader(TOOLS, dialect=dialect)
+            pieces = (text[start : start + size] for start in range(0, len(text), size))
+            assert collect_parts([*(part for piece in pieces for part in reader.feed(piece)), *reader.close()]) == whole
 
 
 @pytest.mark.parametrize("prefix", ["", "functions.", "default_api."])

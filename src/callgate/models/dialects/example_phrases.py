@@ -216,9 +216,12 @@ _ACTS_FIRST = re.compile(
 )
 """Matches text with which a model says what it does before or while it explains something."""
 _PERCEIVED = re.compile(r"\b(?:I|we) (?:\w+ )?(?:found|got|received|saw|read|noticed)(?: the \w+)? $", re.IGNORECASE)
-_QUESTION = re.compile(r"^\W*(?:what|why|how|is|are|was|were|do|does|did|can|could|should|would|which|when|where) ", re.IGNORECASE)
+_QUESTION = re.compile(
+    r"^\W*(?:question\W+)?(?:what|why|how|is|are|was|were|do|does|did|can|could|should|would|which|when|where) ", re.IGNORECASE
+)
 _DESCRIPTION = re.compile(
     r"\b(?:match(?:es|ed)?|contain(?:s|ed)?|include[sd]?|has|have|had|means?|says?|said|saw|parse[sd]?|remove[sd]?|accept(?:s|ed)?|answer(?:s|ed)"
+    r"|(?:begin|start|end)s? with"
     r"|return(?:s|ed)|emit(?:s|ted)|outputs|print(?:s|ed)|difference between)(?: \w+)? $|\b(?:the|this|that|a) (?:\w+ )?"
     rf"(?:text|string|message|line|word|token|sequence|call|block|tag|output|answer) $|{_QUESTION.pattern}",
     re.IGNORECASE,
@@ -226,7 +229,7 @@ _DESCRIPTION = re.compile(
 _HEADING = re.compile(r"\s*(?:#{1,6} |(?:\*\*|__)[^*_]+(?:\*\*|__)\s*$)")
 _HEADING_TERMS = re.compile(rf"\b{_EXAMPLE_WORD}\b|\b(?:usage|syntax|how (?:to|you) {CALL_VERB})\b|\bformat\W*$|用法|示例", re.IGNORECASE)
 _FIRST_PERSON = re.compile(r"\b(?:[Ii](?!\.e\b)|[Ww]e|[Ll]et)\b")
-_NOT_PROGRESSIVE = r"(?:[Ss]ome|[Aa]ny|[Ee]very|[Nn]o)thing\b|[Ff]ollowing\b|[Dd]uring\b|[Ss]tring\b"
+_NOT_PROGRESSIVE = r"(?:[Ss]ome|[Aa]ny|[Ee]very|[Nn]o)thing\b|[Ff]ollowing\b|[Dd]uring\b|[Ss]tring\b|[Aa]ccording\b|[Qq]uoting\b"
 _PROGRESSIVE = re.compile(rf"\W*(?:[Nn]ow )?(?!{_NOT_PROGRESSIVE})[A-Z]?[a-z]+ing\b")
 _SENTENCE_END = re.compile(r"(?<!\be\.g)[.!?:]\s+(?=[^a-z]|$)")
 _FULL_STOP = re.compile(rf"{_SENTENCE_END.pattern}|[\u3002\uff01\uff1f]")
@@ -308,7 +311,8 @@ def announces_quotation(line: str) -> bool:
     line = _collapse_spaces(line)
     if not _OPEN_END.search(line):
         return False
-    return bool(RECEIVED.search(line) or quotes_text(line) or (QUOTATION.search(line) and not _FIRST_PERSON.search(line)))
+    is_about_itself = _FIRST_PERSON.search(line) or _PROGRESSIVE.match(line)
+    return bool(RECEIVED.search(line) or quotes_text(line) or (QUOTATION.search(line) and not is_about_itself))
 
 
 def without_first_sentence(text: str) -> str:
@@ -318,8 +322,8 @@ def without_first_sentence(text: str) -> str:
 
 
 def _collapse_spaces(line: str) -> str:
-    """Return the line with single spaces and without a fence at its end, so that the patterns take little time for any line."""
-    return _LAST_FENCE.sub("", " ".join(line.split()))
+    """Return the line with single spaces, so that the patterns take little time for any line, without a fence or brackets at its end."""
+    return _LAST_FENCE.sub("", " ".join(line.split())).rstrip("[{ ")
 
 
 def describes_text(line: str) -> bool:

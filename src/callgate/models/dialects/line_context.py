@@ -22,6 +22,7 @@ __all__ = ["InlineCode", "LineContext"]
 
 _MAX_LINE_CHARS = 300
 """Characters at the start and at the end of a line that are examined."""
+_LETTER_OR_TAG = re.compile(r"[^\W\d_]|<")
 _TICK_RUNS = re.compile(r"`+|'+|[^`']+")
 _FENCE = "```"
 _QUOTATION_PARTS = (_FENCE, "<")
@@ -40,6 +41,8 @@ class LineContext:
         """The start of the line."""
         self._line_end = ""
         self._line_chars = 0
+        self._announces: bool | None = None
+        """Whether the line announces an example; None if that was not examined since text was added."""
         self._from_line_start = True
         """Whether `_line` contains the line from its start. False after a marker, which cuts the line."""
         self._example = False
@@ -77,8 +80,10 @@ class LineContext:
     @property
     def announces_example(self) -> bool:
         """Return whether the part of the current line that has arrived announces an example or a quotation."""
-        line = self._sentences
-        return announces_example(line) or announces_quotation(line) or introduces_example(line)
+        if self._announces is None:
+            line = self._sentences if _LETTER_OR_TAG.search(self._line_end) else ""
+            self._announces = line != "" and (announces_example(line) or announces_quotation(line) or introduces_example(line))
+        return self._announces
 
     @property
     def discusses_calls(self) -> bool:
@@ -119,16 +124,18 @@ class LineContext:
         self._example = ignored and (self._example or self.announces_example)
         self._quotation = ignored and self._quotation
         self._in_shown_fence = ignored and self._in_shown_fence
-        self._start_line(from_line_start=False)
+        if not ignored:
+            self._start_line(from_line_start=False)
 
     def _start_line(self, *, from_line_start: bool) -> None:
-        self._line, self._line_end, self._line_chars = "", "", 0
+        self._line, self._line_end, self._line_chars, self._announces = "", "", 0, None
         self._from_line_start = from_line_start
 
     def _append_to_line(self, text: str) -> None:
         self._line += text[: max(0, _MAX_LINE_CHARS - len(self._line))]
         self._line_end = (self._line_end + text[-_MAX_LINE_CHARS:])[-_MAX_LINE_CHARS:]
         self._line_chars += len(text)
+        self._announces = None
 
     def _end_line(self) -> None:
         line = self._line.strip()

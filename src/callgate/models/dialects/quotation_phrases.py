@@ -13,6 +13,7 @@ _SOURCE = (
 )
 _ACTOR = rf"(?:tool|function|command|search|query|server|api|script|program|shell|{_SOURCE})"
 _STRANGER = r"(?:attacker|sender|hacker|spammer|scammer|customer|visitor|commenter|poster|maintainer|person|colleague|writer)"
+_FILE_NAME = r"[\w\-/`'\"]*\w\.\w{1,5}"
 _SHOWN = r"(?:calls?|line|block|snippet|text|content|string|message|result|output|response|answer|instructions?|json|xml|data)"
 _QUOTED = (
     r"(?: (?:this|that|the following|exactly|to (?:write|use|call|send)"
@@ -24,7 +25,8 @@ QUOTATION = any_of(
     rf"\b{_SOURCE} (?:(?!to )\w+ )?(?:say|show|read|state|contain|describe|give|suggest|recommend|mention|expect|include|ha)s?{_QUOTED}",
     # The user wrote:
     (
-        rf"\b(?:they|he|she|someone|somebody|the (?:user|author|other \w+|model|assistant|agent|developer|{_STRANGER})|you|{_SOURCE}) "
+        r"\b(?:they|he|she|someone|somebody|you|(?:the|your|my|our|an?) (?:user|author|other \w+|model|assistant|agent|developer"
+        rf"|{_STRANGER})|{_SOURCE}) "
         r"(?:(?:has|have|had) )?(?:\w+ )?(?:wrote|said|called|invoked|ran|executed|emitted|generated|produced|issued|made|sent|posted|typed"
         rf"|quoted|replied|answered|showed|pasted|shared|printed)(?: (?:me|us))?{_QUOTED}"
     ),
@@ -42,7 +44,8 @@ QUOTATION = any_of(
     # The following was found in the README:
     (
         r"\b(?:is|was|were) (?:\w+ )?(?:found|returned|received|retrieved|extracted|copied|included|inserted|embedded|hidden|injected"
-        rf"|quoted|contained|sent) (?:in|inside|from|by|on|within|with) (?:an?|the|this|that|your|its|their) (?:\w+ ){{0,2}}?{_ACTOR}\W*$"
+        r"|quoted|contained|sent) (?:in|inside|from|by|on|within|with) "
+        rf"(?:(?:an?|the|this|that|your|its|their) (?:\w+ ){{0,2}}?{_ACTOR}|{_FILE_NAME})\W*$"
     ),
     # This was in the file:
     rf"^\W*(?:this|it|the following) (?:\w+ )?was (?:in|inside|from|on) (?:an?|the|this|that|your|its|their) (?:\w+ )?{_ACTOR}\W*$",
@@ -61,7 +64,7 @@ QUOTATION = any_of(
     # Output of the tool:
     (
         r"^\W*(?:(?:the|here(?:['\u2019]s| is) the) )?(?:\w+ )?(?:output|results?|response|reply|answer) (?:of|from) "
-        rf"(?:an?|the|this|that|my) (?:\w+ )?(?:{_ACTOR}|call)(?: (?:is|was|were))?\W*$"
+        rf"(?:an?|the|this|that|my) (?:\w+ )?(?:{_ACTOR}|call|step)(?: (?:is|was|were))?\W*$"
     ),
     # Line 12 of the file:
     rf"^\W*lines? \d+(?: ?[-\u2013] ?\d+)?(?: (?:of|in) (?:the|this|that|your) (?:\w+ )?{_ACTOR})?(?: (?:is|was|reads|says))?\W*$",
@@ -73,7 +76,10 @@ QUOTATION = any_of(
         r"(?:asked about|asked for|sent|pasted|wrote|mentioned|quoted|gave|posted|(?:want|need) to \w+)(?: (?:me|us))?(?: (?:is|was))?\W*$"
     ),
     # The contents of the file:
-    r"^\W*(?:the )?(?:\w+ )?contents? of (?:the|this|that|your) (?:\w+ )?\w+(?: (?:is|are|was|were))?\W*$",
+    (
+        rf"^\W*(?:the )?(?:\w+ )?contents? of (?:(?:the|this|that|your) (?:\w+ )?\w+|{_FILE_NAME})"
+        r"(?: (?:is|are|was|were))?\W*$"
+    ),
     # The file's content is:
     rf"^\W*(?:the )?{_SOURCE}(?:['\u2019]s)? contents?(?: (?:is|are|was|were))?\W*$|^\W*your (?:\w+ )?(?:message|text) (?:was|is|read)\W*$",
     # As the docs put it:
@@ -85,7 +91,17 @@ QUOTATION = any_of(
     # The tool returned:
     rf"\b{_ACTOR} (?:\w+ )?(?:return(?:s|ed)|respond(?:s|ed)(?: with)?|print(?:s|ed)|contained|included|had|output|gave|sent){_QUOTED}",
     # For reference, the call was:
-    r"\b(?:the|this|that|its|their|your) (?:\w+ )?(?:calls?|request|invocation) (?:was|were|had been)\W*$",
+    (
+        r"\b(?:the|this|that|its|their|your) (?:\w+ )?(?:calls?|request|invocation)"
+        r"(?: (?:that|which|you|they|he|she|the \w+) [^.:]{1,60}?)? (?:was|were|had been|read)\W*$"
+    ),
+    # What you had sent was:
+    r"^\W*what (?:you|they|he|she|the \w+) (?:\w+ ){1,3}(?:was|were)\W*$",
+    # An attacker could inject this:
+    (
+        rf"\b(?:{_STRANGER}s?|malicious \w+|injected \w+) (?:\w+ )?(?:can|could|may|might|would) [^.:]*\W*$"
+        r"|^\W*(?:this|that|it|the following) (?:is|would be|looks) (?:\w+ )?(?:dangerous|unsafe|malicious|harmful|suspicious)\W*$"
+    ),
     # The assistant's message was:
     rf"\b{WRITERS}['\u2019]s? (?:\w+ )?(?:calls?|message|output|turn|response|answer|request) (?:is|was|reads)\W*$",
     # Qwen emits calls like:

@@ -8,7 +8,8 @@ A model that writes a file about tools may write call tags into a value. Four ru
   of a line.
 - The tag that ends the call ends the value only if nothing but further calls follows, and no end tag of a parameter.
 
-If the end tag is missing, a misspelt one at the end of the value is not part of it.
+If the end tag is missing, a misspelt one at the end of the value is not part of it. If the end tag is written twice, each time on a line
+of its own, neither tag is part of the value.
 
 Each dialect passes its own tags. This module knows only the tags that several families share.
 """
@@ -35,6 +36,7 @@ _MAX_TOKEN_CHARS = 64
 _ATTRIBUTE = re.compile(r"""([\w-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'=<>/]+))""")
 _LAST_LINE_BREAK = re.compile(r"\r?\n[ \t]*\Z")
 _CLOSING_TAG = re.compile(r"</([\w.\-\uff5c]+)/?[ \t]*>?\s*\Z")
+_NAMESPACE = re.compile(r".*[:|\uff5c ]")
 _MIN_TAG_CHARS = 5
 """Minimum length of the start of a tag's name that is taken for the name."""
 _MAX_TAG_CHARS = 300
@@ -104,7 +106,7 @@ def read_value(cursor: TextCursor, tags: ValueTags, schema: Schema | None, key: 
         parts.append(text)
         if tag in tags.end_parameter:
             if not in_quoted_value and (yield from _is_before(cursor, tags.value_followers)):
-                return "".join(parts)
+                return _strip_repeated_end("".join(parts), tags)
             in_quoted_value = False
         elif tag in calls:
             quoted_calls += 1
@@ -117,15 +119,24 @@ def read_value(cursor: TextCursor, tags: ValueTags, schema: Schema | None, key: 
         parts.append(tag)
 
 
+def _strip_repeated_end(value: str, tags: ValueTags) -> str:
+    """Return a value without an end tag on its last line, if other text comes before it and no tag of that name is opened in it."""
+    text, line, last = value.rstrip().rpartition("\n")
+    is_repeated = line and last.strip() in tags.end_parameter and text.strip() and f"<{last.strip()[2:-1].strip()}" not in text
+    return text + line if is_repeated else value
+
+
 def _strip_damaged_end(value: str, tags: ValueTags, key: str) -> str:
-    """Return a value that lacks its end tag without what a model wrote instead: a misspelt end tag, or the end of a tag named `key`.
+    """Return a value that lacks its end tag without what a model wrote instead: an end tag that is misspelt or lacks its namespace, or the
+    end of a tag named `key`.
 
     If the value contains the start of such a tag, its end belongs to the value.
     """
     tail = value[-_MAX_TAG_CHARS:]
     found = _CLOSING_TAG.search(tail)
     word = found[1].lower() if found else ""
-    names = [end[2:].rstrip(" >") for end in tags.end_parameter]
+    ends = [end[2:].rstrip(" >") for end in tags.end_parameter]
+    names = {name for end in ends for name in (end, _NAMESPACE.sub("", end))}
     is_end = word == key.lower() or any(word.startswith(name) or (len(word) >= _MIN_TAG_CHARS and name.startswith(word)) for name in names)
     if found is None or not is_end or f"<{word}" in value.lower():
         return value

@@ -258,16 +258,21 @@ class TextCursor:
             self._move(stop)
             if self.offset - start > limit:
                 raise NotACall
-            if found:
+            if found and not self._may_be_longer(markers, overlap):
                 self._move(found.end())
                 return "".join(parts), found.group()
-            if not (yield from self.wait_more()):
+            if not (yield from self.wait_more()) and not found:
                 if not end or self.truncated:
                     raise NotACall
                 parts.append(self.text[self.pos :])
                 self._move(len(self.text))
                 self.ran_out = False
                 return "".join(parts), ""
+
+    def _may_be_longer(self, markers: tuple[str, ...], overlap: int) -> bool:
+        """Whether the text after the cursor ends within one of `markers`."""
+        rest = self.ahead(overlap + 1)
+        return not self.ended and len(rest) <= overlap and any(marker.startswith(rest) and marker != rest for marker in markers)
 
     @property
     def ended(self) -> bool:

@@ -17,6 +17,11 @@ __all__ = ["TextOutput"]
 
 _SENTENCE_END = re.compile(r"[.!?] ?\Z")
 """Text after the end of a sentence, with at most one space, counts as the start of a line."""
+_SPACED_QUOTE, _END_SPACED_QUOTE = "\u00ab", "\u00bb"
+"""Quotes that may have a space inside."""
+_SPACES = " \u00a0\u202f"
+_OPENING_BRACKETS = "[{"
+"""May begin a list or an object whose calls are quoted with it."""
 _OPENING_QUOTES = frozenset("\"'\u2018\u201c\u00ab")
 
 _CALL_PLACEHOLDER = "<"
@@ -77,7 +82,7 @@ class TextOutput:
         if line:
             self._inline_code = InlineCode()
         self._inline_code.add_text(last)
-        self._last_chars = (self._last_chars + visible)[-2:]
+        self._last_chars = (self._last_chars + visible)[-3:]
         self._line_context.add_text(visible)
         self._nesting.add_text(visible)
         if self.after_marker and not self.in_reasoning:
@@ -102,7 +107,7 @@ class TextOutput:
         self._after_quoted_marker = False
         self._line_context.add_marker(ignored=ignored)
         self.after_marker = not ignored or self.after_marker or self.is_empty
-        self.line_is_blank, self._last_chars, self._inline_code = True, "", InlineCode()
+        self.line_is_blank, self._last_chars, self._inline_code = True, self._last_chars if ignored else "", InlineCode()
         self._nesting = JsonNesting()
 
     def switch_reasoning(self, *, to_reasoning: bool) -> None:
@@ -155,7 +160,9 @@ class TextOutput:
 
     def is_quoted(self) -> bool:
         """Whether the current position is in a quotation: directly after an opening quote, or on a quoted line."""
-        return (self._last_chars[-1:] in _OPENING_QUOTES and not self.line_is_blank) or self._line_context.is_quoted
+        before = self._last_chars.rstrip(_OPENING_BRACKETS)
+        is_open = before[-1:] in _OPENING_QUOTES or before.rstrip(_SPACES)[-1:] == _SPACED_QUOTE
+        return (is_open and not self.line_is_blank) or self._line_context.is_quoted
 
     def is_example(self) -> bool:
         """Whether the current position is in an example: one that was announced, or one between lines of quotes."""
@@ -179,7 +186,7 @@ class TextOutput:
     def may_be_mention(self) -> bool:
         """Whether a call at the current position may only be mentioned, judging by the text before it."""
         line = self._line_context
-        in_line = self._last_chars.endswith(" ") and (line.discusses_calls or line.describes_text or line.is_table_row)
+        in_line = self._last_chars.endswith(" ") and (line.discusses_calls or line.describes_text or line.asks or line.is_table_row)
         return self.in_code or self.is_quoted() or self.is_example() or in_line
 
     def is_mention_before(self, following: str) -> bool:
@@ -190,7 +197,8 @@ class TextOutput:
         """
         if self._line_context.is_quoted or self.is_example():
             return True
-        if (self.in_code or self.is_quoted()) and following[:1] in _CLOSING_QUOTES:
+        is_closed = following[:1] in _CLOSING_QUOTES or following.lstrip(_SPACES)[:1] == _END_SPACED_QUOTE
+        if (self.in_code or self.is_quoted()) and is_closed:
             return True
         return self._last_chars.endswith(" ") and self._is_continued(following)
 

@@ -2,6 +2,8 @@
 
     <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{"city": "Paris"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>
 
+Step DeepResearch writes the tags alone, in `<steptml:toolcall>`.
+
 Older models write `function` before the separator, and after it the name and a JSON fence. Some leave out the separator.
 
 Source: the chat templates of DeepSeek-R1, DeepSeek-V3 and DeepSeek-V3.1; the model card of Step3.
@@ -16,7 +18,7 @@ from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.json_calls import normalise_arguments
 from callgate.models.dialects.known_tools import MAX_HEADER_CHARS, KnownTools
 from callgate.models.dialects.marked_json import read_arguments
-from callgate.models.dialects.tagged_calls import CallTags, read_tagged_call
+from callgate.models.dialects.tagged_calls import CallTags, read_tagged_call, read_tagged_calls
 from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 
@@ -50,9 +52,13 @@ _STEP = CallTags(
     parameter=("<steptml:parameter",),
     end_parameter=("</steptml:parameter>",),
 )
+_STEP_SECTION, _END_STEP_SECTION = "<steptml:toolcall>", "</steptml:toolcall>"
 
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
+    if opener == _STEP_SECTION:
+        yield from read_tagged_calls(cursor, tools, _STEP, _END_STEP_SECTION)
+        return
     if not opener.startswith("<"):
         cursor.give_back(opener)
     yield from cursor.skip_space()
@@ -108,9 +114,9 @@ def _read_json_call(
 
 DEEPSEEK = Dialect(
     name="deepseek",
-    families="DeepSeek R1, V3, V3.1; Cogito; Step 3",
+    families="DeepSeek R1, V3, V3.1; Cogito; Step 3, Step DeepResearch",
     example='<｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{"city": "Paris"}<｜tool▁call▁end｜>',
-    openers=(*_BEGIN, "function<｜tool▁sep｜>", "function<|tool▁sep|>"),
+    openers=(*_BEGIN, _STEP_SECTION, "function<｜tool▁sep｜>", "function<|tool▁sep|>"),
     read=_read,
     ignored_markers=tuple(token for words in _IGNORED for token in _spell_token(words)),
 )

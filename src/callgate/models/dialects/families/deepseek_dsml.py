@@ -18,8 +18,8 @@ from callgate.models.dialects.text_cursor import TextCursor
 
 __all__ = ["DEEPSEEK_DSML"]
 
-_BARS = ("｜DSML｜", "|DSML|", "｜DSML｜ ", "|DSML| ")
-"""Version 4.1 puts a space into every tag."""
+_BARS = tuple(f"{bars}DSML{bars}{gap}" for gap in ("", " ") for bars in ("｜", "|", "｜｜", "||"))
+"""Version 4.1 puts a space into every tag; some models double the bars."""
 _TAGS = invoke_tags(*_BARS)
 _SECTIONS = ("function_calls", "tool_calls", "calls")
 _CLOSERS = tuple(f"</{bar}{section}>" for bar in _BARS for section in _SECTIONS)

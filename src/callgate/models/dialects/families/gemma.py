@@ -30,7 +30,6 @@ _OPENERS = ("<|tool_call>", "<start_function_call>")
 _ENDS = ("<tool_call|>", "<end_function_call>")
 _QUOTE_TOKENS = ('<|"|>', "<escape>")
 _QUOTES = (*_QUOTE_TOKENS, '"', "'")
-_AFTER_STRING = (",", ":", "}", "]", ")")
 _BRACKETS = {"{": "}", "(": ")"}
 _NAME = re.compile(r"[^{<(\n]*")
 _CALL_OR_BRACKET = re.compile(r"call:[\w.\-]+[{(]|[{}()]")
@@ -50,6 +49,7 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
         yield from cursor.skip_space()
         prefix = yield from cursor.take(_CALL_PREFIX, ":")
         name = tools.clean_name((yield from cursor.take_while(_NAME)))
+        name = _strip_namespace(name, tools)
         if not _WORD_CHARACTER.search(name) or len(name) > MAX_NAME_CHARS or not (prefix or _WORD.fullmatch(name)):
             raise NotACall
         arguments = yield from _read_arguments(cursor, tools.schema(name))
@@ -59,6 +59,12 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
         if not ended and not (tools.is_name(name) and (has_next or not (yield from read_rest(cursor, _ENDS, _OPENERS)))):
             raise NotACall
         yield FoundCall(name=name, arguments=arguments)
+
+
+def _strip_namespace(name: str, tools: KnownTools) -> str:
+    """Return the name of a known tool without the namespaces that the model wrote before it, as in `google:mcp:search`."""
+    own = name.rpartition(":")[2]
+    return own if tools.has(own) and not tools.has(name) else name
 
 
 def _read_bare(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
@@ -90,7 +96,10 @@ def _read_object(cursor: TextCursor, depth: int, schema: Schema | None, root: Sc
         if (yield from cursor.take(closer)):
             return json_object(members)
         quote = yield from cursor.take(*_QUOTES)
-        key = (yield from _read_string(cursor, quote)) if quote else (yield from cursor.take_while(_KEYWORD if is_python else _KEY)).strip()
+        if quote:
+            key = yield from _read_string(cursor, quote, ":=", None)
+        else:
+            key = (yield from cursor.take_while(_KEYWORD if is_python else _KEY)).strip()
         yield from cursor.skip_space()
         yield from cursor.expect(*(":", "=") if is_python else ":")
         members[key] = yield from _read_value(cursor, depth, parameter_schema(schema, key), root, closer, schema)
@@ -122,7 +131,7 @@ def _read_value(
     yield from cursor.skip_space()
     quote = yield from cursor.take(*_QUOTES)
     if quote:
-        return json_string((yield from _read_string(cursor, quote)))
+        return json_string((yield from _read_string(cursor, quote, closer, parent)))
     if not is_text_only(schema, root):
         if (yield from cursor.take("{")):
             return (yield from _read_object(cursor, depth + 1, schema, root))
@@ -136,9 +145,13 @@ def _read_value(
     return "null" if text in _NULLS else json_string(text)
 
 
-def _read_string(cursor: TextCursor, quote: str) -> Incremental[str]:
+def _read_string(cursor: TextCursor, quote: str, closer: str, parent: Schema | None) -> Incremental[str]:
+    """Read a string after its quote.
+
+    `closer` closes the object or list that the string is in; for a key, it has the characters that may follow.
+    """
     if quote in _QUOTE_TOKENS:
-        return (yield from _read_token_string(cursor, quote))
+        return (yield from _read_token_string(cursor, quote, closer, parent))
     parts: list[str] = []
     while True:
         text, marker = yield from cursor.read_until(quote, f"\\{quote}", "\\\\")
@@ -149,22 +162,43 @@ def _read_string(cursor: TextCursor, quote: str) -> Incremental[str]:
         parts.append(marker)
 
 
-def _read_token_string(cursor: TextCursor, quote: str) -> Incremental[str]:
+def _read_token_string(cursor: TextCursor, quote: str, closer: str, parent: Schema | None) -> Incremental[str]:
     """Read a string that ends with a token before a separator, or with the end of the call.
 
-    A call that the string quotes may contain both.
+    A call that the string quotes may contain both. Other pairs of tokens in the string mean quotation marks.
     """
     parts: list[str] = []
+    inner: list[int] = []
+    """The indices in `parts` of the tokens outside of quoted calls."""
     depth = 0
     while True:
         text, marker = yield from cursor.read_until(quote, *(f"{closer}{end}" for closer in _BRACKETS.values() for end in _ENDS))
         parts.append(text)
         depth = _follow_quoted_call(text, depth)
-        if not depth and (marker != quote or (yield from cursor.is_followed_by("", *_AFTER_STRING, *_ENDS))):
+        if not depth and (marker != quote or (yield from _is_after_string(cursor, closer, parent, is_paired=not len(inner) % 2))):
             cursor.give_back("" if marker == quote else marker)
+            is_paired = not len(inner) % 2
+            if marker != quote and not is_paired:  # one of the tokens in the string may have ended it
+                raise NotACall
+            for index in inner if is_paired else ():
+                parts[index] = '"'
             return "".join(parts)
+        if marker == quote and not depth:
+            inner.append(len(parts))
         depth = _follow_quoted_call(marker, depth)
         parts.append(marker)
+
+
+def _is_after_string(cursor: TextCursor, closer: str, parent: Schema | None, *, is_paired: bool) -> Incremental[bool]:
+    """Return whether what comes next may follow a string: a separator, or the end of the call.
+
+    If a quotation is open in the string, as `is_paired` tells, a comma is a separator only before a known parameter.
+    """
+    if (yield from cursor.is_followed_by("", *closer, *_ENDS)):
+        return True
+    if not (yield from cursor.is_followed_by("", ",")):
+        return False
+    return is_paired or (parent is not None and (yield from _is_before_parameter(cursor, parent)))
 
 
 def _follow_quoted_call(text: str, depth: int) -> int:
@@ -203,13 +237,14 @@ def _read_bare_text(cursor: TextCursor, closer: str, parent: Schema | None) -> I
 
 
 def _is_before_parameter(cursor: TextCursor, parent: Schema | None) -> Incremental[bool]:
-    """Return whether the name of another parameter follows the comma at the cursor."""
+    """Return whether the name of another parameter follows the comma that comes next."""
     while True:
-        ahead = cursor.ahead(_NEXT_KEY_CHARS)[1:]
+        window = cursor.ahead(_NEXT_KEY_CHARS)
+        ahead = window.lstrip()[1:]
         found = _NEXT_KEY.match(ahead)
         if found is not None:
             return parameter_schema(parent, found[1].strip("\"'")) is not None
-        if "," in ahead or len(ahead) == _NEXT_KEY_CHARS - 1 or not (yield from cursor.wait_more()):
+        if "," in ahead or len(window) == _NEXT_KEY_CHARS or not (yield from cursor.wait_more()):
             return False
 
 

@@ -21,7 +21,7 @@ from callgate.models.dialects.schema_matching import peek_known_name
 from callgate.models.dialects.tag_values import TURN_ENDS, ValueTags, is_message_end, read_value
 from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
-from callgate.models.dialects.typed_values import json_object, parameter_schema, to_typed_json
+from callgate.models.dialects.typed_values import has_parameter, json_object, parameter_schema, to_typed_json
 
 __all__ = ["GLM", "KeyValueReader"]
 
@@ -63,7 +63,7 @@ class KeyValueReader:
     def __call__(self, cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
         spaced = (yield from cursor.at(" ")) and not self._is_wrapped
         yield from cursor.skip_space()
-        name = yield from self._read_name(cursor, tools)
+        name, key = yield from self._read_unopened_key(cursor, tools, (yield from self._read_name(cursor, tools)))
         if not tools.is_name(name):
             raise NotACall
         if (yield from cursor.peek()) == "{":
@@ -71,7 +71,7 @@ class KeyValueReader:
                 raise NotACall
             yield (yield from self._read_json_call(cursor, name))
             return
-        members = yield from self._read_members(cursor, tools.schema(name))
+        members = yield from self._read_members(cursor, tools.schema(name), key)
         is_certain = tools.has(name) or self._is_wrapped or (tools.is_empty and _WORD.fullmatch(name))
         if not members and (spaced or not is_certain):
             raise NotACall
@@ -92,6 +92,22 @@ class KeyValueReader:
         name = tools.clean_name((yield from cursor.take_while(_NAME)))
         yield from cursor.skip_space()
         return name
+
+    def _read_unopened_key(self, cursor: TextCursor, tools: KnownTools, name: str) -> Incremental[tuple[str, str]]:
+        """Return the tool's name and the first key, if the opening tag between them is missing or is the one of a call; else an empty key.
+
+        Both must be known.
+        """
+        if (yield from cursor.take(self._begin)):
+            pairs = [(name, (yield from cursor.take_while(_WORD_CHARS)))]
+        elif len(name) <= MAX_HEADER_CHARS and not tools.has(name) and (yield from cursor.at(self._end_key)):
+            pairs = [(name[:end], name[end:].strip()) for end in range(1, len(name)) if name[end - 1] != " "]
+        else:
+            return name, ""
+        known = [(tool, key) for tool, key in pairs if tools.has(tool) and key and has_parameter(tools.schema(tool), key)]
+        if len(known) != 1 or not (yield from cursor.at(self._end_key)):
+            raise NotACall
+        return known[0]
 
     def read_without_opener(self, cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
         """Read a call whose opening tag is missing: a name that a key follows."""
@@ -121,30 +137,34 @@ class KeyValueReader:
             raise NotACall
         return FoundCall(name=name, arguments=text, closed="finished")
 
-    def _read_members(self, cursor: TextCursor, schema: Schema | None) -> Incremental[dict[str, str]]:
-        """Return the keys and their values as JSON.
+    def _read_members(self, cursor: TextCursor, schema: Schema | None, key: str = "") -> Incremental[dict[str, str]]:
+        """Return the keys and their values as JSON; `key` is the first one, if it was read.
 
         If a key is repeated, its last value counts. A tag that is not closed ends at the next tag. A tag around a key may be written twice.
         """
         members: dict[str, str] = {}
-        while (yield from cursor.take(self._key)):
-            yield from cursor.take(self._key)
-            header, marker = yield from cursor.read_until(self._end_key, self._value, limit=MAX_HEADER_CHARS)
-            key = header.strip()
+        while key or (yield from cursor.take(self._key)):
+            marker = self._end_key
+            if not key:
+                yield from cursor.take(self._key)
+                header, marker = yield from cursor.read_until(self._end_key, self._value, limit=MAX_HEADER_CHARS)
+                key = header.strip()
             kind, is_open = (yield from self._read_before_value(cursor)) if marker == self._end_key else (None, True)
             value = yield from (read_value(cursor, self._tags, schema, key) if is_open else self._read_unopened_value(cursor))
             members[key] = to_typed_json(value, parameter_schema(schema, key) or kind, schema)
+            key = ""
             yield from cursor.skip_space()
         return members
 
     def _read_before_value(self, cursor: TextCursor) -> Incremental[tuple[Schema | None, bool]]:
         """Read what stands between a key and its value. Return the value's type, and whether the value has its opening tag."""
         yield from cursor.take(self._end_key)
+        colon = yield from cursor.take(":")
         space = yield from cursor.take_while(_SPACE)
         yield from cursor.take("\\n")
         kind = yield from self._read_type(cursor)
         is_open = bool((yield from cursor.take(self._value)))
-        if not is_open and space not in ("", "\n"):  # the space may belong to the value
+        if not is_open and (colon or space not in ("", "\n")):  # they may belong to the value
             raise NotACall
         return kind, is_open
 

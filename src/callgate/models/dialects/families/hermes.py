@@ -14,10 +14,13 @@ from callgate.models.dialects.marked_json import MarkedJson
 
 __all__ = ["HERMES"]
 
+_OTHER_TAGS, _END_OTHER_TAGS = ("<minimax:tool_call>", "<seed:tool_call>"), ("</minimax:tool_call>", "</seed:tool_call>")
+"""Tags of families that sometimes write JSON instead of tags."""
+
 HERMES = Dialect(
     name="hermes",
     families="Hermes, Qwen 2.5 and 3, ERNIE, EXAONE, Granite 4, SmolLM",
     example='<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>',
-    openers=("<tool_call>", "<functioncall>", "<toolcall>", "<dots_function_call>", "<|tool_call_start|>"),
-    read=MarkedJson("</tool_call>", "</functioncall>", "</toolcall>", "</dots_function_call>", "<|tool_call_end|>"),
+    openers=("<tool_call>", "<functioncall>", "<toolcall>", "<dots_function_call>", "<|tool_call_start|>", *_OTHER_TAGS),
+    read=MarkedJson("</tool_call>", "</functioncall>", "</toolcall>", "</dots_function_call>", "<|tool_call_end|>", *_END_OTHER_TAGS),
 )

@@ -3,6 +3,8 @@
     <|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "Paris"}
     <|tool_call_end|><|tool_calls_section_end|>
 
+In longer conversations the id may lose its punctuation, as in `functionsget_weather5`.
+
 Source: the chat template and the tool-calling guide of Kimi-K2-Instruct.
 """
 
@@ -20,6 +22,7 @@ from callgate.models.dialects.text_cursor import NotACall, TextCursor
 __all__ = ["KIMI_K2"]
 
 _ID = re.compile(r"(?:functions\.)?(?P<name>.+):\d+", re.DOTALL)
+_NAMESPACE, _NUMBER = re.compile(r"functions?[.:_]?"), re.compile(r"[.:_]?\d*\Z")
 _ARGUMENTS, _END = "<|tool_call_argument_begin|>", "<|tool_call_end|>"
 _SECTION_ENDS = ("<|tool_calls_section_end|>", "<|tool_call_section_end|>")
 
@@ -49,12 +52,22 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
 def _parse_name(call_id: str, tools: KnownTools) -> str:
     """Return the tool's name in an id; empty if it has none.
 
-    An id without a number counts only if it is the name of a known tool.
+    An id in another form counts only if it can mean exactly one known tool.
     """
     named = _ID.fullmatch(call_id)
-    if named is not None:
-        return named["name"]
-    return call_id if not tools.is_empty and tools.has(call_id) else ""
+    name = named["name"] if named is not None else ""
+    for exact in filter(tools.has, (name, call_id)):
+        return exact
+    found = _find_known_names(call_id, tools)
+    return found.pop() if len(found) == 1 else name
+
+
+def _find_known_names(call_id: str, tools: KnownTools) -> set[str]:
+    """Return the known tools that an inexact id can mean: the number may be part of a name, and so may the namespace."""
+    starts = (0, found.end()) if (found := _NAMESPACE.match(call_id)) else (0,)
+    number = _NUMBER.search(call_id)
+    ends = range(number.start() if number else len(call_id), len(call_id) + 1)
+    return {tools.clean_name(name) for start in starts for end in ends if tools.has(name := call_id[start:end])}
 
 
 KIMI_K2 = Dialect(

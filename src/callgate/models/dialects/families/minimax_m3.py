@@ -7,6 +7,8 @@
 Repeated tags form a list. All tags of a value form a list if its schema says so, or if they are all called `item` and the schema does not
 say otherwise.
 
+The name may also be an attribute, as in MiniMax M2: `<parameter name="city">`.
+
 Source: the chat template of MiniMax-M3.
 """
 
@@ -66,10 +68,11 @@ def _read_tag_value(cursor: TextCursor, schema: Schema | None, root: Schema | No
         if (yield from cursor.take(f"</{tag}>")):
             break
         yield from cursor.expect("<")
-        name = (yield from cursor.read_until(">"))[0].strip()
-        if name.startswith("/"):
+        header = (yield from cursor.read_until(">"))[0].strip()
+        if header.startswith("/"):
             raise NotACall
-        members.setdefault(name, []).append((yield from _read_tag_value(cursor, nested_schema(schema, name, root), root, name, depth + 1)))
+        inner, name = ("parameter", tag_name(header)) if header.startswith("parameter ") else (header, header)
+        members.setdefault(name, []).append((yield from _read_tag_value(cursor, nested_schema(schema, name, root), root, inner, depth + 1)))
     text = "".join(texts)
     if depth == 0:
         return _write_object(members)

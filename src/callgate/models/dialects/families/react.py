@@ -43,6 +43,7 @@ _INPUT_LABELS = (
 )
 _INLINE_CALL = re.compile(r"([\w.\-/]+)\s*(?:\[(.*)\]|\((.*)\))")
 _NEXT_LABELS = ("Observation:", "\nObservation", "\nThought", "\nAction", "\nFinal Answer")
+_LIST_ENDS = ("```", "\n", *_NEXT_LABELS)
 _NO_TOOLS = frozenset({"none", "directly-answer", "directly_answer", "n/a", "final answer"})
 _EMPTY_INPUTS = frozenset({"", "none", "null", "n/a"})
 
@@ -137,9 +138,8 @@ def _read_list(cursor: TextCursor, tools: KnownTools) -> ParsedCalls:
     yield from cursor.skip_space()
     if (yield from cursor.peek()) not in ("[", "{"):
         raise NotACall
-    found = [
-        call for call in (yield from read_json_calls(cursor, tools)) if call.name.lower() not in _NO_TOOLS and tools.may_call(call.name)
-    ]
+    written = yield from read_json_calls(cursor, tools, stops=_LIST_ENDS)
+    found = [call for call in written if call.name.lower() not in _NO_TOOLS and tools.may_call(call.name)]
     if not found:
         raise NotACall
     yield from found
