@@ -135,7 +135,7 @@ class OpenAIResponsesDecoder(Decoder):
         if status in _CUT_STATUSES and not call.sealed:
             call.cut = True
         whole = as_arguments(item.get("input") if call.custom else item.get("arguments"))
-        if whole or not call.size:
+        if whole or not call.arguments.size:
             self.message.set_arguments(call, whole or as_arguments(initial_arguments))
         if status != "in_progress" and (not call.custom or status == "completed"):
             self.message.seal(call)
