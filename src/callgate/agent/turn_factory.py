@@ -149,8 +149,8 @@ class TurnFactory:
         guard = StuckGuard(
             self._config.stuck, partial(self._identify_call, scope), plan.repeats if plan is not None else (), may_end=may_end
         )
-        for calls, results, finals in plan.rounds if plan is not None else ():
-            guard.count_results(calls, results, finals)
+        for one in plan.rounds if plan is not None else ():
+            guard.count_results(one.calls, one.results, one.finals)
         return guard
 
     def _identify_call(self, scope: Scope, call: ToolCall) -> tuple[str, bytes] | None:
