@@ -67,7 +67,7 @@ class BudgetTracker:
         if self._prices is not None:
             self.cost += max(0.0, self._prices.of(usage))
 
-    def is_blind(self, usage: Usage | None) -> bool:
+    def lacks_usage(self, usage: Usage | None) -> bool:
         """Return whether a limit on tokens or cost has no effect because the provider reported no tokens."""
         limited = not (self._budget.input_tokens is self._budget.output_tokens is self._budget.cost is None)
         return limited and (usage is None or usage.input_tokens + usage.output_tokens <= 0)
