@@ -137,11 +137,11 @@ class Agent:
             deliberation=deliberation_of(deliberate, self.engine),
             compaction=compaction_of(compact),
             request=request_of(self.model, kind, model_settings),
-            guards=HostAwaits(),
+            host_awaits=HostAwaits(),
         )
         turns, histories = TurnFactory(config), HistoryCache()
         executor = RunExecutor(config, turns)
-        self._guards = config.guards
+        self._host_awaits = config.host_awaits
         self._active = ActiveRuns()
         self._runs = AgentRuns(config, turns, executor, self._active, histories)
         self._resumer = RunResumer(config, turns, self._runs, executor, histories)
@@ -326,7 +326,7 @@ class Agent:
         """
         self._active.close()
         await self._active.end(self.engine.control)
-        await self._guards.close()
+        await self._host_awaits.close()
         if self._own_engine:
             await self.engine.close()
 

@@ -72,7 +72,7 @@ class AgentConfig(Struct, frozen=True, kw_only=True, eq=False):
     compaction: Compaction | None
     request: ModelRequest
     """The template of every request to the model."""
-    guards: HostAwaits
+    host_awaits: HostAwaits
     """Runs code of the host that may not stop when it is cancelled, such as models."""
 
 

@@ -71,7 +71,7 @@ class MessageCommitter:
         self._call_context = CallContext(
             engine=parts.engine,
             exits=parts.exits or None,
-            may_run=partial(_refusal, parts.guard, parts.budget),
+            may_run=partial(_refusal, parts.stuck_guard, parts.budget),
             give_back=parts.budget.give_back,
             origin=parts.model.provider,
             on_result=partial(parts.exposure.record_use, parts.scope.conversation) if parts.exposure is not None else None,
@@ -99,8 +99,8 @@ class MessageCommitter:
             kept = parts.enrichment.settle(parts.history)
             if kept:
                 parts.recorder.write_kept_context(kept)
-        if parts.tell is not None:
-            self._announce(calls, parts.tell)
+        if parts.on_event is not None:
+            self._announce(calls, parts.on_event)
         state.iteration += 1
         unanswered = None if _ALL_ANSWERED.issuperset(map(type, ends)) else self._abort_or_wait(calls, whole)
         return unanswered or self._decide_continuation(whole.answered, whole.message)
@@ -142,7 +142,7 @@ class MessageCommitter:
             positions.append(end.position)
             finals.append(end.arguments)
             results.append(end.outcome.result if type(end.outcome) is Answered else _result_of_finished(end.outcome))
-        hints = parts.guard.count_results(calls.calls, results, finals) if parts.guard is not None else {}
+        hints = parts.stuck_guard.count_results(calls.calls, results, finals) if parts.stuck_guard is not None else {}
         said = {str(place): hint for place, hint in hints.items()} if hints else {}
         if calls.broken_off:
             said |= {str(place): str(one.error) for place, one in enumerate(results) if one is not None and one.code == BROKEN_OFF}
@@ -155,13 +155,13 @@ class MessageCommitter:
             for place, end in enumerate(ends)
         ]
 
-    def _announce(self, calls: ExecutedMessage, tell: Callable[[AgentEvent], None]) -> None:
+    def _announce(self, calls: ExecutedMessage, on_event: Callable[[AgentEvent], None]) -> None:
         for place, end in enumerate(calls.ends):
             if end.outcome is not None:
-                tell(CallEnded(calls.whole.waiting[place] if calls.whole is not None else place, end.outcome))
+                on_event(CallEnded(calls.whole.waiting[place] if calls.whole is not None else place, end.outcome))
         if self._parts.exposure is not None:
             for notice in self._parts.exposure.notices(calls.calls, [end.outcome for end in calls.ends]):
-                tell(notice)
+                on_event(notice)
 
     def _abort_or_wait(self, calls: ExecutedMessage, whole: CommittedMessage) -> Ending | None:
         """Return how the turn ends if a call aborted the message or waits for a human, else None."""
@@ -190,7 +190,7 @@ class MessageCommitter:
             restarted=parts.enrichment.disabled,
             whole=whole,
             texts=tuple(self._state.texts),
-            repeats=parts.guard.repeats if parts.guard is not None else (),
+            repeats=parts.stuck_guard.repeats if parts.stuck_guard is not None else (),
             errors=parts.engine.control.errors_in_a_row(parts.scope.conversation),
             reflects=parts.recorder.phase == "reflect",
         )
@@ -198,8 +198,8 @@ class MessageCommitter:
 
     def _decide_continuation(self, answered: list[ToolResult], message: AssistantMessage) -> Ending | None:
         parts = self._parts
-        if parts.guard is not None and parts.guard.gave_up:
-            return Ending("error", parts.guard.gave_up)
+        if parts.stuck_guard is not None and parts.stuck_guard.gave_up:
+            return Ending("error", parts.stuck_guard.gave_up)
         tools = parts.engine.tools
         ends: list[CallEnd] = []
         for result in answered:

@@ -90,16 +90,16 @@ class ModelPasses:
             left: The number of iterations that are left; None: no limit.
         """
         parts, iteration, system = self._parts, self._state.iteration, ""
-        if parts.head is not None:
-            system = parts.head(left)
+        if parts.write_system_text is not None:
+            system = parts.write_system_text(left)
             self._view.head = (SystemMessage(system),)
         if parts.enrichment.in_use:
             self._view.tail = parts.enrichment.tail()
         request = self._last_request if left == 0 and parts.settings.when_spent == "answer" else self._request
         self._state.cut = ""
         message_calls.cause = parts.recorder.write_pass_began(iteration, parts.history.prompt_hash(), system, self._view.tail)
-        if parts.tell is not None:
-            parts.tell(MessageBegan(iteration))
+        if parts.on_event is not None:
+            parts.on_event(MessageBegan(iteration))
         after_report = ModelAfterReport(parts.model) if self._state.reported else None
         texts: list[str] = []
         try:
@@ -109,8 +109,8 @@ class ModelPasses:
                 parts.context,
                 control=parts.engine.control,
                 limits=parts.limits,
-                guards=parts.guards,
-                on_event=parts.tell,
+                guards=parts.host_awaits,
+                on_event=parts.on_event,
                 on_call=message_calls.see,
                 texts=texts,
             )
@@ -120,8 +120,8 @@ class ModelPasses:
         parts.budget.use(result.usage)
         if not parts.budget.boundless:
             self._warn_of_missing_usage(result)
-        if parts.tell is not None:
-            parts.tell(MessageEnded(iteration, result.status, result.reason))
+        if parts.on_event is not None:
+            parts.on_event(MessageEnded(iteration, result.status, result.reason))
         if result.text:
             self._state.texts.append(result.text)
         if after_report is not None and after_report.said_more and result.status != "function_call":
@@ -200,8 +200,8 @@ class ModelPasses:
             control.leave_pass(conversation)
 
     def _notice(self, notice: Notice) -> None:
-        if self._parts.tell is not None:
-            self._parts.tell(notice)
+        if self._parts.on_event is not None:
+            self._parts.on_event(notice)
 
 
 def _part_to_keep(result: StreamResult, exits: tuple[ToolCall, ...]) -> AssistantMessage | None:

@@ -233,6 +233,7 @@ class _RunReader:
         run = self._run
         if events and not run.ended:
             self._add_wall_time(events[-1])
+        run.history.recorded = run.last
         if run.open is not None:
             run.open.calls = [uid for uid in self._handed_in if uid not in self._dropped]
             ends = [run.ends.get(uid) for uid in run.open.calls]
