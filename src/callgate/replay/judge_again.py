@@ -79,7 +79,7 @@ class JudgedRun(Struct, frozen=True, kw_only=True):
         first = next(iter(self.differences), None)
         if first is None:
             return ""
-        told = f"Call {first.call.short}: {_what_follows(first)}"
+        told = f"Call {first.call.short}: {_describe_consequence(first)}"
         if not self.has_model:
             return f"{told} What the host's own loop would have done then is not recorded."
         return f"{told} From here on the run would have gone differently: the model's later messages answered another result."
@@ -111,11 +111,11 @@ async def judge_again(
     tools = tuple(tools)
     registry = tools_of(replay, tools)
     check_policies(policies or (), tuple(ToolRegistry(tools)))
-    bench = _JudgingContext(replay, registry, policies, tuple(hooks), limits or Limits(), coerce)
+    context = _JudgingContext(replay, registry, policies, tuple(hooks), limits or Limits(), coerce)
     compared: list[ComparedVerdict] = []
     first: ReplayedCall | None = None
     for call in replay.calls:
-        one = await bench.compared(call)
+        one = await context.compare(call)
         beyond = first is not None and bool(replay.passes) and call.scope.iteration > first.scope.iteration
         compared.append(ComparedVerdict(call=call, now=one.now, unjudged=one.unjudged, change=one.change, beyond=beyond))
         first = first or (call if one.differs else None)
@@ -197,12 +197,12 @@ class _JudgingContext:
         self.answered: Mapping[str, Question] = {}
         self.judges: Judges = _Judges([one for one in given if isinstance(one, CallJudge)], self.host)
 
-    async def compared(self, call: ReplayedCall) -> ComparedVerdict:
+    async def compare(self, call: ReplayedCall) -> ComparedVerdict:
         if call.lost:
             return ComparedVerdict(call=call, unjudged=f"it is not fully recorded: {call.lost}")
         if call.decision is None:
             return ComparedVerdict(call=call, unjudged=call.undecided)
-        if not self._hooks and not self._only_tools and _by_a_hook(call.decision):
+        if not self._hooks and not self._only_tools and _is_by_host_code(call.decision):
             return ComparedVerdict(call=call, unjudged="the host's own code decided on it, and code is not recorded: give the hooks")
         self._call = call
         try:
@@ -215,7 +215,7 @@ class _JudgingContext:
         try:
             parsed = parse(call.raw, call.uid, self._limits, repair=self._repair)
             valid = validate(resolve(parsed, self._registry, call.scope), call.scope, coerce=self._coerce)
-            return self._as_then(valid, then) if self._only_tools else await self._ask_policies(valid)
+            return self._repeat_decision(valid, then) if self._only_tools else await self._ask_policies(valid)
         except ApprovalNeeded as question:
             return Decision(word="ask", rule=question.rule, said=str(question))
         except CallDenied as error:
@@ -229,7 +229,7 @@ class _JudgingContext:
         approved = await answer if isinstance(answer, Coroutine) else answer
         return Decision(word="allow", rule=approved.rule, arguments=approved.arguments_json, notes=approved.call.notes)
 
-    def _as_then(self, valid: ValidatedCall, then: Decision) -> Decision:
+    def _repeat_decision(self, valid: ValidatedCall, then: Decision) -> Decision:
         """Return the recorded decision, for the call with the arguments that are validated now."""
         if then.word == "refused":
             return Decision(word="allow", said="its arguments are accepted now", arguments=plain_bytes(valid.arguments), notes=valid.notes)
@@ -251,7 +251,7 @@ class _JudgingContext:
             raise DangerousLimitReached(then.said)
 
     def find_answer_to(self, call: ValidatedCall, encoded: bytes) -> None:
-        """Return None: a recorded call that a human denied or changed is not judged; see `_by_a_hook`."""
+        """Return None: a recorded call that a human denied or changed is not judged; see `_is_by_host_code`."""
 
     def call_in_doubt(self, call: ValidatedCall, encoded: bytes) -> str:
         """Return nothing: what a human was told beside the question changes no verdict."""
@@ -269,7 +269,7 @@ def _ignore_change(change: ModifiedCall) -> None:
     """Ignore that the gate continues with other arguments: only the final verdict counts."""
 
 
-def _by_a_hook(then: Decision) -> bool:
+def _is_by_host_code(then: Decision) -> bool:
     """Whether a hook refused the call, or a hook or a policy in code changed its arguments."""
     return then.code in ("hook_denied", "hook_failed") or any(note.kind == "modified" for note in then.notes)
 
@@ -280,17 +280,17 @@ def change_between(then: Decision, now: Decision) -> Change:
         return "verdict"
     if then.word == "allow" and canonical(decode(then.arguments)) != canonical(decode(now.arguments)):
         return "arguments"
-    if then.word != "allow" and _words(then) != _words(now):
+    if then.word != "allow" and _comparable_text(then) != _comparable_text(now):
         return "words"
     return "rule" if then.rule_id != now.rule_id else ""
 
 
-def _words(decision: Decision) -> str:
+def _comparable_text(decision: Decision) -> str:
     """Return the text without the rule's file and line, so that a moved rule causes no difference."""
     return decision.said.replace(decision.rule, decision.rule_id) if decision.rule else decision.said
 
 
-def _what_follows(one: ComparedVerdict) -> str:
+def _describe_consequence(one: ComparedVerdict) -> str:
     assert one.now is not None
     assert one.call.decision is not None
     match one.now.word:
