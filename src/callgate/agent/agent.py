@@ -25,8 +25,8 @@ from callgate.agent.agent_config import (
     instructions_of,
     model_of,
     output_of,
-    reading_text,
     request_of,
+    with_text_calls,
 )
 from callgate.agent.agent_options import AgentRunOptions, AgentStreamOptions, EngineOptions, TextCallMode, check_asked, check_made
 from callgate.agent.event_queue import EventQueue
@@ -119,7 +119,7 @@ class Agent:
         check_made(engine=engine, preset=preset, settings=settings, model_settings=model_settings, stream_limits=stream_limits, stuck=stuck)
         check_made(text_calls=text_calls, system_text=system_text)
         given, settings = model_of(model), settings or PRESETS[preset]
-        self.model = reading_text(given, text_calls, dialect)
+        self.model = with_text_calls(given, text_calls, dialect)
         self.settings = settings
         self.engine = engine_of(engine, settings, engine_options)
         self._own_engine = engine is None

@@ -88,7 +88,7 @@ class BudgetTracker:
             wall_s=self._clock.monotonic() - self._began,
         )
 
-    def over(self) -> str | None:
+    def why_exhausted(self) -> str | None:
         """Return a sentence that names the resource that is used up; None if no resource is used up.
 
         A used-up resource prevents further requests to the model.
@@ -104,14 +104,14 @@ class BudgetTracker:
         for what, spent, limit in used:
             if limit is not None and spent >= limit:
                 return f"the run has used up its {what}: {spent:.6g} of {limit:.6g}"
-        return self.out_of_time()
+        return self.why_out_of_time()
 
     @property
     def seconds_left(self) -> float | None:
         """The seconds of wall time that are left. None: no limit. Negative if the time is exceeded."""
         return None if self._budget.wall_s is None else self._budget.wall_s - (self._clock.monotonic() - self._began)
 
-    def out_of_time(self) -> str | None:
+    def why_out_of_time(self) -> str | None:
         """Return a sentence if the wall time is used up, else None."""
         if self._budget.wall_s is None or (self.seconds_left or 0.0) > 0:
             return None
@@ -159,4 +159,4 @@ async def _end_after(left_s: float, budget: BudgetTracker, clock: Clock, control
     while left_s > 0:
         await clock.sleep(left_s)
         left_s = budget.seconds_left or 0.0
-    control.time_is_up(conversation, budget.out_of_time() or "")
+    control.time_is_up(conversation, budget.why_out_of_time() or "")

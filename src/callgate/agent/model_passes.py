@@ -62,7 +62,7 @@ class ModelPasses:
     def limit_reached(self) -> Ending | None:
         """Return why no further pass may begin, or None. Ignores a pending stop or follow-up, which ends the pass itself."""
         budget = self._parts.budget
-        over = None if budget.boundless else budget.over()
+        over = None if budget.boundless else budget.why_exhausted()
         if over is not None:
             return Ending("budget_exhausted", over)
         if self._state.iteration == self._parts.engine.limits.soft_warn_iteration and not self._told_of_long_turn:
@@ -79,7 +79,7 @@ class ModelPasses:
             parts.recorder.write_compaction(parts.history.messages)
             before, after = sizes
             self._notice(Notice("compacted", f"The history was made shorter: about {before} tokens, now {after}.", hidden=True))
-        over = parts.budget.out_of_time()
+        over = parts.budget.why_out_of_time()
         return None if over is None else Ending("budget_exhausted", over)
 
     async def stream(self, message_calls: MessageCalls, left: int | None) -> StreamResult:
