@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from callgate.calls import Text
 from callgate.messages import AssistantMessage, Message, ToolCall, ToolMessage
+from callgate.models.wire.result_order import UniqueIds
 
 __all__ = ["repair_history"]
 
@@ -38,10 +39,7 @@ class _Repair:
         self._messages = messages
         self._results: dict[str, deque[ToolMessage]] = {}
         """The results that have no call yet, by call id, in order."""
-        self._ids: set[str] = set()
-        """The call ids of the repaired conversation so far."""
-        self._numbers: dict[str, int] = {}
-        """The number to try first to make a repeated id unique, by id."""
+        self._ids = UniqueIds("-")
 
     def repaired_messages(self) -> list[Message]:
         """Return the repaired conversation."""
@@ -96,11 +94,7 @@ class _Repair:
 
     def _with_unique_id(self, call: ToolCall) -> ToolCall:
         """Return the call with an id that no earlier call of the conversation has."""
-        name = call_id = call.id or "call"
-        while call_id in self._ids:
-            number = self._numbers.get(name, 2)
-            self._numbers[name], call_id = number + 1, f"{name}-{number}"
-        self._ids.add(call_id)
+        call_id = self._ids.make_unique(call.id or "call")
         if call_id == call.id:
             return call
         self.notes.append(f"The call id '{call.id}' was not unique; one call is now '{call_id}'.")
