@@ -8,9 +8,11 @@ Decisions of a limit or the agent loop are not judged again.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callgate._engine_limits import Limits
 from callgate._json import canonical, decode, plain_bytes
@@ -18,7 +20,7 @@ from callgate._option_checks import check
 from callgate._pipeline.ask_judges import Judges
 from callgate._pipeline.call_hooks import HookChain
 from callgate._pipeline.engine_options import check_policies
-from callgate._pipeline.engine_policies import policies_to_ask
+from callgate._pipeline.engine_policies import AskedPolicy, policies_to_ask
 from callgate._pipeline.gate import gate
 from callgate._pipeline.host_code import HostAnswer, HostAwaits
 from callgate._pipeline.parse import parse
@@ -111,11 +113,11 @@ async def judge_again(
     tools = tuple(tools)
     registry = tools_of(replay, tools)
     check_policies(policies or (), tuple(ToolRegistry(tools)))
-    context = _JudgingContext(replay, registry, policies, tuple(hooks), limits or Limits(), coerce)
+    judging = _RunJudging(replay, registry, policies, tuple(hooks), limits or Limits(), coerce)
     compared: list[ComparedVerdict] = []
     first: ReplayedCall | None = None
     for call in replay.calls:
-        one = await context.compare(call)
+        one = await judging.compare(call)
         beyond = first is not None and bool(replay.passes) and call.scope.iteration > first.scope.iteration
         compared.append(ComparedVerdict(call=call, now=one.now, unjudged=one.unjudged, change=one.change, beyond=beyond))
         first = first or (call if one.differs else None)
@@ -168,8 +170,46 @@ class _ReplayHost:
         return clean(text, None, chars)
 
 
-class _JudgingContext:
-    """Judges the calls of one run. Provides what the gate needs from an engine."""
+class _ReplayGate(Struct, kw_only=True, eq=False):
+    """What the gate needs from an engine, for one recorded call."""
+
+    then: Decision
+    """The recorded decision."""
+    approval: Question | None
+    """The approval that the call used."""
+    policies: tuple[AskedPolicy, ...]
+    waits: bool
+    judges: Judges
+    rounds: int
+    policy_timeout_s: float
+    host: _ReplayHost
+    answered: Mapping[str, Question] = {}
+    coerce: bool = False
+    """No answer of a human is applied here; see `find_answer_to`."""
+
+    def check_limits(self, call: ValidatedCall) -> None:
+        """Raise the recorded error if a limit on dangerous calls refused this call; else allow it.
+
+        The limits on the calls of a tick are not rules and are not recorded.
+        """
+        if self.then.code == DangerousLimitReached.code:
+            raise DangerousLimitReached(self.then.said)
+
+    def find_answer_to(self, call: ValidatedCall, encoded: bytes) -> None:
+        """Return None: a recorded call that a human denied or changed is not judged; see `_is_by_host_code`."""
+
+    def call_in_doubt(self, call: ValidatedCall, encoded: bytes) -> str:
+        """Return nothing: what a human was told beside the question changes no verdict."""
+        return ""
+
+    def spend_approval(self, binding: str) -> Question | None:
+        """Return the approval that this call used, if it was given for the same call."""
+        used = self.approval
+        return replace(used, binding=binding) if used is not None and older_binding(used.binding) == older_binding(binding) else None
+
+
+class _RunJudging:
+    """Judges the calls of one run again."""
 
     def __init__(
         self,
@@ -181,21 +221,32 @@ class _JudgingContext:
         coerce: bool,
     ) -> None:
         given = policies or ()
-        self.policies, self.waits = policies_to_ask(one for one in given if not isinstance(one, CallJudge))
-        self.policy_timeout_s = limits.policy_timeout_s
-        self.rounds = limits.policy_rounds
-        self.host = _ReplayHost(limits)
+        asked, waits = policies_to_ask(one for one in given if not isinstance(one, CallJudge))
+        host = _ReplayHost(limits)
+        self._make_gate = partial(
+            _ReplayGate,
+            policies=asked,
+            waits=waits,
+            judges=_Judges([one for one in given if isinstance(one, CallJudge)], host),
+            rounds=limits.policy_rounds,
+            policy_timeout_s=limits.policy_timeout_s,
+            host=host,
+        )
         self._registry = registry
         self._only_tools = policies is None
         self._hooks = hooks
         self._limits = limits
         self._coerce = coerce
         self._repair = any(call.repairs for call in replay.calls)
-        self._bindings: Mapping[str, str] = {call.approval: call.binding for call in replay.calls if call.ended == "asked"}
-        self._by = {approval: by for approval, allowed, by in replay.answers if allowed}
-        self._call: ReplayedCall | None = None
-        self.answered: Mapping[str, Question] = {}
-        self.judges: Judges = _Judges([one for one in given if isinstance(one, CallJudge)], self.host)
+        by = {approval: by for approval, allowed, by in replay.answers if allowed}
+        self._approvals = {
+            call.approval: Question(
+                approval_id=call.approval, run="", binding=call.binding, expires_at=0, allowed=True, by=by[call.approval]
+            )
+            for call in replay.calls
+            if call.ended == "asked" and call.approval in by
+        }
+        """The approvals that humans gave, by id."""
 
     async def compare(self, call: ReplayedCall) -> ComparedVerdict:
         if call.lost:
@@ -204,7 +255,6 @@ class _JudgingContext:
             return ComparedVerdict(call=call, unjudged=call.undecided)
         if not self._hooks and not self._only_tools and _is_by_host_code(call.decision):
             return ComparedVerdict(call=call, unjudged="the host's own code decided on it, and code is not recorded: give the hooks")
-        self._call = call
         try:
             now = await self._decide(call, call.decision)
         except _NoJudge:
@@ -215,7 +265,7 @@ class _JudgingContext:
         try:
             parsed = parse(call.raw, call.uid, self._limits, repair=self._repair)
             valid = validate(resolve(parsed, self._registry, call.scope), call.scope, coerce=self._coerce)
-            return self._repeat_decision(valid, then) if self._only_tools else await self._ask_policies(valid)
+            return self._repeat_decision(valid, then) if self._only_tools else await self._ask_policies(valid, call, then)
         except ApprovalNeeded as question:
             return Decision(word="ask", rule=question.rule, said=str(question))
         except CallDenied as error:
@@ -223,9 +273,10 @@ class _JudgingContext:
         except (CallFailed, CallAborted) as error:
             return Decision(word="refused", said=str(error), code=error.code)
 
-    async def _ask_policies(self, valid: ValidatedCall) -> Decision:
+    async def _ask_policies(self, valid: ValidatedCall, call: ReplayedCall, then: Decision) -> Decision:
         before = HookChain.of(self._hooks, valid.tool).before
-        answer = gate(valid, before, self, "", _ignore_change)
+        approval = self._approvals.get(call.approval) if call.ended != "asked" else None
+        answer = gate(valid, before, self._make_gate(then=then, approval=approval), "", _ignore_change)
         approved = await answer if isinstance(answer, Coroutine) else answer
         return Decision(word="allow", rule=approved.rule, arguments=approved.arguments_json, notes=approved.call.notes)
 
@@ -236,33 +287,6 @@ class _JudgingContext:
         if then.word != "allow" or any(note.kind == "modified" for note in then.notes):
             return then
         return Decision(word="allow", rule=then.rule, arguments=plain_bytes(valid.arguments), notes=valid.notes)
-
-    # The gate's interface
-
-    coerce = False  # no answer of a human is applied here; see `find_answer_to`
-
-    def check_limits(self, call: ValidatedCall) -> None:
-        """Raise the recorded error if a limit on dangerous calls refused this call; else allow it.
-
-        The limits on the calls of a tick are not rules and are not recorded.
-        """
-        then = self._call.decision if self._call is not None else None
-        if then is not None and then.code == DangerousLimitReached.code:
-            raise DangerousLimitReached(then.said)
-
-    def find_answer_to(self, call: ValidatedCall, encoded: bytes) -> None:
-        """Return None: a recorded call that a human denied or changed is not judged; see `_is_by_host_code`."""
-
-    def call_in_doubt(self, call: ValidatedCall, encoded: bytes) -> str:
-        """Return nothing: what a human was told beside the question changes no verdict."""
-        return ""
-
-    def spend_approval(self, binding: str) -> Question | None:
-        """Return the approval that this call used, if it was given for the same call."""
-        approval = self._call.approval if self._call is not None and self._call.ended != "asked" else ""
-        if not approval or older_binding(self._bindings.get(approval, "")) != older_binding(binding) or approval not in self._by:
-            return None
-        return Question(approval_id=approval, run="", binding=binding, expires_at=0, allowed=True, by=self._by[approval])
 
 
 def _ignore_change(change: ModifiedCall) -> None:
