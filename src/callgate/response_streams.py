@@ -7,17 +7,14 @@ engine. A stream that fails or is closed discards its message. `provider_respons
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import suppress
-from functools import partial
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from types import TracebackType
-from typing import Any, Generic, Never, Self, TypeVar, cast
+from typing import Generic, Never, Self, TypeVar, cast
 
 from callgate._abort_signals import is_own_failure
-from callgate._run_in_thread import BlockingPool, in_thread
+from callgate._sdk_streams import END, ChunkSource
 from callgate.calls import RawCall, Scope
 from callgate.emission import Emission, EndedCall
 from callgate.errors import RecordFailed, RunHeld, UsageError
@@ -36,9 +33,6 @@ _ASYNC_ONLY = (
     "A watched stream is used as 'async with engine.watch(stream, scope) as chunks:', in async code. In synchronous code, iterate over the"
     " SDK's own stream helper, and give the message that it has assembled, such as stream.get_final_completion(), to engine.respond_sync."
 )
-_CLOSE_S = 2.0
-"""Seconds that the host's stream has to close."""
-_END = object()
 _NONE = object()
 
 
@@ -66,16 +60,10 @@ class WatchedStream(Generic[Chunk]):
         open_emission: Callable[[Scope], Awaitable[Emission]],
         run: Callable[[Iterable[RawCall], Scope], Awaitable[list[EndedCall]]],
     ) -> None:
-        self._source = _ChunkSource(stream if isinstance(stream, AsyncIterable) else _ChunksFromThread(stream))
+        self._source = ChunkSource(stream)
         self._reader = reader
-        self._scope = scope
-        self._open_emission = open_emission
+        self._calls = _EarlyCalls(reader, scope, open_emission)
         self._run = run
-        self._emission: Emission | None = None
-        self._early = True
-        """Whether calls may still start before the message is complete."""
-        self._handed_in: dict[int, ToolCall] = {}
-        """The calls that were handed in while the message streamed, by position."""
         self._chunk: Chunk | object = _NONE
         """A chunk that was read and not handed on yet, because its calls are still being handed in."""
         self._events: deque[ModelEvent] = deque()
@@ -114,7 +102,7 @@ class WatchedStream(Generic[Chunk]):
             await self._discard(f"its stream failed ({type(error).__name__})")
             raise
         chunk, self._chunk = self._chunk, _NONE
-        if chunk is _END:
+        if chunk is END:
             self._read = True
             raise StopAsyncIteration
         return cast("Chunk", chunk)
@@ -127,10 +115,10 @@ class WatchedStream(Generic[Chunk]):
         """Read the next chunk, and hand in the calls that it completes. Goes on where a cancelled call of it stopped."""
         if self._chunk is _NONE:
             self._chunk = await self._source.next()
-            if self._chunk is not _END:
+            if self._chunk is not END:
                 self._events.extend(self._reader.feed(self._chunk))
         while self._events:
-            await self._see(self._events[0])
+            await self._calls.see(self._events[0])
             self._events.popleft()
 
     async def reply(self) -> ResponseReply:
@@ -169,7 +157,7 @@ class WatchedStream(Generic[Chunk]):
             return await self._finish(self._reader.close())
         except BaseException as error:
             reason = f"its calls were not run to their end ({type(error).__name__})"
-            await (self._discard(reason) if self._response is None else self._drop_calls(reason))
+            await (self._discard(reason) if self._response is None else self._calls.drop(reason))
             raise
 
     async def aclose(self) -> None:
@@ -177,11 +165,11 @@ class WatchedStream(Generic[Chunk]):
         Idempotent.
         """
         if self._reply is None and self._replying is None and self._response is None:
-            if self._read and not self._discarded and self._handed_in:
+            if self._read and not self._discarded and self._calls.handed_in:
                 log.warning(
                     "A stream with %d tool calls was read to its end and closed without reply(), so its calls were discarded. Await"
                     " reply() inside of `async with engine.watch(...)`, and append what it returns.",
-                    len(self._handed_in),
+                    len(self._calls.handed_in),
                 )
             await self._discard(_CLOSED)
         await self._source.close()
@@ -204,188 +192,96 @@ class WatchedStream(Generic[Chunk]):
         await self.aclose()
 
     def __del__(self) -> None:
-        emission = getattr(self, "_emission", None)
-        if emission is not None and not emission.is_over:
-            emission.end("its stream was dropped by the host")
-        source = getattr(self, "_source", None)
-        if source is not None:
-            source.drop()
-
-    async def _see(self, event: ModelEvent) -> None:
-        """Hand in a call that is complete. Its tool starts now if it has no effect."""
-        if type(event) is CallSealed and event.closed == "sealed" and self._early and event.position not in self._handed_in:
-            emission = self._emission or await self._open()
-            if emission is not None:
-                self._handed_in[event.position] = event.call
-                emission.add(raw_call(event.call, event.closed, self._reader.origin), position=event.position)
-        elif type(event) is CallReopened and self._handed_in.pop(event.position, None) is not None:
-            self._early = self._early and self._emission is not None and not self._emission.reopen(event.position)
-
-    async def _open(self) -> Emission | None:
-        """Open the run and the message. If the run cannot be opened, no call starts early, and each has an outcome that says why."""
-        self._scope = scope_of(self._scope, self._reader.message_id)
-        try:
-            opened = await self._open_emission(self._scope)
-        except (RunHeld, RecordFailed):
-            self._early = False
-        else:
-            self._emission = None if self._discarded else opened
-        return self._emission
+        for part in (getattr(self, "_calls", None), getattr(self, "_source", None)):
+            if part is not None:
+                part.abandon()
 
     async def _finish(self, response: ProviderResponse) -> ResponseReply:
         """Run the calls of the whole message that have not run, and return the reply."""
         failed = failed_reply(response)
         if failed is not None:
-            await self._drop_calls(failed.reason)
+            await self._calls.drop(failed.reason)
             return failed
         self._response = response
-        calls = response.message.calls
-        if self._emission is not None and not (self._early and self._as_handed_in(calls)):
-            await self._drop_calls("a call was changed after its end")
-        if not calls:
-            return reply_to(response, [])
-        if self._emission is None:
-            return await self._run_all(response)
-        for place, raw in enumerate(response.calls):
-            if place not in self._handed_in:
-                self._emission.add(raw, position=place)
-        return reply_to(response, await self._emission.seal_with_ends())
+        ends = await self._calls.run_to_end(response)
+        return await self._run_all(response) if ends is None else reply_to(response, ends)
 
     async def _run_all(self, response: ProviderResponse) -> ResponseReply:
-        return reply_to(response, await self._run(response.calls, scope_of(self._scope, response.message_id)))
-
-    def _as_handed_in(self, calls: tuple[ToolCall, ...]) -> bool:
-        """Return whether the message has the calls that were handed in, unchanged."""
-        return all(place < len(calls) and same_call(before, calls[place]) for place, before in self._handed_in.items())
-
-    async def _drop_calls(self, reason: str) -> None:
-        emission, self._emission = self._emission, None
-        if emission is not None:
-            await emission.discard(reason)
+        return reply_to(response, await self._run(response.calls, scope_of(self._calls.scope, response.message_id)))
 
     async def _discard(self, reason: str) -> None:
         if not self._discarded:
             self._discarded = reason
-            await self._drop_calls(reason)
+            await self._calls.drop(reason)
 
 
-class _ChunkSource(Generic[Chunk]):
-    """Reads the chunks of a stream one by one, each when it is asked for.
+class _EarlyCalls:
+    """The calls of a message that are handed in while it streams.
 
-    One task reads the whole stream, because a stream may hold a timeout or a lock that belongs to the task that began it. A wait for a
-    chunk that is cancelled does not cancel the reading.
+    Args:
+        reader: Reads the chunks of the message.
+        scope: Where and for whom the calls run.
+        open_emission: Opens the run of a scope, and returns an emission for its next message.
     """
 
-    def __init__(self, stream: AsyncIterable[Chunk]) -> None:
-        self._stream = stream
-        self._iterator: AsyncIterator[Chunk] | None = None
-        self._reading: asyncio.Task[None] | None = None
-        self._asked: asyncio.Queue[asyncio.Future[Chunk | object]] = asyncio.Queue()
-        self._next: asyncio.Future[Chunk | object] | None = None
-        """The chunk that was asked for and not handed on yet."""
-        self._is_closing = False
+    def __init__(self, reader: StreamReader, scope: Scope, open_emission: Callable[[Scope], Awaitable[Emission]]) -> None:
+        self.scope = scope
+        self.handed_in: dict[int, ToolCall] = {}
+        """The calls that were handed in, by position."""
+        self._reader = reader
+        self._open_emission = open_emission
+        self._emission: Emission | None = None
+        self._may_start = True
+        """Whether calls may still start before the message is complete."""
+        self._is_dropped = False
 
-    async def next(self) -> Chunk | object:
-        """Return the next chunk, or `_END`. If the wait is cancelled, the next call returns this chunk."""
-        if self._next is None:
-            self._reading = self._reading or asyncio.create_task(self._read(), name="callgate stream")
-            self._next = asyncio.get_running_loop().create_future()
-            self._asked.put_nowait(self._next)
+    async def see(self, event: ModelEvent) -> None:
+        """Hand in a call that is complete. Its tool starts now if it has no effect."""
+        if type(event) is CallSealed and event.closed == "sealed" and self._may_start and event.position not in self.handed_in:
+            emission = self._emission or await self._open()
+            if emission is not None:
+                self.handed_in[event.position] = event.call
+                emission.add(raw_call(event.call, event.closed, self._reader.origin), position=event.position)
+        elif type(event) is CallReopened and self.handed_in.pop(event.position, None) is not None:
+            self._may_start = self._may_start and self._emission is not None and not self._emission.reopen(event.position)
+
+    async def run_to_end(self, response: ProviderResponse) -> list[EndedCall] | None:
+        """Run the remaining calls of the whole message. Return how each call ended; None if all of them have to be run anew."""
+        calls = response.message.calls
+        if self._emission is not None and not (self._may_start and self._are_unchanged(calls)):
+            await self.drop("a call was changed after its end")
+        if not calls:
+            return []
+        if self._emission is None:
+            return None
+        for position, raw in enumerate(response.calls):
+            if position not in self.handed_in:
+                self._emission.add(raw, position=position)
+        return await self._emission.seal_with_ends()
+
+    async def drop(self, reason: str) -> None:
+        """End the calls, because their message failed, was discarded or was changed."""
+        self._is_dropped = True
+        emission, self._emission = self._emission, None
+        if emission is not None:
+            await emission.discard(reason)
+
+    def abandon(self) -> None:
+        """End the calls without waiting for them."""
+        if self._emission is not None and not self._emission.is_over:
+            self._emission.end("its stream was dropped by the host")
+
+    async def _open(self) -> Emission | None:
+        """Open the run and the message. If the run cannot be opened, no call starts early, and each has an outcome that says why."""
+        self.scope = scope_of(self.scope, self._reader.message_id)
         try:
-            chunk = await asyncio.shield(self._next)
-        except Exception:
-            self._next = None
-            raise
-        self._next = None
-        return chunk
+            opened = await self._open_emission(self.scope)
+        except (RunHeld, RecordFailed):
+            self._may_start = False
+        else:
+            self._emission = None if self._is_dropped else opened
+        return self._emission
 
-    @property
-    def cancelled(self) -> bool:
-        """Whether the stream itself was cancelled while it was read."""
-        return self._next is not None and self._next.cancelled()
-
-    async def _read(self) -> None:
-        """Read a chunk for each future that asks for one, until the stream ends."""
-        asked = await self._asked.get()
-        try:
-            self._iterator = self._stream.__aiter__()
-            while True:
-                asked.set_result(await self._iterator.__anext__())
-                asked = await self._asked.get()
-        except StopAsyncIteration:
-            asked.set_result(_END)
-        except asyncio.CancelledError:
-            asked.cancel()
-            if self._is_closing:
-                await self._close_stream()
-            elif isinstance(self._stream, _ChunksFromThread):
-                self._stream.end_thread()
-            raise
-        except BaseException as error:
-            asked.set_exception(error)
-
-    def drop(self) -> None:
-        """End the reading without waiting for it, from any thread. The stream stays open, because the host may have it."""
-        if self._reading is not None and not self._reading.done():
-            with suppress(RuntimeError):  # the loop is closed, and has ended its tasks
-                self._reading.get_loop().call_soon_threadsafe(self._reading.cancel)
-
-    async def close(self) -> None:
-        """End the reading, and close the stream in the task that reads it."""
-        self._is_closing = True
-        if self._reading is not None and not self._reading.done():
-            self._reading.cancel()
-            await asyncio.wait({self._reading}, timeout=_CLOSE_S)
-            if self._next is not None and self._reading.done():  # it was asked for, and the reading ended before it took that
-                self._next.cancel()
-        if self._reading is None or self._iterator is None or not self._reading.cancelled():
-            await self._close_stream()
-
-    async def _close_stream(self) -> None:
-        for stream in (self._iterator, self._stream):
-            close: Any = getattr(stream, "aclose", None) or getattr(stream, "close", None)
-            if close is not None:
-                with suppress(Exception):  # the message has ended, and errors of its connection are of no interest any more
-                    async with asyncio.timeout(_CLOSE_S):
-                        waiting = close()
-                        if inspect.isawaitable(waiting):
-                            await waiting
-
-
-class _ChunksFromThread(Generic[Chunk]):
-    """The chunks of a synchronous stream, read in a thread that ends with the stream."""
-
-    def __init__(self, stream: Iterable[Chunk]) -> None:
-        self._stream = stream
-        self._iterator: Iterator[Chunk] | None = None
-        self._thread = BlockingPool("callgate stream", 1)
-
-    def __aiter__(self) -> Self:
-        self._iterator = iter(self._stream)
-        return self
-
-    async def __anext__(self) -> Chunk:
-        assert self._iterator is not None
-        try:
-            chunk = await self._thread.run(partial(next, self._iterator, _END))
-        except Exception:
-            self.end_thread()
-            raise
-        if chunk is _END:
-            self.end_thread()
-            raise StopAsyncIteration
-        return cast("Chunk", chunk)
-
-    def end_thread(self) -> None:
-        """End the thread when it has its chunk. No chunk may be read after that."""
-        self._thread.close()
-
-    async def aclose(self) -> None:
-        """Close the stream in another thread than the one that may still wait for a chunk."""
-        self.end_thread()
-        for stream in (self._iterator, self._stream):
-            close = getattr(stream, "close", None)
-            if close is not None:
-                with suppress(Exception):
-                    async with asyncio.timeout(_CLOSE_S):
-                        await in_thread(close)
+    def _are_unchanged(self, calls: tuple[ToolCall, ...]) -> bool:
+        """Return whether the message has the calls that were handed in, unchanged."""
+        return all(place < len(calls) and same_call(before, calls[place]) for place, before in self.handed_in.items())

@@ -25,10 +25,17 @@ from callgate.agent.agent_config import (
     instructions_of,
     model_of,
     output_of,
-    reading_text,
     request_of,
+    with_text_calls,
 )
-from callgate.agent.agent_options import AgentRunOptions, AgentStreamOptions, EngineOptions, TextCallMode, check_asked, check_made
+from callgate.agent.agent_options import (
+    AgentRunOptions,
+    AgentStreamOptions,
+    EngineOptions,
+    TextCallMode,
+    check_agent_options,
+    check_run_options,
+)
 from callgate.agent.event_queue import EventQueue
 from callgate.agent.history import HistoryCache
 from callgate.agent.loop_settings import PRESETS, ModelSettings, PresetName, Settings
@@ -116,10 +123,10 @@ class Agent:
         system_text: bool | None = None,
         **engine_options: Unpack[EngineOptions],
     ) -> None:
-        check_made(engine=engine, preset=preset, settings=settings, model_settings=model_settings, stream_limits=stream_limits, stuck=stuck)
-        check_made(text_calls=text_calls, system_text=system_text)
+        check_agent_options(engine=engine, preset=preset, settings=settings, model_settings=model_settings)
+        check_agent_options(stream_limits=stream_limits, stuck=stuck, text_calls=text_calls, system_text=system_text)
         given, settings = model_of(model), settings or PRESETS[preset]
-        self.model = reading_text(given, text_calls, dialect)
+        self.model = with_text_calls(given, text_calls, dialect)
         self.settings = settings
         self.engine = engine_of(engine, settings, engine_options)
         self._own_engine = engine is None
@@ -137,11 +144,11 @@ class Agent:
             deliberation=deliberation_of(deliberate, self.engine),
             compaction=compaction_of(compact),
             request=request_of(self.model, kind, model_settings),
-            guards=HostAwaits(),
+            host_awaits=HostAwaits(),
         )
         turns, histories = TurnFactory(config), HistoryCache()
         executor = RunExecutor(config, turns)
-        self._guards = config.guards
+        self._host_awaits = config.host_awaits
         self._active = ActiveRuns()
         self._runs = AgentRuns(config, turns, executor, self._active, histories)
         self._resumer = RunResumer(config, turns, self._runs, executor, histories)
@@ -198,8 +205,8 @@ class Agent:
                 wait, or the task or the history is invalid.
             RunHeld: Another engine works on the run that the scope names. A kind of `UsageError`.
         """
-        check_asked("Agent.run", conversation=conversation, scope=scope, trigger=trigger, on_event=on_event)
-        check_asked("Agent.run", history=history, expose=expose, scene=scene, reflect=reflect, deliberate=deliberate)
+        check_run_options("Agent.run", conversation=conversation, scope=scope, trigger=trigger, on_event=on_event)
+        check_run_options("Agent.run", history=history, expose=expose, scene=scene, reflect=reflect, deliberate=deliberate)
         request = TurnRequest(
             conversation=conversation,
             history=history,
@@ -223,7 +230,7 @@ class Agent:
         Raises:
             UsageError: A tool of the running turn called this method, which would wait for that same turn.
         """
-        check_asked("Agent.follow_up", conversation=conversation, scope=scope, trigger=trigger)
+        check_run_options("Agent.follow_up", conversation=conversation, scope=scope, trigger=trigger)
         self.conversations.refuse_inside(conversation)
         if self.conversations.may_interrupt(conversation):
             self.engine.control.follow_up(conversation)
@@ -257,7 +264,7 @@ class Agent:
             UsageError: The run is not on record, is completed, or is already being worked on.
         """
         check("Agent.resume", "run", run, str | RunResult)
-        check_asked("Agent.resume", on_event=on_event)
+        check_run_options("Agent.resume", on_event=on_event)
         if isinstance(run, str):
             return await self._resumer.resume_recorded(run, extra, on_event)
         return await self._resumer.resume_waiting(run, extra, on_event)
@@ -326,7 +333,7 @@ class Agent:
         """
         self._active.close()
         await self._active.end(self.engine.control)
-        await self._guards.close()
+        await self._host_awaits.close()
         if self._own_engine:
             await self.engine.close()
 

@@ -39,8 +39,8 @@ __all__ = [
     "instructions_of",
     "model_of",
     "output_of",
-    "reading_text",
     "request_of",
+    "with_text_calls",
 ]
 
 
@@ -72,7 +72,7 @@ class AgentConfig(Struct, frozen=True, kw_only=True, eq=False):
     compaction: Compaction | None
     request: ModelRequest
     """The template of every request to the model."""
-    guards: HostAwaits
+    host_awaits: HostAwaits
     """Runs code of the host that may not stop when it is cancelled, such as models."""
 
 
@@ -86,7 +86,7 @@ def model_of(model: Model | str) -> Model:
     return model
 
 
-def reading_text(model: Model, mode: TextCallMode, dialect: str | None) -> Model:
+def with_text_calls(model: Model, mode: TextCallMode, dialect: str | None) -> Model:
     """Return the model, wrapped in `TextCalls` if calls may have to be read from its text."""
     if dialect is not None:
         from callgate.models.dialects import DIALECTS

@@ -41,7 +41,15 @@ if TYPE_CHECKING:
     )
     from callgate.tools import Tool
 
-__all__ = ["AgentRunOptions", "AgentStreamOptions", "EngineOptions", "TextCallMode", "check_asked", "check_list", "check_made"]
+__all__ = [
+    "AgentRunOptions",
+    "AgentStreamOptions",
+    "EngineOptions",
+    "TextCallMode",
+    "check_agent_options",
+    "check_list",
+    "check_run_options",
+]
 
 
 class EngineOptions(TypedDict, total=False):
@@ -102,7 +110,7 @@ _KINDS: Mapping[str, Any] = {
 }
 
 
-def check_made(**options: object) -> None:
+def check_agent_options(**options: object) -> None:
     """Check the types of an agent's options.
 
     Raises:
@@ -112,7 +120,7 @@ def check_made(**options: object) -> None:
         check("Agent", name, value, _KINDS[name])
 
 
-def check_asked(
+def check_run_options(
     method: str,
     *,
     conversation: object = "",

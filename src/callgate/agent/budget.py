@@ -67,7 +67,7 @@ class BudgetTracker:
         if self._prices is not None:
             self.cost += max(0.0, self._prices.of(usage))
 
-    def is_blind(self, usage: Usage | None) -> bool:
+    def lacks_usage(self, usage: Usage | None) -> bool:
         """Return whether a limit on tokens or cost has no effect because the provider reported no tokens."""
         limited = not (self._budget.input_tokens is self._budget.output_tokens is self._budget.cost is None)
         return limited and (usage is None or usage.input_tokens + usage.output_tokens <= 0)
@@ -88,7 +88,7 @@ class BudgetTracker:
             wall_s=self._clock.monotonic() - self._began,
         )
 
-    def over(self) -> str | None:
+    def why_exhausted(self) -> str | None:
         """Return a sentence that names the resource that is used up; None if no resource is used up.
 
         A used-up resource prevents further requests to the model.
@@ -104,14 +104,14 @@ class BudgetTracker:
         for what, spent, limit in used:
             if limit is not None and spent >= limit:
                 return f"the run has used up its {what}: {spent:.6g} of {limit:.6g}"
-        return self.out_of_time()
+        return self.why_out_of_time()
 
     @property
     def seconds_left(self) -> float | None:
         """The seconds of wall time that are left. None: no limit. Negative if the time is exceeded."""
         return None if self._budget.wall_s is None else self._budget.wall_s - (self._clock.monotonic() - self._began)
 
-    def out_of_time(self) -> str | None:
+    def why_out_of_time(self) -> str | None:
         """Return a sentence if the wall time is used up, else None."""
         if self._budget.wall_s is None or (self.seconds_left or 0.0) > 0:
             return None
@@ -159,4 +159,4 @@ async def _end_after(left_s: float, budget: BudgetTracker, clock: Clock, control
     while left_s > 0:
         await clock.sleep(left_s)
         left_s = budget.seconds_left or 0.0
-    control.time_is_up(conversation, budget.out_of_time() or "")
+    control.time_is_up(conversation, budget.why_out_of_time() or "")

@@ -40,15 +40,15 @@ _ALL_ANSWERED = frozenset({ToolResult})
 
 
 class ExecutedMessage(Struct, frozen=True, kw_only=True, eq=False):
-    """A message whose calls have ended."""
+    """A message whose calls are run, with how they ended."""
 
     message: AssistantMessage
     calls: tuple[ToolCall, ...]
     """The calls of the message."""
     closed: Sequence[str]
     """For each call, how its arguments were proved complete."""
-    ends: list[EndedCall]
-    """How each call ended."""
+    ends: list[EndedCall] = []
+    """How each call ended, as far as it has ended."""
     whole: CommittedMessage | None = None
     """The whole message as it was committed, if `calls` contains only those of its calls that waited for a human;
     else None.
@@ -71,7 +71,7 @@ class MessageCommitter:
         self._call_context = CallContext(
             engine=parts.engine,
             exits=parts.exits or None,
-            may_run=partial(_refusal, parts.guard, parts.budget),
+            may_run=partial(_refusal, parts.stuck_guard, parts.budget),
             give_back=parts.budget.give_back,
             origin=parts.model.provider,
             on_result=partial(parts.exposure.record_use, parts.scope.conversation) if parts.exposure is not None else None,
@@ -88,36 +88,36 @@ class MessageCommitter:
         scope = replace(parts.scope, iteration=iteration, message_id="", phase=f"{parts.scope.run}/{iteration}")
         return MessageCalls(self._call_context, scope, early and parts.settings.early_start)
 
-    def commit(self, calls: ExecutedMessage) -> Ending | None:
+    def commit(self, executed: ExecutedMessage) -> Ending | None:
         """Commit the message with the results of its calls. Return how the turn ends, or None if it continues."""
         parts, state = self._parts, self._state
-        if calls.whole is not None and any(not isinstance(end.outcome, Suspended) for end in calls.ends):
+        if executed.whole is not None and any(not isinstance(end.outcome, Suspended) for end in executed.ends):
             self._take_up_again()
-        ends = self._record_ends(calls)
-        whole = commit_message(parts.history, calls.whole, calls.message, ends, state.results)
+        ends = self._record_ends(executed)
+        whole = commit_message(parts.history, executed.whole, executed.message, ends, state.results)
         if parts.enrichment.in_use:
             kept = parts.enrichment.settle(parts.history)
             if kept:
                 parts.recorder.write_kept_context(kept)
-        if parts.tell is not None:
-            self._announce(calls, parts.tell)
+        if parts.on_event is not None:
+            self._announce(executed, parts.on_event)
         state.iteration += 1
-        unanswered = None if _ALL_ANSWERED.issuperset(map(type, ends)) else self._abort_or_wait(calls, whole)
+        unanswered = None if _ALL_ANSWERED.issuperset(map(type, ends)) else self._abort_or_wait(executed, whole)
         return unanswered or self._decide_continuation(whole.answered, whole.message)
 
-    def commit_cancelled(self, calls: ExecutedMessage) -> None:
+    def commit_cancelled(self, executed: ExecutedMessage) -> None:
         """Commit a message whose calls ended because the run was cancelled, so that the conversation's next run tells the model of them."""
-        ends = [end_of_cancelled_call(call, end) for call, end in zip(calls.calls, calls.ends, strict=False)]
-        if len(ends) == len(calls.calls):
-            self._note_killed(calls)
+        ends = [end_of_cancelled_call(call, end) for call, end in zip(executed.calls, executed.ends, strict=False)]
+        if len(ends) == len(executed.calls):
+            self._note_killed(executed)
             with suppress(RecordFailed):
-                results = self._record_ends(replace(calls, ends=ends, broken_off=True))
-                commit_message(self._parts.history, calls.whole, calls.message, results, self._state.results)
+                results = self._record_ends(replace(executed, ends=ends, broken_off=True))
+                commit_message(self._parts.history, executed.whole, executed.message, results, self._state.results)
 
     # Inside
 
-    def _note_killed(self, calls: ExecutedMessage) -> None:
-        ends = zip(calls.calls, calls.ends, strict=True)
+    def _note_killed(self, executed: ExecutedMessage) -> None:
+        ends = zip(executed.calls, executed.ends, strict=True)
         self._parts.history.killed += [call for call, end in ends if isinstance(end.outcome, Aborted) and end.outcome.in_doubt]
 
     def _take_up_again(self) -> None:
@@ -130,9 +130,9 @@ class MessageCommitter:
             self._parts.recorder.write_message(_ANSWERED)
             self._parts.history.user(_ANSWERED)
 
-    def _record_ends(self, calls: ExecutedMessage) -> list[ToolResult | Suspended | None]:
+    def _record_ends(self, executed: ExecutedMessage) -> list[ToolResult | Suspended | None]:
         """Record the ends of the calls and the hints for the model. Return each result with its hint."""
-        parts, ends = self._parts, calls.ends
+        parts, ends = self._parts, executed.ends
         uids: list[str] = []
         positions: list[int] = []
         finals: list[bytes] = []
@@ -142,9 +142,9 @@ class MessageCommitter:
             positions.append(end.position)
             finals.append(end.arguments)
             results.append(end.outcome.result if type(end.outcome) is Answered else _result_of_finished(end.outcome))
-        hints = parts.guard.count_results(calls.calls, results, finals) if parts.guard is not None else {}
+        hints = parts.stuck_guard.count_results(executed.calls, results, finals) if parts.stuck_guard is not None else {}
         said = {str(place): hint for place, hint in hints.items()} if hints else {}
-        if calls.broken_off:
+        if executed.broken_off:
             said |= {str(place): str(one.error) for place, one in enumerate(results) if one is not None and one.code == BROKEN_OFF}
         added = parts.enrichment.news if parts.enrichment.in_use else None
         parts.recorder.write_phase_executed(PhaseExecutedBody(calls=tuple(uids), hints=said, added=added), positions)
@@ -155,33 +155,33 @@ class MessageCommitter:
             for place, end in enumerate(ends)
         ]
 
-    def _announce(self, calls: ExecutedMessage, tell: Callable[[AgentEvent], None]) -> None:
-        for place, end in enumerate(calls.ends):
+    def _announce(self, executed: ExecutedMessage, on_event: Callable[[AgentEvent], None]) -> None:
+        for place, end in enumerate(executed.ends):
             if end.outcome is not None:
-                tell(CallEnded(calls.whole.waiting[place] if calls.whole is not None else place, end.outcome))
+                on_event(CallEnded(executed.whole.waiting[place] if executed.whole is not None else place, end.outcome))
         if self._parts.exposure is not None:
-            for notice in self._parts.exposure.notices(calls.calls, [end.outcome for end in calls.ends]):
-                tell(notice)
+            for notice in self._parts.exposure.notices(executed.calls, [end.outcome for end in executed.ends]):
+                on_event(notice)
 
-    def _abort_or_wait(self, calls: ExecutedMessage, whole: CommittedMessage) -> Ending | None:
+    def _abort_or_wait(self, executed: ExecutedMessage, whole: CommittedMessage) -> Ending | None:
         """Return how the turn ends if a call aborted the message or waits for a human, else None."""
-        self._note_killed(calls)
-        for end in calls.ends:
+        self._note_killed(executed)
+        for end in executed.ends:
             outcome = end.outcome
             if isinstance(outcome, Aborted):
                 strict = outcome.status == "error" and self._parts.settings.rules.failures == "strict"
                 return Ending("tool_parse_error" if strict else outcome.status, outcome.reason)
-        return self._wait_for_humans(calls, whole)
+        return self._wait_for_humans(executed, whole)
 
-    def _wait_for_humans(self, calls: ExecutedMessage, whole: CommittedMessage) -> Ending | None:
+    def _wait_for_humans(self, executed: ExecutedMessage, whole: CommittedMessage) -> Ending | None:
         """Return how the turn ends if calls wait for a human, else None."""
-        approvals = {place: end.outcome for place, end in enumerate(calls.ends) if isinstance(end.outcome, Suspended)}
+        approvals = {place: end.outcome for place, end in enumerate(executed.ends) if isinstance(end.outcome, Suspended)}
         if not approvals:
             return None
-        parts, made = self._parts, calls.calls
+        parts, made = self._parts, executed.calls
         self._state.pending = PendingCalls(
-            message=AssistantMessage(parts=tuple(made[place] for place in approvals), api=calls.message.api),
-            closed=tuple(calls.closed[place] for place in approvals),
+            message=AssistantMessage(parts=tuple(made[place] for place in approvals), api=executed.message.api),
+            closed=tuple(executed.closed[place] for place in approvals),
             iteration=self._state.iteration - 1,
             approvals=tuple(approvals.values()),
             scope=parts.scope,
@@ -190,7 +190,7 @@ class MessageCommitter:
             restarted=parts.enrichment.disabled,
             whole=whole,
             texts=tuple(self._state.texts),
-            repeats=parts.guard.repeats if parts.guard is not None else (),
+            repeats=parts.stuck_guard.repeats if parts.stuck_guard is not None else (),
             errors=parts.engine.control.errors_in_a_row(parts.scope.conversation),
             reflects=parts.recorder.phase == "reflect",
         )
@@ -198,8 +198,8 @@ class MessageCommitter:
 
     def _decide_continuation(self, answered: list[ToolResult], message: AssistantMessage) -> Ending | None:
         parts = self._parts
-        if parts.guard is not None and parts.guard.gave_up:
-            return Ending("error", parts.guard.gave_up)
+        if parts.stuck_guard is not None and parts.stuck_guard.gave_up:
+            return Ending("error", parts.stuck_guard.gave_up)
         tools = parts.engine.tools
         ends: list[CallEnd] = []
         for result in answered:
@@ -210,7 +210,7 @@ class MessageCommitter:
         ending = check_loop_continuation(ends, rules, errors_in_a_row=errors, text_before=text_before)
         if parts.budget.boundless or (ending is not None and ending.status == "completed"):
             return ending
-        over = parts.budget.out_of_time()  # if so, calls that the time limit aborted are not failures of their own
+        over = parts.budget.why_out_of_time()  # if so, calls that the time limit aborted are not failures of their own
         return ending if over is None else Ending("budget_exhausted", over)
 
 

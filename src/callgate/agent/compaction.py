@@ -69,9 +69,9 @@ class Compaction(Options, frozen=True, kw_only=True):
 class Compactor:
     """The compaction of one turn."""
 
-    def __init__(self, settings: Compaction, guards: HostAwaits, name: str) -> None:
+    def __init__(self, settings: Compaction, host_awaits: HostAwaits, name: str) -> None:
         self._settings = settings
-        self._guards = guards
+        self._host_awaits = host_awaits
         self._name = f"compaction of {name}"
         self._at = settings.at_tokens
 
@@ -88,7 +88,7 @@ class Compactor:
         if before < self._at:
             return None
         given = list(history.messages)
-        shorter = await self._guards.run(
+        shorter = await self._host_awaits.run(
             self._call_hook(given, before), signal, grace_s=_GRACE_S, name=self._name, timeout_s=self._settings.timeout_s
         )
         changed = shorter is not None and shorter != given

@@ -6,13 +6,14 @@ duplicate results. Every change is reported; valid parts are not changed.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 
 from msgspec.structs import replace
 
 from callgate.calls import Text
 from callgate.messages import AssistantMessage, Message, ToolCall, ToolMessage
+from callgate.models.wire.result_order import UniqueIds
 
 __all__ = ["repair_history"]
 
@@ -21,82 +22,80 @@ _LOST = "No result of this call was recorded. Whether it took effect is not know
 
 def repair_history(messages: Iterable[Message]) -> tuple[list[Message], list[str]]:
     """Return a valid conversation, and one sentence per change."""
-    work = list(messages)
-    notes: list[str] = []
-    results = _first_results(work, notes)
-    mended: list[Message] = []
-    ids = _CallIds()
-    for message in work:
-        if isinstance(message, ToolMessage):
-            continue
-        if not isinstance(message, AssistantMessage):
-            mended.append(message)
-            continue
-        renamed, answers = _pair(message, results, ids, notes)
-        if renamed.parts:
-            mended += [renamed, *answers]
-        else:
-            notes.append("An empty message of the model was left out.")
-    notes += [f"A result for '{call_id}', which no call has, was left out." for call_id, queue in results.items() if queue]
-    if not notes and mended != work:
-        notes.append("Results were put right behind the message that asked for them.")
-    return mended, notes
+    repair = _Repair(list(messages))
+    return repair.repaired_messages(), repair.notes
 
 
-def _first_results(messages: list[Message], notes: list[str]) -> dict[str, deque[ToolMessage]]:
-    """Return the results by call id, in order. Further results of an id are kept only if as many calls have the same id."""
-    wanted: dict[str, int] = {}
-    for message in messages:
-        for call in message.calls if isinstance(message, AssistantMessage) else ():
-            wanted[call.id] = wanted.get(call.id, 0) + 1
-    found: dict[str, deque[ToolMessage]] = {}
-    for message in messages:
-        if isinstance(message, ToolMessage):
-            queue = found.setdefault(message.call_id, deque())
-            if message.call_id in wanted and len(queue) >= wanted[message.call_id]:
-                notes.append(f"A second result for '{message.call_id}' was left out.")
-            else:
-                queue.append(message)
-    return found
+class _Repair:
+    """The repair of one conversation.
 
+    Args:
+        messages: The conversation as it is.
+    """
 
-def _pair(
-    message: AssistantMessage, results: dict[str, deque[ToolMessage]], ids: _CallIds, notes: list[str]
-) -> tuple[AssistantMessage, list[ToolMessage]]:
-    answers: list[ToolMessage] = []
-    parts: list[object] = []
-    for part in message.parts:
-        if not isinstance(part, ToolCall):
-            if not isinstance(part, Text) or part.text:
+    def __init__(self, messages: list[Message]) -> None:
+        self.notes: list[str] = []
+        """One sentence per change so far."""
+        self._messages = messages
+        self._results: dict[str, deque[ToolMessage]] = {}
+        """The results that have no call yet, by call id, in order."""
+        self._ids = UniqueIds("-")
+
+    def repaired_messages(self) -> list[Message]:
+        """Return the repaired conversation."""
+        self._collect_results()
+        repaired: list[Message] = []
+        for message in self._messages:
+            if isinstance(message, AssistantMessage):
+                repaired += self._answered_message(message)
+            elif not isinstance(message, ToolMessage):
+                repaired.append(message)
+        self.notes += [f"A result for '{call_id}', which no call has, was left out." for call_id, left in self._results.items() if left]
+        if not self.notes and repaired != self._messages:
+            self.notes.append("Results were put right behind the message that asked for them.")
+        return repaired
+
+    def _collect_results(self) -> None:
+        """Collect the results. Further results of an id are kept only if as many calls have the same id."""
+        calls = Counter(call.id for message in self._messages if isinstance(message, AssistantMessage) for call in message.calls)
+        for message in self._messages:
+            if isinstance(message, ToolMessage):
+                results = self._results.setdefault(message.call_id, deque())
+                if message.call_id in calls and len(results) >= calls[message.call_id]:
+                    self.notes.append(f"A second result for '{message.call_id}' was left out.")
+                else:
+                    results.append(message)
+
+    def _answered_message(self, message: AssistantMessage) -> list[Message]:
+        """Return the message without empty texts, followed by one result for each of its calls."""
+        parts: list[object] = []
+        answers: list[ToolMessage] = []
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                answer = self._take_result(part)
+                call = self._with_unique_id(part)
+                parts.append(call)
+                answers.append(answer if call is part else replace(answer, call_id=call.id))
+            elif not isinstance(part, Text) or part.text:
                 parts.append(part)
-            continue
-        queue = results.get(part.id)
-        answer = queue.popleft() if queue else None
-        if answer is None:
-            notes.append(f"The call '{part.id}' of {part.name} had no result; one was added that says so.")
-            answer = ToolMessage(call_id=part.id, name=part.name, content=(Text(text=_LOST),), is_error=True)
-        call = ids.unique(part, notes)
-        parts.append(call)
-        answers.append(answer if call is part else replace(answer, call_id=call.id))
-    unchanged = len(parts) == len(message.parts) and all(a is b for a, b in zip(parts, message.parts, strict=True))
-    return message if unchanged else replace(message, parts=tuple(parts)), answers
+        if not parts:
+            self.notes.append("An empty message of the model was left out.")
+            return []
+        unchanged = len(parts) == len(message.parts) and all(a is b for a, b in zip(parts, message.parts, strict=True))
+        return [message if unchanged else replace(message, parts=tuple(parts)), *answers]
 
+    def _take_result(self, call: ToolCall) -> ToolMessage:
+        """Return the call's result, or one that says that none was recorded."""
+        results = self._results.get(call.id)
+        if results:
+            return results.popleft()
+        self.notes.append(f"The call '{call.id}' of {call.name} had no result; one was added that says so.")
+        return ToolMessage(call_id=call.id, name=call.name, content=(Text(text=_LOST),), is_error=True)
 
-class _CallIds:
-    """The call ids of the repaired conversation so far."""
-
-    def __init__(self) -> None:
-        self._taken: set[str] = set()
-        self._numbers: dict[str, int] = {}
-        """The number to try first to make a repeated id unique, by id."""
-
-    def unique(self, call: ToolCall, notes: list[str]) -> ToolCall:
-        name = call_id = call.id or "call"
-        while call_id in self._taken:
-            number = self._numbers.get(name, 2)
-            self._numbers[name], call_id = number + 1, f"{name}-{number}"
-        self._taken.add(call_id)
+    def _with_unique_id(self, call: ToolCall) -> ToolCall:
+        """Return the call with an id that no earlier call of the conversation has."""
+        call_id = self._ids.make_unique(call.id or "call")
         if call_id == call.id:
             return call
-        notes.append(f"The call id '{call.id}' was not unique; one call is now '{call_id}'.")
+        self.notes.append(f"The call id '{call.id}' was not unique; one call is now '{call_id}'.")
         return replace(call, id=call_id)

@@ -34,6 +34,7 @@ __all__ = ["ModelPasses"]
 log = logging.getLogger("callgate")
 
 _DAY_S = 86_400.0
+_NO_USAGE = "The provider tells no tokens, so the run's limit on tokens or cost counts nothing."
 _CUT = {"length": "the answer was cut at its length limit", "content_filter": "the answer was cut by the provider's content filter"}
 
 
@@ -51,21 +52,21 @@ class ModelPasses:
         self._view = RequestMessages((), parts.history.messages)
         self._request = replace(parts.request, messages=self._view)
         exits = tuple(tool for tool in self._request.tools if parts.exits.has(tool.name))
-        self._last = replace(self._request, tools=exits, tool_choice="auto" if exits else "none")
-        """The request of the turn's last pass. Only exit tools can be called in it."""
-        self._empty = 0
+        self._last_request = replace(self._request, tools=exits, tool_choice="auto" if exits else "none")
+        """Used in the pass after the last iteration. Only exit tools can be called in it."""
+        self._empty_answers = 0
         self._pauses = 0
-        self._warned = False
-        self._blind = False
+        self._told_of_long_turn = False
+        self._told_of_missing_usage = False
 
     def limit_reached(self) -> Ending | None:
         """Return why no further pass may begin, or None. Ignores a pending stop or follow-up, which ends the pass itself."""
         budget = self._parts.budget
-        over = None if budget.boundless else budget.over()
+        over = None if budget.boundless else budget.why_exhausted()
         if over is not None:
             return Ending("budget_exhausted", over)
-        if self._state.iteration == self._parts.engine.limits.soft_warn_iteration and not self._warned:
-            self._warned = True
+        if self._state.iteration == self._parts.engine.limits.soft_warn_iteration and not self._told_of_long_turn:
+            self._told_of_long_turn = True
             self._notice(Notice("long_turn", f"The turn has taken {self._state.iteration} rounds of tools and goes on."))
         return None
 
@@ -78,7 +79,7 @@ class ModelPasses:
             parts.recorder.write_compaction(parts.history.messages)
             before, after = sizes
             self._notice(Notice("compacted", f"The history was made shorter: about {before} tokens, now {after}.", hidden=True))
-        over = parts.budget.out_of_time()
+        over = parts.budget.why_out_of_time()
         return None if over is None else Ending("budget_exhausted", over)
 
     async def stream(self, message_calls: MessageCalls, left: int | None) -> StreamResult:
@@ -89,27 +90,27 @@ class ModelPasses:
             left: The number of iterations that are left; None: no limit.
         """
         parts, iteration, system = self._parts, self._state.iteration, ""
-        if parts.head is not None:
-            system = parts.head(left)
+        if parts.write_system_text is not None:
+            system = parts.write_system_text(left)
             self._view.head = (SystemMessage(system),)
         if parts.enrichment.in_use:
             self._view.tail = parts.enrichment.tail()
-        request = self._last if left == 0 and parts.settings.when_spent == "answer" else self._request
+        request = self._last_request if left == 0 and parts.settings.when_spent == "answer" else self._request
         self._state.cut = ""
         message_calls.cause = parts.recorder.write_pass_began(iteration, parts.history.prompt_hash(), system, self._view.tail)
-        if parts.tell is not None:
-            parts.tell(MessageBegan(iteration))
-        last = ModelAfterReport(parts.model) if self._state.reported else None
+        if parts.on_event is not None:
+            parts.on_event(MessageBegan(iteration))
+        after_report = ModelAfterReport(parts.model) if self._state.reported else None
         texts: list[str] = []
         try:
             result = await stream_once(
-                last or parts.model,
+                after_report or parts.model,
                 request,
                 parts.context,
                 control=parts.engine.control,
                 limits=parts.limits,
-                guards=parts.guards,
-                on_event=parts.tell,
+                guards=parts.host_awaits,
+                on_event=parts.on_event,
                 on_call=message_calls.see,
                 texts=texts,
             )
@@ -117,15 +118,13 @@ class ModelPasses:
             self._state.texts.append("".join(texts))
             raise
         parts.budget.use(result.usage)
-        if not (self._blind or parts.budget.boundless) and result.status in _WHOLE and parts.budget.is_blind(result.usage):
-            self._blind = True
-            log.warning("%s: %s", parts.model.name, _BLIND)
-            self._notice(Notice("budget", _BLIND))
-        if parts.tell is not None:
-            parts.tell(MessageEnded(iteration, result.status, result.reason))
+        if not parts.budget.boundless:
+            self._warn_of_missing_usage(result)
+        if parts.on_event is not None:
+            parts.on_event(MessageEnded(iteration, result.status, result.reason))
         if result.text:
             self._state.texts.append(result.text)
-        if last is not None and last.said_more and result.status != "function_call":
+        if after_report is not None and after_report.said_more and result.status != "function_call":
             self._state.reported = False
         return result
 
@@ -154,8 +153,8 @@ class ModelPasses:
             case "completed":
                 self._state.cut = _CUT.get(result.finish or "", "")
                 return Ending("completed", self._state.cut)
-            case "empty_response" if self._empty < settings.empty_retries and not self._state.reported:
-                self._empty += 1
+            case "empty_response" if self._empty_answers < settings.empty_retries and not self._state.reported:
+                self._empty_answers += 1
                 await self._wait_and_retry()
                 return None
             case "empty_response" | "error" | "timeout" | "stopped_by_user" | "follow_up_interrupt" | "budget_exhausted":
@@ -178,6 +177,14 @@ class ModelPasses:
         finally:
             pause.cancel()
 
+    def _warn_of_missing_usage(self, result: StreamResult) -> None:
+        """Warn once if a limit on tokens or cost has no effect, because the provider reported no tokens with a whole answer."""
+        whole = result.status in ("completed", "function_call")
+        if whole and not self._told_of_missing_usage and self._parts.budget.lacks_usage(result.usage):
+            self._told_of_missing_usage = True
+            log.warning("%s: %s", self._parts.model.name, _NO_USAGE)
+            self._notice(Notice("budget", _NO_USAGE))
+
     @contextmanager
     def _interruptible(self) -> Iterator[AbortSignal]:
         """Yield a signal that fires if the turn is stopped or interrupted between two passes. The next pass then ends for that reason."""
@@ -193,8 +200,8 @@ class ModelPasses:
             control.leave_pass(conversation)
 
     def _notice(self, notice: Notice) -> None:
-        if self._parts.tell is not None:
-            self._parts.tell(notice)
+        if self._parts.on_event is not None:
+            self._parts.on_event(notice)
 
 
 def _part_to_keep(result: StreamResult, exits: tuple[ToolCall, ...]) -> AssistantMessage | None:
@@ -204,7 +211,3 @@ def _part_to_keep(result: StreamResult, exits: tuple[ToolCall, ...]) -> Assistan
     said = result.status in ("stopped_by_user", "budget_exhausted") and result.text
     parts = (*((Text(text=result.text),) if said else ()), *exits)
     return AssistantMessage(parts=parts) if parts else None
-
-
-_WHOLE = frozenset({"completed", "function_call"})
-_BLIND = "The provider tells no tokens, so the run's limit on tokens or cost counts nothing."

@@ -49,11 +49,11 @@ class PromptHash:
             waiting.append(at)
             at = at._before
         for one in reversed(waiting):
-            one._work_out(clean)
+            one._compute(clean)
         digest: str = self._running.hexdigest()
         return digest
 
-    def _work_out(self, clean: Callable[[bytes], bytes] | None) -> None:
+    def _compute(self, clean: Callable[[bytes], bytes] | None) -> None:
         running = self._before._running.copy() if self._before is not None else hashlib.sha256()
         for message in self._messages:
             raw = as_json(message)

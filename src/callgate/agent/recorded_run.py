@@ -15,7 +15,6 @@ from msgspec import Struct, field
 
 from callgate._run_state.event_bodies import decode_reason, question_of
 from callgate._run_state.run_recovery import UnfinishedCall, unfinished_calls
-from callgate.agent.context_restarts import AddedContext
 from callgate.agent.exit_tools import ExitTools, as_signal
 from callgate.agent.history import History, commit_message
 from callgate.agent.loop_settings import Prices
@@ -38,7 +37,7 @@ from callgate.loop_decision import REFUSED_BY_LOOP, REPEATED
 from callgate.messages import AssistantMessage, ToolCall, UserMessage
 from callgate.models.model_events import Usage
 
-__all__ = ["EventReader", "LoadedRun", "Round", "UncommittedMessage", "load_run"]
+__all__ = ["EventReader", "LoadedRun", "RecordedRound", "UncommittedMessage", "load_run"]
 
 
 class EventReader(Protocol):
@@ -69,8 +68,14 @@ class UncommittedMessage(Struct, kw_only=True):
         return self.whole is not None
 
 
-Round = tuple[Sequence[ToolCall], Sequence[ToolResult | None], Sequence[bytes]]
-"""The calls of one message, their results without the loop's hints, and their final arguments as canonical JSON."""
+class RecordedRound(Struct, frozen=True, kw_only=True):
+    """The calls of one message that have ended."""
+
+    calls: Sequence[ToolCall]
+    results: Sequence[ToolResult | None]
+    """The result of each call, without the loop's hints; None for a call without a result."""
+    finals: Sequence[bytes]
+    """The final arguments of each call, as canonical JSON."""
 
 
 class LoadedRun(Struct, kw_only=True):
@@ -98,7 +103,7 @@ class LoadedRun(Struct, kw_only=True):
     unfinished: dict[str, UnfinishedCall] = field(default_factory=dict)
     finals: dict[str, bytes] = field(default_factory=dict)
     """The final arguments of each call with a verdict, by the call's uid; empty bytes if the call was not allowed."""
-    rounds: list[Round] = field(default_factory=list)
+    rounds: list[RecordedRound] = field(default_factory=list)
     errors: int = 0
     """The number of failed calls since the last success or restart."""
     added: list[Part] = field(default_factory=list)
@@ -145,8 +150,8 @@ def load_run(journal: EventReader, blobs: BlobReader, run: str, *, see: Callable
         segments = _segments(journal, blobs, run)
         history = History()
         for segment in segments[:-1]:
-            history = _RunReader(blobs, history).whole(segment).history
-        loaded = _RunReader(blobs, history, see).whole(segments[-1])
+            history = _RunReader(segment[0], blobs, history).read(segment[1:]).history
+        loaded = _RunReader(segments[-1][0], blobs, history, see).read(segments[-1][1:])
         loaded.unfinished = unfinished_calls(segments[-1])
     except msgspec.DecodeError as error:
         raise UsageError(
@@ -193,149 +198,160 @@ def _body(event: Event, blobs: BlobReader) -> bytes:
 
 
 class _RunReader:
-    """Reads the record of one run, event by event."""
+    """Reads the record of one run, event by event.
 
-    def __init__(self, blobs: BlobReader, history: History, see: Callable[[Event, LoadedRun], None] | None = None) -> None:
+    Args:
+        began: The run's first event.
+        blobs: The store of large bodies.
+        history: The conversation before the run. Modified.
+        see: Called with each event that the loop wrote, and with the run as it was before that event.
+    """
+
+    def __init__(self, began: Event, blobs: BlobReader, history: History, see: Callable[[Event, LoadedRun], None] | None = None) -> None:
+        body = _began(_body(began, blobs))
+        for message in body.history:
+            history.add(message)
+        if body.task is not None:
+            history.add(body.task)
         self._blobs = blobs
         self._see = see
-        self._history = history
+        self._run = LoadedRun(run=began.run, began=body, history=history, iteration=body.scope.iteration, last=began.position)
+        self._exits = ExitTools((tool.name for tool in body.exits), body.tools)
         self._causes: set[int] = set()
         """The positions of the events that cause the calls of the current phase."""
         self._handed_in: list[str] = []
         """The uids of the calls of the current phase, in order."""
         self._dropped: set[str] = set()
-        self._since_ns = 0
+        """The uids of calls that were discarded with their message."""
+        self._since_ns = began.at_ns
+        """When the run began, or was last resumed."""
 
-    def whole(self, events: Sequence[Event]) -> LoadedRun:
-        began = _began(_body(events[0], self._blobs))
-        for message in began.history:
-            self._history.add(message)
-        if began.task is not None:
-            self._history.add(began.task)
-        run = LoadedRun(run=events[0].run, began=began, history=self._history, iteration=began.scope.iteration, last=events[0].position)
-        self._since_ns = events[0].at_ns
-        for event in events[1:]:
-            self._take(run, event)
-        run.wall_ns += max(0, events[-1].at_ns - self._since_ns) if not run.ended else 0
+    def read(self, events: Sequence[Event]) -> LoadedRun:
+        """Read all further events of the run."""
+        for event in events:
+            self._read_event(event)
+        run = self._run
+        if events and not run.ended:
+            self._add_wall_time(events[-1])
+        run.history.recorded = run.last
         if run.open is not None:
             run.open.calls = [uid for uid in self._handed_in if uid not in self._dropped]
             ends = [run.ends.get(uid) for uid in run.open.calls]
-            made = [call for call in run.open.message.calls if _exits(run).meant(call.name) is None]
+            made = [call for call in run.open.message.calls if self._exits.meant(call.name) is None]
             run.history.killed += [call for call, end in zip(made, ends, strict=False) if end is not None and is_killed(end, by_user=True)]
         return run
 
-    def _take(self, run: LoadedRun, event: Event) -> None:
-        kind = event.kind
-        if kind.startswith("call."):
-            self._call(run, event)
-            return
-        if kind == "emission.discarded":
+    def _read_event(self, event: Event) -> None:
+        if event.kind.startswith("call."):
+            self._read_call(event)
+        elif event.kind == "emission.discarded":
             self._dropped.update(str(uid) for uid in _calls_in_reason(event))
-            return
-        if not kind.startswith(("run.", "phase.")):
-            return
-        if self._see is not None:
-            self._see(event, run)
-        run.last = event.position
-        match kind:
+        elif event.kind.startswith(("run.", "phase.")):
+            if self._see is not None:
+                self._see(event, self._run)
+            self._run.last = event.position
+            self._read_loop_event(event)
+
+    def _read_call(self, event: Event) -> None:
+        if event.kind in TERMINAL:
+            self._run.ends[event.call] = event
+        elif (final := final_of(event)) is not None:
+            self._run.finals[event.call] = final
+        elif event.kind == "call.received" and event.parents and event.parents[0] in self._causes:
+            self._handed_in.append(event.call)
+
+    def _read_loop_event(self, event: Event) -> None:
+        run = self._run
+        match event.kind:
             case "phase.began":
                 self._causes, self._handed_in, run.open = {event.position}, [], None
                 run.history.killed.clear()  # the model was told before this pass
             case "phase.answered":
-                self._message(run, event)
+                self._read_answer(event)
             case "phase.executed":
-                self._commit(run, _executed(_body(event, self._blobs)))
+                self._commit_calls(_executed(_body(event, self._blobs)))
             case "run.message":
                 said = msgspec.json.decode(_body(event, self._blobs), type=RunMessageBody)
                 run.history.add(UserMessage(said.content or said.text))
             case "run.compacted":
                 run.history.rewrite(msgspec.json.decode(_body(event, self._blobs), type=RunCompactedBody).messages)
             case "run.resumed":
-                self._apply_resume(run, event)
+                self._read_resumption(event)
             case "run.ended":
                 run.ended = msgspec.json.decode(_body(event, self._blobs), type=RunEndedBody).turn_status
-                run.wall_ns += max(0, event.at_ns - self._since_ns)
+                self._add_wall_time(event)
 
-    def _apply_resume(self, run: LoadedRun, event: Event) -> None:
+    def _read_resumption(self, event: Event) -> None:
         again = _began(_body(event, self._blobs))
         if again.history:
-            run.history.restart_from(again.history)
-        if not run.ended:
-            run.wall_ns += max(0, event.at_ns - self._since_ns)
-        self._since_ns, run.ended = event.at_ns, ""
+            self._run.history.restart_from(again.history)
+        if not self._run.ended:
+            self._add_wall_time(event)
+        self._since_ns, self._run.ended = event.at_ns, ""
         self._causes.add(event.position)
 
-    def _call(self, run: LoadedRun, event: Event) -> None:
-        if event.kind in TERMINAL:
-            run.ends[event.call] = event
-        elif (final := final_of(event)) is not None:
-            run.finals[event.call] = final
-        elif event.kind == "call.received" and event.parents and event.parents[0] in self._causes:
-            self._handed_in.append(event.call)
-
-    def _message(self, run: LoadedRun, event: Event) -> None:
-        body = _answered(_body(event, self._blobs))
-        if body.status == "waiting":
+    def _read_answer(self, event: Event) -> None:
+        run, body = self._run, _answered(_body(event, self._blobs))
+        waited, message = body.status == "waiting", body.message
+        if waited:
             self._causes, self._handed_in = set(), []
             run.iteration = body.iteration
         else:
             run.passes.append(body.usage)
         self._causes.add(event.position)
-        message = body.message
         if message is None:
             return
-        if message.text and body.status != "waiting":
+        if message.text and not waited:
             run.texts.append(message.text)
         if body.executes:
-            whole = run.pending.whole if body.status == "waiting" and run.pending is not None else None
+            whole = run.pending.whole if waited and run.pending is not None else None
             run.open, run.pending = UncommittedMessage(body=body, calls=[], whole=whole), None
         else:
-            exits = _exits(run)
-            meant = [(call, exits.meant(call.name)) for call in message.calls]
+            meant = [(call, self._exits.meant(call.name)) for call in message.calls]
             run.signals += [as_signal(call, body.iteration, name) for call, name in meant if name is not None]
             run.history.answer(message)
 
-    def _commit(self, run: LoadedRun, executed: PhaseExecutedBody) -> None:
+    def _commit_calls(self, body: PhaseExecutedBody) -> None:
+        """Commit the open message with the recorded ends of its calls, as the loop did."""
+        run = self._run
         if run.open is None:
             return
         opened, run.open = run.open, None
-        calls = opened.message.calls
-        exits = _exits(run)
-        if len(executed.calls) != len(calls):
-            raise msgspec.ValidationError(f"{len(executed.calls)} ends for a message of {len(calls)} calls")
-        ends = [run.ends.get(uid) for uid in executed.calls]
-        for call, uid in zip(calls, executed.calls, strict=True):
+        calls, iteration = opened.message.calls, opened.body.iteration
+        if len(body.calls) != len(calls):
+            raise msgspec.ValidationError(f"{len(body.calls)} ends for a message of {len(calls)} calls")
+        for call, uid in zip(calls, body.calls, strict=True):
             if not uid:
-                run.signals.append(as_signal(call, opened.body.iteration, exits.meant(call.name) or ""))
-        results = [result_at(call, end, "") for call, end in zip(calls, ends, strict=True)]
-        shown = [
-            result_at(call, end, executed.hints.get(str(place), "")) for place, (call, end) in enumerate(zip(calls, ends, strict=True))
-        ]
+                run.signals.append(as_signal(call, iteration, self._exits.meant(call.name) or ""))
+        ends = [run.ends.get(uid) for uid in body.calls]
+        shown = [result_at(call, end, body.hints.get(str(place), "")) for place, (call, end) in enumerate(zip(calls, ends, strict=True))]
         asked = [question_of(end) if end is not None and end.kind == "call.suspended" else None for end in ends]
         both = [question or result for question, result in zip(asked, shown, strict=True)]
         whole = commit_message(run.history, opened.whole, opened.message, both, run.results)
         each = zip(calls, ends, shown, strict=True)
         run.history.killed += [call for call, end, result in each if end and result is None and is_killed(end)]
-        run.rounds.append((calls, results, [run.finals.get(uid, b"") for uid in executed.calls]))
-        _count(run, ends, shown)
-        _apply_context(run, executed.added)
-        reserved = 0 if opened.again else sum(1 for uid in executed.calls if uid)
+        results = [result_at(call, end, "") for call, end in zip(calls, ends, strict=True)]
+        run.rounds.append(RecordedRound(calls=calls, results=results, finals=[run.finals.get(uid, b"") for uid in body.calls]))
+        self._count_errors(ends, shown)
+        if body.added is not None:
+            run.restarted.update(body.added.kinds)
+            run.added += body.added.parts
+        reserved = 0 if opened.again else sum(1 for uid in body.calls if uid)
         run.calls += reserved - sum(result is not None and result.code in REFUSED_BY_LOOP for result in shown)
         run.iterations += not opened.again
-        run.iteration = opened.body.iteration + 1
+        run.iteration = iteration + 1
         run.pending = pending_at(opened.body, calls, ends, run.began, whole)
 
+    def _count_errors(self, ends: Sequence[Event | None], results: Sequence[ToolResult | None]) -> None:
+        run = self._run
+        for end, result in zip(ends, results, strict=True):
+            if result is not None and not _repeats_data(result):
+                run.errors = 0 if result.success else run.errors + 1
+            elif end is not None and end.kind == "call.restarted":
+                run.errors = 0
 
-def _exits(run: LoadedRun) -> ExitTools:
-    return ExitTools((tool.name for tool in run.began.exits), run.began.tools)
-
-
-def _count(run: LoadedRun, ends: Sequence[Event | None], results: Sequence[ToolResult | None]) -> None:
-    for end, result in zip(ends, results, strict=False):
-        if result is not None and not _repeats_data(result):
-            run.errors = 0 if result.success else run.errors + 1
-        elif end is not None and end.kind == "call.restarted":
-            run.errors = 0
+    def _add_wall_time(self, until: Event) -> None:
+        self._run.wall_ns += max(0, until.at_ns - self._since_ns)
 
 
 def _repeats_data(result: ToolResult) -> bool:
@@ -345,13 +361,6 @@ def _repeats_data(result: ToolResult) -> bool:
     """
     facts = result.structured if result.code == REPEATED else None
     return isinstance(facts, dict) and facts.get("repeated") == "data"
-
-
-def _apply_context(run: LoadedRun, added: AddedContext | None) -> None:
-    if added is None:
-        return
-    run.restarted |= set(added.kinds)
-    run.added += added.parts
 
 
 def _calls_in_reason(event: Event) -> Sequence[object]:

@@ -17,7 +17,7 @@ from callgate.agent.exit_tools import ExitTools
 from callgate.agent.loop_settings import Prices
 from callgate.agent.message_calls import UncommittedCall
 from callgate.agent.recorded_results import broken_off_result, note_of_broken_off
-from callgate.agent.recorded_run import LoadedRun, Round, UncommittedMessage
+from callgate.agent.recorded_run import LoadedRun, RecordedRound, UncommittedMessage
 from callgate.agent.run_result import PendingCalls, Repeat, RunResult, Signal, Spent
 from callgate.agent.turn_state import TurnState
 from callgate.calls import Answered, Approval, Outcome, Part, Restarted, ToolResult
@@ -50,7 +50,7 @@ class ResumePlan(Struct, frozen=True, kw_only=True):
     """The message whose calls were running when the run was interrupted."""
     uncommitted: Mapping[int, UncommittedCall] = {}
     """The recorded state of that message's calls, by position."""
-    rounds: tuple[Round, ...] = ()
+    rounds: tuple[RecordedRound, ...] = ()
     """The recorded calls of the run, with their results and final arguments."""
     repeats: tuple[Repeat, ...] = ()
     """The calls that the run has repeated, if the plan was not made from the record."""

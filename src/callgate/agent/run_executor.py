@@ -82,7 +82,7 @@ class RunExecutor:
 
     async def _run(self, start: TurnStart, recorder: RunRecorder) -> RunResult:
         """Run the turn and return its result. An exception ends the turn with an error status."""
-        parts, plan = self._turns.parts(start, recorder), start.plan
+        parts, plan = self._turns.make_parts(start, recorder), start.plan
         turn = Turn(parts, plan.state() if plan is not None else None)
         try:
             await self._begin(recorder, start)
@@ -103,7 +103,7 @@ class RunExecutor:
         history, scope, plan, exposure = start.history, start.scope, start.plan, start.exposure
         if history.recorded:
             history.recorded = await self._engine.runs.final_position(history.recorded)
-        known, begun = (history.recorded, False) if plan is None else await self._read_recorded(history, scope.run, plan)
+        known = history.recorded if plan is None else await self._find_recorded(history, scope.run)
         body = RunBeganBody(
             task=start.task,
             model=f"{self._config.model.provider}:{self._config.model.name}",
@@ -116,29 +116,23 @@ class RunExecutor:
             after=known if plan is None else 0,
             history=() if known else tuple(history.messages),
         )
-        if plan is None or not begun:
-            recorder.write_run_began(body)
-        else:
+        if plan is not None and (plan.last or await self._has_begun(scope.run)):
             recorder.write_run_resumed(body, plan.last)
+        else:
+            recorder.write_run_began(body)
         if start.task is not None:
             history.add(start.task)
 
-    async def _read_recorded(self, history: History, run: str, plan: ResumePlan) -> tuple[int, bool]:
-        """Return the position up to which the run's record contains the conversation, and whether it contains the run's beginning."""
+    async def _has_begun(self, run: str) -> bool:
+        """Return whether the beginning of the run is on record."""
+        journal = self._engine.journal
+        return await off_loop(journal, lambda: any(event.kind == "run.began" for event in journal.read(run=run)))
 
-        def looked_up() -> tuple[int, bool]:
-            return self._recorded_position(history, run), bool(plan.last) or self._has_begun(run)
-
-        return await off_loop(self._engine.journal, looked_up)
-
-    def _has_begun(self, run: str) -> bool:
-        return any(event.kind == "run.began" for event in self._engine.journal.read(run=run))
-
-    def _recorded_position(self, history: History, run: str) -> int:
+    async def _find_recorded(self, history: History, run: str) -> int:
         """Return the position up to which this run's record contains the conversation; 0 if it does not."""
-        at = history.recorded
-        found = next(iter(self._engine.journal.read(after=at - 1, limit=1)), None) if at else None
-        return at if found is not None and found.position == at and found.run == run else 0
+        journal, at = self._engine.journal, history.recorded
+        found = await off_loop(journal, lambda: list(journal.read(after=at - 1, limit=1))) if at else []
+        return at if found and (found[0].position, found[0].run) == (at, run) else 0
 
     async def _work(self, turn: Turn, plan: ResumePlan | None) -> Ending:
         if plan is not None and plan.open is not None:
@@ -180,15 +174,15 @@ class RunExecutor:
                 ending = await turn.run()
         raise AssertionError("unreachable")
 
-    def _listen(self, scope: Scope, tell: Callable[[AgentEvent], None]) -> Callable[[], None]:
-        """Call `tell` when a call of the run starts or reports progress. Return a function that ends the subscription."""
+    def _listen(self, scope: Scope, on_event: Callable[[AgentEvent], None]) -> Callable[[], None]:
+        """Call `on_event` when a call of the run starts or reports progress. Return a function that ends the subscription."""
         prefix = f"{scope.run}/"
 
         def hear(topic: str, item: object) -> None:
             if isinstance(item, Progress) and item.call.startswith(prefix):
-                tell(item)
+                on_event(item)
             elif isinstance(item, Event) and item.run == scope.run:
-                tell(CallStarted(item.call, decode(item.body).get("tool", "")))
+                on_event(CallStarted(item.call, decode(item.body).get("tool", "")))
 
         return self._engine.bus.subscribe(hear, "call.started", "call.progress")
 

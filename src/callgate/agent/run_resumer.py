@@ -87,7 +87,7 @@ class RunResumer:
                 history=kept or History(run.messages),
                 scope=scope,
                 on_event=on_event,
-                exposure=self._turns.exposure_again(pending.exposed, leaves_trace=not pending.reflects and run.conversation != run.run),
+                exposure=self._turns.restore_exposure(pending.exposed, leaves_trace=not pending.reflects and run.conversation != run.run),
                 phase="reflect" if pending.reflects else "deliberate",
                 plan=ResumePlan.from_result(run, pending),
             )
@@ -104,7 +104,6 @@ class RunResumer:
         loaded = await off_loop(self._engine.journal, partial(load_run, self._engine.journal, self._engine.blobs, run))
         if loaded.ended in _OVER:
             raise UsageError(f"Run '{run[:80]}' is over: it ended '{loaded.ended}'. Start a new one.")
-        loaded.history.recorded = loaded.last
         return loaded
 
     async def _continue(self, run: LoadedRun, place: QueuedTurn, extra: object, on_event: Callable[[AgentEvent], None] | None) -> RunResult:
@@ -126,9 +125,9 @@ class RunResumer:
             history=history,
             scope=scope,
             on_event=on_event,
-            exposure=self._turns.exposure_again(began.exposed, leaves_trace=trace),
+            exposure=self._turns.restore_exposure(began.exposed, leaves_trace=trace),
             phase=began.phase,
-            plan=ResumePlan.from_record(run, self._turns.exit_calls(), self._config.settings.prices),
+            plan=ResumePlan.from_record(run, self._turns.make_exit_tools(), self._config.settings.prices),
         )
         with self._engine.runs.at_work(run.run, scope.conversation):
             return await self._executor.run(start)

@@ -160,7 +160,7 @@ class AgentRuns:
             scope = _next_turn(history, scope)
             if leaves_trace:
                 self._histories.keep(request.conversation, history)
-            exposure = self._turns.exposure(message, history, scope, request.deliberate, request.expose, leaves_trace=leaves_trace)
+            exposure = self._turns.plan_exposure(message, history, scope, request.deliberate, request.expose, leaves_trace=leaves_trace)
         return await self._executor.run(
             TurnStart(
                 place=place,

@@ -32,7 +32,7 @@ __all__ = ["TextCalls"]
 _TO_THE_END = "\0"
 _RESULTS = {"[tool result": _TO_THE_END, "<tool_response>": "</tool_response>"}
 """The beginning of a line that begins a tool result, in lower case, and the text that ends the result."""
-_BEHIND = "-"
+_AFTER_RESULT = "-"
 """Replaces the beginning of a line after the end of a tool result in that line."""
 _LINE_CHARS = 64
 _LARGE_CHARS = 65_536
@@ -70,17 +70,17 @@ class TextCalls:
         asked = _as_text_request(request) if self._teach else _with_guidance(request)
         events = self._model.stream(asked, context)
         out = MessageAssembly("text", WireNames(), self._new_id, request.calls_per_message)
-        reading = _MessageReader(TextReader(tools, dialect=self._dialect, taught=self._dialect is None), out, hold=not self._teach)
+        reading = _MessageReader(TextReader(tools, dialect=self._dialect, taught=self._dialect is None), out, holds_calls=not self._teach)
         try:
             async for event in events:
                 if not tools:
                     yield event
                     continue
-                for due in reading.due(event):
+                for due in reading.gather(event):
                     async for step in _steps(reading, due):
                         for told in step:
                             yield told
-                    if reading.over:
+                    if reading.has_ended:
                         return
         finally:
             close = getattr(events, "aclose", None)
@@ -90,7 +90,7 @@ class TextCalls:
 
 async def _steps(reading: _MessageReader, event: ModelEvent) -> AsyncIterator[list[ModelEvent]]:
     """Yield the results of processing an event without blocking the event loop: steps that may take long are run in a thread."""
-    steps = reading.take(event)
+    steps = reading.read(event)
     while True:
         step = await in_thread(partial(next, steps, None)) if reading.is_large else next(steps, None)
         if step is None:
@@ -103,18 +103,18 @@ async def _steps(reading: _MessageReader, event: ModelEvent) -> AsyncIterator[li
 class _MessageReader:
     """Reads one answer for calls."""
 
-    def __init__(self, reader: TextReader, out: MessageAssembly, *, hold: bool) -> None:
+    def __init__(self, reader: TextReader, out: MessageAssembly, *, holds_calls: bool) -> None:
         self._reader = reader
         self._out = out
         self.is_busy = False
         """Whether a step ended although there is more to read. The event loop can run other tasks between steps."""
-        self.over = False
+        self.has_ended = False
         """Whether this reader ended the message before the model ended it."""
-        self._hold = hold
-        self._found: list[FoundCall] = []
+        self._holds_calls = holds_calls
+        self._held_calls: list[FoundCall] = []
         """Calls in the text. They are held until the message ends: if it has native calls, these are text."""
-        self._native = False
-        self._heard = False
+        self._has_native_calls = False
+        self._has_text = False
         """Whether text was received before the end of the message."""
         self._line = ""
         """The part of the current visible line that is needed to detect tool results."""
@@ -129,12 +129,12 @@ class _MessageReader:
         """Whether a possible call is so large that a step can take long."""
         return self._reader.candidate_chars > _LARGE_CHARS
 
-    def due(self, event: ModelEvent) -> list[ModelEvent]:
+    def gather(self, event: ModelEvent) -> list[ModelEvent]:
         """Return the events to process now: gathered text and `event`, or none if `event` is gathered as well.
 
         Text of a large possible call is gathered, because a thread for each small piece would take longer than reading it.
         """
-        if self._native:
+        if self._has_native_calls:
             return [event]
         if isinstance(event, TextDelta) and self.is_large and self._gathered_chars < _GATHERED_CHARS:
             self._gathered.append(event.text)
@@ -145,24 +145,24 @@ class _MessageReader:
             return [event]
         return [TextDelta(gathered + event.text)] if isinstance(event, TextDelta) else [TextDelta(gathered), event]
 
-    def take(self, event: ModelEvent) -> Iterator[list[ModelEvent]]:
+    def read(self, event: ModelEvent) -> Iterator[list[ModelEvent]]:
         """Yield the results of processing an event, in steps of bounded work."""
-        if self._native:
+        if self._has_native_calls:
             yield [event]
             return
         try:
-            yield from self._read(event)
+            yield from self._read_event(event)
         except MessageTooLarge as error:
-            self.over = True
+            self.has_ended = True
             self._out.add_fault(error.code, str(error))
             self._out.finish(complete=False)
             yield self._take_events()
 
-    def _read(self, event: ModelEvent) -> Iterator[list[ModelEvent]]:
+    def _read_event(self, event: ModelEvent) -> Iterator[list[ModelEvent]]:
         match event:
             case TextDelta(text=text):
-                self._heard = True
-                yield from self._steps(self._reader.feed_in_steps(text))
+                self._has_text = True
+                yield from self._read_in_steps(self._reader.feed_in_steps(text))
                 return
             case ReasoningDelta(text=text):
                 self._out.append_reasoning(text)
@@ -171,37 +171,37 @@ class _MessageReader:
             case Fault(code=code, message=message, retryable=retryable):
                 self._out.add_fault(code, message, retryable=retryable)
             case CallOpened():
-                yield from self._give_way(event)
+                yield from self._turn_calls_into_text(event)
                 return
             case Finished():
                 yield from self._finish(event)
                 return
         yield self._take_events()
 
-    def _steps(self, read: Iterator[list[ParsedPart]]) -> Iterator[list[ModelEvent]]:
+    def _read_in_steps(self, read: Iterator[list[ParsedPart]]) -> Iterator[list[ModelEvent]]:
         for pieces in read:
-            self._tell(pieces)
+            self._add_parts(pieces)
             self.is_busy = self._reader.is_busy
             yield self._take_events()
         self.is_busy = False
 
-    def _give_way(self, event: CallOpened | Finished) -> Iterator[list[ModelEvent]]:
+    def _turn_calls_into_text(self, event: CallOpened | Finished) -> Iterator[list[ModelEvent]]:
         """Turn the held calls into text, because the message has native calls."""
-        self._native = True
-        yield from self._steps(self._reader.close_in_steps(cut=True))
-        for found in self._found:
+        self._has_native_calls = True
+        yield from self._read_in_steps(self._reader.close_in_steps(cut=True))
+        for found in self._held_calls:
             self._out.append_text(found.source)
         yield [*self._take_events(), event]
 
     def _finish(self, event: Finished) -> Iterator[list[ModelEvent]]:
         if any(True for _ in event.message.calls):
-            yield from self._give_way(event)
+            yield from self._turn_calls_into_text(event)
             return
-        if not self._heard:
-            yield from self._steps(self._reader.feed_in_steps(event.message.text))
-        yield from self._steps(self._reader.close_in_steps(cut=event.reason not in COMPLETE_REASONS))
-        for found in self._found:
-            self._call(found)
+        if not self._has_text:
+            yield from self._read_in_steps(self._reader.feed_in_steps(event.message.text))
+        yield from self._read_in_steps(self._reader.close_in_steps(cut=event.reason not in COMPLETE_REASONS))
+        for found in self._held_calls:
+            self._add_call(found)
         self._out.model = event.model
         if event.reason != "error":
             self._out.set_finish_reason("tool_calls" if self._out.calls and event.reason == "stop" else event.reason, event.said)
@@ -212,10 +212,10 @@ class _MessageReader:
         message = _as_read(end.message, event.message)
         yield [*events[:-1], replace(end, message=message, usage=event.usage or end.usage, fault=event.fault)]
 
-    def _tell(self, pieces: Sequence[ParsedPart]) -> None:
+    def _add_parts(self, pieces: Sequence[ParsedPart]) -> None:
         for piece in pieces:
             if isinstance(piece, TextPart):
-                self._look(piece.text)
+                self._track_results(piece.text)
                 self._out.append_text(piece.text)
             elif isinstance(piece, ReasoningPart):
                 if piece.reclassifies_text:
@@ -223,12 +223,12 @@ class _MessageReader:
                 self._out.append_reasoning(piece.text)
             elif self._quoting:
                 self._out.append_text(piece.source)
-            elif self._hold:
-                self._found.append(piece)
+            elif self._holds_calls:
+                self._held_calls.append(piece)
             else:
-                self._call(piece)
+                self._add_call(piece)
 
-    def _look(self, text: str) -> None:
+    def _track_results(self, text: str) -> None:
         """Track where the model begins to write a tool result itself, and where that result ends."""
         for line in (self._line + text).split("\n"):
             self._line = self._needed_part(line.lower())
@@ -244,9 +244,9 @@ class _MessageReader:
         if self._quoting not in line:
             return line[-_LINE_CHARS:]
         self._quoting = ""
-        return _BEHIND
+        return _AFTER_RESULT
 
-    def _call(self, found: FoundCall) -> None:
+    def _add_call(self, found: FoundCall) -> None:
         call = self._out.open_call(found.id, found.name)
         call.reasoning, call.lifted = found.reasoning, found.lifted
         self._out.append_arguments(call, found.arguments)
@@ -269,20 +269,20 @@ def _as_read(read: AssistantMessage, written: AssistantMessage) -> AssistantMess
 
 def _as_text_request(request: ModelRequest) -> ModelRequest:
     """Return the request for a model that only writes text."""
-    messages = _with_lesson(fallback(request.messages), text_call_prompt(request.tools) if request.tools else "")
+    messages = _with_system_text(fallback(request.messages), text_call_prompt(request.tools) if request.tools else "")
     return replace(request, messages=messages, tools=(), tool_choice="auto")
 
 
 def _with_guidance(request: ModelRequest) -> ModelRequest:
     """Return the request for a model that has native calls but may write calls as text."""
-    return replace(request, messages=_with_lesson(list(request.messages), TEXT_CALL_GUIDANCE)) if request.tools else request
+    return replace(request, messages=_with_system_text(list(request.messages), TEXT_CALL_GUIDANCE)) if request.tools else request
 
 
-def _with_lesson(messages: list[Message], lesson: str) -> list[Message]:
-    """Return the messages with `lesson` at the end of the system text."""
+def _with_system_text(messages: list[Message], text: str) -> list[Message]:
+    """Return the messages with `text` at the end of the system text."""
     first = messages[0] if messages else None
-    if not lesson:
+    if not text:
         return messages
     if isinstance(first, SystemMessage):
-        return [SystemMessage(f"{first.text}\n\n{lesson}"), *messages[1:]]
-    return [SystemMessage(lesson), *messages]
+        return [SystemMessage(f"{first.text}\n\n{text}"), *messages[1:]]
+    return [SystemMessage(text), *messages]

@@ -71,13 +71,13 @@ class TurnFactory:
         self._config = config
         self._deliberation = config.deliberation
 
-    def parts(self, start: TurnStart, recorder: RunRecorder) -> TurnParts:
+    def make_parts(self, start: TurnStart, recorder: RunRecorder) -> TurnParts:
         """Make the parts of one turn."""
         config, plan, offered = self._config, start.plan, start.turn_scope
         engine, settings = config.engine, config.settings
         context = StreamingContext(offered.conversation, reply_to=start.place.reply_to, extra=offered.extra)
         scope = replace(offered, streaming=context)
-        tools = self._specs(scope)
+        tools = self._list_tools(scope)
         return TurnParts(
             model=config.model,
             engine=engine,
@@ -87,19 +87,21 @@ class TurnFactory:
             context=context,
             settings=settings,
             limits=config.stream_limits,
-            guards=config.guards,
+            host_awaits=config.host_awaits,
             budget=BudgetTracker(settings.budget, settings.prices, engine.clock, plan.spent if plan else None),
             recorder=recorder,
-            exits=self.exit_calls(),
-            head=partial(self._head, len(tools) > len(config.exits)) if config.system_text or config.instructions else None,
-            tell=start.on_event,
-            guard=self._guard(scope, plan),
+            exits=self.make_exit_tools(),
+            write_system_text=partial(self._write_system_text, len(tools) > len(config.exits))
+            if config.system_text or config.instructions
+            else None,
+            on_event=start.on_event,
+            stuck_guard=self._make_stuck_guard(scope, plan),
             exposure=start.exposure,
-            enrichment=self._enrichment(plan),
-            compactor=self._compactor(scope.conversation),
+            enrichment=self._make_enrichment(plan),
+            compactor=self._make_compactor(scope.conversation),
         )
 
-    def _head(self, offers_tools: bool, left: int | None) -> str:
+    def _write_system_text(self, offers_tools: bool, left: int | None) -> str:
         """Return the system text of the next request to the model."""
         config, given = self._config, self._config.instructions
         own = given(left) if callable(given) else given
@@ -118,7 +120,7 @@ class TurnFactory:
         )
         return f"{text}\n\n{own}" if own else text
 
-    def exposure(
+    def plan_exposure(
         self, message: UserMessage, history: History, scope: Scope, active: bool | None, expose: tuple[str, ...], *, leaves_trace: bool
     ) -> Exposure | None:
         """Plan the tools that deliberate mode offers in a turn. Return None if the mode is off."""
@@ -126,7 +128,7 @@ class TurnFactory:
             return None
         return self._planner().begin(message, history.messages, scope, active=active, expose=expose, leaves_trace=leaves_trace)
 
-    def exposure_again(self, exposed: Exposed | None, *, leaves_trace: bool) -> Exposure | None:
+    def restore_exposure(self, exposed: Exposed | None, *, leaves_trace: bool) -> Exposure | None:
         """Return the tools that deliberate mode offered when the resumed turn began; None if the mode was off."""
         return self._planner().expose(exposed, leaves_trace=leaves_trace) if exposed is not None else None
 
@@ -138,37 +140,37 @@ class TurnFactory:
             self._deliberation = Deliberation(Deliberate(active=False), self._config.engine.tools)
         return self._deliberation
 
-    def _enrichment(self, plan: ResumePlan | None) -> Enrichment:
+    def _make_enrichment(self, plan: ResumePlan | None) -> Enrichment:
         owner = self._config.engine.restart if isinstance(self._config.engine.restart, ContextRestarts) else None
         return Enrichment(owner, plan.added, plan.restarted) if plan is not None else Enrichment(owner)
 
-    def _guard(self, scope: Scope, plan: ResumePlan | None) -> StuckGuard | None:
+    def _make_stuck_guard(self, scope: Scope, plan: ResumePlan | None) -> StuckGuard | None:
         if self._config.stuck is None:
             return None
         may_end = self._config.settings.rules.failures != "strict"
         guard = StuckGuard(
             self._config.stuck, partial(self._identify_call, scope), plan.repeats if plan is not None else (), may_end=may_end
         )
-        for calls, results, finals in plan.rounds if plan is not None else ():
-            guard.count_results(calls, results, finals)
+        for one in plan.rounds if plan is not None else ():
+            guard.count_results(one.calls, one.results, one.finals)
         return guard
 
     def _identify_call(self, scope: Scope, call: ToolCall) -> tuple[str, bytes] | None:
         return self._config.engine.asked(raw_call(call, "sealed", self._config.model.provider), scope)
 
-    def _compactor(self, conversation: str) -> Compactor | None:
+    def _make_compactor(self, conversation: str) -> Compactor | None:
         if self._config.compaction is None:
             return None
         from callgate.agent.compaction import Compactor
 
-        return Compactor(self._config.compaction, self._config.guards, conversation)
+        return Compactor(self._config.compaction, self._config.host_awaits, conversation)
 
-    def _specs(self, scope: Scope) -> tuple[ToolSpec, ...]:
+    def _list_tools(self, scope: Scope) -> tuple[ToolSpec, ...]:
         """Return the tools that the turn offers, and all exit tools."""
         allowed = scope.allowed_tools if scope.deliberate else None
         return (*tool_specs(self._config.engine.tools, allowed), *self._config.exits.values())
 
-    def exit_calls(self) -> ExitTools:
+    def make_exit_tools(self) -> ExitTools:
         """Return the exit tools, with the names of all registered tools, so that inexact names can be assigned."""
         if not self._config.exits:
             return ExitTools()

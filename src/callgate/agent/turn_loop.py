@@ -9,17 +9,18 @@ pass, `message_calls` runs the calls of a message, and `commit_results` commits 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from callgate.agent.commit_results import ExecutedMessage, MessageCommitter
 from callgate.agent.exit_tools import ask_for_more
 from callgate.agent.interruption_note import interruption_note
 from callgate.agent.message_calls import MessageCalls, UncommittedCall
 from callgate.agent.model_passes import ModelPasses
-from callgate.agent.run_result import CommittedMessage, PendingCalls, RunResult
+from callgate.agent.run_result import PendingCalls, RunResult
 from callgate.agent.turn_state import TurnParts, TurnState
-from callgate.emission import EndedCall
 from callgate.loop_decision import RUN_STATUS, Ending
 from callgate.messages import AssistantMessage
 from callgate.stream import StreamResult
@@ -67,17 +68,13 @@ class Turn:
 
     async def complete_interrupted(self, opened: UncommittedMessage, uncommitted: Mapping[int, UncommittedCall]) -> Ending:
         """Complete a message whose calls were interrupted, then continue the loop."""
-        message, closed = opened.message, opened.body.closed
+        calls = opened.message.calls
         self._state.iteration = opened.body.iteration
-        with self._parts.enrichment:
-            message_calls = self._committer.next_message()
-            message_calls.cause = self._parts.recorder.last
-            ends = await self._take_up_calls(message_calls, message, closed, uncommitted, opened.whole)
-        self._state.signals += message_calls.signals_of(message.calls)
+        interrupted = ExecutedMessage(message=opened.message, calls=calls, closed=opened.body.closed, whole=opened.whole, broken_off=True)
+        executed = await self._take_up(interrupted, uncommitted, self._parts.recorder.last)
         self._parts.budget.iterations += not opened.again
-        self._parts.budget.calls += sum(call.counts for call in uncommitted.values()) - (len(message.calls) if opened.again else 0)
-        calls = ExecutedMessage(message=message, calls=message.calls, closed=closed, ends=ends, whole=opened.whole, broken_off=True)
-        ending = self._committer.commit(calls)
+        self._parts.budget.calls += sum(call.counts for call in uncommitted.values()) - (len(calls) if opened.again else 0)
+        ending = self._committer.commit(executed)
         if ending is not None:
             ending = await self._end_or_continue(ending)
         if ending is not None:
@@ -158,37 +155,35 @@ class Turn:
             return await self._end_out_of_iterations(message, message_calls)
         if not normal:
             return self._commit_exit_calls(message)
+        executed = ExecutedMessage(message=message, calls=result.calls, closed=result.closed)
         try:
             ends = await message_calls.run_to_end(result.calls, result.closed)
         except asyncio.CancelledError:
-            self._commit_cancelled(message_calls, message, result.closed)
+            self._committer.commit_cancelled(replace(executed, ends=message_calls.ends))
             raise
         self._state.reported = False
         budget.iterations += 1
-        ending = self._committer.commit(ExecutedMessage(message=message, calls=result.calls, closed=result.closed, ends=ends))
+        ending = self._committer.commit(replace(executed, ends=ends))
         return None if ending is None else await self._end_or_continue(ending)
 
-    async def _take_up_calls(
-        self,
-        message_calls: MessageCalls,
-        message: AssistantMessage,
-        closed: Sequence[str],
-        uncommitted: Mapping[int, UncommittedCall],
-        whole: CommittedMessage | None,
-    ) -> list[EndedCall]:
-        """Run the open calls of a message that was interrupted, or of which calls waited."""
-        try:
-            return await message_calls.take_up(message.calls, closed, uncommitted)  # type: ignore[arg-type]
-        except asyncio.CancelledError:
-            self._commit_cancelled(message_calls, message, closed, whole)
-            raise
+    async def _take_up(self, opened: ExecutedMessage, uncommitted: Mapping[int, UncommittedCall], cause: int) -> ExecutedMessage:
+        """Run the open calls of a message that was interrupted, or of which calls waited. Return the message with the ends of its calls.
 
-    def _commit_cancelled(
-        self, message_calls: MessageCalls, message: AssistantMessage, closed: Sequence[str], whole: CommittedMessage | None = None
-    ) -> None:
-        """Commit a message with what came of its calls until the run was cancelled."""
-        ended = ExecutedMessage(message=message, calls=message.calls, closed=closed, ends=message_calls.ends, whole=whole)
-        self._committer.commit_cancelled(ended)
+        Args:
+            opened: The message without these ends.
+            uncommitted: The recorded state of its calls, by position.
+            cause: The position of the event that causes the calls to be handed in.
+        """
+        with self._parts.enrichment:
+            message_calls = self._committer.next_message()
+            message_calls.cause = cause
+            try:
+                ends = await message_calls.take_up(opened.calls, opened.closed, uncommitted)  # type: ignore[arg-type]
+            except asyncio.CancelledError:
+                self._committer.commit_cancelled(replace(opened, ends=message_calls.ends))
+                raise
+        self._state.signals += message_calls.signals_of(opened.calls)
+        return replace(opened, ends=ends)
 
     def _commit_exit_calls(self, message: AssistantMessage) -> Ending | None:
         """Commit a message with exit calls only.
@@ -197,7 +192,7 @@ class Turn:
         """
         parts, state = self._parts, self._state
         parts.history.answer(message)
-        if state.reported or parts.settings.after_exit_calls == "end" or parts.budget.over() is not None:
+        if state.reported or parts.settings.after_exit_calls == "end" or parts.budget.why_exhausted() is not None:
             return Ending("completed")
         state.reported = True
         self.say(ask_for_more(call.name for call in message.calls))
@@ -224,12 +219,9 @@ class Turn:
         refused = refused_approvals(pending, parts.engine.approval)
         # Calls that are not refused are reserved once more when they are handed in.
         parts.budget.give_back(len(message.calls) - len(refused))
-        with parts.enrichment:
-            message_calls = self._committer.next_message()
-            message_calls.cause = parts.recorder.write_resumed_calls(message, pending.closed, pending.iteration)
-            ends = await self._take_up_calls(message_calls, message, pending.closed, refused, pending.whole)
-        calls = ExecutedMessage(message=message, calls=message.calls, closed=pending.closed, ends=ends, whole=pending.whole)
-        ending = self._committer.commit(calls)
+        cause = parts.recorder.write_resumed_calls(message, pending.closed, pending.iteration)
+        waiting = ExecutedMessage(message=message, calls=message.calls, closed=pending.closed, whole=pending.whole)
+        ending = self._committer.commit(await self._take_up(waiting, refused, cause))
         return None if ending is None else await self._end_or_continue(ending)
 
     async def _end_out_of_iterations(self, message: AssistantMessage, message_calls: MessageCalls) -> Ending:

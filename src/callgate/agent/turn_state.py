@@ -51,16 +51,16 @@ class TurnParts(Struct, frozen=True, kw_only=True, eq=False):
     settings: Settings
     limits: StreamLimits
     """How long a stream may be silent."""
-    guards: HostAwaits
+    host_awaits: HostAwaits
     """Runs code of the host that may not stop when it is cancelled, such as models."""
     budget: BudgetTracker
     recorder: RunRecorder
     exits: ExitTools
-    head: Callable[[int | None], str] | None = None
+    write_system_text: Callable[[int | None], str] | None = None
     """Called with the number of iterations that are left. Returns the system text of the next pass."""
-    tell: Callable[[AgentEvent], None] | None = None
+    on_event: Callable[[AgentEvent], None] | None = None
     """Called with every event."""
-    guard: StuckGuard | None = None
+    stuck_guard: StuckGuard | None = None
     exposure: Exposure | None = None
     """The tools that deliberate mode offers in this turn; None if the mode is off."""
     enrichment: Enrichment

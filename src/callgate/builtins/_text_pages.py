@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-__all__ = ["PAGE_BYTES", "TextPage", "cut", "decoded", "is_binary", "page", "snippet"]
+__all__ = ["PAGE_BYTES", "TextPage", "cut", "cut_page", "decode_text", "is_binary", "snippet"]
 
 PAGE_BYTES = 12_000
 """The maximum size of a page in bytes.
@@ -28,7 +28,7 @@ def is_binary(data: bytes) -> bool:
     return b"\0" in data[:8192]
 
 
-def decoded(data: bytes) -> tuple[str, int]:
+def decode_text(data: bytes) -> tuple[str, int]:
     """Decode UTF-8. Return the text and how many invalid places were replaced by `�`."""
     try:
         return data.decode("utf-8"), 0
@@ -37,7 +37,7 @@ def decoded(data: bytes) -> tuple[str, int]:
         return text, max(1, text.count("\ufffd"))
 
 
-def page(lines: list[str], most_lines: int) -> TextPage:
+def cut_page(lines: list[str], most_lines: int) -> TextPage:
     """Return as many of the first lines as fit on a page, at most `most_lines`."""
     taken: list[str] = []
     size = 0

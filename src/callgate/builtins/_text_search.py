@@ -14,10 +14,10 @@ from typing import Literal, Protocol
 from callgate._workspace import DirectoryEntry, PathRefused, Workspace
 from callgate._workspace.listing import Glob
 from callgate.builtins._regex import Matcher
-from callgate.builtins._text_pages import PAGE_BYTES, decoded, is_binary, snippet
+from callgate.builtins._text_pages import PAGE_BYTES, decode_text, is_binary, snippet
 from callgate.builtins._tool_failures import Result
 
-__all__ = ["MAX_FILE", "Search", "SearchResult", "TextIndex", "finder", "withheld"]
+__all__ = ["MAX_FILE", "Search", "SearchResult", "TextIndex", "describe_withheld", "make_finder"]
 
 MAX_FILE = 4_194_304
 """The largest file that is searched, in bytes."""
@@ -53,7 +53,7 @@ class TextIndex(Protocol):
         ...
 
 
-def finder(pattern: str, *, regex: bool, ignore_case: bool, stack: ExitStack) -> Find:
+def make_finder(pattern: str, *, regex: bool, ignore_case: bool, stack: ExitStack) -> Find:
     """Return the function that finds `pattern`. If it needs a child process, closing `stack` ends that process."""
     if regex:
         return stack.enter_context(Matcher(pattern, ignore_case=ignore_case)).find
@@ -106,7 +106,7 @@ class Search:
         matches: list[Result] = []
         size = 0
         with ExitStack() as stack:
-            find = finder(pattern, regex=regex, ignore_case=ignore_case, stack=stack)
+            find = make_finder(pattern, regex=regex, ignore_case=ignore_case, stack=stack)
             wanted = Glob(glob).matches if glob else _any
             for name, text in self.texts(None if regex else pattern, path, wanted, stack):
                 for number, line in _lines(text, find(text, most * 4)):
@@ -119,7 +119,7 @@ class Search:
     def counted(self, *, truncated: bool) -> Result:
         """Return the result fields that say how many files were searched and skipped, and whether more may match."""
         counted: Result = {"truncated": truncated or self._cut, "files_searched": self._searched, "files_skipped": self._skipped}
-        return counted | withheld(self._withheld)
+        return counted | describe_withheld(self._withheld)
 
     def texts(self, pattern: str | None, path: str, wanted: Callable[[str], bool], stack: ExitStack) -> Iterator[tuple[str, str]]:
         """Yield the path and text of each file that may match, ordered by path.
@@ -163,7 +163,7 @@ class Search:
                 continue
             total += len(data)
             self._searched += 1
-            yield name, decoded(data)[0]
+            yield name, decode_text(data)[0]
 
     def _names(self, path: str) -> Iterator[tuple[str, DirectoryEntry | None]]:
         if self._workspace.kind(path) == "file":
@@ -177,7 +177,7 @@ class Search:
                     yield entry.path, entry
 
 
-def withheld(count: int) -> Result:
+def describe_withheld(count: int) -> Result:
     """Return the result fields that report files withheld by policy rules. Empty if there are none."""
     return {"files_withheld": count, "note": "Rules keep some files from this call. Do not look for another way to them."} if count else {}
 

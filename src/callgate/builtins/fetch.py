@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from email.message import Message
 
 from callgate.builtins._http_get import Connect, HttpResponse, connect_tcp, get
-from callgate.builtins._text_pages import decoded, is_binary
+from callgate.builtins._text_pages import decode_text, is_binary
 from callgate.builtins._tool_failures import CannotDo, Result, failure_result
 from callgate.builtins._urls import AllowedHosts, FetchTarget, follow_redirect, parse
 from callgate.errors import Retryable
@@ -168,4 +168,4 @@ def _decode(headers: Message, body: bytes) -> str:
             return body.decode(known, "replace")
         except LookupError:
             pass
-    return decoded(body)[0].removeprefix("\ufeff")
+    return decode_text(body)[0].removeprefix("\ufeff")

@@ -12,8 +12,8 @@ from glob import escape
 
 from callgate._workspace import Workspace, quoted_path
 from callgate.builtins._mime import mime_of
-from callgate.builtins._text_pages import TextPage, decoded, is_binary, page
-from callgate.builtins._text_search import Search, TextIndex, withheld
+from callgate.builtins._text_pages import TextPage, cut_page, decode_text, is_binary
+from callgate.builtins._text_search import Search, TextIndex, describe_withheld
 from callgate.builtins._tool_failures import CannotDo, Result, failures_as_results
 from callgate.builtins._workspaces import Workspaces, folder_key
 from callgate.calls import Scope
@@ -74,11 +74,11 @@ class FileTools:
             raise CannotDo(
                 f"{quoted_path(path)} is not text ({len(data):,} bytes, begins with {data[:8].hex(' ')}). read_file reads text only."
             )
-        text, undecodable = decoded(data)
+        text, undecodable = decode_text(data)
         lines = text.removeprefix("\ufeff").split("\n")
         lines = [line + "\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
         start = max(0, offset)
-        found = page(lines[start:], max(1, limit))
+        found = cut_page(lines[start:], max(1, limit))
         after = start + found.lines
         result: Result = {"path": path, "content": found.text, "mime": mime_of(path), "bytes": len(data)}
         result |= {"truncated": found.lines < len(lines) or bool(found.cut_line), "offset": start, "lines": found.lines}
@@ -150,7 +150,7 @@ class FileTools:
                     kept_back += 1
                     continue
                 found.append({"path": entry.path, "kind": entry.kind} | ({} if entry.size is None else {"bytes": entry.size}))
-        return {"path": path, "entries": found, "truncated": truncated} | withheld(kept_back)
+        return {"path": path, "entries": found, "truncated": truncated} | describe_withheld(kept_back)
 
     @failures_as_results
     def glob_files(self, context: ToolContext, pattern: str, path: str = ".") -> Result:
@@ -167,7 +167,7 @@ class FileTools:
         found = workspace.glob(f"{escape(folder)}/{pattern}" if folder else pattern, limit=_LISTED)
         paths = [entry.path for entry in found.entries if context.may_visit(entry.path, entry.size or 0)]
         answer: Result = {"pattern": pattern, "paths": paths, "truncated": found.truncated}
-        return answer | withheld(len(found.entries) - len(paths))
+        return answer | describe_withheld(len(found.entries) - len(paths))
 
     @failures_as_results
     def grep_files(

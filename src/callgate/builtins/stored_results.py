@@ -12,8 +12,8 @@ from msgspec import MsgspecError
 
 from callgate import _json
 from callgate._blob_store import is_digest
-from callgate.builtins._text_pages import PAGE_BYTES, cut, decoded, snippet
-from callgate.builtins._text_search import finder
+from callgate.builtins._text_pages import PAGE_BYTES, cut, decode_text, snippet
+from callgate.builtins._text_search import make_finder
 from callgate.builtins._tool_failures import CannotDo, Result, failures_as_results
 from callgate.protocols import BlobStore
 from callgate.tools import Tool, tool
@@ -85,7 +85,7 @@ class ResultTools:
             raise CannotDo("`query` is empty. Give the text to find, or read the result with read_result.")
         most, around = max(1, min(max_matches, _MOST)), max(0, min(context_chars, 1000))
         with ExitStack() as stack:
-            spans = finder(query, regex=regex, ignore_case=ignore_case, stack=stack)(text, most + 1)
+            spans = make_finder(query, regex=regex, ignore_case=ignore_case, stack=stack)(text, most + 1)
         matches: list[Result] = []
         size, line, counted = 0, 1, 0
         for start, end in spans[:most]:
@@ -108,7 +108,7 @@ class ResultTools:
         if data is None:
             what = "is not a hash (64 hex digits)" if not is_digest(name) else "is not the hash of a stored result"
             raise CannotDo(f"{cut(digest, 80)!r} {what}. Copy it from the cut result's own text, or call the tool again for a new result.")
-        return decoded(data)[0]
+        return decode_text(data)[0]
 
 
 def _parse(text: str) -> object:

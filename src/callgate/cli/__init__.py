@@ -11,9 +11,9 @@ All commands
 
 Runs and calls
     `_run_commands` defines `run` and `resume`: `_run_agent` and `_resume` carry them out, with `_run_options`, `_run_names`, `_run_events`,
-        `_run_screen`, `_folded_output` and `_live_output`; `_run_questions` asks through `_terminal_approver` with `_approval_prompt`, and
-        `_run_next_commands` prints how to go on. `_named_servers` finds what `--mcp` and `--plugin` name. `_call` makes one call, with
-        `_call_arguments` and `_result_output`. `_tools` and `_rules` show tools and check rules.
+        `_run_screen`, `_live_rows`, `_folded_output` and `_live_output`; `_run_questions` asks through `_terminal_approver` with
+        `_approval_prompt`, and `_run_next_commands` prints how to go on. `_named_servers` finds what `--mcp` and `--plugin` name. `_call`
+        makes one call, with `_call_arguments` and `_result_output`. `_tools` and `_rules` show tools and check rules.
 
 The journal
     `_journal_location` opens it, and `_journal_reading` reads it. `_log_commands` defines `log`: `_show_log`, `_log_query`, `_log_report`,

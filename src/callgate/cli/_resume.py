@@ -14,7 +14,6 @@ from pathlib import Path
 
 from callgate._journal import is_url
 from callgate._terminal_text import one_line
-from callgate._tool_loading import load_tools
 from callgate.agent import AgentEvent, RunResult
 from callgate.agent.recorded_run import LoadedRun, load_run
 from callgate.calls import Scope
@@ -22,15 +21,10 @@ from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._command_options import ResumeOptions
 from callgate.cli._console import say
 from callgate.cli._journal_location import MEMORY, CommandJournal, journal_option
-from callgate.cli._named_servers import plugins_of, servers_of
 from callgate.cli._run_agent import RunSetup, TerminalRun
 from callgate.cli._run_names import run_named
-from callgate.cli._run_options import model_of, policies_of, settings_of, system_of
-from callgate.cli._search_memory import open_memory
 from callgate.errors import CallgateError, UsageError
 from callgate.event_queries import EventQuery
-from callgate.mcp import McpServer
-from callgate.plugins import Plugin
 from callgate.recorded_calls import find_tool_calls
 
 __all__ = ["resume_run"]
@@ -45,29 +39,14 @@ def resume_run(run: str, options: ResumeOptions, *, allow: Sequence[str], deny: 
     if options.record == MEMORY or not (is_url(options.record) or Path(options.record).is_file()):
         raise UsageError(f"There is no journal at {options.record}. Give the journal of the run with --record FILE.")
     run = run_named(run, options.record, of_agent=True)
-    system, policies, settings = system_of(options.system), policies_of(options), settings_of(options)
-    servers: list[McpServer | Plugin] = [*servers_of(options.mcp), *plugins_of(options.plugin)]
-    memory = open_memory(options.memory)
     record = CommandJournal.open(options.record)
     try:
         loaded = load_run(record.journal, record.blobs, run)
         options = replace(options, model=options.model or loaded.began.model, workspace=loaded.began.scope.workspace or ".")
-        model = model_of(options)
-        tools = load_tools(options.tools, record.blobs, memory)
+        setup = RunSetup.from_options(options, record)
     except CallgateError:
         asyncio.run(record.journal.close())
         raise
-    setup = RunSetup(
-        options=options,
-        system=system,
-        model=model,
-        record=record,
-        tools=tools,
-        servers=servers,
-        policies=policies,
-        settings=settings,
-        memory=memory,
-    )
     return asyncio.run(_answer_and_resume(setup, loaded, allow, deny))
 
 

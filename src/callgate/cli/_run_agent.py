@@ -63,27 +63,9 @@ def run_task(task: str, options: RunOptions) -> int:
     """Run one task; return the exit code."""
     if options.chat and (options.json or task == "-" or not sys.stdin.isatty()):
         raise UsageError("--chat needs a person at a terminal: leave out --json and '-', and do not redirect standard input.")
-    task, system = task_of(task), system_of(options.system)
+    task = task_of(task)
     check_workspace(options.workspace)
-    policies = policies_of(options)
-    servers: list[McpServer | Plugin] = [*servers_of(options.mcp), *plugins_of(options.plugin)]
-    model = model_of(options)
-    settings = settings_of(options)
-    memory = open_memory(options.memory)
-    record = CommandJournal.open(options.record)
-    tools = load_tools(options.tools, record.blobs, memory)
-    setup = RunSetup(
-        options=options,
-        system=system,
-        model=model,
-        record=record,
-        tools=tools,
-        servers=servers,
-        policies=policies,
-        settings=settings,
-        memory=memory,
-    )
-    return asyncio.run(_run_task(task, setup))
+    return asyncio.run(_run_task(task, RunSetup.from_options(options)))
 
 
 async def _run_task(task: str, setup: RunSetup) -> int:
@@ -103,6 +85,30 @@ class RunSetup(Struct, frozen=True, kw_only=True, eq=False):
     policies: tuple[Rules | Judge, ...]
     settings: Settings
     memory: Memory | None
+
+    @classmethod
+    def from_options(cls, options: RunOptions, record: CommandJournal | None = None) -> RunSetup:
+        """Make what the options name.
+
+        Args:
+            options: The options.
+            record: The journal, if it is open. None: it is opened after the other options were read, so that a mistake leaves no file.
+        """
+        system, policies = system_of(options.system), policies_of(options)
+        servers: list[McpServer | Plugin] = [*servers_of(options.mcp), *plugins_of(options.plugin)]
+        model, settings, memory = model_of(options), settings_of(options), open_memory(options.memory)
+        record = record or CommandJournal.open(options.record)
+        return cls(
+            options=options,
+            system=system,
+            model=model,
+            record=record,
+            tools=load_tools(options.tools, record.blobs, memory),
+            servers=servers,
+            policies=policies,
+            settings=settings,
+            memory=memory,
+        )
 
 
 class TerminalRun:

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable, Sequence
 
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.live import Live
 from rich.text import Text
 
 from callgate._terminal_text import one_line, printable
 from callgate.cli._console import SIGNS, STYLES, console, tool_count, write_text
 from callgate.cli._error_advice import RECORD_FAILURE, at_terminal
 from callgate.cli._folded_output import HEAD_LINES, FoldedOutput
+from callgate.cli._live_rows import LiveRows
 from callgate.cli._run_events import (
     ApprovalAnswered,
     CallAnswered,
@@ -41,8 +39,6 @@ from callgate.cli._run_events import (
 __all__ = ["RunScreen"]
 
 _RUN_STYLES = {"completed": "green", "waiting": "cyan", "stopped": "yellow", "failed": "bold red"}
-_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_PLAIN_FRAMES = "|/-\\"
 _ARGUMENTS = 72
 _REASON = 600
 _COMMAND_END = 60
@@ -59,19 +55,11 @@ class RunScreen:
     def __init__(self, result_command: Callable[[str], str]) -> None:
         self._console = console()
         self._result_command = result_command
-        self._lively = self._console.is_terminal and not self._console.is_dumb_terminal
-        self._live: Live | None = None
-        self._waiting = ""
-        """The model's current activity, while no call runs."""
-        self._since = 0.0
+        self._text = _AnswerText()
+        self._drawing = LiveRows(self._console)
         self._calls: dict[str, str] = {}
-        self._running: dict[str, float] = {}
+        """Each call that has not ended, as one short line."""
         self._output: dict[str, FoldedOutput] = {}
-        self._line_open = False
-        self._held = ""
-        self._piped_line_open = False
-        """Whether the last text on a standard output that is not a terminal had no line end."""
-        self._separator_due = False
         self._record_failure_said = False
         """Whether the reason why the journal could not be written was shown in this turn."""
 
@@ -84,16 +72,16 @@ class RunScreen:
         """Show an event."""
         match event:
             case RunBegan():
-                self._stop_live()
-                self._waiting = ""
+                self._drawing.clear()
                 self._say(f"callgate run · {event.model} · {tool_count(len(event.tools))} · {event.workspace}", "dim")
                 for problem in event.problems:
                     self._say(f"  {problem}", "yellow")
             case ModelMessageBegan():
-                self._separator_due = self._piped_line_open
+                self._text.begin_message()
                 self._wait_for("the model answers")
             case TextWritten(text=text):
-                self._write(text)
+                self._drawing.clear()
+                self._text.write(text)
             case ReasoningWritten():
                 self._wait_for("the model thinks")
             case CallOpening(tool=tool):
@@ -128,43 +116,22 @@ class RunScreen:
 
     def close(self) -> None:
         """Remove the drawing below the last line, and end that line."""
-        self._stop_live()
+        self._drawing.stop()
         self._end_line()
 
-    # Text
-
-    def _write(self, text: str) -> None:
-        self._stop_live()
-        self._waiting = ""
-        if not sys.stdout.isatty():
-            write_text(f"\n{text}" if self._separator_due else text)
-            self._separator_due, self._piped_line_open = False, not text.endswith("\n")
-            return
-        text, self._held = self._held + text, ""
-        if text.endswith("\r"):  # possibly the first half of a line end
-            text, self._held = text[:-1], "\r"
-        if text:
-            write_text(text)
-            self._line_open = not text.endswith("\n")
-
     def _end_line(self) -> None:
-        if self._held:
-            self._held = ""
-            self._line_open = True
-        if self._line_open:
-            self._stop_live()
-            sys.stdout.write("\n")
-            sys.stdout.flush()
-            self._line_open = False
-            self._move()
+        if self._text.has_open_line:
+            self._drawing.stop()
+            self._text.end_line()
+            self._draw()
 
     # Calls
 
     def _begin(self, event: CallRunning) -> None:
-        self._running[event.call] = time.monotonic()
-        if not self._lively and event.attempt == 1:
+        self._drawing.start(event.call, lambda: f"{self._calls.get(event.call, event.call)}{self._describe_output(event.call)}")
+        if not self._drawing.is_possible and event.attempt == 1:
             self._say(f"→ {self._calls.get(event.call, one_line(event.tool))}{'  early' if event.early else ''}")
-        self._move()
+        self._draw()
 
     def _progress(self, call: str, text: str) -> None:
         for line in self._output.setdefault(call, FoldedOutput()).take(text):
@@ -185,10 +152,10 @@ class RunScreen:
 
     def _end(self, event: CallAnswered) -> None:
         self._end_output(event.call)
-        self._running.pop(event.call, None)
+        self._drawing.end(event.call)
         line = self._calls.pop(event.call, one_line(event.tool))
         if event.status == "asked":  # the question follows at the end of the message
-            self._move()
+            self._draw()
             return
         took = f"  {event.ms:,.0f} ms" if event.attempts else ""
         tries = f"  {event.attempts} attempts" if event.attempts > 1 else ""
@@ -200,7 +167,7 @@ class RunScreen:
         room = max(12, self._console.width - len(tail) - 2)
         self._print(Text.assemble((SIGNS.get(kind, "·"), STYLES.get(kind, "")), f" {one_line(line, room)}", (tail, "dim")), cut=True)
         self._say_reason(event)
-        self._move()
+        self._draw()
 
     def _say_reason(self, event: CallAnswered) -> None:
         """Print which of its arguments were changed, and why a call did not succeed."""
@@ -239,38 +206,13 @@ class RunScreen:
     # Running calls
 
     def _wait_for(self, what: str) -> None:
-        if what != self._waiting:
-            self._waiting, self._since = what, time.monotonic()
-        self._move()
+        self._drawing.wait_for(what)
+        self._draw()
 
-    def _move(self) -> None:
+    def _draw(self) -> None:
         """Draw the running calls, unless the last line of text is incomplete."""
-        if not self._lively or self._line_open:
-            return
-        if not self._running and not self._waiting:
-            self._stop_live()
-        elif self._live is None:
-            rows = _RunningRows(self._rows)
-            self._live = Live(
-                get_renderable=lambda: rows,
-                console=self._console,
-                transient=True,
-                refresh_per_second=8,
-                redirect_stdout=False,
-                redirect_stderr=False,
-            )
-            self._live.start()
-
-    def _stop_live(self) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
-
-    def _rows(self) -> list[tuple[str, float]]:
-        """Return what is running now, and for how many seconds."""
-        now = time.monotonic()
-        running = [(f"{self._calls.get(call, call)}{self._describe_output(call)}", now - since) for call, since in [*self._running.items()]]
-        return running or ([(self._waiting, now - self._since)] if self._waiting else [])
+        if not self._text.has_open_line:
+            self._drawing.draw()
 
     def _describe_output(self, call: str) -> str:
         """Return the number of output lines and the latest line. Empty as long as all lines are shown."""
@@ -289,24 +231,42 @@ class RunScreen:
         self._console.print(line)
 
 
-class _RunningRows:
-    """Renders what is running, one row each, cut to the terminal's width; redrawn several times a second.
+class _AnswerText:
+    """The model's text on standard output."""
 
-    Args:
-        rows: Returns what is running now, and for how many seconds.
-    """
+    def __init__(self) -> None:
+        self._line_open = False
+        self._held = ""
+        """A carriage return that may be the first half of a line end."""
+        self._piped_line_open = False
+        """Whether the last text on a standard output that is not a terminal had no line end."""
+        self._separator_due = False
 
-    def __init__(self, rows: Callable[[], list[tuple[str, float]]]) -> None:
-        self._rows = rows
+    @property
+    def has_open_line(self) -> bool:
+        """Whether the terminal's last line has text of the model and no end."""
+        return self._line_open or bool(self._held)
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        frames = _PLAIN_FRAMES if options.ascii_only else _FRAMES
-        sign = frames[int(time.monotonic() * 8) % len(frames)]
-        for line, seconds in self._rows()[: max(1, options.max_height - 2)]:
-            tail = f"  {seconds:.0f} s" if seconds >= 1 else ""
-            text = Text(f"{sign} {one_line(line, max(8, options.max_width - len(tail) - 3))}{tail}", style="dim", no_wrap=True)
-            text.truncate(options.max_width, overflow="ellipsis")
-            yield text
+    def begin_message(self) -> None:
+        """Separate the next text from that of the message before, where no terminal does it."""
+        self._separator_due = self._piped_line_open
+
+    def write(self, text: str) -> None:
+        if not sys.stdout.isatty():
+            write_text(f"\n{text}" if self._separator_due else text)
+            self._separator_due, self._piped_line_open = False, not text.endswith("\n")
+            return
+        text, self._held = self._held + text, ""
+        if text.endswith("\r"):
+            text, self._held = text[:-1], "\r"
+        if text:
+            write_text(text)
+            self._line_open = not text.endswith("\n")
+
+    def end_line(self) -> None:
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+        self._line_open, self._held = False, ""
 
 
 def _count(number: int, what: str) -> str:

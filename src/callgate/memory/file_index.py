@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from callgate._terminal_text import one_line
 from callgate._workspace import DirectoryEntry, PathRefused, Workspace, is_protected, stamp_of
-from callgate.builtins._text_pages import decoded, is_binary
+from callgate.builtins._text_pages import decode_text, is_binary
 from callgate.builtins._text_search import MAX_FILE
 from callgate.memory.database import Database
 from callgate.memory.journal_read_positions import ReadPositions
@@ -247,7 +247,7 @@ def _kind_and_text(data: bytes, size: int, *, same: bool) -> tuple[Kind, str]:
         return "unread", ""
     if is_binary(data):
         return "binary", ""
-    return ("unread", "") if size > _LARGEST_FILE else ("text", fold_case(decoded(data)[0]))
+    return ("unread", "") if size > _LARGEST_FILE else ("text", fold_case(decode_text(data)[0]))
 
 
 def _wait_a_tick(found: os.stat_result) -> None:

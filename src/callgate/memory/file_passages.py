@@ -14,7 +14,7 @@ import msgspec
 
 from callgate._secret_redaction import Redactor
 from callgate._workspace import DirectoryEntry, PathRefused, Workspace, stamp_of
-from callgate.builtins._text_pages import decoded, is_binary
+from callgate.builtins._text_pages import decode_text, is_binary
 from callgate.errors import UsageError
 from callgate.memory.journal_read_positions import ChangeCause, ChangedFile
 from callgate.memory.memory_limits import MemoryLimits
@@ -129,7 +129,7 @@ class FilePassages:
             data = workspace.read_bytes(path, limit=self._limits.file_bytes)
         except PathRefused:
             return "", ""
-        return ("", "") if is_binary(data) else (decoded(data)[0], stamp)
+        return ("", "") if is_binary(data) else (decode_text(data)[0], stamp)
 
     def has_secret_name(self, path: str) -> bool:
         """Return whether the redactor would change the path."""

@@ -27,7 +27,7 @@ from callgate.memory.passage import Passage, PassageStore
 from callgate.protocols import Journal
 from callgate.tools import ToolRegistry
 
-__all__ = ["Find", "JournalFollower", "Progress", "finder"]
+__all__ = ["Find", "JournalFollower", "Progress", "make_finder"]
 
 _PAGE = 500
 _MOST_OPEN = 10_000
@@ -152,7 +152,7 @@ class JournalFollower:
         return done
 
 
-def finder(journal: Journal) -> Find:
+def make_finder(journal: Journal) -> Find:
     """Return a function that reads events from the journal."""
 
     def find(query: EventQuery) -> list[Event]:

@@ -29,7 +29,7 @@ from callgate.memory.background_thread import BackgroundThread
 from callgate.memory.database import Database
 from callgate.memory.embedder_protocol import Embedder, check
 from callgate.memory.file_passages import FilePassages, marks_again, without_secrets
-from callgate.memory.journal_follower import Find, JournalFollower, finder
+from callgate.memory.journal_follower import Find, JournalFollower, make_finder
 from callgate.memory.journal_read_positions import ReadPositions
 from callgate.memory.memory_limits import LOGGED_CHARS, MemoryLimits
 from callgate.memory.memory_tools import MemoryTools
@@ -162,7 +162,7 @@ class Memory:
         self._durable = lambda: journal.status().written
         lasting = journal.strength != "memory"
         self._follower = JournalFollower(
-            finder(journal),
+            make_finder(journal),
             self._positions,
             self._store,
             self.limits,

@@ -10,6 +10,7 @@ import re
 import msgspec
 
 from callgate.models._credential_redaction import NO_SECRETS, SecretRedactor, redact_url
+from callgate.models.wire.server_errors import ServerError
 
 __all__ = ["describe_error_response", "is_html", "is_miswritten_call", "unexpected_body_message"]
 
@@ -33,8 +34,8 @@ _MISWRITTEN_CALL_CODES = frozenset({"tool_use_failed"})
 
 def describe_error_response(
     provider: str, status: int, body: bytes, *, key_name: str = "", location: str = "", redactor: SecretRedactor = NO_SECRETS
-) -> tuple[str, str]:
-    """Return code and message for a refused request.
+) -> ServerError:
+    """Return the code and the message for a refused request.
 
     Args:
         provider: The provider's name.
@@ -50,7 +51,7 @@ def describe_error_response(
         message = f"a redirect{where}, which is not followed because it would receive the key. Set base_url to its target"
     hint = _HINTS.get(status, "").format(key=f" in {key_name}" if key_name else "")
     text = f"{provider} answered {status}: {redactor.redact_and_truncate(message, _MESSAGE_CHARS).rstrip('. ') or 'an empty body'}. {hint}"
-    return redactor.redact(code) or f"http_{status}", text.rstrip()
+    return ServerError(redactor.redact(code) or f"http_{status}", text.rstrip())
 
 
 def is_miswritten_call(code: str) -> bool:
@@ -96,19 +97,21 @@ def unexpected_body_message(
     )
 
 
-def _parse_error_body(body: bytes, redactor: SecretRedactor) -> tuple[str, str]:
+def _parse_error_body(body: bytes, redactor: SecretRedactor) -> ServerError:
+    """Return the error in a body; its code is empty if there is none."""
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return "", " ".join(_TAG.sub(" ", redactor.redact_and_truncate(body.decode("utf-8", "replace"), 4 * _MESSAGE_CHARS)).split())
+        text = redactor.redact_and_truncate(body.decode("utf-8", "replace"), 4 * _MESSAGE_CHARS)
+        return ServerError("", " ".join(_TAG.sub(" ", text).split()))
     value = value[0] if isinstance(value, list) and value else value
     error = (value.get("error") or _first_error(value.get("errors")) or value) if isinstance(value, dict) else value
     if not isinstance(error, dict):
-        return "", error if isinstance(error, str) else body.decode("utf-8", "replace")
+        return ServerError("", error if isinstance(error, str) else body.decode("utf-8", "replace"))
     code = next((word for key in ("code", "type", "status") if isinstance(word := error.get(key), str) and word), "")
     message = next((word for key in _MESSAGES if (word := error.get(key))), None)
     whole = body.decode("utf-8", "replace")
-    return code, _with_upstream_message(message, error.get("metadata")) if isinstance(message, str) else whole
+    return ServerError(code, _with_upstream_message(message, error.get("metadata")) if isinstance(message, str) else whole)
 
 
 def _first_error(errors: object) -> object:

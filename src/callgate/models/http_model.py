@@ -114,7 +114,7 @@ class HttpModel:
                     yield event
                 return
             except RequestInterrupted as interrupted:
-                for event in self._interrupted_events(interrupted, outgoing, self._new_decoder()):
+                for event in self._interrupted_events(interrupted, outgoing, self._codec.decoder()):
                     yield event
                 return
             decoder = self._codec.decoder(
@@ -155,12 +155,8 @@ class HttpModel:
             sign=self._signer,
         )
 
-    def _new_decoder(self) -> Decoder:
-        """Return a decoder for a response without any answer."""
-        return self._codec.decoder()
-
     def _status_error_events(self, status_error: HttpStatusError) -> list[ModelEvent]:
-        code, text = describe_error_response(
+        error = describe_error_response(
             self.provider,
             status_error.status,
             status_error.body,
@@ -168,8 +164,8 @@ class HttpModel:
             location=status_error.headers.get("location", ""),
             redactor=self._redactor,
         )
-        decoder = self._new_decoder()
-        decoder.message.add_fault(code, text, retryable=status_error.retryable or is_miswritten_call(code))
+        decoder = self._codec.decoder()
+        decoder.message.add_fault(error.code, error.message, retryable=status_error.retryable or is_miswritten_call(error.code))
         return decoder.close()
 
     def _end_of_body_events(self, decoder: Decoder, body: ResponseBody, outgoing: OutgoingRequest) -> list[ModelEvent]:

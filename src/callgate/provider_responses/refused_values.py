@@ -14,13 +14,12 @@ from callgate.provider_responses.plain_values import is_model_object
 __all__ = [
     "check_complete",
     "check_single_choice",
-    "described",
+    "refuse_begun_stream",
     "refuse_non_response",
     "refuse_non_stream",
-    "refuse_second_half",
-    "several_choices",
-    "unknown_chunk",
-    "unknown_response",
+    "several_choices_error",
+    "unknown_chunk_error",
+    "unknown_response_error",
 ]
 
 _RESPONSES = (
@@ -52,28 +51,28 @@ def refuse_non_response(value: object, reader: str) -> None:
         return
     if is_model_object(value):
         return
-    raise UsageError(f"{reader} was given {described(value)}{_advice(value)}")
+    raise UsageError(f"{reader} was given {_describe_type(value)}{_advice(value)}")
 
 
 def refuse_non_stream(value: object) -> None:
     """Raise `UsageError` for a value that is not an iterable of chunks."""
     if inspect.isawaitable(value):
-        raise UsageError(f"engine.watch was given {described(value)}. Await the request first, and give the stream that it returns.")
+        raise UsageError(f"engine.watch was given {_describe_type(value)}. Await the request first, and give the stream that it returns.")
     if isinstance(value, Mapping) or is_model_object(value):
         raise UsageError(
-            f"engine.watch was given {described(value)}, which is not a stream. Give a whole response to engine.respond, or request a"
+            f"engine.watch was given {_describe_type(value)}, which is not a stream. Give a whole response to engine.respond, or request a"
             " stream."
         )
     if hasattr(value, "__enter__") or hasattr(value, "__aenter__"):
         if not (hasattr(value, "__aiter__") or hasattr(value, "__iter__")):
             raise UsageError(
-                f"engine.watch was given {described(value)}. Enter it first: `async with ... as stream`, and give it `stream`."
+                f"engine.watch was given {_describe_type(value)}. Enter it first: `async with ... as stream`, and give it `stream`."
             )
     elif isinstance(value, (str, bytes)) or not (hasattr(value, "__aiter__") or hasattr(value, "__iter__")):
-        raise UsageError(f"engine.watch was given {described(value)}, which is not a stream. Give it the stream that the SDK returns.")
+        raise UsageError(f"engine.watch was given {_describe_type(value)}, which is not a stream. Give it the stream that the SDK returns.")
 
 
-def unknown_response(given: object, value: Mapping[str, object], reader: str) -> UsageError:
+def unknown_response_error(given: object, value: Mapping[str, object], reader: str) -> UsageError:
     """Return the error for a value that is not a whole response of a known API.
 
     Args:
@@ -88,14 +87,14 @@ def unknown_response(given: object, value: Mapping[str, object], reader: str) ->
             " response of a request that succeeded."
         )
     if framework := _framework_of(given):
-        return UsageError(f"{reader} was given {described(given)}{framework}")
-    what = f"{reader} was given {described(given)}, which is not a whole response of a known provider."
+        return UsageError(f"{reader} was given {_describe_type(given)}{framework}")
+    what = f"{reader} was given {_describe_type(given)}, which is not a whole response of a known provider."
     if not _PIECES.isdisjoint(value):
         what += " It looks like a part of one."
     return UsageError(f"{what} {_RESPONSES}")
 
 
-def refuse_second_half(api: str, first: Mapping[str, object]) -> None:
+def refuse_begun_stream(api: str, first: Mapping[str, object]) -> None:
     """Refuse a stream of Anthropic that begins within a message: a part of the message, such as a call, would be missing unnoticed.
 
     Args:
@@ -112,13 +111,13 @@ def refuse_second_half(api: str, first: Mapping[str, object]) -> None:
         )
 
 
-def unknown_chunk(value: object) -> UsageError:
+def unknown_chunk_error(value: object) -> UsageError:
     """Return the error for a stream that ended without a chunk of a known API."""
     if value is None:
         return UsageError("engine.watch has read a stream without any chunk. It may have been read before; request it again.")
     return UsageError(
-        f"engine.watch has read a whole stream without a chunk of a known provider; the last was {described(value)}. Give it the stream"
-        " of an SDK, not its texts, or name its format with provider=..."
+        f"engine.watch has read a whole stream without a chunk of a known provider; the last was {_describe_type(value)}. Give it the"
+        " stream of an SDK, not its texts, or name its format with provider=..."
     )
 
 
@@ -144,10 +143,10 @@ def check_single_choice(value: Mapping[str, object], reader: str) -> None:
     for field in ("choices", "candidates"):
         count = len(as_objects(value.get(field)))
         if count > 1:
-            raise several_choices(reader, field, count)
+            raise several_choices_error(reader, field, count)
 
 
-def several_choices(reader: str, field: str, count: int | str) -> UsageError:
+def several_choices_error(reader: str, field: str, count: int | str) -> UsageError:
     """Return the error for a response or stream with several answers.
 
     Args:
@@ -159,7 +158,7 @@ def several_choices(reader: str, field: str, count: int | str) -> UsageError:
     )
 
 
-def described(value: object) -> str:
+def _describe_type(value: object) -> str:
     """Return a description of a value: its type, and the keys of a dict."""
     if isinstance(value, Mapping):
         keys = ", ".join(f"'{key!s:.40}'" for key in list(value)[:6])

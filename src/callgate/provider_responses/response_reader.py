@@ -28,7 +28,7 @@ from callgate.provider_responses.refused_values import (
     check_single_choice,
     refuse_chunk,
     refuse_non_response,
-    unknown_response,
+    unknown_response_error,
 )
 from callgate.provider_responses.tool_definitions import ToolDefinitions
 
@@ -231,7 +231,7 @@ def _api_of(given: object, value: Mapping[str, object], provider: str | None, re
     shown = api_of_response(value)
     if provider is None:
         if shown is None:
-            raise unknown_response(given, value, reader)
+            raise unknown_response_error(given, value, reader)
         return shown_api(shown, given)
     named = provider_api(provider)
     if shown not in (None, named.api) and named.api != "bedrock.invoke":  # it passes on the formats of other APIs

@@ -17,10 +17,10 @@ from callgate.provider_responses.plain_values import is_model_object, plain_valu
 from callgate.provider_responses.provider_names import provider_api, shown_api
 from callgate.provider_responses.refused_values import (
     check_single_choice,
+    refuse_begun_stream,
     refuse_non_stream,
-    refuse_second_half,
-    several_choices,
-    unknown_chunk,
+    several_choices_error,
+    unknown_chunk_error,
 )
 from callgate.provider_responses.response_reader import (
     ProviderResponse,
@@ -133,7 +133,7 @@ class StreamReader:
             UsageError: No chunk was of a known API.
         """
         if self._decoder is None or self._provider is None:
-            raise unknown_chunk(self._last)
+            raise unknown_chunk_error(self._last)
         if self._ends_with_usage and self._provider.api == "openai.chat" and not broken:
             # Some servers give no finish reason. The SDK hides the end marker, but the counts come only in front of it.
             self._decoder.end_stream()
@@ -152,7 +152,7 @@ class StreamReader:
             for choice in as_objects(value.get(field)):
                 self._choice = choice.get("index") or 0 if self._choice is None else self._choice
                 if (choice.get("index") or 0) != self._choice:
-                    raise several_choices("engine.watch", field, "several")
+                    raise several_choices_error("engine.watch", field, "several")
 
     def _start(self, chunk: object, value: Mapping[str, object]) -> Decoder | None:
         """Make the decoder, if the API is known or shown by this chunk."""
@@ -162,7 +162,7 @@ class StreamReader:
                 return None
             self._provider = shown_api(api, chunk)
         api = self._provider.api
-        refuse_second_half(api, value)
+        refuse_begun_stream(api, value)
         self._names = self._tools.names(api) if self._tools is not None else None
         self._decoder = codec(api).decoder(
             names=self._names, new_id=call_ids(lambda: self.message_id), calls_per_message=self._calls_per_message

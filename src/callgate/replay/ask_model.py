@@ -78,15 +78,15 @@ async def ask_again(replay: Replay, model: Model, tools: Iterable[Tool], *, limi
     """
     if replay.began is None:
         raise UsageError(f"Run '{replay.run[:80]}' is not an agent's run: no model was asked in it. Compare rules or tools instead.")
-    specs = _specs(replay, tools)
-    asked = model if model.native_tools else _reading_text(model)
+    specs = _offered_tools(replay, tools)
+    asked = model if model.native_tools else _with_text_calls(model)
     answers: list[ModelAnswer] = []
     ended, failed = "", False
     for one in replay.passes:
         if one.status not in _WHOLE:
             continue
         try:
-            given = await _answer(asked, one, specs, limits or StreamLimits())
+            given = await _ask(asked, one, specs, limits or StreamLimits())
         except CallgateError as error:
             ended, failed = f"The model could not be asked in pass {one.iteration + 1}: {error}", True
             break
@@ -95,7 +95,7 @@ async def ask_again(replay: Replay, model: Model, tools: Iterable[Tool], *, limi
             break
         answers.append(_compare(one, given))
         if not answers[-1].same:
-            ended = _why(answers[-1])
+            ended = _describe_difference(answers[-1])
             break
     return ModelComparison(
         run=replay.run,
@@ -107,13 +107,13 @@ async def ask_again(replay: Replay, model: Model, tools: Iterable[Tool], *, limi
     )
 
 
-def _reading_text(model: Model) -> Model:
+def _with_text_calls(model: Model) -> Model:
     from callgate.agent.text_call_model import TextCalls  # its many patterns take a tenth of a second, and few models need them
 
     return TextCalls(model)
 
 
-def _specs(replay: Replay, tools: Iterable[Tool]) -> tuple[ToolSpec, ...]:
+def _offered_tools(replay: Replay, tools: Iterable[Tool]) -> tuple[ToolSpec, ...]:
     """Return the tools that the run offered, and its exit tools."""
     began = replay.began
     assert began is not None
@@ -126,7 +126,7 @@ def _specs(replay: Replay, tools: Iterable[Tool]) -> tuple[ToolSpec, ...]:
     return (*specs, *began.exits)
 
 
-async def _answer(model: Model, one: RecordedPass, specs: tuple[ToolSpec, ...], limits: StreamLimits) -> StreamResult:
+async def _ask(model: Model, one: RecordedPass, specs: tuple[ToolSpec, ...], limits: StreamLimits) -> StreamResult:
     request = ModelRequest(model=model.name, messages=one.messages, tools=specs)
     return await stream_once(model, request, StreamingContext(), control=Control(), limits=limits)
 
@@ -146,17 +146,17 @@ def _compare(one: RecordedPass, given: StreamResult) -> ModelAnswer:
 
 def _names_and_arguments(calls: Sequence[ToolCall]) -> list[tuple[str, bytes]]:
     """Return the calls in a comparable form, without ids and with canonical JSON."""
-    return [(call.name, _arguments(call)) for call in calls]
+    return [(call.name, _comparable_arguments(call)) for call in calls]
 
 
-def _arguments(call: ToolCall) -> bytes:
+def _comparable_arguments(call: ToolCall) -> bytes:
     try:
         return canonical(strict_object(call.arguments, _LIMITS))
     except CallFailed:
         return call.arguments.encode("utf-8", "backslashreplace")
 
 
-def _why(one: ModelAnswer) -> str:
+def _describe_difference(one: ModelAnswer) -> str:
     which = f"In pass {one.iteration + 1}"
     if not one.calls:
         return f"{which} it answers instead of calling {_join_names(one.recorded)}, so the run would have ended here."

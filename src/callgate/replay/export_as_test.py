@@ -32,8 +32,8 @@ def as_test(replay: Replay, test: Path, data: Path, *, tools: Sequence[str], pol
         policy: The rule file; empty for no rules, or for the default rules of `callgate run`.
     """
     folder = test.resolve().parent
-    imported, rules = _rules(replay, policy, folder)
-    given = "\n".join(f"            {_spec(spec, folder)}," for spec in tools)
+    imported, rules = _rules_code(replay, policy, folder)
+    given = "\n".join(f"            {_source_code(spec, folder)}," for spec in tools)
     return f'''"""Run {_docstring_text(replay.run, 60)}, as it was recorded.
 
 Does everything around the model still do the same? What the model said and what
@@ -49,11 +49,11 @@ from pathlib import Path
 {imported}from callgate.testing import RecordedRun, load_tools
 
 HERE = Path(__file__).parent
-RUN = RecordedRun.load(HERE / {_text(data.name)})
+RUN = RecordedRun.load(HERE / {_literal(data.name)})
 
 
-def test_{_name(replay.run)}_goes_as_it_went() -> None:
-    """{_about(replay)}"""
+def test_{_test_name(replay.run)}_goes_as_it_went() -> None:
+    """{_describe_run(replay)}"""
     again = RUN.again(
         tools=load_tools(
 {given}
@@ -69,14 +69,14 @@ def was_careful(replay: Replay) -> bool:
     return any(call.decision is not None and call.decision.rule.partition(f"({CAREFULLY}")[1] != "" for call in replay.calls)
 
 
-def _rules(replay: Replay, policy: str, folder: Path) -> tuple[str, str]:
+def _rules_code(replay: Replay, policy: str, folder: Path) -> tuple[str, str]:
     """Return the import for the rules, and the rules' expression."""
     if policy:
-        return "from callgate import Rules\n", f"[Rules.load({_place(policy, folder)})]"
+        return "from callgate import Rules\n", f"[Rules.load({_path_code(policy, folder)})]"
     return ("from callgate.policy import careful\n", "[careful()]") if was_careful(replay) else ("", "[]")
 
 
-def _about(replay: Replay) -> str:
+def _describe_run(replay: Replay) -> str:
     calls = f"{len(replay.calls)} call{'' if len(replay.calls) == 1 else 's'}"
     task = replay.began.task if replay.began is not None else None
     if task is None:
@@ -92,21 +92,21 @@ def _docstring_text(text: str, most: int) -> str:
     return plain if len(plain) <= most else plain[: most - 1] + "…"
 
 
-def _name(run: str) -> str:
+def _test_name(run: str) -> str:
     return re.sub(r"\W+", "_", run.encode("ascii", "ignore").decode()).strip("_").lower()[:60] or "the_run"
 
 
-def _spec(spec: str, folder: Path) -> str:
+def _source_code(spec: str, folder: Path) -> str:
     """Return a source of tools relative to the test's folder."""
     place, colon, attribute = spec.rpartition(":") if ":" in spec else (spec, "", "")
     if not place.endswith(".py"):
-        return _text(spec)
-    return _place(place, folder, behind=f"{colon}{attribute}")
+        return _literal(spec)
+    return _path_code(place, folder, behind=f"{colon}{attribute}")
 
 
-def _place(file: str, folder: Path, behind: str = "") -> str:
-    return f"HERE / {_text(os.path.relpath(Path(file).resolve(), folder) + behind)}"
+def _path_code(file: str, folder: Path, behind: str = "") -> str:
+    return f"HERE / {_literal(os.path.relpath(Path(file).resolve(), folder) + behind)}"
 
 
-def _text(value: str) -> str:
+def _literal(value: str) -> str:
     return json.dumps(value, ensure_ascii=False)

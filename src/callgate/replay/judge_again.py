@@ -8,9 +8,11 @@ Decisions of a limit or the agent loop are not judged again.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callgate._engine_limits import Limits
 from callgate._json import canonical, decode, plain_bytes
@@ -18,7 +20,7 @@ from callgate._option_checks import check
 from callgate._pipeline.ask_judges import Judges
 from callgate._pipeline.call_hooks import HookChain
 from callgate._pipeline.engine_options import check_policies
-from callgate._pipeline.engine_policies import policies_to_ask
+from callgate._pipeline.engine_policies import AskedPolicy, policies_to_ask
 from callgate._pipeline.gate import gate
 from callgate._pipeline.host_code import HostAnswer, HostAwaits
 from callgate._pipeline.parse import parse
@@ -79,7 +81,7 @@ class JudgedRun(Struct, frozen=True, kw_only=True):
         first = next(iter(self.differences), None)
         if first is None:
             return ""
-        told = f"Call {first.call.short}: {_what_follows(first)}"
+        told = f"Call {first.call.short}: {_describe_consequence(first)}"
         if not self.has_model:
             return f"{told} What the host's own loop would have done then is not recorded."
         return f"{told} From here on the run would have gone differently: the model's later messages answered another result."
@@ -111,11 +113,11 @@ async def judge_again(
     tools = tuple(tools)
     registry = tools_of(replay, tools)
     check_policies(policies or (), tuple(ToolRegistry(tools)))
-    bench = _JudgingContext(replay, registry, policies, tuple(hooks), limits or Limits(), coerce)
+    judging = _RunJudging(replay, registry, policies, tuple(hooks), limits or Limits(), coerce)
     compared: list[ComparedVerdict] = []
     first: ReplayedCall | None = None
     for call in replay.calls:
-        one = await bench.compared(call)
+        one = await judging.compare(call)
         beyond = first is not None and bool(replay.passes) and call.scope.iteration > first.scope.iteration
         compared.append(ComparedVerdict(call=call, now=one.now, unjudged=one.unjudged, change=one.change, beyond=beyond))
         first = first or (call if one.differs else None)
@@ -168,8 +170,46 @@ class _ReplayHost:
         return clean(text, None, chars)
 
 
-class _JudgingContext:
-    """Judges the calls of one run. Provides what the gate needs from an engine."""
+class _ReplayGate(Struct, kw_only=True, eq=False):
+    """What the gate needs from an engine, for one recorded call."""
+
+    then: Decision
+    """The recorded decision."""
+    approval: Question | None
+    """The approval that the call used."""
+    policies: tuple[AskedPolicy, ...]
+    waits: bool
+    judges: Judges
+    rounds: int
+    policy_timeout_s: float
+    host: _ReplayHost
+    answered: Mapping[str, Question] = {}
+    coerce: bool = False
+    """No answer of a human is applied here; see `find_answer_to`."""
+
+    def check_limits(self, call: ValidatedCall) -> None:
+        """Raise the recorded error if a limit on dangerous calls refused this call; else allow it.
+
+        The limits on the calls of a tick are not rules and are not recorded.
+        """
+        if self.then.code == DangerousLimitReached.code:
+            raise DangerousLimitReached(self.then.said)
+
+    def find_answer_to(self, call: ValidatedCall, encoded: bytes) -> None:
+        """Return None: a recorded call that a human denied or changed is not judged; see `_is_by_host_code`."""
+
+    def call_in_doubt(self, call: ValidatedCall, encoded: bytes) -> str:
+        """Return nothing: what a human was told beside the question changes no verdict."""
+        return ""
+
+    def spend_approval(self, binding: str) -> Question | None:
+        """Return the approval that this call used, if it was given for the same call."""
+        used = self.approval
+        return replace(used, binding=binding) if used is not None and older_binding(used.binding) == older_binding(binding) else None
+
+
+class _RunJudging:
+    """Judges the calls of one run again."""
 
     def __init__(
         self,
@@ -181,30 +221,40 @@ class _JudgingContext:
         coerce: bool,
     ) -> None:
         given = policies or ()
-        self.policies, self.waits = policies_to_ask(one for one in given if not isinstance(one, CallJudge))
-        self.policy_timeout_s = limits.policy_timeout_s
-        self.rounds = limits.policy_rounds
-        self.host = _ReplayHost(limits)
+        asked, waits = policies_to_ask(one for one in given if not isinstance(one, CallJudge))
+        host = _ReplayHost(limits)
+        self._make_gate = partial(
+            _ReplayGate,
+            policies=asked,
+            waits=waits,
+            judges=_Judges([one for one in given if isinstance(one, CallJudge)], host),
+            rounds=limits.policy_rounds,
+            policy_timeout_s=limits.policy_timeout_s,
+            host=host,
+        )
         self._registry = registry
         self._only_tools = policies is None
         self._hooks = hooks
         self._limits = limits
         self._coerce = coerce
         self._repair = any(call.repairs for call in replay.calls)
-        self._bindings: Mapping[str, str] = {call.approval: call.binding for call in replay.calls if call.ended == "asked"}
-        self._by = {approval: by for approval, allowed, by in replay.answers if allowed}
-        self._call: ReplayedCall | None = None
-        self.answered: Mapping[str, Question] = {}
-        self.judges: Judges = _Judges([one for one in given if isinstance(one, CallJudge)], self.host)
+        by = {approval: by for approval, allowed, by in replay.answers if allowed}
+        self._approvals = {
+            call.approval: Question(
+                approval_id=call.approval, run="", binding=call.binding, expires_at=0, allowed=True, by=by[call.approval]
+            )
+            for call in replay.calls
+            if call.ended == "asked" and call.approval in by
+        }
+        """The approvals that humans gave, by id."""
 
-    async def compared(self, call: ReplayedCall) -> ComparedVerdict:
+    async def compare(self, call: ReplayedCall) -> ComparedVerdict:
         if call.lost:
             return ComparedVerdict(call=call, unjudged=f"it is not fully recorded: {call.lost}")
         if call.decision is None:
             return ComparedVerdict(call=call, unjudged=call.undecided)
-        if not self._hooks and not self._only_tools and _by_a_hook(call.decision):
+        if not self._hooks and not self._only_tools and _is_by_host_code(call.decision):
             return ComparedVerdict(call=call, unjudged="the host's own code decided on it, and code is not recorded: give the hooks")
-        self._call = call
         try:
             now = await self._decide(call, call.decision)
         except _NoJudge:
@@ -215,7 +265,7 @@ class _JudgingContext:
         try:
             parsed = parse(call.raw, call.uid, self._limits, repair=self._repair)
             valid = validate(resolve(parsed, self._registry, call.scope), call.scope, coerce=self._coerce)
-            return self._as_then(valid, then) if self._only_tools else await self._ask_policies(valid)
+            return self._repeat_decision(valid, then) if self._only_tools else await self._ask_policies(valid, call, then)
         except ApprovalNeeded as question:
             return Decision(word="ask", rule=question.rule, said=str(question))
         except CallDenied as error:
@@ -223,13 +273,14 @@ class _JudgingContext:
         except (CallFailed, CallAborted) as error:
             return Decision(word="refused", said=str(error), code=error.code)
 
-    async def _ask_policies(self, valid: ValidatedCall) -> Decision:
+    async def _ask_policies(self, valid: ValidatedCall, call: ReplayedCall, then: Decision) -> Decision:
         before = HookChain.of(self._hooks, valid.tool).before
-        answer = gate(valid, before, self, "", _ignore_change)
+        approval = self._approvals.get(call.approval) if call.ended != "asked" else None
+        answer = gate(valid, before, self._make_gate(then=then, approval=approval), "", _ignore_change)
         approved = await answer if isinstance(answer, Coroutine) else answer
         return Decision(word="allow", rule=approved.rule, arguments=approved.arguments_json, notes=approved.call.notes)
 
-    def _as_then(self, valid: ValidatedCall, then: Decision) -> Decision:
+    def _repeat_decision(self, valid: ValidatedCall, then: Decision) -> Decision:
         """Return the recorded decision, for the call with the arguments that are validated now."""
         if then.word == "refused":
             return Decision(word="allow", said="its arguments are accepted now", arguments=plain_bytes(valid.arguments), notes=valid.notes)
@@ -237,39 +288,12 @@ class _JudgingContext:
             return then
         return Decision(word="allow", rule=then.rule, arguments=plain_bytes(valid.arguments), notes=valid.notes)
 
-    # The gate's interface
-
-    coerce = False  # no answer of a human is applied here; see `find_answer_to`
-
-    def check_limits(self, call: ValidatedCall) -> None:
-        """Raise the recorded error if a limit on dangerous calls refused this call; else allow it.
-
-        The limits on the calls of a tick are not rules and are not recorded.
-        """
-        then = self._call.decision if self._call is not None else None
-        if then is not None and then.code == DangerousLimitReached.code:
-            raise DangerousLimitReached(then.said)
-
-    def find_answer_to(self, call: ValidatedCall, encoded: bytes) -> None:
-        """Return None: a recorded call that a human denied or changed is not judged; see `_by_a_hook`."""
-
-    def call_in_doubt(self, call: ValidatedCall, encoded: bytes) -> str:
-        """Return nothing: what a human was told beside the question changes no verdict."""
-        return ""
-
-    def spend_approval(self, binding: str) -> Question | None:
-        """Return the approval that this call used, if it was given for the same call."""
-        approval = self._call.approval if self._call is not None and self._call.ended != "asked" else ""
-        if not approval or older_binding(self._bindings.get(approval, "")) != older_binding(binding) or approval not in self._by:
-            return None
-        return Question(approval_id=approval, run="", binding=binding, expires_at=0, allowed=True, by=self._by[approval])
-
 
 def _ignore_change(change: ModifiedCall) -> None:
     """Ignore that the gate continues with other arguments: only the final verdict counts."""
 
 
-def _by_a_hook(then: Decision) -> bool:
+def _is_by_host_code(then: Decision) -> bool:
     """Whether a hook refused the call, or a hook or a policy in code changed its arguments."""
     return then.code in ("hook_denied", "hook_failed") or any(note.kind == "modified" for note in then.notes)
 
@@ -280,17 +304,17 @@ def change_between(then: Decision, now: Decision) -> Change:
         return "verdict"
     if then.word == "allow" and canonical(decode(then.arguments)) != canonical(decode(now.arguments)):
         return "arguments"
-    if then.word != "allow" and _words(then) != _words(now):
+    if then.word != "allow" and _comparable_text(then) != _comparable_text(now):
         return "words"
     return "rule" if then.rule_id != now.rule_id else ""
 
 
-def _words(decision: Decision) -> str:
+def _comparable_text(decision: Decision) -> str:
     """Return the text without the rule's file and line, so that a moved rule causes no difference."""
     return decision.said.replace(decision.rule, decision.rule_id) if decision.rule else decision.said
 
 
-def _what_follows(one: ComparedVerdict) -> str:
+def _describe_consequence(one: ComparedVerdict) -> str:
     assert one.now is not None
     assert one.call.decision is not None
     match one.now.word:

@@ -129,7 +129,7 @@ class Replay(Struct, frozen=True, kw_only=True):
         if not events:
             raise UsageError(f"No run '{run[:80]}' is on record here. `callgate log list` shows the runs. Give the journal of this run.")
         begins = [index for index, event in enumerate(events) if event.kind == "run.began"]
-        return _agents(source, kept, run, events[begins[-1] :]) if begins else _bare(kept, run, events)
+        return _rebuild_agent_run(source, kept, run, events[begins[-1] :]) if begins else _rebuild_calls(kept, run, events)
 
     def encode(self) -> bytes:
         """Return the rebuilt run as canonical JSON: two journals of the same run give the same bytes."""
@@ -156,7 +156,7 @@ class _ReadOnlyJournal:
         return self._find(EventQuery(run=run, after=after, limit=limit))
 
 
-def _bare(blobs: BlobReader, run: str, events: list[Event]) -> Replay:
+def _rebuild_calls(blobs: BlobReader, run: str, events: list[Event]) -> Replay:
     calls = calls_of(events)
     return Replay(
         run=run,
@@ -169,34 +169,34 @@ def _bare(blobs: BlobReader, run: str, events: list[Event]) -> Replay:
         end=RunEnd(),
         differences=_find_altered_event(events),
         gaps=_describe_missing(calls, blobs),
-        answers=_answers(events),
-        answer_details=_answer_details(events),
+        answers=_find_answers(events),
+        answer_details=_find_answer_details(events),
     )
 
 
-def _agents(source: _ReadOnlyJournal, blobs: BlobReader, run: str, events: list[Event]) -> Replay:
-    watch = _PassWatch(blobs)
-    loaded = load_run(source, blobs, run, see=watch.see)
-    calls, end = calls_of(events), _end(events, blobs)
+def _rebuild_agent_run(source: _ReadOnlyJournal, blobs: BlobReader, run: str, events: list[Event]) -> Replay:
+    collector = _PassCollector(blobs)
+    loaded = load_run(source, blobs, run, see=collector.see)
+    calls, end = calls_of(events), _find_end(events, blobs)
     text = loaded.texts[-1] if loaded.texts else ""
-    differences = (*watch.differences, *_find_unended_calls(events, blobs), *_other_text(events, text, blobs))
+    differences = (*collector.differences, *_find_unended_calls(events, blobs), *_compare_text(events, text, blobs))
     return Replay(
         run=run,
         began=loaded.began,
         messages=tuple(loaded.history.messages),
-        passes=tuple(watch.passes),
+        passes=tuple(collector.passes),
         calls=calls,
         results=tuple(loaded.results),
         signals=tuple(loaded.signals),
         end=msgspec.structs.replace(end, text=text) if end.status == "completed" else end,
         differences=differences or _find_altered_event(events),
-        gaps=(*watch.gaps, *_describe_missing(calls, blobs)),
-        answers=_answers(events),
-        answer_details=_answer_details(events),
+        gaps=(*collector.gaps, *_describe_missing(calls, blobs)),
+        answers=_find_answers(events),
+        answer_details=_find_answer_details(events),
     )
 
 
-class _PassWatch:
+class _PassCollector:
     """Collects each pass while the run is loaded, and compares what the model was shown with the recorded hash."""
 
     def __init__(self, blobs: BlobReader) -> None:
@@ -210,16 +210,16 @@ class _PassWatch:
         if event.kind == "run.resumed":
             self._system = ""  # another process may resume the run and records its own
         elif event.kind == "phase.began":
-            self._begins(event, run)
+            self._begin_pass(event, run)
         elif event.kind == "phase.answered" and self.passes:
             body = msgspec.json.decode(read_body(event.body, self._blobs), type=PhaseAnsweredBody)
             if body.lost:
-                self._gap(f"Event {event.position}: secrets were removed from {len(body.lost)} calls of this message.")
+                self._add_gap(f"Event {event.position}: secrets were removed from {len(body.lost)} calls of this message.")
             if body.status != "waiting":
                 last = {"status": body.status, "answer": body.message, "closed": body.closed, "executes": body.executes}
                 self.passes[-1] = msgspec.structs.replace(self.passes[-1], **last, finish=body.finish, reason=body.reason)
 
-    def _begins(self, event: Event, run: LoadedRun) -> None:
+    def _begin_pass(self, event: Event, run: LoadedRun) -> None:
         body = msgspec.json.decode(read_body(event.body, self._blobs), type=PhaseBeganBody)
         self._system = self._system if body.system is None else body.system
         head = (SystemMessage(self._system),) if self._system else ()
@@ -227,18 +227,18 @@ class _PassWatch:
         made = RecordedPass(position=event.position, iteration=body.iteration, messages=(*head, *shown), shown=body.shown)
         self.passes.append(made)
         if body.added:
-            self._gap(f"Event {event.position}: after the conversation, the model was shown context from a tool, which is not stored.")
+            self._add_gap(f"Event {event.position}: after the conversation, the model was shown context from a tool, which is not stored.")
         if not body.shown:
-            self._gap("The journal has no hashes of what the model was shown, because an older version wrote it; nothing was compared.")
+            self._add_gap("The journal has no hashes of what the model was shown, because an older version wrote it; nothing was compared.")
         elif not self.differences and body.shown != run.history.prompt_hash().digest():
-            self.differences.append(_other(event, body, len(shown), run))
+            self.differences.append(_shown_difference(event, body, len(shown), run))
 
-    def _gap(self, text: str) -> None:
+    def _add_gap(self, text: str) -> None:
         if text not in self.gaps:
             self.gaps.append(text)
 
 
-def _other(event: Event, body: PhaseBeganBody, made: int, run: LoadedRun) -> ReplayDifference:
+def _shown_difference(event: Event, body: PhaseBeganBody, made: int, run: LoadedRun) -> ReplayDifference:
     return ReplayDifference(
         position=event.position,
         what=f"what the model was shown in pass {body.iteration + 1}",
@@ -274,7 +274,7 @@ def _find_altered_event(events: list[Event]) -> tuple[ReplayDifference, ...]:
     return ()
 
 
-def _end(events: list[Event], blobs: BlobReader) -> RunEnd:
+def _find_end(events: list[Event], blobs: BlobReader) -> RunEnd:
     last = next((event for event in reversed(events) if event.kind in ("run.ended", "run.resumed")), None)
     if last is None or last.kind != "run.ended":
         return RunEnd()
@@ -282,8 +282,8 @@ def _end(events: list[Event], blobs: BlobReader) -> RunEnd:
     return RunEnd(status=body.status, turn_status=body.turn_status, reason=body.reason, text=body.text)
 
 
-def _other_text(events: list[Event], text: str, blobs: BlobReader) -> list[ReplayDifference]:
-    end = _end(events, blobs)
+def _compare_text(events: list[Event], text: str, blobs: BlobReader) -> list[ReplayDifference]:
+    end = _find_end(events, blobs)
     if end.status != "completed" or clean(text) == end.text:
         return []
     return [ReplayDifference(position=events[-1].position, what="the run's answer", recorded=repr(end.text[:80]), rebuilt=repr(text[:80]))]
@@ -300,7 +300,7 @@ def _describe_missing(calls: Iterable[ReplayedCall], blobs: BlobReader) -> tuple
     return tuple(found)
 
 
-def _answers(events: Iterable[Event]) -> tuple[tuple[str, bool, str], ...]:
+def _find_answers(events: Iterable[Event]) -> tuple[tuple[str, bool, str], ...]:
     found = []
     for event in events:
         if event.kind == "approval.answered":
@@ -309,6 +309,6 @@ def _answers(events: Iterable[Event]) -> tuple[tuple[str, bool, str], ...]:
     return tuple(found)
 
 
-def _answer_details(events: Iterable[Event]) -> dict[str, Mapping[str, object]]:
+def _find_answer_details(events: Iterable[Event]) -> dict[str, Mapping[str, object]]:
     answered = ((event.call, decode_reason(event.body).details or {}) for event in events if event.kind == "approval.answered")
     return {call: details for call, details in answered if details.keys() & {"reason", "arguments"}}

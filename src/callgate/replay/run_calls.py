@@ -138,7 +138,7 @@ def calls_of(events: Iterable[Event]) -> tuple[ReplayedCall, ...]:
 
 def _read_received(event: Event) -> ReplayedCall:
     body = msgspec.json.decode(event.body, type=_Received)
-    beside, lost = _beside(body), _lost(body)
+    beside, lost = _decode_beside(body), _describe_loss(body)
     raw = RawCall(
         id=body.id,
         name=body.name,
@@ -149,11 +149,11 @@ def _read_received(event: Event) -> ReplayedCall:
         idempotency_key=body.idempotency_key or None,
         beside=beside,
     )
-    scope = _scope(body.scope or {}, event)
+    scope = _decode_scope(body.scope or {}, event)
     return ReplayedCall(uid=event.call, position=event.position, raw=raw, scope=scope, parent=body.parent, lost=lost, tool=body.name)
 
 
-def _lost(body: _Received) -> str:
+def _describe_loss(body: _Received) -> str:
     if body.redacted:
         return "a secret was taken out of it"
     if body.arguments_bytes:
@@ -161,7 +161,7 @@ def _lost(body: _Received) -> str:
     return "its arguments were not JSON" if body.arguments == "<no JSON>" else ""
 
 
-def _beside(body: _Received) -> Mapping[str, object] | None:
+def _decode_beside(body: _Received) -> Mapping[str, object] | None:
     if not body.beside:
         return None
     try:
@@ -171,7 +171,7 @@ def _beside(body: _Received) -> Mapping[str, object] | None:
     return found if isinstance(found, dict) else None
 
 
-def _scope(facts: Mapping[str, object], event: Event) -> Scope:
+def _decode_scope(facts: Mapping[str, object], event: Event) -> Scope:
     return replace(msgspec.convert(dict(facts), Scope), run=event.run)
 
 

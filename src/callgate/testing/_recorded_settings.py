@@ -40,22 +40,22 @@ class RecordedSettings:
     def at(self, position: int) -> ArgumentSettings:
         """Return the settings for the calls from this position of the record to the next pass, resumption or call."""
         end = next((moment for moment in self._moments if moment > position), None)
-        found = [self._of(call) for call in self._calls if call.position >= position and (end is None or call.position < end)]
+        found = [self._find_settings(call) for call in self._calls if call.position >= position and (end is None or call.position < end)]
         return ArgumentSettings(
             coerce=all(one.coerce for one in found), repair=all(one.repair for one in found) if found else self._usual.repair
         )
 
-    def _of(self, call: ReplayedCall) -> ArgumentSettings:
+    def _find_settings(self, call: ReplayedCall) -> ArgumentSettings:
         refused = call.decision is not None and call.decision.word == "refused"
         if not refused or call.result is None:
             return self._usual
         for coerce, repair in product((True, False), dict.fromkeys((self._usual.repair, not self._usual.repair))):
             settings = ArgumentSettings(coerce=coerce, repair=repair)
-            if self._refusal(call, settings) == call.result.error:
+            if self._refusal_text(call, settings) == call.result.error:
                 return settings
         return self._usual
 
-    def _refusal(self, call: ReplayedCall, settings: ArgumentSettings) -> str | None:
+    def _refusal_text(self, call: ReplayedCall, settings: ArgumentSettings) -> str | None:
         """Return the text with which a call is refused under these settings; None if it is not."""
         try:
             validate(

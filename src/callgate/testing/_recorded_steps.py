@@ -28,7 +28,7 @@ FAILED: Final = "failed"
 """The status of a pass without an answer in which the model failed."""
 
 
-class _Said(Struct, frozen=True, kw_only=True):
+class _HumanAnswer(Struct, frozen=True, kw_only=True):
     """An answer to an approval, or what an operator said of a call whose outcome was unknown."""
 
     position: int
@@ -43,36 +43,39 @@ class _Said(Struct, frozen=True, kw_only=True):
 
 
 class HumanSteps:
-    """What humans said during a run, to be said again at the same point of its repetition.
+    """What humans said during a run, to be repeated at the same point of its repetition.
 
     Args:
         events: The events of the run.
     """
 
     def __init__(self, events: Iterable[Event]) -> None:
-        self._left = [said for event in events if (said := _read_human_answer(event)) is not None]
+        self._remaining = [answer for event in events if (answer := _read_human_answer(event)) is not None]
         self._uids: dict[str, str] = {}
 
-    def is_now(self, recorded: str, uid: str) -> None:
+    def note_id(self, recorded: str, uid: str) -> None:
         """Note the id that a recorded call or approval has in the repetition."""
         self._uids[recorded] = uid
 
-    async def say(self, engine: Engine, before: int) -> None:
-        """Say what was said before this position of the record. What the repetition has not asked, or is not in doubt of, is left out."""
-        while self._left and self._left[0].position < before:
-            said = self._left.pop(0)
+    async def give_answers(self, engine: Engine, before: int) -> None:
+        """Give the answers that were given before this position of the record.
+
+        Answers to questions that the repetition does not have are left out.
+        """
+        while self._remaining and self._remaining[0].position < before:
+            answer = self._remaining.pop(0)
             with suppress(UsageError):
-                await _say(engine, said, self._uids.get(said.about, said.about))
+                await _give_answer(engine, answer, self._uids.get(answer.about, answer.about))
 
 
-def _read_human_answer(event: Event) -> _Said | None:
+def _read_human_answer(event: Event) -> _HumanAnswer | None:
     if event.kind not in ("approval.answered", "fact.settled"):
         return None
     body = decode_reason(event.body)
     details = body.details or {}
     settles = event.kind == "fact.settled"
     arguments = details.get("arguments")
-    return _Said(
+    return _HumanAnswer(
         position=event.position,
         about=event.call,
         yes=body.status == ("happened" if settles else "allowed"),
@@ -83,13 +86,13 @@ def _read_human_answer(event: Event) -> _Said | None:
     )
 
 
-async def _say(engine: Engine, said: _Said, about: str) -> None:
-    if said.settles:
-        await engine.settle(about, happened=said.yes, by=said.by, reason=said.reason)
-    elif said.yes:
-        await engine.approve(about, by=said.by, reason=said.reason, arguments=said.arguments)
+async def _give_answer(engine: Engine, answer: _HumanAnswer, about: str) -> None:
+    if answer.settles:
+        await engine.settle(about, happened=answer.yes, by=answer.by, reason=answer.reason)
+    elif answer.yes:
+        await engine.approve(about, by=answer.by, reason=answer.reason, arguments=answer.arguments)
     else:
-        await engine.deny(about, by=said.by, reason=said.reason)
+        await engine.deny(about, by=answer.by, reason=answer.reason)
 
 
 def of_last_run(events: Iterable[Event]) -> list[Event]:

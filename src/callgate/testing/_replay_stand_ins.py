@@ -32,8 +32,9 @@ from callgate.protocols import Execution, RunRequest
 from callgate.replay import RecordedPass, Replay, ReplayedCall
 from callgate.testing._recorded_steps import FAILED
 from callgate.tools import BoundTool, Tool
+from callgate.tools.effect_evidence import Evidence
 
-__all__ = ["RECORDED", "NoWaitClock", "RecordedModel", "RecordedResults", "restarts", "stand_in"]
+__all__ = ["RECORDED", "NoWaitClock", "RecordedModel", "RecordedResults", "accept_restart", "stand_in"]
 
 RECORDED: Final = "recorded"
 """The name of the runner that returns recorded results."""
@@ -48,7 +49,7 @@ _STATUS: Final = {
 """The status of the runner's execution, by the code of the result."""
 _PLAYED = frozenset({"completed", "function_call", "empty_response", "error"})
 _RECORD_ENDS = "the record of the model's answers ends here"
-_HERE = "\x00"
+_PLACEHOLDER = "\x00"
 _RESTART = "context_restart_recorded"
 _FRAME = frozenset({"status", "error", "code"})
 """The keys that the engine adds to a failure."""
@@ -63,15 +64,14 @@ class NoWaitClock(SystemClock):
 
 def stand_in(tool: Tool) -> Tool:
     """Return the tool without its code. It has the same name, schema, checks and effect, and therefore the same identity."""
-    made: Any = copy.copy(tool)
-    made.runner = RECORDED
-    made.execute = _never
-    made.effect_key = None  # the result is recorded, also if another run's call had the effect
-    stood: Tool = made
-    return stood
+    replacement = copy.copy(tool)
+    replacement.runner = RECORDED
+    replacement.execute = _refuse_to_run  # type: ignore[method-assign]
+    replacement.effect_key = None  # the result is recorded, also if another run's call had the effect
+    return replacement
 
 
-async def _never(*_: object, **__: object) -> dict[str, Any]:
+async def _refuse_to_run(*_: object, **__: object) -> dict[str, Any]:
     raise AssertionError("a stand-in has no code")
 
 
@@ -154,7 +154,7 @@ class RecordedResults:
         """The uids of calls without a recorded result."""
         own = {call.uid for call in replay.calls}
         for call in replay.calls:
-            if call.decision is not None and call.decision.word == "allow" and not call.parent and not _refused_for(call, own):
+            if call.decision is not None and call.decision.word == "allow" and not call.parent and not _waits_for_other_call(call, own):
                 self._waiting[call.tool, canonical(decode(call.decision.arguments))].append(call)
 
     async def run(self, request: RunRequest) -> Execution:
@@ -174,63 +174,69 @@ class RecordedResults:
             reason = call.reason or f"the recorded call {call.ended}"
             self._control().kill(request.context.scope.conversation, reason)
             return Execution(status="killed", error=reason)
-        return _execution(approved.call.tool, call.result, request.attempt, self._blobs)
+        return _recorded_execution(approved.call.tool, call.result, request.attempt, self._blobs)
 
     async def close(self) -> None:
         """Do nothing: no tool runs."""
 
 
-def _refused_for(call: ReplayedCall, own: Set[str]) -> bool:
+def _waits_for_other_call(call: ReplayedCall, own: Set[str]) -> bool:
     """Return whether a call never reached its tool because the outcome of another call of the run was unknown."""
     return call.ended == "unknown" and call.result is not None and _shown_failure(call.result).get(EARLIER) in own - {call.uid}
 
 
-def _execution(tool: BoundTool, result: ToolResult, attempt: int, blobs: BlobReader) -> Execution:
+def _recorded_execution(tool: BoundTool, result: ToolResult, attempt: int, blobs: BlobReader) -> Execution:
     """Return the execution that the engine converts to this result."""
     if result.status == "ok" and _has_parts(result):
         return Execution(status="returned", value=result.structured, content=_returned_parts(result), read=True)
     if result.status == "ok":
-        return Execution(status="returned", value=_value(result, blobs))
-    told = _shown_failure(result)
+        return Execution(status="returned", value=_recorded_value(result, blobs))
     if result.code == "tool_declared":
-        return Execution(status="returned", value=told.get("result", result.structured))
+        return Execution(status="returned", value=_shown_failure(result).get("result", result.structured))
+    return _failed_execution(tool, result, is_last=attempt >= result.metadata.attempts)
+
+
+def _failed_execution(tool: BoundTool, result: ToolResult, *, is_last: bool) -> Execution:
+    """Return the execution that the engine converts to this failure.
+
+    The engine adds words of its own to the error of a tool. They are found by converting a placeholder, and removed from the recorded text.
+    """
     status: Any = _STATUS.get(result.code or "")
     if status is None:
-        raise _failure_of_result(result)
-    last = attempt >= result.metadata.attempts
-    details = {key: value for key, value in told.items() if key not in _FRAME} or None
-    unheard = Execution(status=status, error=_HERE, details=details, **_proof(tool, result, status, details or {}))
-    said = check(tool, AttemptsResult(unheard, max(1, result.metadata.attempts)), 0.0, None).error or ""
-    before, _, behind = said.partition(_HERE)
-    words = result.error or ""
-    if not (words.startswith(before) and words.endswith(behind)):
-        if last:  # the engine had other words for it, for example because there was no time left for another attempt
-            raise _failure_of_result(result)
-        before, behind = "", ""
-    error = words[len(before) : len(words) - len(behind)]
+        raise _recorded_failure(result)
+    details = {key: value for key, value in _shown_failure(result).items() if key not in _FRAME} or None
+    execution = Execution(status=status, error=_PLACEHOLDER, details=details, evidence=_evidence(tool, result, status))
+    converted = check(tool, AttemptsResult(execution, max(1, result.metadata.attempts)), 0.0, None).error or ""
+    prefix, _, suffix = converted.partition(_PLACEHOLDER)
+    error = result.error or ""
+    if error.startswith(prefix) and error.endswith(suffix):
+        error = error[len(prefix) : len(error) - len(suffix)]
+    elif is_last:  # the engine had other words for it, for example because there was no time left for another attempt
+        raise _recorded_failure(result)
     # A timeout is tried again whatever `retryable` says, unless the wait before that is too long, as it was in the recorded call.
-    return replace(unheard, error=error, retryable=not last, retry_after_s=inf if last else None)
+    return replace(execution, error=error, retryable=not is_last, retry_after_s=inf if is_last else None)
 
 
-def _proof(tool: BoundTool, result: ToolResult, status: str, details: dict[str, Any]) -> dict[str, Any]:
-    """Return the details of the tool's exception that make the engine mark the result as recorded, unknown or not."""
+def _evidence(tool: BoundTool, result: ToolResult, status: str) -> Evidence:
+    """Return what the tool's exception must prove, so that the engine marks the result as recorded, unknown or not."""
     if status != "raised" or tool.effect == "none":
-        return {}
-    if result.status == "error" and tool.effect == "once" and result.code != "not_done":
-        raise _failure_of_result(result)
-    evidence = "not_done" if result.code == "not_done" else "reply_lost" if result.status == "unknown" else ""
-    return {"evidence": evidence}
+        return ""
+    if result.code == "not_done":
+        return "not_done"
+    if result.status == "error" and tool.effect == "once":
+        raise _recorded_failure(result)
+    return "reply_lost" if result.status == "unknown" else ""
 
 
-def _value(result: ToolResult, blobs: BlobReader) -> object:
+def _recorded_value(result: ToolResult, blobs: BlobReader) -> object:
     """Return the tool's value from its recorded bytes, with its keys in the tool's order."""
     if result.metadata.content_key:
         if result.structured is None:
-            raise _failure_of_result(result)
+            raise _recorded_failure(result)
         return result.structured
     whole = blobs.get(result.metadata.blob) if result.metadata.blob is not None else _first_text(result).encode()
     if whole is None:
-        raise _failure_of_result(result)
+        raise _recorded_failure(result)
     return whole.decode() if result.metadata.mime == "text/plain" else decode(whole)
 
 
@@ -267,12 +273,12 @@ def _first_text(result: ToolResult) -> str:
     return first.text if isinstance(first, Text) else ""
 
 
-async def restarts(data: object) -> bool:
+async def accept_restart(data: object) -> bool:
     """Accept the results of calls that added to the context; the added context is not stored."""
     return isinstance(data, dict) and data.get("type") == _RESTART
 
 
-def _failure_of_result(result: ToolResult) -> CallFailed:
+def _recorded_failure(result: ToolResult) -> CallFailed:
     """Return an error that the engine converts to this result, with the recorded text."""
     kind: Any = type("RecordedFailure", (CallFailed,), {"failure_class": result.failure_class, "status": result.status})
     details = {key: value for key, value in _shown_failure(result).items() if key not in _FRAME} or None

@@ -28,10 +28,10 @@ from callgate.messages import Message, SystemMessage, UserMessage
 from callgate.protocols import Policy
 from callgate.replay import Replay
 from callgate.replay.run_file import RunFile
-from callgate.testing._comparison import calls_between, ends_between, messages_between
+from callgate.testing._comparison import compare_calls, compare_ends, compare_messages
 from callgate.testing._recorded_settings import RecordedSettings
 from callgate.testing._recorded_steps import HumanSteps, of_last_run, record_ends_open, resumptions, without_lost_passes
-from callgate.testing._replay_stand_ins import RECORDED, NoWaitClock, RecordedModel, RecordedResults, restarts, stand_in
+from callgate.testing._replay_stand_ins import RECORDED, NoWaitClock, RecordedModel, RecordedResults, accept_restart, stand_in
 from callgate.tools import Tool
 
 __all__ = ["PlayedAgain", "RecordedRun", "load_tools"]
@@ -96,8 +96,8 @@ class RecordedRun:
     async def played(self, tools: Iterable[Tool], policies: Sequence[Policy] = (), **agent: Any) -> PlayedAgain:
         """Do the same as `again`, on the running event loop."""
         had = self.replay.began.tools if self.replay.began is not None else None
-        stood = [stand_in(tool) for tool in tools if had is None or tool.name in had]
-        return await _Player(self.replay, self._kept, stood, policies).played(agent)
+        stand_ins = [stand_in(tool) for tool in tools if had is None or tool.name in had]
+        return await _Player(self.replay, self._kept, stand_ins, policies).play(agent)
 
 
 class _Player:
@@ -118,60 +118,62 @@ class _Player:
             limits=Limits(dangerous_per_tick=settings.dangerous_per_tick if settings is not None else None),
             runners={RECORDED: self._results},
             repair=any(call.repairs for call in then.calls),
-            restart=restarts,
+            restart=accept_restart,
             clock=NoWaitClock(),
             run=then.run,
         )
         self._recorded = RecordedSettings(then, self._engine.tools, (one.position for one in self._resumed))
 
-    def _go_on_from(self, position: int) -> None:
+    def _use_settings_at(self, position: int) -> None:
         """Read arguments from now on as the engine did that worked on the run after this position of the record."""
         self._engine._parts.preparation.settings = self._recorded.at(position)
 
-    async def played(self, options: dict[str, Any]) -> PlayedAgain:
+    async def play(self, options: dict[str, Any]) -> PlayedAgain:
         async with self._engine:
-            await (self._run(options) if self._then.began is not None else self._calls())
+            await (self._repeat_agent_run(options) if self._then.began is not None else self._repeat_calls())
             now = Replay.of(self._engine.journal, self._then.run, self._engine.blobs)
-        return PlayedAgain(differences=tuple(self._differences(now)), replay=now)
+        return PlayedAgain(differences=tuple(self._find_differences(now)), replay=now)
 
-    async def _calls(self) -> None:
+    async def _repeat_calls(self) -> None:
         """Repeat the calls of a run without an agent, one after the other."""
         for call in self._then.calls:
             if call.parent:
                 continue
-            await self._humans.say(self._engine, call.position)
-            self._go_on_from(call.position)
+            await self._humans.give_answers(self._engine, call.position)
+            self._use_settings_at(call.position)
             outcome = await self._engine.call(call.raw, call.scope)
             self._engine.control.end_turn(call.scope.conversation)
             if isinstance(outcome, Suspended):
-                self._humans.is_now(call.approval, outcome.approval_id)
+                self._humans.note_id(call.approval, outcome.approval_id)
             elif isinstance(outcome, Answered):
-                self._humans.is_now(call.uid, outcome.result.uid)
+                self._humans.note_id(call.uid, outcome.result.uid)
 
-    async def _run(self, options: dict[str, Any]) -> None:
+    async def _repeat_agent_run(self, options: dict[str, Any]) -> None:
         began = self._then.began
         assert began is not None
-        model = RecordedModel(self._then.passes, began.model, self._break_off, self._go_on_from, ends_open=record_ends_open(self._then))
+        model = RecordedModel(
+            self._then.passes, began.model, self._break_off, self._use_settings_at, ends_open=record_ends_open(self._then)
+        )
         given: dict[str, Any] = {"settings": began.settings, "exit_tools": began.exits} | options
         async with AsyncExitStack() as agents:
             agent = await agents.enter_async_context(Agent(model, self._engine, **given))
             scope = replace(began.scope, conversation="")
             if began.exposed is not None:
                 scope = replace(scope, deliberate=True, allowed_tools=began.exposed.allowed)
-            before = self._before()
+            before = self._conversation_before()
             conversation = "" if began.scope.conversation == self._then.run else began.scope.conversation
             result = await agent.run(began.task or UserMessage(""), conversation=conversation, history=before, scope=scope)
             for one in self._resumed:
                 if result.turn_status in _OVER:
                     return
-                await self._humans.say(self._engine, one.position)
-                self._go_on_from(one.position)
+                await self._humans.give_answers(self._engine, one.position)
+                self._use_settings_at(one.position)
                 if "settings" not in options and one.settings != given["settings"]:
                     given["settings"] = one.settings
                     agent = await agents.enter_async_context(Agent(model, self._engine, **given))
                 result = await agent.resume(result if result.pending is not None else result.run)
 
-    def _before(self) -> list[Message]:
+    def _conversation_before(self) -> list[Message]:
         """Return the conversation before the run."""
         if not self._then.passes:
             raise UsageError("This recorded run has no answer of a model, so there is nothing to repeat.")
@@ -180,20 +182,20 @@ class _Player:
 
     def _break_off(self, reason: str) -> None:
         self._broken_off = True
-        self._engine.control.kill(self._conversation(), reason)
+        self._engine.control.kill(self._conversation_id(), reason)
 
-    def _conversation(self) -> str:
+    def _conversation_id(self) -> str:
         assert self._then.began is not None
         return self._then.began.scope.conversation or self._then.run
 
     # Comparison
 
-    def _differences(self, now: Replay) -> Iterable[str]:
+    def _find_differences(self, now: Replay) -> Iterable[str]:
         ends_open = record_ends_open(self._then)
-        yield from calls_between(self._then, now, ends_open=ends_open)
+        yield from compare_calls(self._then, now, ends_open=ends_open)
         for uid in self._results.missing if not ends_open else ():
             yield f"Call {uid} has no recorded result: it ran with other arguments, or did not run."
         if self._broken_off:
             return
-        yield from messages_between(self._then, now)
-        yield from ends_between(self._then, now)
+        yield from compare_messages(self._then, now)
+        yield from compare_ends(self._then, now)

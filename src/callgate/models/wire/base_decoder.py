@@ -136,10 +136,9 @@ class Decoder(ABC):
         """Return the framing of this API's answers, used if the first bytes do not say otherwise."""
         return ServerSentEvents() if streamed else WholeBody()
 
-    def report_error(self, failure: ServerError) -> None:
+    def report_error(self, error: ServerError) -> None:
         """Report an error that the server sent."""
-        code, message = failure
-        self.message.add_fault(code, message, retryable=is_retryable_code(code))
+        self.message.add_fault(error.code, error.message, retryable=is_retryable_code(error.code))
 
     def join_pieces(self) -> None:  # noqa: B027  most APIs have no pieces to join
         """Called at the end of the body: join pieces that belong neither to a call nor to a text."""

@@ -35,8 +35,8 @@ class CallIndex:
         if not arguments or call_id not in self._by_id:
             return False
         for call in self._unindexed:
-            self._by_content[call.id, call.name, call.canonical_arguments] = call
+            self._by_content[call.id, call.name, call.arguments.canonical] = call
         self._unindexed.clear()
-        canonical = canonical_form(arguments)
-        found = self._by_content.get((call_id, name, canonical))
-        return found is not None and found.complete and (found.id, found.name, found.canonical_arguments) == (call_id, name, canonical)
+        key = (call_id, name, canonical_form(arguments))
+        found = self._by_content.get(key)
+        return found is not None and found.arguments.complete and key == (found.id, found.name, found.arguments.canonical)

@@ -1,6 +1,4 @@
-"""Helpers that all encoders share: arguments that every provider accepts, groups of results, images that a result cannot hold, and the
-body's bytes.
-"""
+"""What all encoders share: arguments that every provider accepts, groups of results, images that a result cannot hold, and the body."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ __all__ = [
     "images_of_failed_results",
     "is_image",
     "offered_tools",
-    "parts_apart",
+    "parts_after_results",
     "pdf_data",
     "result_text",
     "system_text",
@@ -82,7 +80,7 @@ def result_text(message: ToolMessage, apart: Callable[[Part], bool] = is_image) 
     """Return a result as one text; empty if the result is empty.
 
     Args:
-        apart: Whether a part is sent after the result; see `parts_apart`.
+        apart: Whether a part is sent after the result; see `parts_after_results`.
     """
     return "\n".join(part_text(part) for part in message.content if not apart(part))
 
@@ -92,7 +90,7 @@ def images(messages: Iterable[ToolMessage]) -> list[Image]:
     return [part for message in messages for part in message.content if isinstance(part, Image)]
 
 
-def parts_apart(messages: Iterable[ToolMessage], apart: Callable[[Part], bool]) -> list[Part]:
+def parts_after_results(messages: Iterable[ToolMessage], apart: Callable[[Part], bool]) -> list[Part]:
     """Return the parts of a group of results that are sent after them with an introducing text; empty if there are none."""
     found = [part for message in messages for part in message.content if apart(part)]
     kind = "Pictures" if all(map(is_image, found)) else "Files"
@@ -101,7 +99,7 @@ def parts_apart(messages: Iterable[ToolMessage], apart: Callable[[Part], bool]) 
 
 def images_of_failed_results(messages: Sequence[ToolMessage]) -> list[Part]:
     """Return the images of the failed results with an introducing text, for APIs whose failed results hold text only."""
-    return parts_apart((message for message in messages if message.is_error), is_image)
+    return parts_after_results((message for message in messages if message.is_error), is_image)
 
 
 def group_results(messages: Iterable[Message]) -> Iterator[Message | list[ToolMessage]]:

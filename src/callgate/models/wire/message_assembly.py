@@ -6,7 +6,7 @@ end of its own JSON object, or when the message ends completely; the calls of an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
 from callgate._engine_limits import Limits
@@ -77,8 +77,6 @@ class MessageAssembly:
         self._call_index = CallIndex()
         self._open: dict[int, OpenCall] = {}
         """The calls that are neither sealed nor cut by a fault, by position."""
-        self._cut_by_fault: dict[int, OpenCall] = {}
-        """The calls that a fault has cut, by position."""
         self._sealed_by_successor: dict[int, OpenCall] = {}
         """The calls that are sealed when another call follows: those that look complete but do not prove it, and
         free text.
@@ -174,7 +172,7 @@ class MessageAssembly:
         """Set the id of a call that began without one."""
         call.id, call.made_id = call_id, False
         self._call_index.add_id(call)
-        if call.complete:
+        if call.arguments.complete:
             self._call_index.add_complete(call)
 
     def append_arguments(self, call: OpenCall, text: str) -> None:
@@ -183,14 +181,14 @@ class MessageAssembly:
             return
         if call.sealed and text.strip():
             self._reopen(call)
-        if "{" in text and call.is_placeholder and text.lstrip().startswith("{"):
-            call.reset()
-        call.append(text)
+        if "{" in text and call.arguments.is_placeholder and text.lstrip().startswith("{"):
+            call.discard_arguments()
+        call.arguments.append(text)
         if not self.leniently_decoded:
             self.events.append(ArgumentsDelta(call.position, text))
         elif ready := self._surrogates.feed(call.position, text):
             self.events.append(ArgumentsDelta(call.position, ready))
-        if "}" in text and call.complete:
+        if "}" in text and call.arguments.complete:
             self._on_complete(call)
 
     def append_name(self, call: OpenCall, name: str) -> None:
@@ -198,22 +196,23 @@ class MessageAssembly:
         if call.name and len(call.name) + len(name) > _MAX_NAME_CHARS:
             raise MessageTooLarge(f"The name of a call is longer than {_MAX_NAME_CHARS} characters; the rest of the answer is not read.")
         call.name += name
-        if call.complete:
+        if call.arguments.complete:
             self._call_index.add_complete(call)
-            if not call.is_placeholder:
+            if not call.arguments.is_placeholder:
                 self.seal(call)
 
     def set_arguments(self, call: OpenCall, text: str) -> None:
         """Set the arguments as a whole. Pieces that arrived before were the same text, or a preview."""
-        if call.has_arguments(text):
+        if call.arguments.equals(text):
             return
-        if call.may_be_prefix_of(text) and text.startswith(before := call.arguments):
+        if call.arguments.may_begin(text) and text.startswith(before := call.arguments.text):
             self.append_arguments(call, text[len(before) :])
             return
         if call.sealed:
             self._reopen(call)
-        call.replace(text)
-        if call.complete:
+        call.discard_arguments()
+        call.arguments.append(text)
+        if call.arguments.complete:
             self._call_index.add_complete(call)
             self._sealed_by_successor[call.position] = call
 
@@ -222,7 +221,7 @@ class MessageAssembly:
 
         Providers close truncated calls too.
         """
-        if not call.sealed and not call.cut and (call.custom or call.complete):
+        if not call.sealed and not call.cut and (call.custom or call.arguments.complete):
             self._seal(call, "sealed")
 
     def seal_all_but_last(self) -> None:
@@ -250,7 +249,6 @@ class MessageAssembly:
         """
         for call in self._open.values():
             call.cut = True
-        self._cut_by_fault |= self._open
         self._open.clear()
         fault = Fault(code=code or "error", message=message, retryable=retryable)
         self._fault = self._fault or fault
@@ -269,7 +267,7 @@ class MessageAssembly:
         if self.reason != "error":
             self.reason, self.provider_reason = self._reason_with_calls(reason), provider_reason
         if self.reason in COMPLETE_REASONS:
-            self._seal_rest("finished")
+            self._seal_all([call for _, call in sorted(self._open.items())], "finished")
 
     def finish(self, *, complete: bool) -> None:
         """End the message, because the body has ended. Idempotent.
@@ -284,7 +282,7 @@ class MessageAssembly:
         if self.reason is None:
             self.reason = self._reason_with_calls("stop") if complete else "cut"
         self._flush_surrogates()
-        self._seal_rest("finished" if self.reason in COMPLETE_REASONS else "cut")
+        self._seal_all([call for call in self.calls if not call.sealed], "finished" if self.reason in COMPLETE_REASONS else "cut")
         message = AssistantMessage(parts=tuple(self._message_parts()), api=self._api)
         self.events.append(
             Finished(reason=self.reason, said=self.provider_reason, message=message, usage=self._usage, fault=self._fault, model=self.model)
@@ -298,7 +296,7 @@ class MessageAssembly:
     def _on_complete(self, call: OpenCall) -> None:
         """Record that a call's arguments are one whole object. Seal the call if that proves that they are final."""
         self._call_index.add_complete(call)
-        if not call.sealed and call.name and not call.cut and call.proves_its_end():
+        if not call.sealed and call.name and not (call.cut or call.reopened) and call.arguments.proves_end:
             self._seal(call, "sealed")
         elif not call.sealed:
             self._sealed_by_successor[call.position] = call
@@ -325,8 +323,8 @@ class MessageAssembly:
 
     def _seal(self, call: OpenCall, closed: Literal["sealed", "finished", "cut"]) -> None:
         call.sealed = True
-        for calls in (self._open, self._cut_by_fault, self._sealed_by_successor):
-            calls.pop(call.position, None)
+        self._open.pop(call.position, None)
+        self._sealed_by_successor.pop(call.position, None)
         self.events.append(CallSealed(call.position, self._tool_call(call), closed))
 
     def _reopen(self, call: OpenCall) -> None:
@@ -336,8 +334,8 @@ class MessageAssembly:
             self._sealed_by_successor[call.position] = call
         self.events.append(CallReopened(call.position))
 
-    def _seal_rest(self, closed: Literal["finished", "cut"]) -> None:
-        for _, call in sorted((self._open | self._cut_by_fault).items()):
+    def _seal_all(self, calls: Iterable[OpenCall], closed: Literal["finished", "cut"]) -> None:
+        for call in calls:
             self._seal(call, "cut" if call.cut else closed)
 
     def _message_parts(self) -> list[Text | Reasoning | ToolCall | Native]:
@@ -346,7 +344,7 @@ class MessageAssembly:
     def _tool_call(self, call: OpenCall) -> ToolCall:
         """Return the call with the original names of its tool and parameters."""
         name = self._names.original(call.name)
-        return call.to_tool_call(name, call.arguments if call.custom else self._names.original_arguments(name, call.arguments))
+        return call.to_tool_call(name, call.arguments.text if call.custom else self._names.original_arguments(name, call.arguments.text))
 
 
 class _TextRun:

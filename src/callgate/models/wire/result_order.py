@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from callgate.calls import Text
 from callgate.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 
-__all__ = ["order_results"]
+__all__ = ["UniqueIds", "order_results"]
 
 _MISSING_TEXT = "No result of this call was recorded."
 
@@ -28,7 +28,7 @@ def order_results(messages: Sequence[Message]) -> list[Message]:
     """
     messages = list(messages)
     ordered: list[Message] = []
-    ids = _UniqueIds()
+    ids = UniqueIds("_")
     at = 0
     while at < len(messages):
         message = messages[at]
@@ -75,9 +75,9 @@ def _match_call(result: ToolMessage, call: ToolCall) -> ToolMessage:
     return replace(result, name=call.name, custom=call.custom, made_id=call.made_id)
 
 
-def _with_unique_ids(message: AssistantMessage, results: Sequence[ToolMessage], ids: _UniqueIds) -> list[Message]:
+def _with_unique_ids(message: AssistantMessage, results: Sequence[ToolMessage], ids: UniqueIds) -> list[Message]:
     """Return the message and its results, with new ids for calls whose ids were used before."""
-    unique = [ids.unique(call.id) for call in message.calls]
+    unique = [ids.make_unique(call.id) for call in message.calls]
     if unique == [call.id for call in message.calls]:
         return [message, *results]
     ids_left = iter(unique)
@@ -85,20 +85,25 @@ def _with_unique_ids(message: AssistantMessage, results: Sequence[ToolMessage], 
     return [replace(message, parts=parts), *(replace(result, call_id=call_id) for result, call_id in zip(results, unique, strict=True))]
 
 
-class _UniqueIds:
-    """The call ids of a conversation so far."""
+class UniqueIds:
+    """The call ids of a conversation so far.
 
-    def __init__(self) -> None:
+    Args:
+        separator: Stands between an id that was used before and the number that makes it unique.
+    """
+
+    def __init__(self, separator: str) -> None:
+        self._separator = separator
         self._used: set[str] = set()
         self._numbers: dict[str, int] = {}
         """The number to try next for an id that was used before."""
 
-    def unique(self, call_id: str) -> str:
+    def make_unique(self, call_id: str) -> str:
         """Return the id, or the id with the first free number."""
         found = call_id
         while found in self._used:
             number = self._numbers.get(call_id, 2)
-            self._numbers[call_id], found = number + 1, f"{call_id}_{number}"
+            self._numbers[call_id], found = number + 1, f"{call_id}{self._separator}{number}"
         self._used.add(found)
         return found
 

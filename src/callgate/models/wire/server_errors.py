@@ -6,13 +6,18 @@ The common forms; forms of a single API are parsed by its own decoder. Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from callgate.models.wire.json_fields import as_object, as_text
 
 __all__ = ["MessageTooLarge", "ServerError", "error_from_body", "find_error", "is_retryable_code", "parse_error"]
 
-ServerError = tuple[str, str]
-"""Code and message, as the server wrote them."""
+
+class ServerError(NamedTuple):
+    """An error in the answer of a server."""
+
+    code: str
+    message: str
 
 
 class MessageTooLarge(Exception):
@@ -56,11 +61,11 @@ def find_error(value: Mapping[str, object], event: str = "") -> ServerError | No
 def error_from_body(value: Mapping[str, object], default_message: str) -> ServerError:
     """Return the error of a body that holds no answer; `default_message` if it reports none."""
     has_message = any(isinstance(value.get(key), str) for key in _MESSAGE_KEYS)
-    return find_error(value) or (parse_error(value) if has_message else ("bad_frame", default_message))
+    return find_error(value) or (parse_error(value) if has_message else ServerError("bad_frame", default_message))
 
 
 def parse_error(error: object, codes: tuple[str, ...] = _CODE_KEYS) -> ServerError:
-    """Return code and message of an error.
+    """Return the code and the message of an error.
 
     Args:
         error: An object, a list whose first item counts, or the message itself.
@@ -69,9 +74,9 @@ def parse_error(error: object, codes: tuple[str, ...] = _CODE_KEYS) -> ServerErr
     if isinstance(error, list) and error:
         error = error[0]
     if not isinstance(error, dict):
-        return "error", as_text(error)
+        return ServerError("error", as_text(error))
     code = next((error[key] for key in codes if error.get(key)), "error")
-    return as_text(code), as_text(next((error[key] for key in _MESSAGE_KEYS if error.get(key)), error))
+    return ServerError(as_text(code), as_text(next((error[key] for key in _MESSAGE_KEYS if error.get(key)), error)))
 
 
 def is_retryable_code(code: str) -> bool:

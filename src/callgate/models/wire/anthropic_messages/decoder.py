@@ -199,7 +199,7 @@ class AnthropicDecoder(Decoder):
         if block and block.citations:
             self.message.append_reasoning(opaque={"citations": block.citations}, new_part=True)
             block.citations = []
-        if block and block.call and block.call.size:
+        if block and block.call and block.call.arguments.size:
             self.message.seal(block.call)
         elif block:
             block.stopped_pieces = len(block.pieces)
@@ -235,7 +235,7 @@ class AnthropicDecoder(Decoder):
             complete: Whether what follows the block shows that the initial input is complete.
         """
         call = block.call
-        if call is None or call.sealed or call.size:
+        if call is None or call.sealed or call.arguments.size:
             return
         call.cut = call.cut or not complete
         block.input_applied = True

@@ -175,7 +175,7 @@ class CohereChatDecoder(Decoder):
         if not piece:
             return
         call = self._by_index.get(piece.get("index"))
-        if call is None or (piece.get("name") and call.size):
+        if call is None or (piece.get("name") and call.arguments.size):
             call = self._by_index[piece.get("index")] = self.message.open_call("", as_text(piece.get("name")))
         self.message.append_arguments(call, as_arguments(piece.get("parameters")))
 
@@ -191,7 +191,7 @@ class CohereChatDecoder(Decoder):
 
     def _set_arguments(self, call: OpenCall, arguments: str) -> None:
         """Set a call's arguments, unless they differ from the preview in white space only."""
-        if call.canonical_arguments != canonical_form(arguments):
+        if call.arguments.canonical != canonical_form(arguments):
             self.message.set_arguments(call, arguments)
         self.message.seal(call)
 

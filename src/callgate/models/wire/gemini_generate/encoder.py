@@ -17,7 +17,7 @@ from callgate.models.wire.history_encoding import (
     argument_object,
     encode_body,
     group_results,
-    parts_apart,
+    parts_after_results,
     pdf_data,
     result_text,
     system_text,
@@ -130,7 +130,7 @@ def _encode_results(results: list[ToolMessage], names: WireNames, generation: in
     items = [encode_result(message, names) for message in results]
     if generation >= 3:
         items = [_with_media(item, message) for item, message in zip(items, results, strict=True)]
-    after = parts_apart(results, _is_after if generation >= 3 else _is_media)
+    after = parts_after_results(results, _is_after if generation >= 3 else _is_media)
     contents: list[_Item] = [{"role": "user", "parts": items}]
     return [*contents, {"role": "user", "parts": [_encode_part(part) for part in after]}] if after else contents
 

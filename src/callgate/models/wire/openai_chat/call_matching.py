@@ -46,7 +46,7 @@ class CallMatcher:
         call = self._find_call(item, name, arguments, calls_before)
         if call is None and not (name or arguments or call_id):
             return  # a placeholder for a call
-        if call is not None and name and call.complete and call.has_arguments(arguments):
+        if call is not None and name and call.arguments.complete and call.arguments.equals(arguments):
             return  # the whole call, sent again
         if call is None:
             call = self._message.open_call(call_id, name, custom=is_custom)
@@ -71,14 +71,14 @@ class CallMatcher:
             return None  # the items of one list are different calls
         if call_id and not known.made_id and call_id != known.id:
             same = self._message.call_by_id(call_id)
-            unnamed = known if index is not None and not known.complete else None  # some servers give every piece a new id
+            unnamed = known if index is not None and not known.arguments.complete else None  # some servers give every piece a new id
             if not name:
                 return same or unnamed
             return next((call for call in (same, unnamed) if call is not None and _continues(call, name, arguments)), None)
-        if name and arguments and known.complete and not (call_id and call_id == known.id and known.has_arguments(arguments)):
+        if name and arguments and known.arguments.complete and not (call_id and call_id == known.id and known.arguments.equals(arguments)):
             return None  # a whole call with an index that is already used
         if name and known.name != name:
-            if known.name and known.size:
+            if known.name and known.arguments.size:
                 return None
             self._message.append_name(known, name)
         if call_id and known.made_id:
@@ -91,7 +91,7 @@ def _continues(call: OpenCall, name: str, arguments: str) -> bool:
 
     It does if the arguments are incomplete and the piece does not begin an object.
     """
-    open_json = call.size > 0 and not call.custom and not call.complete
+    open_json = call.arguments.size > 0 and not call.custom and not call.arguments.complete
     return open_json and call.name == name and not arguments.lstrip().startswith("{")
 
 

@@ -16,7 +16,7 @@ from callgate.models.wire.finish_reasons import finish_reason
 from callgate.models.wire.json_fields import as_arguments, as_object, as_objects, as_text, as_token_count
 from callgate.models.wire.openai_chat.call_matching import CallMatcher
 from callgate.models.wire.openai_chat.provider_fields import PROVIDER_FIELDS, ProviderFields
-from callgate.models.wire.server_errors import error_from_body, find_error
+from callgate.models.wire.server_errors import ServerError, error_from_body, find_error
 from callgate.models.wire.streaming_call import OpenCall
 
 __all__ = ["OpenAIChatDecoder"]
@@ -90,7 +90,7 @@ class OpenAIChatDecoder(Decoder):
         if "delta" not in choice:
             self.message.seal_all_but_last()
         if choice.get("error"):
-            self.report_error(find_error(choice) or ("error", ""))
+            self.report_error(find_error(choice) or ServerError("error", ""))
         provider_reason = choice.get("finish_reason")
         if provider_reason:
             usage = choice.get("usage")

@@ -16,7 +16,15 @@ from msgspec.structs import replace
 
 from callgate.content_parts import Audio, Image, Part, Resource, Text, part_text
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
-from callgate.models.wire.history_encoding import argument_text, encode_body, file_name, group_results, parts_apart, pdf_data, result_text
+from callgate.models.wire.history_encoding import (
+    argument_text,
+    encode_body,
+    file_name,
+    group_results,
+    parts_after_results,
+    pdf_data,
+    result_text,
+)
 from callgate.models.wire.image_types import with_accepted_images
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
 from callgate.models.wire.result_order import order_results
@@ -94,7 +102,7 @@ def encode_tool_choice(request: ModelRequest, names: WireNames, quirks: Mapping[
 
 def _encode_results(results: list[ToolMessage], names: WireNames, quirks: Mapping[str, object]) -> list[dict[str, object]]:
     items = [encode_result(message, names, quirks) for message in results]
-    if found := parts_apart(results, _is_apart(quirks)):
+    if found := parts_after_results(results, _is_apart(quirks)):
         items.append({"role": "user", "content": [_encode_part(part, quirks) for part in found]})
     return items
 
@@ -145,7 +153,7 @@ def _is_empty(item: Mapping[str, object]) -> bool:
 
 
 def _encode_answer(message: AssistantMessage, names: WireNames, quirks: Mapping[str, object]) -> dict[str, object]:
-    message, fields = _fields_apart(message) if quirks.get("as_received") and message.api == _API else (message, {})
+    message, fields = _split_fields(message) if quirks.get("as_received") and message.api == _API else (message, {})
     content = _answer_content(message, quirks)
     item: dict[str, object] = {"role": "assistant", "content": (content or None) if fields else content, **fields}
     if message.calls:
@@ -158,7 +166,7 @@ def _encode_answer(message: AssistantMessage, names: WireNames, quirks: Mapping[
     return item | _provider_fields(reasoning_parts, quirks)
 
 
-def _fields_apart(message: AssistantMessage) -> tuple[AssistantMessage, dict[str, object]]:
+def _split_fields(message: AssistantMessage) -> tuple[AssistantMessage, dict[str, object]]:
     """Return the message without the texts of other fields than its content, a refusal or a spoken answer, and these fields.
 
     A part before a text names its field, which is that of all later texts up to the next such part.

@@ -108,7 +108,7 @@ class OpenAIResponsesDecoder(Decoder):
 
     def _on_item_done(self, item: Mapping[str, object], index: object) -> None:
         if not self._items.is_repeated(item, index, done=True):
-            self._finish_item(item, self._items.of_item(item, index) or self._begin_item(item, index))
+            self._finish_item(item, self._items.find_by_item(item, index) or self._begin_item(item, index))
 
     def _finish_item(self, item: Mapping[str, object], open_item: OutputItem) -> None:
         self._items.finish(open_item)
@@ -135,13 +135,13 @@ class OpenAIResponsesDecoder(Decoder):
         if status in _CUT_STATUSES and not call.sealed:
             call.cut = True
         whole = as_arguments(item.get("input") if call.custom else item.get("arguments"))
-        if whole or not call.size:
+        if whole or not call.arguments.size:
             self.message.set_arguments(call, whole or as_arguments(initial_arguments))
         if status != "in_progress" and (not call.custom or status == "completed"):
             self.message.seal(call)
 
     def _append_arguments(self, value: Mapping[str, object], text: str, *, whole: bool = False) -> None:
-        found = self._items.of_event(value, CALL_GROUP)
+        found = self._items.find_by_event(value, CALL_GROUP)
         if found is None or found.call is None:
             self._has_orphan_arguments = True
         elif not whole:
@@ -150,13 +150,15 @@ class OpenAIResponsesDecoder(Decoder):
             self.message.set_arguments(found.call, text)
 
     def _append_text(self, value: Mapping[str, object], kind: str, text: str, *, whole: bool = False) -> None:
-        found = self._items.of_event(value, kind) or self._begin_item({"type": kind, "id": value.get("item_id")}, value.get("output_index"))
+        found = self._items.find_by_event(value, kind) or self._begin_item(
+            {"type": kind, "id": value.get("item_id")}, value.get("output_index")
+        )
         self._report_text(found, _text_key(value, kind), text, whole=whole)
 
     def _finish_part(self, value: Mapping[str, object], part: Mapping[str, object]) -> None:
         """Report the text of a finished part. Some servers send the text only there."""
         kind = "reasoning" if "summary_index" in value or part.get("type") == "reasoning_text" else "message"
-        found = self._items.of_event(value, kind)
+        found = self._items.find_by_event(value, kind)
         if found is not None:
             self._report_text(found, _text_key(value, kind), as_text(part.get("text") or part.get("refusal")), whole=True)
 
@@ -165,7 +167,7 @@ class OpenAIResponsesDecoder(Decoder):
         is_new_text = bool(item.reported) and text_key not in item.reported
         reported = item.reported.setdefault(text_key, ReportedText())
         if whole:
-            text = reported.rest_of(text)
+            text = reported.unreported_part(text)
         if not text:
             return
         reported.add(text)

@@ -20,7 +20,7 @@ from callgate.models.wire.history_encoding import (
     file_name,
     group_results,
     is_image,
-    parts_apart,
+    parts_after_results,
     pdf_data,
 )
 from callgate.models.wire.image_types import with_accepted_images
@@ -127,7 +127,7 @@ def _encode_message(message: Message | list[ToolMessage], names: WireNames, quir
 
 def _encode_results(results: list[ToolMessage], names: WireNames, quirks: Mapping[str, object]) -> list[_Item]:
     items = [encode_result(message, names, quirks) for message in results]
-    if not quirks.get("result_parts", True) and (found := parts_apart(results, is_image)):
+    if not quirks.get("result_parts", True) and (found := parts_after_results(results, is_image)):
         items.append({"type": "message", "role": "user", "content": _encode_parts(found)})
     return items
 

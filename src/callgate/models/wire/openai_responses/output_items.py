@@ -48,7 +48,7 @@ class ReportedText:
     def text(self) -> str:
         return "".join(self._pieces)
 
-    def rest_of(self, text: str) -> str:
+    def unreported_part(self, text: str) -> str:
         """Return the part of a whole text that was not reported yet.
 
         Empty if the whole text differs from the reported pieces.
@@ -161,7 +161,7 @@ class OutputItems:
         begun, self._recently_begun = self._recently_begun, []
         return [item for item in begun if not item.done]
 
-    def of_event(self, value: Mapping[str, object], group: str) -> OutputItem | None:
+    def find_by_event(self, value: Mapping[str, object], group: str) -> OutputItem | None:
         """Return the item that an event adds to; None if no unfinished item fits.
 
         An item with a known id is found by id and index, then by id alone. If the id is unknown, the item is found by
@@ -175,7 +175,7 @@ class OutputItems:
                 return next(reversed(unfinished.values()))
         return None
 
-    def of_item(self, item: Mapping[str, object], index: object) -> OutputItem | None:
+    def find_by_item(self, item: Mapping[str, object], index: object) -> OutputItem | None:
         """Return the unfinished item that `item` completes; None if `item` is new."""
         group, item_id, call_id = _identify(item)
         number = _index_key(index)
