@@ -20,10 +20,11 @@ The stages
 
 The state of runs
     `open_runs` acquires the leases of runs, and offers those of idle runs to other engines. `run_states` has the state
-        of each run (`callgate._run_state`). `run_leases` ends runs whose lease was lost, and `inbox_delivery` carries
-        out messages of other processes. `repeated_calls` answers a call that was handed in before.
-        `unknown_outcomes` settles whether a call took effect. `effect_claims` lets only one call at a time hold the key
-        of an effect, in all runs. `recorded_effects` finds the earlier call with a key, and its result.
+        of each run (`callgate._run_state`), and `running_calls` the calls that are under way. `run_leases` ends runs
+        whose lease was lost, and `inbox_delivery` carries out messages of other processes. `repeated_calls` answers a
+        call that was handed in before. `unknown_outcomes` settles whether a call took effect. `effect_claims` lets only
+        one call at a time hold the key of an effect, in all runs. `recorded_effects` finds the earlier call with a key,
+        and its result.
 
 Concurrency and undo
     `call_order` decides which calls may run at the same time, `concurrency_limit` how many, and `task_queue` runs them

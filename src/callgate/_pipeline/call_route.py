@@ -39,6 +39,7 @@ from callgate._pipeline.remembered_results import RememberedResults
 from callgate._pipeline.repeated_calls import RepeatedCalls
 from callgate._pipeline.result_cache import Cache
 from callgate._pipeline.result_parts import has_large_parts
+from callgate._pipeline.running_calls import RunningCalls
 from callgate._pipeline.tool_plan import ToolPlan, ToolPlans
 from callgate._pipeline.unknown_outcomes import refuse_other_arguments
 from callgate._pipeline.unstarted_calls import UnstartedCalls
@@ -75,6 +76,7 @@ class RouteParts(Struct, frozen=True, kw_only=True):
     runs: Mapping[str, RunState]
     """The states of the runs that the engine knows."""
     lifecycle: Lifecycle
+    running: RunningCalls
     activity: Activity
 
 
@@ -98,7 +100,7 @@ class CallRoute:
         self._runs = parts.runs
         self._lifecycle = parts.lifecycle
         self._activity = parts.activity
-        self._running = parts.lifecycle.running
+        self._running = parts.running
         self._clock = context.clock
         self._control = context.control
         self._host = context.host
@@ -157,7 +159,7 @@ class CallRoute:
         """Take a valid call to its outcome, running its tool at most once."""
         if self._lifecycle.ending:
             return self._unstarted.end(state, "the engine was closed", call)
-        self._running[state.uid] = state
+        self._running.by_uid[state.uid] = state
         state.run_state = self._runs.get(state.scope.run, state.run_state)  # the run may have been opened since the call was admitted
         state.run_state.under_way += 1
         try:
@@ -188,7 +190,8 @@ class CallRoute:
                     state.identical.free(call.tool.name, state.asked_hash, state.occurrence)
             if state.claim is not None:
                 self._effects.release(state.claim)
-            self._lifecycle.remove(state)
+            state.run_state.under_way -= 1
+            self._running.remove(state)
 
     async def end_unstarted(self, state: CallState, call: ValidatedCall, why: str) -> Outcome:
         """End a call whose message was stopped before it: with its result, if it was handed in before and has ended."""

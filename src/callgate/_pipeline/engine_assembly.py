@@ -18,7 +18,6 @@ from callgate._pipeline.attempts import Attempts
 from callgate._pipeline.call_locks import CallLocks
 from callgate._pipeline.call_preparation import ArgumentSettings, CallPreparation
 from callgate._pipeline.call_route import CallRoute, RouteParts
-from callgate._pipeline.call_state import CallState
 from callgate._pipeline.effect_claims import EffectClaims
 from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.engine_lifecycle import Lifecycle
@@ -35,6 +34,7 @@ from callgate._pipeline.repeated_calls import RepeatedCalls
 from callgate._pipeline.result_cache import Cache
 from callgate._pipeline.run_leases import RunLeases
 from callgate._pipeline.run_states import RunStates, Work
+from callgate._pipeline.running_calls import RunningCalls
 from callgate._pipeline.server_catalogue import Catalogue
 from callgate._pipeline.server_changes import ServerChanges
 from callgate._pipeline.task_queue import QueueStarter
@@ -126,7 +126,7 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
             tools=context.tools,
             plans=tools.plans,
             servers=tools.servers,
-            server_changes=ServerChanges(tools.servers, lifecycle),
+            server_changes=ServerChanges(tools.servers, runs.running, lifecycle.check_unclosed),
             run_states=runs.run_states,
             open_runs=admission.open_runs,
             latest_scope=admission.latest_scope,
@@ -138,7 +138,16 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
             activity=route.activity,
             preparation=route.preparation,
             route=CallRoute(route),
-            runs=EngineRuns(context, admission.admission, runs.leases, outcomes, lifecycle, execution.policies.judges, tools.servers.start),
+            runs=EngineRuns(
+                context,
+                admission.admission,
+                runs.leases,
+                outcomes,
+                lifecycle,
+                runs.running,
+                execution.policies.judges,
+                tools.servers.start,
+            ),
             queue_starter=QueueStarter(),
             changes_results=any(hook.phase == "after" and hook.kind == "transform" for hook in options.hooks),
         )
@@ -174,6 +183,7 @@ def _route_parts(
         results=RememberedResults(runs.run_states, preparation, context.normaliser),
         runs=runs.run_states.by_run,
         lifecycle=lifecycle,
+        running=runs.running,
         activity=Activity(),
     )
 
@@ -183,8 +193,7 @@ class _RunParts(Struct, frozen=True, kw_only=True, eq=False):
 
     run: str
     """The engine's own run."""
-    running: dict[str, CallState]
-    """The calls that are under way, by uid."""
+    running: RunningCalls
     run_states: RunStates
     leases: RunLeases
 
@@ -192,7 +201,7 @@ class _RunParts(Struct, frozen=True, kw_only=True, eq=False):
     def of(cls, context: EngineContext, options: HostOptions) -> _RunParts:
         recorder, control = context.recorder, context.control
         run = options.run or f"engine-{context.clock.new_id()}"
-        running: dict[str, CallState] = {}
+        running = RunningCalls()
         work: dict[str, Work] = {}
         run_states = RunStates(context, run, work)
         delivery = InboxDelivery(recorder, control, work, running, run_states, context.approvals, context.tools, coerce=options.coerce)

@@ -12,6 +12,7 @@ from callgate._abort_signals import Control
 from callgate._pipeline.approval_answers import ANSWERS, EDIT, convert_answer, read_answer, record_answer
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.run_states import RunStates, Work
+from callgate._pipeline.running_calls import RunningCalls
 from callgate._run_state.approvals import Approvals
 from callgate._run_state.event_bodies import Reason
 from callgate._run_state.recorder import Recorder
@@ -35,7 +36,7 @@ class InboxDelivery:
 
     Args:
         work: The engine's current work, by run.
-        running: The running calls, by uid.
+        running: The running calls.
         run_states: The states of runs.
         approvals: The questions asked in the runs.
         tools: The engine's tools, which check the arguments of humans.
@@ -47,7 +48,7 @@ class InboxDelivery:
         recorder: Recorder,
         control: Control,
         work: Mapping[str, Work],
-        running: Mapping[str, CallState],
+        running: RunningCalls,
         run_states: RunStates,
         approvals: Approvals,
         tools: ToolRegistry,
@@ -157,7 +158,7 @@ class InboxDelivery:
         if message.kind not in _ENDS:
             raise UsageError(f"Unknown message kind '{message.kind[:40]}'. Known kinds: {', '.join((*ANSWERS, *SETTLEMENTS, *_ENDS))}.")
         work = self._work.get(message.run)
-        running = list(self._running.values())
+        running = list(self._running.by_uid.values())
         shared = {"", *(state.scope.conversation for state in running if state.scope.run != message.run)}
         mine = [state for state in running if state.scope.run == message.run]
         conversations = (work.conversations if work is not None else set()) | ({state.scope.conversation for state in mine} - shared)
