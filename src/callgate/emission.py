@@ -246,7 +246,8 @@ class Emission:
                 self._prepare(entry)
             if number >= AT_ONCE or size_bytes >= AT_ONCE_BYTES:
                 number, size_bytes = 0, 0
-                await (self._route.wait_for_capacity() if self._route.crowded else asyncio.sleep(0))
+                recorder = entry.state.recorder
+                await (recorder.wait_for_capacity() if recorder.crowded else asyncio.sleep(0))
 
     async def _open_run(self) -> None:
         """Open the run and take the calls that waited for that. If it cannot be opened, end every call, because another engine may have

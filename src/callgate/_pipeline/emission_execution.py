@@ -98,8 +98,8 @@ class EmissionExecution(Struct, eq=False):
                 await self.entries[index].wait_end(self.kill)
             if entry.same_effect is not None:
                 await self.duplicates.join_refused(entry, entry.same_effect)
-            if self.route.crowded:
-                await self.route.wait_for_capacity()
+            if entry.state.recorder.crowded:
+                await entry.state.recorder.wait_for_capacity()
             if entry.outcome is None and not self._stopped and entry.call is not None:
                 entry.entered = True
                 if len(self.entries) > 1:

@@ -17,7 +17,7 @@ from callgate._pipeline.admission import Admission
 from callgate._pipeline.attempts import Attempts
 from callgate._pipeline.call_locks import CallLocks
 from callgate._pipeline.call_preparation import ArgumentSettings, CallPreparation
-from callgate._pipeline.call_route import CallRoute, RouteParts
+from callgate._pipeline.call_route import CallRoute
 from callgate._pipeline.effect_claims import EffectClaims
 from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.engine_lifecycle import Lifecycle
@@ -117,7 +117,7 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
         resources = _Resources(context, execution.runners, execution.cache, options.memory, tools.servers)
         lifecycle = Lifecycle(context.journal, runs.leases, runs.running, outcomes, resources, context.limits.grace_s)
         admission = _AdmissionParts.of(context, options, runs, execution.runners, lifecycle)
-        route = _route_parts(context, options, runs, execution, tools, outcomes, lifecycle, admission.admission)
+        route = _route(context, options, runs, execution, tools, outcomes, lifecycle, admission.admission)
         if options.memory is not None:
             options.memory.follow(context.journal, context.bus, context.tools, context.redactor)
         return cls(
@@ -137,7 +137,7 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
             lifecycle=lifecycle,
             activity=route.activity,
             preparation=route.preparation,
-            route=CallRoute(route),
+            route=route,
             runs=EngineRuns(
                 context,
                 admission.admission,
@@ -153,7 +153,7 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
         )
 
 
-def _route_parts(
+def _route(
     context: EngineContext,
     options: HostOptions,
     runs: _RunParts,
@@ -162,16 +162,16 @@ def _route_parts(
     outcomes: Outcomes,
     lifecycle: Lifecycle,
     admission: Admission,
-) -> RouteParts:
-    """Make the parts that only the route uses, and return all parts of the route."""
+) -> CallRoute:
+    """Make the route, and the parts that only the route uses."""
     plans, waits, effects = tools.plans.by_identity, execution.waits, execution.recorded_effects
     settings = ArgumentSettings(coerce=options.coerce, repair=options.repair)
     preparation = CallPreparation(context, context.tools, execution.policies, effects, outcomes, settings)
-    return RouteParts(
+    return CallRoute(
         context=context,
         admission=admission,
         preparation=preparation,
-        plans=tools.plans,
+        plans=plans,
         policies=execution.policies,
         repeated=RepeatedCalls(context, runs.running, plans, effects, execution.unknown, waits),
         locks=CallLocks(waits, context.clock, runs.run, context.recorder.log),

@@ -54,7 +54,7 @@ class Outcomes:
     """Ends the calls of one engine."""
 
     def __init__(self, context: EngineContext, restart: RestartHandler | None) -> None:
-        self._survives = context.journal.strength != "memory"
+        self._survives = context.survives
         file = f" --journal {shlex.quote(context.journal.files[0])}" if isinstance(context.journal, OnDisk) else ""
         commands = f"`callgate settle {{uid}} --happened{file}`, `callgate settle {{uid}} --not-happened{file}` or "
         self._settle_with = f"{commands if self._survives else ''}engine.settle"
