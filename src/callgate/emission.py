@@ -53,7 +53,7 @@ class Emission:
 
     Args:
         route: The engine's route.
-        unstarted: Ends the calls that do not take the route.
+        unstarted: Ends the calls that do not take the route, and withdraws questions.
         outcomes: Waits until the ends of the other calls are recorded.
         scope: The scope of the turn; `iteration` is this message's number.
         signal: Ends every call when it fires.
@@ -298,7 +298,7 @@ class Emission:
         finally:
             for entry in self._entries:
                 if type(entry.outcome) is Suspended:
-                    self._route.withdraw_question(entry.state, entry.outcome.approval_id, reason)
+                    self._unstarted.withdraw_question(entry.state, entry.outcome.approval_id, reason)
             if self._entries:
                 self._unstarted.record("emission.discarded", [entry.state.uid for entry in self._entries], reason)
 

@@ -1,9 +1,10 @@
 """The route of a tool call: its stages, and the modules that they use. In reading order:
 
 The route
-    `call_route` calls the stages in order. `call_preparation` is its first half, which has no effect. `scope_checks` and
-        `admission` admit runs and calls before that. `tool_plan` computes once per tool how the stages handle its calls.
-        `call_state` is the state of one call on the route, and `call_events` writes its events.
+    `call_route` calls the stages in order. `call_preparation` is its first half, which has no effect, and `call_approval`
+        decides which calls run. `scope_checks` and `admission` admit runs and calls before that. `tool_plan` computes
+        once per tool how the stages handle its calls. `call_state` is the state of one call on the route, and
+        `call_events` writes its events.
 
 The stages
     `parse` makes one JSON object from the arguments. `resolve` finds the tool. `validate` checks the arguments against

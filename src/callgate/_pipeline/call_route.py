@@ -10,9 +10,9 @@ transports.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, assert_never
+from typing import assert_never
 
 from msgspec import Struct
 
@@ -20,19 +20,16 @@ from callgate._abort_signals import AbortSignal
 from callgate._json import exceeds
 from callgate._pipeline.activity import Activity
 from callgate._pipeline.admission import Admission
-from callgate._pipeline.approval_answers import close_question
-from callgate._pipeline.call_events import keep_approval, record_change
+from callgate._pipeline.call_approval import CallApproval
 from callgate._pipeline.call_hooks import hook_result
-from callgate._pipeline.call_locks import CallLocks, caller_of
+from callgate._pipeline.call_locks import CallLocks
 from callgate._pipeline.call_order import footprint_of
 from callgate._pipeline.call_preparation import CallPreparation
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.effect_claims import EffectClaims, EffectKnown
 from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.engine_lifecycle import Lifecycle
-from callgate._pipeline.engine_policies import EnginePolicies
 from callgate._pipeline.execute import Executor
-from callgate._pipeline.gate import gate
 from callgate._pipeline.outcomes import Outcomes
 from callgate._pipeline.parse import has_large_arguments
 from callgate._pipeline.remembered_results import RememberedResults
@@ -41,14 +38,13 @@ from callgate._pipeline.result_cache import Cache
 from callgate._pipeline.result_parts import has_large_parts
 from callgate._pipeline.running_calls import RunningCalls
 from callgate._pipeline.tool_plan import ToolPlan
-from callgate._pipeline.unknown_outcomes import refuse_other_arguments
 from callgate._pipeline.unstarted_calls import UnstartedCalls
 from callgate._run_state.approvals import REFUSED_BY_ANSWER
 from callgate._run_state.run_recovery import UnfinishedCall
 from callgate._run_state.run_state import RunState
 from callgate._runners.offload_to_threads import LARGE_BYTES
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
-from callgate.errors import ApprovalNeeded, CallDenied, CallFailed, CallNotStarted, RecordFailed, RunHeld
+from callgate.errors import CallDenied, CallFailed, CallNotStarted, RecordFailed, RunHeld
 from callgate.stage_types import ApprovedCall, Checked, ValidatedCall
 
 __all__ = ["CallRoute"]
@@ -66,7 +62,7 @@ class CallRoute(Struct, frozen=True, kw_only=True, eq=False):
     """The first half of the route."""
     plans: Mapping[str, ToolPlan]
     """How the calls of each tool are handled, by the tool's identity."""
-    policies: EnginePolicies
+    approval: CallApproval
     repeated: RepeatedCalls
     locks: CallLocks
     effects: EffectClaims
@@ -133,7 +129,7 @@ class CallRoute(Struct, frozen=True, kw_only=True, eq=False):
         state.run_state.under_way += 1
         try:
             plan = self.plans[call.tool.identity]
-            approved = await self._approve(state, call, plan)
+            approved = await self.approval.approve(state, call, plan)
             if isinstance(approved, ApprovedCall):
                 result = await self._result(state, plan, approved)
                 outcome = await self.outcomes.end_with_result(state, result, state.release_lock if self.context.survives else None)
@@ -167,77 +163,6 @@ class CallRoute(Struct, frozen=True, kw_only=True, eq=False):
         state.run_state = self.runs.get(state.scope.run, state.run_state)
         earlier = await self.repeated.answer_stopped(state, call)
         return self.unstarted.end(state, why) if earlier is None else await self.outcomes.end_with_result(state, earlier)
-
-    def withdraw_question(self, state: CallState, approval_id: str, why: str) -> None:
-        """Close the open question about a call whose message was discarded. An answer is kept: it is for the next such call of the run."""
-        question = self.context.approvals.find(approval_id)
-        if question is not None and question.allowed is None:
-            self._close_question(state, state.judged, f"its message was discarded: {why}")
-
-    async def _approve(self, state: CallState, call: ValidatedCall, plan: ToolPlan) -> ApprovedCall | ToolResult:
-        """Return the approved call: gate. If an earlier call has answered this one, return its result."""
-        state.key, state.judged, state.withholds = state.uid, call, plan.hooks.withholds
-        earlier: ToolResult | None = None
-        if (state.stopped or self.context.control.stops) and state.stop_reason(self.context.control) is not None:
-            earlier = await self.repeated.answer_stopped(state, call)
-            if earlier is not None:
-                return earlier
-            state.check_stop(self.context.control)
-        if not plan.reads_only or state.raw.idempotency_key is not None or state.doubtful or state.first is not None:
-            earlier = await self.repeated.answer_or_remember(state, call)
-        elif state.run_state.keeps_reads:
-            earlier = await self.repeated.answer_read(state, call)
-        if earlier is not None:
-            return earlier
-        try:
-            gated = gate(call, plan.hooks.before, self.policies, state.key, partial(record_change, state))
-            approved = gated if isinstance(gated, ApprovedCall) else await self._await_gate(state, call, plan, gated)
-        except ApprovalNeeded as asks:
-            earlier = await self._answer_instead_of_human(state, state.judged, asks)
-            if earlier is None:
-                raise
-            return earlier
-        except CallFailed as error:
-            if not (isinstance(error, CallDenied) and error.approval):
-                self._close_own_question(state, state.judged, "the call was refused")
-            raise
-        if self.context.approvals.by_call:
-            self._close_own_question(state, approved.call, "the call was allowed without an answer")
-        if state.doubtful:
-            refuse_other_arguments(state, approved)
-        if approved.approval and state.keyed_call is None and state.identical is None:
-            approved = self.repeated.keep_allowed_read(state, call, approved)
-        keep_approval(state, approved)
-        return approved
-
-    async def _answer_instead_of_human(self, state: CallState, call: ValidatedCall, asks: ApprovalNeeded) -> ToolResult | None:
-        """Return the result of an earlier call that had the effect of this one, about which a human would be asked; None if there is
-        none."""
-        earlier = await self.repeated.answer_instead_of_human(state, call, asks)
-        if earlier is not None:
-            self._close_question(state, call, "an earlier call had the effect")
-        elif self.context.approvals.is_outdated(asks.same_call, asks.doubt):
-            self._close_question(state, call, "it is asked again: the outcome of an identical call was not known, or is now")
-        return earlier
-
-    async def _await_gate(
-        self, state: CallState, call: ValidatedCall, plan: ToolPlan, gated: Coroutine[Any, Any, ApprovedCall]
-    ) -> ApprovedCall:
-        """Wait for the gate. A call that no other call makes keeps its place in the order of arrival meanwhile."""
-        if caller_of(state) is None:
-            lock = self.locks.take(state, call.tool.name, plan.footprint or footprint_of(call), judged=False)
-            state.release_lock = partial(self.locks.release, lock)
-        return await self.context.host.unless_killed(gated, state.kill, "gate")
-
-    def _close_own_question(self, state: CallState, call: ValidatedCall, why: str) -> None:
-        """Close the open question about a call. A question that was asked about an earlier call of its message stays open."""
-        if call.asked_with in ("", call.raw.id):
-            self._close_question(state, call, why)
-
-    def _close_question(self, state: CallState, call: ValidatedCall | None, why: str) -> None:
-        """Close the open question about a call, if there is one, because the call goes on without an answer."""
-        if call is not None and self.context.approvals.by_call:
-            close_question(self.context.recorder, self.context.approvals, call, why, cause=state.last)
 
     async def _result(self, state: CallState, plan: ToolPlan, approved: ApprovedCall) -> ToolResult:
         """Return the result of an approved call: cache, execute and check, hooks, normalise."""

@@ -15,6 +15,7 @@ from callgate._cache import JournalCache, MemoryCache
 from callgate._pipeline.activity import Activity
 from callgate._pipeline.admission import Admission
 from callgate._pipeline.attempts import Attempts
+from callgate._pipeline.call_approval import CallApproval
 from callgate._pipeline.call_locks import CallLocks
 from callgate._pipeline.call_preparation import ArgumentSettings, CallPreparation
 from callgate._pipeline.call_route import CallRoute
@@ -167,19 +168,21 @@ def _route(
     plans, waits, effects = tools.plans.by_identity, execution.waits, execution.recorded_effects
     settings = ArgumentSettings(coerce=options.coerce, repair=options.repair)
     preparation = CallPreparation(context, context.tools, execution.policies, effects, outcomes, settings)
+    repeated = RepeatedCalls(context, runs.running, plans, effects, execution.unknown, waits)
+    locks = CallLocks(waits, context.clock, runs.run, context.recorder.log)
     return CallRoute(
         context=context,
         admission=admission,
         preparation=preparation,
         plans=plans,
-        policies=execution.policies,
-        repeated=RepeatedCalls(context, runs.running, plans, effects, execution.unknown, waits),
-        locks=CallLocks(waits, context.clock, runs.run, context.recorder.log),
+        approval=CallApproval(context=context, policies=execution.policies, repeated=repeated, locks=locks),
+        repeated=repeated,
+        locks=locks,
         effects=EffectClaims(context, effects, runs.run_states, execution.unknown, waits),
         cache=execution.cache,
         executor=execution.executor,
         outcomes=outcomes,
-        unstarted=UnstartedCalls(context.recorder, outcomes, lifecycle),
+        unstarted=UnstartedCalls(context.recorder, context.approvals, outcomes, lifecycle),
         results=RememberedResults(runs.run_states, preparation, context.normaliser),
         runs=runs.run_states.by_run,
         lifecycle=lifecycle,
