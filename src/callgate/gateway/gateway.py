@@ -126,7 +126,7 @@ class Gateway:
         """Return the front for one session of a client of the handshake era.
 
         Args:
-            events: Where messages go that belong to no request; may be set later.
+            events: Where messages go that belong to no request. None: they are not sent.
         """
         return HandshakeSession(self._parts, principal, events)
 

@@ -13,7 +13,7 @@ import pytest
 from callgate.gateway import Principal
 from callgate.gateway._exchange import Exchange
 from callgate.gateway._http import HttpApp, HttpServer
-from callgate.gateway._http.sessions import GatewaySession
+from callgate.gateway._http.sessions import StandingStreams
 from callgate.gateway.tokens import StaticTokens
 from tests.gateway.http.conftest import OTHER_TOKEN, TOKEN, EchoFronts
 from tests.gateway.refused_lines import REFUSED
@@ -143,8 +143,8 @@ async def number_in(chunks: AsyncIterator[str]) -> int:
 
 async def until_one_is_left(events: Exchange) -> None:
     """Wait until the server has seen the end of the other standing streams."""
-    assert isinstance(events, GatewaySession)
-    assert await soon(lambda: len(events.streams) == 1)
+    assert isinstance(events, StandingStreams)
+    assert await soon(lambda: len(events) == 1)
 
 
 async def test_a_session_may_have_several_standing_streams_and_each_message_is_sent_on_the_newest_that_is_open(

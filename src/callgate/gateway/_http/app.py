@@ -128,7 +128,7 @@ class HttpApp:
         self._resource, self._tool_scopes = resource, tool_scopes
         self._documents = frozenset(("/health", "/metrics")) | (resource.paths if resource is not None else frozenset())
         self._replicas = fronts.replicas
-        self._sessions = GatewaySessions(self.limits, self._replicas.new_session_id)
+        self._sessions = GatewaySessions(self.limits, self._replicas.new_session_id, fronts.handshake)
         self._open = OpenRequests(self.limits.requests_per_principal)
         self._forwarding = ReplicaForwarding() if self._replicas.url else None
         self._running: set[PostedRequest] = set()
@@ -319,8 +319,7 @@ class HttpApp:
     async def _initialize(self, request: IncomingRequest, message: Message) -> None:
         session = self._sessions.open(request.principal)
         try:
-            session.front = self._fronts.handshake(request.principal, session)
-            response = await session.front.request(message, session)
+            response = await session.front.request(message, session.streams)
             if response is not None and "result" in response:
                 session.revision = response["result"]["protocolVersion"]
         except Exception:
@@ -333,7 +332,6 @@ class HttpApp:
         await send_body(request.send, 200, b"" if response is None else encoded(response), made)
 
     async def _post_to_session(self, request: IncomingRequest, message: Message, session: GatewaySession) -> None:
-        assert session.front is not None
         receive, send = request.receive, request.send
         if "method" in message and "id" in message:
             posted = PostedRequest(
@@ -352,7 +350,7 @@ class HttpApp:
         if b"text/event-stream" not in accept and b"*/*" not in accept:
             raise RefusedRequest(406, "The answer is an event stream. Send Accept: text/event-stream.")
         stream = EventBuffer(self.limits)
-        session.streams.append(stream)
+        session.streams.add(stream)
         gone = asyncio.create_task(wait_for_disconnect(request.receive))
         gone.add_done_callback(lambda _: stream.close())
 
