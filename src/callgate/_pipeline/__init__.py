@@ -7,17 +7,17 @@ The route
         `call_events` writes its events.
 
 The stages
-    `parse` makes one JSON object from the arguments. `resolve` finds the tool. `validate` checks the arguments against
-        its schema, and `redacted_quotes` removes secrets from what it quotes of them. `gate` decides whether the call may
-        run by the `combined_verdict` of the policies, the tool (`required_approval`) and `ask_judges`; `policy_recheck`
-        asks the policies again while the call runs. `engine_policies` has the policies. `approval_answers` applies a
-        human's answer, and `wait_for_answer` waits for it. `recorded_questions` reads questions and answers from the
-        record. `result_cache` answers from a stored result that is still valid, and `other_engines_writes` finds what other
-        engines may have changed since. `execute` runs the tool, and `attempts`
-        its code once or more. `result_check` checks the result. `call_hooks` runs the host's hooks before and after, by
-        `host_code`, which runs all of its code. `normalise` gives every result the same format, with `result_parts` and
-        `result_notes`. `outcomes` turns errors and results into outcomes, and records them; `unstarted_calls` ends the
-        calls that never started. `remembered_results` answers a call that was handed in again and cannot be recorded.
+    `parse` makes one JSON object from the arguments. `resolve` finds the tool. `validate` checks the arguments
+        against its schema, and `redacted_quotes` removes secrets from what it quotes of them. `gate` decides whether
+        the call may run by the `combined_verdict` of the policies, the tool (`required_approval`) and `ask_judges`;
+        `policy_recheck` asks the policies again while the call runs. `engine_policies` has the policies.
+        `approval_answers` applies a human's answer, and `recorded_questions` reads questions and answers from the
+        record. `result_cache` answers from a stored result that is still valid, and `other_engines_writes` finds what
+        other engines may have changed since. `execute` runs the tool, and `attempts` its code once or more.
+        `result_check` checks the result. `call_hooks` runs the host's hooks before and after, by `host_code`, which
+        runs all of its code. `normalise` gives every result the same format, with `result_parts` and `result_notes`.
+        `outcomes` turns errors and results into outcomes, and records them; `unstarted_calls` ends the calls that never
+        started. `remembered_results` answers a call that was handed in again and cannot be recorded.
 
 The state of runs
     `open_runs` acquires the leases of runs, and offers those of idle runs to other engines. `run_states` has the state
@@ -43,5 +43,6 @@ The engine
     `engine_options` checks the host's options, `journal_checks` its journal, and `host_fields` each scope's `extra`.
         `engine_context` has the parts that all stages share, and `engine_assembly` makes the other parts from them.
         `engine_lifecycle` binds them to an event loop and closes them. `sync_runner` runs coroutines for synchronous code,
-        `engine_runs` is the interface for the agent loop, and `activity` counts successful calls.
+        `engine_runs` is the interface for the agent loop, `engine_questions` that for the host's answers, and `activity`
+        counts successful calls.
 """

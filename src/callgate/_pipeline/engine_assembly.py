@@ -23,6 +23,7 @@ from callgate._pipeline.effect_claims import EffectClaims
 from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.engine_lifecycle import Lifecycle
 from callgate._pipeline.engine_policies import EnginePolicies
+from callgate._pipeline.engine_questions import EngineQuestions
 from callgate._pipeline.engine_runs import EngineRuns
 from callgate._pipeline.execute import Executor
 from callgate._pipeline.host_fields import HostFields
@@ -100,6 +101,7 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
     preparation: CallPreparation
     route: CallRoute
     runs: EngineRuns
+    questions: EngineQuestions
     queue_starter: QueueStarter
     changes_results: bool
     """Whether a hook may change the results of tools."""
@@ -119,6 +121,9 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
         lifecycle = Lifecycle(context.journal, runs.leases, runs.running, outcomes, resources, context.limits.grace_s)
         admission = _AdmissionParts.of(context, options, runs, execution.runners, lifecycle)
         route = _route(context, options, runs, execution, tools, outcomes, lifecycle, admission.admission)
+        engine_runs = EngineRuns(
+            context, admission.admission, runs.leases, outcomes, lifecycle, runs.running, execution.policies.judges, tools.servers.start
+        )
         if options.memory is not None:
             options.memory.follow(context.journal, context.bus, context.tools, context.redactor)
         return cls(
@@ -139,16 +144,8 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
             activity=route.activity,
             preparation=route.preparation,
             route=route,
-            runs=EngineRuns(
-                context,
-                admission.admission,
-                runs.leases,
-                outcomes,
-                lifecycle,
-                runs.running,
-                execution.policies.judges,
-                tools.servers.start,
-            ),
+            runs=engine_runs,
+            questions=EngineQuestions(context, engine_runs, admission.open_runs, runs.run_states, route.preparation),
             queue_starter=QueueStarter(),
             changes_results=any(hook.phase == "after" and hook.kind == "transform" for hook in options.hooks),
         )
