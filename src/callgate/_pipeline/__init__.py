@@ -16,8 +16,9 @@ The stages
         other engines may have changed since. `execute` runs the tool, and `attempts` its code once or more.
         `result_check` checks the result. `call_hooks` runs the host's hooks before and after, by `host_code`, which
         runs all of its code. `normalise` gives every result the same format, with `result_parts` and `result_notes`.
-        `outcomes` turns errors and results into outcomes, and records them; `unstarted_calls` ends the calls that never
-        started. `remembered_results` answers a call that was handed in again and cannot be recorded.
+        `outcomes` turns errors and results into outcomes, and records them, and `unrecorded_outcomes` says of some that
+        they are not on record; `unstarted_calls` ends the calls that never started. `remembered_results` answers a call
+        that was handed in again and cannot be recorded.
 
 The state of runs
     `open_runs` acquires the leases of runs, and offers those of idle runs to other engines. `run_states` has the state
