@@ -140,17 +140,12 @@ async def _bound(gateway: Gateway, http: HttpConfig, jwt: JwtConfig | None, acce
     app = access.app = HttpApp(
         gateway,
         access.authenticator,
-        health=gateway.health,
-        metrics=lambda: gateway.metrics().decode(),
-        refresh_metrics=gateway.refresh_metrics,
         metrics_readers=http.metrics,
         path=http.path,
         hosts=(*http.hosts, *_own_names(gateway)),
         origins=http.origins,
         limits=http.limits,
-        header_params=gateway.header_params,
         on_refused=gateway.observed.count_refusal,
-        started=gateway.start,
         resource=_create_resource_server(gateway, http, jwt),
         tool_scopes=ToolScopes(jwt.tool_scopes if jwt is not None else {}, gateway.engine.tools).of,
     )

@@ -191,8 +191,6 @@ async def named_server(fronts: EchoFronts) -> AsyncIterator[HttpServer]:
     app = HttpApp(
         fronts,
         StaticTokens({TOKEN: Principal(name="alice")}),
-        health=lambda: {"status": "ok"},
-        metrics=str,
         hosts=["gate.example", "other.example:443", "third.example:9000", "[2001:db8::1]"],
     )
     async with HttpServer(app) as running:
@@ -280,7 +278,7 @@ async def test_health_needs_no_token_and_metrics_do(client: httpx2.AsyncClient) 
 
 async def test_metrics_are_for_the_principals_that_may_read_them(fronts: EchoFronts) -> None:
     tokens = StaticTokens({TOKEN: Principal(name="alice"), OTHER_TOKEN: Principal(name="prometheus-1")})
-    app = HttpApp(fronts, tokens, health=dict, metrics=lambda: "calls 1\n", metrics_readers=("prometheus*",))
+    app = HttpApp(fronts, tokens, metrics_readers=("prometheus*",))
     async with HttpServer(app) as server, httpx2.AsyncClient(base_url=f"http://127.0.0.1:{server.port}") as client:
         refused = await client.get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
         assert (refused.status_code, refused.json()["error"]["message"].partition(".")[0]) == (403, "alice may not read the metrics")
