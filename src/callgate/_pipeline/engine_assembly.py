@@ -39,6 +39,7 @@ from callgate._pipeline.run_states import RunStates, Work
 from callgate._pipeline.running_calls import RunningCalls
 from callgate._pipeline.server_catalogue import Catalogue
 from callgate._pipeline.server_changes import ServerChanges
+from callgate._pipeline.stored_results import StoredResults
 from callgate._pipeline.task_queue import QueueStarter
 from callgate._pipeline.tool_plan import ToolPlans
 from callgate._pipeline.tool_servers import ToolServers
@@ -117,7 +118,7 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
         execution = _ExecutionParts.of(context, options, runs.run_states)
         tools = _ToolParts.of(context, options, execution)
         outcomes = Outcomes(context, options.restart)
-        resources = _Resources(context, execution.runners, execution.cache, options.memory, tools.servers)
+        resources = _Resources(context, execution.runners, execution.stored, options.memory, tools.servers)
         lifecycle = Lifecycle(context.journal, runs.leases, runs.running, outcomes, resources, context.limits.grace_s)
         admission = _AdmissionParts.of(context, options, runs, execution.runners, lifecycle)
         route = _route(context, options, runs, execution, tools, outcomes, lifecycle, admission.admission)
@@ -250,6 +251,7 @@ class _ExecutionParts(Struct, frozen=True, kw_only=True, eq=False):
     waits: WaitGraph
     store: CacheStore | None
     """The store for results that outlive the process, if there is one."""
+    stored: StoredResults
     cache: Cache
     runners: Runners
     recorded_effects: RecordedEffects
@@ -263,7 +265,8 @@ class _ExecutionParts(Struct, frozen=True, kw_only=True, eq=False):
         store = _persistent_store(context, options)
         recorder = context.recorder if context.journal.shared else None
         is_common = isinstance(store, JournalCache)
-        cache = Cache(MemoryCache(), store, context.clock, context.redactor, waits, recorder=recorder, is_common=is_common)
+        stored = StoredResults(MemoryCache(), store, context.clock, context.redactor)
+        cache = Cache(stored, context.clock, waits, recorder=recorder, is_common=is_common)
         runners = Runners(
             context.limits,
             context.clock,
@@ -282,6 +285,7 @@ class _ExecutionParts(Struct, frozen=True, kw_only=True, eq=False):
             policies=policies,
             waits=waits,
             store=store,
+            stored=stored,
             cache=cache,
             runners=runners,
             recorded_effects=RecordedEffects(context),
@@ -293,11 +297,13 @@ class _ExecutionParts(Struct, frozen=True, kw_only=True, eq=False):
 class _Resources:
     """The resources that an engine closes last."""
 
-    def __init__(self, context: EngineContext, runners: Runners, cache: Cache, memory: Follower | None, servers: ToolServers) -> None:
+    def __init__(
+        self, context: EngineContext, runners: Runners, stored: StoredResults, memory: Follower | None, servers: ToolServers
+    ) -> None:
         self._servers = servers
         self._context = context
         self._runners = runners
-        self._cache = cache
+        self._stored = stored
         self._memory = memory
 
     async def close(self) -> None:
@@ -311,7 +317,7 @@ class _Resources:
         await context.host.close()
         context.deadlines.close()
         try:
-            self._cache.close()
+            self._stored.close()
         finally:
             await context.journal.close()
 
