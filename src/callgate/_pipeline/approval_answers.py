@@ -119,8 +119,8 @@ def encode_arguments(arguments: object) -> bytes:
         raise UsageError(f"The arguments are no JSON data ({error!s:.200}). Give plain values; nothing was changed.") from error
 
 
-def convert_answer(asked: Iterable[Event], answer: Answer, tools: ToolRegistry, *, coerce: bool) -> tuple[Answer, Notes]:
-    """Return the answer with its arguments converted, and the notes about them; unchanged where the tool is not known.
+def convert_answer(asked: Iterable[Event], answer: Answer, tools: ToolRegistry, *, coerce: bool) -> Answer:
+    """Return the answer with its arguments converted, and with notes about that; unchanged where the tool is not known.
 
     The gate checks them again, where the tool is known.
 
@@ -134,9 +134,9 @@ def convert_answer(asked: Iterable[Event], answer: Answer, tools: ToolRegistry, 
     names = [verdict.tool for event in asked if (verdict := verdict_of(event)) is not None]
     tool = tools.get(names[-1]) if names else None
     if tool is None:
-        return answer, ()
+        return answer
     arguments, notes = _convert(tool, decode(answer.arguments), coerce=coerce)
-    return msgspec.structs.replace(answer, arguments=canonical(arguments)), notes
+    return msgspec.structs.replace(answer, arguments=canonical(arguments), notes=notes)
 
 
 def _convert(tool: BoundTool, arguments: dict[str, object], *, coerce: bool) -> tuple[dict[str, object], Notes]:
@@ -178,14 +178,8 @@ def as_approval(question: Question) -> Approval:
     )
 
 
-def record_answer(
-    recorder: Recorder, approvals: Approvals, question: Question, answer: Answer, *, cause: int = 0, notes: Notes = ()
-) -> int:
-    """Record the answer, apply it to the question, and return the event's position.
-
-    Args:
-        notes: How the arguments of the answer were converted.
-    """
+def record_answer(recorder: Recorder, approvals: Approvals, question: Question, answer: Answer, *, cause: int = 0) -> int:
+    """Record the answer, apply it to the question, and return the event's position."""
     by, reason = recorder.cut(answer.by), recorder.cut(answer.reason)
     details: dict[str, object] = {"approval": question.approval_id}
     if reason:
@@ -194,7 +188,7 @@ def record_answer(
         details |= {"arguments": decode(answer.arguments), "arguments_hash": arguments_hash(answer.arguments)}
     if answer.told:
         details["told"] = True
-    if changes := [note.text for note in notes if note.kind == "coerced"]:
+    if changes := [note.text for note in answer.notes if note.kind == "coerced"]:
         details["converted"] = changes
     body = Reason(reason=by, status="allowed" if answer.allow else "refused", details=details)
     parents = (cause,) if cause else ()

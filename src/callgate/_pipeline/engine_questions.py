@@ -24,7 +24,7 @@ from callgate._pipeline.run_states import RunStates
 from callgate._run_state.approvals import Answer, Question
 from callgate._run_state.event_bodies import approval_id_of
 from callgate._run_state.recorder import off_loop
-from callgate.calls import Approval, Note, Scope
+from callgate.calls import Approval, Scope
 from callgate.errors import RunHeld
 
 __all__ = ["EngineQuestions"]
@@ -71,10 +71,9 @@ class EngineQuestions:
                 engine works on the run.
         """
         approval_id = await self._load(approval_id)
-        notes: tuple[Note, ...] = ()
         if answer.arguments and self._approvals.find(approval_id) is not None:
             asked = await off_loop(self._journal, partial(self._journal.read, call=approval_id))
-            answer, notes = convert_answer(asked, answer, self._tools, coerce=self._preparation.settings.coerce)
+            answer = convert_answer(asked, answer, self._tools, coerce=self._preparation.settings.coerce)
         question = self._approvals.find(approval_id)
         if question is None or not question.is_answered_with(answer):
             question = self._approvals.get_answerable(approval_id, allow=answer.allow)
@@ -82,7 +81,7 @@ class EngineQuestions:
             answer = replace(answer, by=question.by, reason=question.reason)  # the first stays on record
         else:
             return question.answered_at
-        return record_answer(self._recorder, self._approvals, question, answer, notes=notes)
+        return record_answer(self._recorder, self._approvals, question, answer)
 
     async def _load(self, approval_id: str) -> str:
         """Acquire the lease of a question's run, load the question from the run's record, and return its id.

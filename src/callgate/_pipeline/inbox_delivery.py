@@ -17,7 +17,6 @@ from callgate._run_state.approvals import Approvals
 from callgate._run_state.event_bodies import Reason
 from callgate._run_state.recorder import Recorder
 from callgate._run_state.settlements import SETTLEMENTS, Settlement
-from callgate.calls import Note
 from callgate.errors import RecordFailed, UsageError
 from callgate.events import Draft
 from callgate.protocols import InboxMessage
@@ -115,14 +114,13 @@ class InboxDelivery:
         if message.target.rsplit("/", 2)[0] != message.run:
             raise UsageError(f"The approval '{message.target[:80]}' belongs to another run.")
         answer, journal = read_answer(message), self._recorder.journal
-        notes: tuple[Note, ...] = ()
         if answer.allow and message.replaced_by:
             raise UsageError("A later answer to the same question has replaced it.")
         question = self._approvals.get_answerable(message.target, allow=answer.allow, at_ns=message.at_ns)
         if answer.arguments and not journal.remote:  # on a server, reading would block the event loop: the gate checks them
-            answer, notes = convert_answer(journal.read(call=message.target), answer, self._tools, coerce=self._coerce)
+            answer = convert_answer(journal.read(call=message.target), answer, self._tools, coerce=self._coerce)
         cause = self._record("inbox.taken", message, self._reason_and_sender(message, answer.reason))
-        record_answer(self._recorder, self._approvals, question, answer, cause=cause, notes=notes)
+        record_answer(self._recorder, self._approvals, question, answer, cause=cause)
 
     def _settle(self, message: InboxMessage) -> None:
         state = self._run_states.by_run.get(message.run)
