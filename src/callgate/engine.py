@@ -245,21 +245,9 @@ class Engine:
             refuse_unknown("Engine.emission", unknown, ("scope", "signal", "early", "on_result"))
         parts = self._parts
         parts.admission.check(scope)
-        kill, limits = signal or self.control.signal(scope.conversation), self.limits
-        most, parallel = limits.calls_per_message, limits.parallel_calls
-        emission = Emission(
-            parts.route,
-            parts.unstarted,
-            parts.outcomes,
-            scope,
-            kill,
-            parts.queue_starter,
-            parts.admission.run_of_message(scope, self._acquire_run) if self.journal.shared else None,
-            early=early,
-            on_result=on_result,
-            most=most,
-            parallel=parallel,
-        )
+        kill = signal or self.control.signal(scope.conversation)
+        run = parts.admission.run_of_message(scope, self._acquire_run) if self.journal.shared else None
+        emission = Emission(parts.route, scope, kill, parts.queue_starter, run, early=early, on_result=on_result)
         parts.lifecycle.messages.add(emission)
         return emission
 

@@ -30,7 +30,7 @@ The state of runs
 
 Concurrency and undo
     `call_order` decides which calls may run at the same time, `concurrency_limit` how many, and `task_queue` runs them
-        in few tasks. `emission_execution` runs the calls of one message on the route (`emission_route`).
+        in few tasks. `emission_execution` runs the calls of one message on the route.
         `emission_calls` is the state of each, `emission_order` orders them, and `duplicate_calls` finds repeated ones;
         `held_calls` are not taken yet. `call_locks` makes a call wait for running calls that conflict with it, in
         whatever message they arrived. `wait_graph` finds calls that would wait for themselves. `undo_capture` stores

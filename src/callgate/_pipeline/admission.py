@@ -245,7 +245,10 @@ class Admission:
 
 
 class RunOfMessage(Struct):
-    """The run of the calls of one message, which is opened when they need it."""
+    """The run of the calls of one message, which is opened when they need it.
+
+    Calls are admitted only while it is open, because otherwise another engine may work on it.
+    """
 
     scope: Scope
     run: str
@@ -258,5 +261,11 @@ class RunOfMessage(Struct):
         return self.admission.is_usable(self.run)
 
     async def open(self) -> None:
+        """Open the run, unless it is open.
+
+        Raises:
+            RunHeld: Another engine works on the run.
+            RecordFailed: The record cannot be read.
+        """
         if not self.is_open:
             await self.acquire(self.scope)

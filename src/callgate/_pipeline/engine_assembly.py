@@ -95,8 +95,6 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
     latest_scope: LatestScope
     runners: Runners
     admission: Admission
-    outcomes: Outcomes
-    unstarted: UnstartedCalls
     lifecycle: Lifecycle
     activity: Activity
     preparation: CallPreparation
@@ -139,8 +137,6 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
             latest_scope=admission.latest_scope,
             runners=execution.runners,
             admission=admission.admission,
-            outcomes=outcomes,
-            unstarted=route.unstarted,
             lifecycle=lifecycle,
             activity=route.activity,
             preparation=route.preparation,
