@@ -60,9 +60,9 @@ class CallRoute(Struct, frozen=True, kw_only=True, eq=False):
     admission: Admission
     preparation: CallPreparation
     """The first half of the route."""
+    approval: CallApproval
     plans: Mapping[str, ToolPlan]
     """How the calls of each tool are handled, by the tool's identity."""
-    approval: CallApproval
     repeated: RepeatedCalls
     locks: CallLocks
     effects: EffectClaims
@@ -70,7 +70,7 @@ class CallRoute(Struct, frozen=True, kw_only=True, eq=False):
     executor: Executor
     outcomes: Outcomes
     unstarted: UnstartedCalls
-    results: RememberedResults
+    remembered: RememberedResults
     runs: Mapping[str, RunState]
     """The states of the runs that the engine knows."""
     lifecycle: Lifecycle
@@ -106,11 +106,11 @@ class CallRoute(Struct, frozen=True, kw_only=True, eq=False):
         outcome = self.outcomes.refuse_unopened(raw, error, log=log)
         if isinstance(error, RunHeld):
             return outcome
-        return self.results.replace_unrecorded(outcome, raw, self.admission.scope_with_run(scope))
+        return self.remembered.replace_unrecorded(outcome, raw, self.admission.scope_with_run(scope))
 
     def replace_unrecorded(self, state: CallState, outcome: Outcome) -> Outcome:
         """Return the outcome of a call, or the stored result if the call is refused only because its repetition cannot be recorded."""
-        return self.results.replace_unrecorded(outcome, state.raw, state.scope)
+        return self.remembered.replace_unrecorded(outcome, state.raw, state.scope)
 
     async def _run(self, state: CallState) -> Outcome:
         """Take an admitted call through both halves."""

@@ -177,7 +177,7 @@ def _route(
         executor=execution.executor,
         outcomes=outcomes,
         unstarted=UnstartedCalls(context.recorder, context.approvals, outcomes, lifecycle),
-        results=RememberedResults(runs.run_states, preparation, context.normaliser),
+        remembered=RememberedResults(runs.run_states, preparation, context.normaliser),
         runs=runs.run_states.by_run,
         lifecycle=lifecycle,
         running=runs.running,
