@@ -400,7 +400,7 @@ async def test_an_internal_engine_error_ends_the_call_and_is_logged(caplog: pyte
 
     async with Engine([act]) as engine:
         engine.blobs = None  # type: ignore[assignment]
-        engine._parts.route._normaliser.result = None  # type: ignore[assignment, method-assign]
+        engine._parts.context.normaliser.result = None  # type: ignore[assignment, method-assign]
         result = await said(engine, call("act"))
         assert (result.status, result.code) == ("unknown", "internal_error")
         assert kinds(engine)[-1] == "call.completed"

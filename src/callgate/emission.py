@@ -19,18 +19,17 @@ from functools import partial
 
 from callgate._abort_signals import AbortSignal
 from callgate._json import canonical
+from callgate._pipeline.admission import RunOfMessage
 from callgate._pipeline.call_order import footprint_of
+from callgate._pipeline.call_route import CallRoute
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.duplicate_calls import DuplicateCalls
 from callgate._pipeline.emission_calls import EmissionCall, EndedCall
 from callgate._pipeline.emission_execution import AT_ONCE, AT_ONCE_BYTES, EmissionExecution
 from callgate._pipeline.emission_order import EmissionOrder
-from callgate._pipeline.emission_route import Route
-from callgate._pipeline.held_calls import HeldCalls, MessageRun
-from callgate._pipeline.outcomes import Outcomes
+from callgate._pipeline.held_calls import HeldCalls
 from callgate._pipeline.parse import has_large_arguments
 from callgate._pipeline.task_queue import QueueStarter, TaskQueue
-from callgate._pipeline.unstarted_calls import UnstartedCalls
 from callgate._run_state.run_recovery import UnfinishedCall
 from callgate.calls import Answered, Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.errors import CallFailed, RecordFailed, RunHeld, UsageError
@@ -53,43 +52,35 @@ class Emission:
 
     Args:
         route: The engine's route.
-        unstarted: Ends the calls that do not take the route.
-        outcomes: Waits until the ends of the other calls are recorded.
         scope: The scope of the turn; `iteration` is this message's number.
         signal: Ends every call when it fires.
         starter: Begins calls that can start before the message is complete.
         run: The run of the scope. None: no other engine can work on it, so it needs not be opened.
         early: Whether calls without effect may start before the message is complete.
         on_result: Called with the result of each call, including refused ones, before the restart handler gets it. Must not raise.
-        most: The maximum number of calls that take the route.
-        parallel: How many calls may run at the same time.
     """
 
     def __init__(
         self,
-        route: Route,
-        unstarted: UnstartedCalls,
-        outcomes: Outcomes,
+        route: CallRoute,
         scope: Scope,
         signal: AbortSignal,
         starter: QueueStarter,
-        run: MessageRun | None,
+        run: RunOfMessage | None,
         *,
         early: bool = True,
         on_result: Callable[[ToolResult], None] | None = None,
-        most: int,
-        parallel: int,
     ) -> None:
         self._route = route
-        self._unstarted = unstarted
-        self._outcomes = outcomes
+        self._unstarted = route.unstarted
         self._refusal: RunHeld | RecordFailed | None = None
         """Why the run cannot be opened, so that no further call is admitted."""
         self._refusal_logged = False
         self._scope = scope
         self._early = early
         self._on_result = on_result
-        self._most = most
+        self._most = route.context.limits.calls_per_message
+        """The maximum number of calls that take the route."""
         self._places: list[EmissionCall | EndedCall | RawCall] = []
         """The calls taken so far, by position: those on the route, those without one, and those above the limit."""
         self._held = HeldCalls(self._places, run)
@@ -102,9 +93,8 @@ class Emission:
         """The calls on the route."""
         self._execution = EmissionExecution(
             route,
-            unstarted,
             kill,
-            TaskQueue(starter, parallel),
+            TaskQueue(starter, route.context.limits.parallel_calls),
             self._entries,
             EmissionOrder(self._entries, kill),
             DuplicateCalls(self._entries, kill),
@@ -246,7 +236,8 @@ class Emission:
                 self._prepare(entry)
             if number >= AT_ONCE or size_bytes >= AT_ONCE_BYTES:
                 number, size_bytes = 0, 0
-                await (self._route.wait_for_capacity() if self._route.crowded else asyncio.sleep(0))
+                recorder = entry.state.recorder
+                await (recorder.wait_for_capacity() if recorder.crowded else asyncio.sleep(0))
 
     async def _open_run(self) -> None:
         """Open the run and take the calls that waited for that. If it cannot be opened, end every call, because another engine may have
@@ -275,7 +266,7 @@ class Emission:
             if entry.outcome is not None:
                 ended.append(entry)
                 outcomes.append((entry.state, entry.outcome))
-        for entry, outcome in zip(ended, await self._outcomes.durable(outcomes), strict=True):
+        for entry, outcome in zip(ended, await self._route.outcomes.durable(outcomes), strict=True):
             unrecorded = type(outcome) is Answered and outcome.result.failure_class == RecordFailed.failure_class
             entry.outcome = self._route.replace_unrecorded(entry.state, outcome) if unrecorded else outcome
 
@@ -297,7 +288,7 @@ class Emission:
         finally:
             for entry in self._entries:
                 if type(entry.outcome) is Suspended:
-                    self._route.withdraw_question(entry.state, entry.outcome.approval_id, reason)
+                    self._unstarted.withdraw_question(entry.state, entry.outcome.approval_id, reason)
             if self._entries:
                 self._unstarted.record("emission.discarded", [entry.state.uid for entry in self._entries], reason)
 

@@ -18,15 +18,13 @@ from callgate._clock import Clock
 from callgate._engine_limits import Limits
 from callgate._limits_from_environment import timeout_from_environment
 from callgate._option_checks import Pause, by_name, check, refuse_unknown
-from callgate._pipeline.approval_answers import answer_approval, as_approval, check_answer, check_operator, encode_arguments
+from callgate._pipeline.approval_answers import check_answer, check_operator, encode_arguments
 from callgate._pipeline.engine_assembly import EngineParts, HostOptions
 from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.engine_options import check_parts, check_settings, hooks_of, policies_of, runners_of, server_change_of, servers_of
 from callgate._pipeline.host_fields import HostFields
-from callgate._pipeline.recorded_questions import open_question
 from callgate._pipeline.scope_checks import check_call, check_scope
 from callgate._pipeline.sync_runner import SyncRunner
-from callgate._pipeline.wait_for_answer import wait_until_answered
 from callgate._run_state.approvals import Answer
 from callgate._run_state.recorder import too_late
 from callgate._run_state.settlements import Settlement, settle_call
@@ -247,21 +245,9 @@ class Engine:
             refuse_unknown("Engine.emission", unknown, ("scope", "signal", "early", "on_result"))
         parts = self._parts
         parts.admission.check(scope)
-        kill, limits = signal or self.control.signal(scope.conversation), self.limits
-        most, parallel = limits.calls_per_message, limits.parallel_calls
-        emission = Emission(
-            parts.route,
-            parts.unstarted,
-            parts.outcomes,
-            scope,
-            kill,
-            parts.queue_starter,
-            parts.admission.run_of_message(scope, self._acquire_run) if self.journal.shared else None,
-            early=early,
-            on_result=on_result,
-            most=most,
-            parallel=parallel,
-        )
+        kill = signal or self.control.signal(scope.conversation)
+        run = parts.admission.run_of_message(scope, self._acquire_run) if self.journal.shared else None
+        emission = Emission(parts.route, scope, kill, parts.queue_starter, run, early=early, on_result=on_result)
         parts.lifecycle.messages.add(emission)
         return emission
 
@@ -561,10 +547,7 @@ class Engine:
 
     async def _answer(self, approval_id: str, answer: Answer) -> None:
         self._parts.lifecycle.check_open()
-        context, parts = self._parts.context, self._parts
-        coerce, approvals, recorder = parts.preparation.settings.coerce, context.approvals, context.recorder
-        position = await answer_approval(approval_id, answer, parts.open_runs, approvals, recorder, parts.tools, coerce=coerce)
-        await context.recorder.durable(position)
+        await self._parts.context.recorder.durable(await self._parts.questions.answer(approval_id, answer))
 
     @by_name
     def approve_sync(
@@ -598,12 +581,7 @@ class Engine:
         may write to the journal, a question without an answer here is looked up in the journal; if that is on a server,
         this blocks: call it in a thread, with `await asyncio.to_thread(...)`.
         """
-        question = self._parts.context.approvals.find(approval_id)
-        if question is None and self._parts.run_states.knows(str(approval_id).rsplit("/", 2)[0]):
-            return None  # a question of this engine's own that could not be recorded may still be in the journal
-        if (question is None or question.allowed is None) and self.journal.shared:
-            question = open_question(self.journal, approval_id, self.clock.wall_ns())
-        return None if question is None else as_approval(question)
+        return self._parts.questions.find(approval_id)
 
     @by_name
     async def wait_for_answer(self, approval_id: str, *, timeout_s: float | None = None) -> Approval | None:
@@ -625,9 +603,7 @@ class Engine:
         check("engine.wait_for_answer", "timeout_s", timeout_s, Pause | None)
         check_answer("engine.wait_for_answer", approval_id, "", "")
         self._parts.lifecycle.check_open()
-        context, parts = self._parts.context, self._parts
-        question = await wait_until_answered(approval_id, timeout_s, parts.runs, context.approvals, self.journal, self.clock)
-        return None if question is None else as_approval(question)
+        return await self._parts.questions.wait(approval_id, timeout_s)
 
     @by_name
     def wait_for_answer_sync(self, approval_id: str, *, timeout_s: float | None = None) -> Approval | None:

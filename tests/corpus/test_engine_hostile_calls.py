@@ -163,7 +163,7 @@ async def crash_after_intent(engine: Engine, raw: RawCall, scope: Scope) -> None
 
     plans = engine._parts.plans.by_identity
     plans.update({identity: replace(plan, start=dies) for identity, plan in plans.items()})
-    engine._parts.outcomes.end_cancelled = lambda state, why: None  # type: ignore[method-assign]
+    engine._parts.route.outcomes.end_cancelled = lambda state, why: None  # type: ignore[method-assign]
     with pytest.raises(asyncio.CancelledError):
         await engine.call(raw, scope)
     await engine.close()

@@ -117,7 +117,7 @@ async def wave() -> str:
 async def test_a_span_has_the_request_and_the_transport_of_a_client_over_http(mode: str, has_session: bool) -> None:
     tracing = Tracing()
     async with Gateway(Engine([wave]), tracer_provider=tracing.provider) as gateway:
-        app = HttpApp(gateway, Anonymous(LOCAL), health=dict, metrics=str)
+        app = HttpApp(gateway, Anonymous(LOCAL))
         async with HttpServer(app, "127.0.0.1", 0) as server, Client(f"http://127.0.0.1:{server.port}/mcp", mode=mode) as client:
             await client.call_tool("wave", {})
     attributes = tracing.span.attributes or {}

@@ -4,7 +4,8 @@ In reading order:
 
 - `in_memory_journal` is the smallest journal; it uses `in_memory_events` and `in_memory_store`.
 - `stored_journal` is the shared part of the other two: `commit_batching` accepts events at once and lets one thread write them,
-  `commit_writer` makes one commit, `event_positions` corrects the positions of events, `commit_waiters` wakes the tasks that wait.
+  `pending_events` are those that it has not written yet. `commit_writer` makes one commit, `event_positions` corrects the positions of
+  events, and `commit_waiters` wakes the tasks that wait.
 - `lease_acquisition` decides which engine holds a run, and `lease_changes` collects the changes of leases for the next commit.
   `delivered_messages` decides which message is new, `journal_watchers` notifies engines, and `inbox_sender` sends messages.
 - `event_rows` and `sql_schema` map events to tables; `sql_leases` does the same for leases and the inbox.

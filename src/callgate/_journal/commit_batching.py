@@ -26,6 +26,7 @@ from callgate._journal.commit_writer import CommitWork, CommitWriter
 from callgate._journal.event_positions import ProvisionalPosition
 from callgate._journal.journal_reader import merge_pending
 from callgate._journal.lease_changes import LeaseChanges
+from callgate._journal.pending_events import PendingEvents
 from callgate._run_in_thread import in_thread
 from callgate.errors import JournalFailed, LeaseLost, RunHeld, UsageError
 from callgate.event_queries import EventQuery
@@ -76,23 +77,13 @@ class CommitQueue:
         self.lost: dict[str, LeaseLost] = {}
         """Runs that another engine has taken."""
         self._writer = writer
-        self._clock = clock
-        self._last_seq = last_seq
         self._where = where
         self._on_lost = on_lost
         self._on_message = on_message
-        self._assigned = writer.positions.tail.position
-        """The last provisional position that was assigned."""
-        self._settled = self._assigned
-        """The last provisional position that was written or left out."""
-        self.written = self._assigned
+        self.written = writer.positions.tail.position
         """The final position up to which every event is committed."""
-        self._seq: dict[str, int] = {}
-        self._pending: list[Event] = []
-        self._recorded_messages: dict[int, int] = {}
-        """Ids of the messages that events record, by provisional position."""
+        self._pending = PendingEvents(clock, self.written, last_seq)
         self._waiters = Waiters()
-        self._left_out: dict[int, LeaseLost] = {}
         self._lease_changes = LeaseChanges(writer.leases)
         self._guard = threading.RLock()
         self._work = threading.Condition(self._guard)
@@ -127,27 +118,23 @@ class CommitQueue:
             self._refuse_if_broken()
             if self.lost and draft.run in self.lost and is_leased(draft.kind):
                 raise self.lost[draft.run]
-            position, seq = self._assigned + 1, self._next_seq(draft.run)
-            event = draft.sealed(position=position, seq=seq, at_ns=self._clock.wall_ns(), mono=self._clock.monotonic())
-            self._assigned, self._seq[draft.run] = position, seq  # after `sealed`: an event that cannot be encoded must not leave a gap
-            self._pending.append(event)
-            if draft.inbox:
-                self._recorded_messages[position] = draft.inbox
-            if self._asleep or len(self._pending) == _MOST_TOGETHER:
+            position = self._pending.add(draft)
+            if self._asleep or len(self._pending.events) == _MOST_TOGETHER:
                 self._work.notify_all()
         return ProvisionalPosition(position)
 
     async def durable(self, position: int) -> None:
-        if type(position) is not ProvisionalPosition and not self.written < position <= self._assigned:
+        pending = self._pending
+        if type(position) is not ProvisionalPosition and not self.written < position <= pending.assigned:
             return
-        if position <= self._settled and not self._left_out:
+        if position <= pending.settled and not pending.left_out:
             return
         with self._guard:
             if self.failure is not None:
                 raise self.failure
-            if position in self._left_out:
-                raise self._left_out[position]
-            if position <= self._settled:
+            if position in pending.left_out:
+                raise pending.left_out[position]
+            if position <= pending.settled:
                 return
             waiter = self._waiters.add(position)
         waiter.loop.call_soon(self._request_commit, waiter)
@@ -156,13 +143,14 @@ class CommitQueue:
     @property
     def crowded(self) -> bool:
         """Whether so many events are pending that no new call should start."""
-        return len(self._pending) >= _MANY_PENDING
+        return len(self._pending.events) >= _MANY_PENDING
 
     async def wait_for_capacity(self) -> None:
         """Wait until the queue is not crowded, or nothing more can be written."""
         while self.crowded and self.failure is None:
             with self._guard:
-                middle = self._pending[len(self._pending) // 2].position if self._pending else self._settled
+                events = self._pending.events
+                middle = events[len(events) // 2].position if events else self._pending.settled
             with suppress(LeaseLost):  # the loss of that event's run does not matter here
                 await self.durable(ProvisionalPosition(middle))
             await asyncio.sleep(0)
@@ -195,7 +183,7 @@ class CommitQueue:
     def release_lease(self, run: str) -> None:
         """Release the lease of a run once its pending events are written."""
         with self._guard:
-            if run in self._writer.leases.epochs or any(event.run == run for event in self._pending):
+            if run in self._writer.leases.epochs or any(event.run == run for event in self._pending.events):
                 self._lease_changes.release(run)
                 if self._asleep:
                     self._work.notify_all()
@@ -225,16 +213,16 @@ class CommitQueue:
             self._wait_until_settled()
             return stored(query)
         with self._guard:
-            shown = map(self._writer.positions.with_current_positions, self._pending)
+            shown = map(self._writer.positions.with_current_positions, self._pending.events)
             fresh = [event for event in shown if query.holds(event)]
         return merge_pending(query, fresh, stored)
 
     def _wait_until_settled(self) -> None:
         """Wait until the events that are pending now are written, or until writing has failed."""
         with self._guard:
-            position, self._urgent = self._assigned, True
+            position, self._urgent = self._pending.assigned, True
             self._work.notify_all()
-            self._work.wait_for(lambda: self._settled >= position or self.failure is not None, _END_S)
+            self._work.wait_for(lambda: self._pending.settled >= position or self.failure is not None, _END_S)
 
     def status(self, store: str, strength: str, promise: str) -> JournalStatus:
         failure: Exception | str | None = self.failure
@@ -246,7 +234,7 @@ class CommitQueue:
             strength=strength,
             promise=promise,
             written=self.written,
-            waiting=len(self._pending),
+            waiting=len(self._pending.events),
             failure="" if failure is None else str(failure),
         )
 
@@ -279,12 +267,8 @@ class CommitQueue:
             raise self.failure
         if self._closing:
             raise UsageError(f"The journal {self._where} is closed.")
-        if len(self._pending) >= _MOST_PENDING:
+        if len(self._pending.events) >= _MOST_PENDING:
             raise JournalFailed(f"The journal {self._where} cannot keep up: {_MOST_PENDING} events wait to be written. Check the disk.")
-
-    def _next_seq(self, run: str) -> int:
-        last = self._seq.get(run)
-        return (self._last_seq(run) if last is None else last) + 1
 
     # The writing thread
 
@@ -316,36 +300,37 @@ class CommitQueue:
         with self._guard:
             if not self._is_due():
                 self._wait_for_work()
-            if self._closing and not self._pending:
+            if self._closing and not self._pending.events:
                 return None
-            self._urgent = len(self._pending) > _MOST_TOGETHER
-            batch = self._pending[:_MOST_TOGETHER]
-            to_release, to_offer = self._lease_changes.begin_commit(frees_runs=len(batch) == len(self._pending))
-            lost = {run: error for run, error in self.lost.items() if run not in self._lease_changes.requests}
+            events, changes = self._pending.events, self._lease_changes
+            self._urgent = len(events) > _MOST_TOGETHER
+            batch = events[:_MOST_TOGETHER]
+            changes.begin_commit(frees_runs=len(batch) == len(events))
+            lost = {run: error for run, error in self.lost.items() if run not in changes.requests}
             return CommitWork(
                 batch=batch,
-                to_acquire=tuple(self._lease_changes.requests),
-                to_release=to_release,
-                to_offer=to_offer,
-                recorded_messages=dict(self._recorded_messages),
+                to_acquire=tuple(changes.requests),
+                to_release=changes.releasing,
+                to_offer=changes.offering,
+                recorded_messages=dict(self._pending.recorded_messages),
                 lost=lost,
             )
 
     def _wait_for_work(self) -> None:
         """Wait until there is something to write, and then for further tasks that should share the commit."""
         ready = self._work.wait_for(self._is_due, _SOON_S)
-        if not ready and not self._pending:
+        if not ready and not self._pending.events:
             self._asleep = True
-            self._work.wait_for(lambda: self._pending or self._is_due(), self._writer.idle_s)
+            self._work.wait_for(lambda: self._pending.events or self._is_due(), self._writer.idle_s)
             self._asleep = False
-            ready = self._work.wait_for(self._is_due, _SOON_S if self._pending else 0)
+            ready = self._work.wait_for(self._is_due, _SOON_S if self._pending.events else 0)
         if not ready and self._waiters:
             self._work.wait_for(self._is_due, _TOGETHER_S)
 
     def _is_due(self) -> bool:
         changes = self._lease_changes
-        asked = self._closing or bool(changes.requests) or (changes.frees_runs and not self._pending)
-        return asked or (self._urgent and bool(self._pending)) or len(self._pending) >= _MOST_TOGETHER
+        asked = self._closing or bool(changes.requests) or (changes.frees_runs and not self._pending.events)
+        return asked or (self._urgent and bool(self._pending.events)) or len(self._pending.events) >= _MOST_TOGETHER
 
     def _finish(self, work: CommitWork, refused: dict[str, RunHeld | LeaseLost]) -> None:
         """Wake all tasks that waited for this commit.
@@ -358,9 +343,9 @@ class CommitQueue:
             newly = self._note_refusals(work, refused) if refused or work.to_acquire or work.recorded_messages else {}
             self._lease_changes.end_commit()
             ready = self._lease_changes.requests.take(work.to_acquire, refused, self._writer.newly_held)
-            del self._pending[: len(work.batch)]
             if work.batch:
-                ready += self._waiters_up_to(work.batch[-1].position)
+                self._pending.settle(work.batch, self.written)
+                ready += self._waiters.take(work.batch[-1].position, self._pending.left_out)
             self._work.notify_all()
         wake(ready)
         for run, error in newly.items():
@@ -369,31 +354,19 @@ class CommitQueue:
     def _note_refusals(self, work: CommitWork, refused: dict[str, RunHeld | LeaseLost]) -> dict[str, LeaseLost]:
         """Record which runs are held or lost and which events were left out; return the runs that are newly lost."""
         why = {run: error if isinstance(error, LeaseLost) else LeaseLost(str(error)) for run, error in refused.items()}
-        for event in work.batch:
-            self._recorded_messages.pop(event.position, None)
-            if event.run in why and event.leased:
-                self._left_out[event.position] = why[event.run]
-        for run in set(work.to_acquire) - why.keys():
+        self._pending.leave_out(work.batch, why)
+        acquired = set(work.to_acquire) - why.keys()
+        self._pending.forget_seqs(acquired)
+        for run in acquired:
             self.lost.pop(run, None)
-            self._seq.pop(run, None)
         newly = {run: error for run, error in why.items() if run not in work.to_acquire and run not in self.lost}
         self.lost.update(newly)
         return {run: error for run, error in newly.items() if run not in self._writer.yielded}
 
-    def _waiters_up_to(self, provisional: int) -> list[Waiter]:
-        """Return the waiters for events up to this provisional position."""
-        self._settled = provisional
-        if not self._pending:  # no pending position can change now: continue from the true end
-            self._assigned = self._settled = max(provisional, self.written)
-        ready = self._waiters.take(provisional, self._left_out)
-        while len(self._left_out) > _MOST_PENDING:
-            del self._left_out[next(iter(self._left_out))]
-        return ready
-
     def _fail(self, error: Exception) -> None:
         """Refuse every further event, and wake all waiters with this error."""
         with self._guard:
-            self.failure = None if self._closing and not self._pending else error
+            self.failure = None if self._closing and not self._pending.events else error
             waiters = self._waiters.take_all(error) + self._lease_changes.requests.take_all(error)
             self._work.notify_all()
         wake(waiters)

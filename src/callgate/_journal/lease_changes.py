@@ -26,8 +26,10 @@ class LeaseChanges:
         """Runs whose leases are to be released."""
         self._to_offer: set[str] = set()
         """Runs whose leases others may take as soon as that is stored."""
-        self._leaving: frozenset[str] = frozenset()
-        """The runs whose leases the current commit releases or offers."""
+        self.releasing: frozenset[str] = frozenset()
+        """The runs whose leases the current commit releases."""
+        self.offering: frozenset[str] = frozenset()
+        """The runs whose leases the current commit offers."""
 
     @property
     def frees_runs(self) -> bool:
@@ -36,7 +38,7 @@ class LeaseChanges:
 
     def request(self, run: str) -> Waiter | None:
         """Request the lease of a run, and withdraw its release or offer; return None if it is held and stays so."""
-        leaving = (self._to_release, self._to_offer, self._leaving, self._leases.offered)
+        leaving = (self._to_release, self._to_offer, self.releasing, self.offering, self._leases.offered)
         if run in self._leases.epochs and not any(run in runs for runs in leaving):
             return None
         self._to_release.discard(run)
@@ -54,19 +56,17 @@ class LeaseChanges:
             self._to_offer.add(run)
         return offered
 
-    def begin_commit(self, *, frees_runs: bool) -> tuple[frozenset[str], frozenset[str]]:
-        """Return the runs whose leases the commit is to release, and those whose leases it is to offer.
+    def begin_commit(self, *, frees_runs: bool) -> None:
+        """Begin a commit, which releases and offers the leases in `releasing` and `offering`.
 
         Args:
             frees_runs: Whether it writes the last pending events of these runs. If not, their leases stay.
         """
-        to_release = frozenset(self._to_release) if frees_runs else frozenset()
-        to_offer = frozenset(self._to_offer) if frees_runs else frozenset()
-        self._to_release -= to_release
-        self._to_offer -= to_offer
-        self._leaving = to_release | to_offer
-        return to_release, to_offer
+        if frees_runs:
+            self.releasing, self.offering = frozenset(self._to_release), frozenset(self._to_offer)
+            self._to_release.clear()
+            self._to_offer.clear()
 
     def end_commit(self) -> None:
         """Record that the commit has ended."""
-        self._leaving = frozenset()
+        self.releasing = self.offering = frozenset()

@@ -139,20 +139,18 @@ class Admission:
             self._lifecycle.check_open()
         if type(raw) is not RawCall or raw.idempotency_key is not None:
             check_call(raw)
-        if type(raw.id) is not str or not raw.id.isascii() or type(raw.name) is not str or not raw.name.isascii():
+        is_plain = type(raw.id) is str and type(raw.name) is str and raw.id.isascii() and raw.name.isascii()
+        if not is_plain or len(raw.id) > MOST_CHARS or len(raw.name) > MOST_CHARS:
             cut = self._recorder.cut
             raw = replace(raw, id="" if raw.id is None else cut(raw.id), name=cut(raw.name or ""))
-        elif len(raw.id) > MOST_CHARS or len(raw.name) > MOST_CHARS:
-            raw = replace(raw, id=self._recorder.cut(raw.id), name=self._recorder.cut(raw.name))
         if not raw.id:
             raw = with_id(raw, self._clock)
         if scope is not self._latest.scope:
             self.check(scope)
         placed = self._latest.with_run
         state = self._run_states.by_run.get(placed.run) or self._run_states.state(placed.run)
-        began, uid, last, doubtful = self._clock.monotonic(), "", cause or state.position, False
         if unfinished is None:
-            uid = state.next_uid(placed.iteration)
+            uid, last, doubtful = state.next_uid(placed.iteration), cause or state.position, False
         else:
             uid, last, doubtful = unfinished.uid, unfinished.position, unfinished.claimed
         return CallState(
@@ -165,7 +163,7 @@ class Admission:
             kill=kill,
             facts=self._latest.facts,
             nest=nest,
-            began=began,
+            began=self._clock.monotonic(),
             last=last,
             unfinished=unfinished,
             doubtful=doubtful,
@@ -245,7 +243,10 @@ class Admission:
 
 
 class RunOfMessage(Struct):
-    """The run of the calls of one message, which is opened when they need it."""
+    """The run of the calls of one message, which is opened when they need it.
+
+    Calls are admitted only while it is open, because otherwise another engine may work on it.
+    """
 
     scope: Scope
     run: str
@@ -258,5 +259,11 @@ class RunOfMessage(Struct):
         return self.admission.is_usable(self.run)
 
     async def open(self) -> None:
+        """Open the run, unless it is open.
+
+        Raises:
+            RunHeld: Another engine works on the run.
+            RecordFailed: The record cannot be read.
+        """
         if not self.is_open:
             await self.acquire(self.scope)

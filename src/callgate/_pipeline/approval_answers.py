@@ -8,7 +8,6 @@ and judges them again when the call is made.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 
 import msgspec
 from msgspec import Struct
@@ -17,9 +16,8 @@ from callgate._json import canonical, decode
 from callgate._option_checks import refused, shown
 from callgate._pipeline.validate import ModifiedCall, Redacting, convert_arguments, modify_call
 from callgate._run_state.approvals import Answer, Approvals, Question, binding, human_denial
-from callgate._run_state.event_bodies import Reason, approval_id_of, arguments_hash, verdict_of
-from callgate._run_state.recorder import Recorder, off_loop
-from callgate._run_state.settlements import OpensRuns
+from callgate._run_state.event_bodies import Reason, arguments_hash, verdict_of
+from callgate._run_state.recorder import Recorder
 from callgate.calls import Approval, Note, Suspended
 from callgate.errors import ArgumentsInvalid, CallDenied, CallFailed, UsageError
 from callgate.events import Draft, Event
@@ -32,7 +30,6 @@ __all__ = [
     "EDIT",
     "EditMessage",
     "EditedCall",
-    "answer_approval",
     "apply_answer",
     "as_approval",
     "check_answer",
@@ -40,7 +37,6 @@ __all__ = [
     "close_question",
     "convert_answer",
     "encode_arguments",
-    "load_question",
     "read_answer",
     "record_answer",
 ]
@@ -123,60 +119,8 @@ def encode_arguments(arguments: object) -> bytes:
         raise UsageError(f"The arguments are no JSON data ({error!s:.200}). Give plain values; nothing was changed.") from error
 
 
-async def answer_approval(
-    approval_id: str, answer: Answer, runs: OpensRuns, approvals: Approvals, recorder: Recorder, tools: ToolRegistry, *, coerce: bool
-) -> int:
-    """Answer a question, and record the answer. A question that another process asked is loaded from its run's record.
-
-    Other arguments are converted as the model's are: the answer is about the values that the tool gets.
-
-    Args:
-        coerce: The engine's setting; a tool's own setting takes precedence.
-
-    Returns:
-        The position of the event; if the same answer was given before, the position of that event.
-
-    Raises:
-        UsageError: No such question is open, or its tool does not accept the arguments.
-    """
-    journal = recorder.journal
-    approval_id = await load_question(approval_id, runs, approvals, recorder)
-    notes: Notes = ()
-    if answer.arguments and approvals.find(approval_id) is not None:
-        asked = await off_loop(journal, partial(journal.read, call=approval_id))
-        answer, notes = convert_answer(asked, answer, tools, coerce=coerce)
-    question = approvals.find(approval_id)
-    if question is None or not question.is_answered_with(answer):
-        question = approvals.get_answerable(approval_id, allow=answer.allow)
-    elif answer.told:
-        answer = msgspec.structs.replace(answer, by=question.by, reason=question.reason)  # the first stays on record
-    else:
-        return question.answered_at
-    return record_answer(recorder, approvals, question, answer, notes=notes)
-
-
-async def load_question(approval_id: str, runs: OpensRuns, approvals: Approvals, recorder: Recorder) -> str:
-    """Acquire the lease of a question's run, load the question from the run's record, and return its id.
-
-    Args:
-        approval_id: The id of the question, or the uid of a call that was handed in again and waits for its answer.
-
-    Raises:
-        RunHeld: Another engine works on the run.
-    """
-    question = approvals.find(approval_id)
-    if question is not None:
-        await runs.open(question.run)
-    elif isinstance(approval_id, str):
-        for event in await off_loop(recorder.journal, partial(recorder.journal.read, call=approval_id)):
-            if event.kind == "call.suspended":
-                await runs.open(event.run)
-                return approval_id_of(event)
-    return approval_id
-
-
-def convert_answer(asked: Iterable[Event], answer: Answer, tools: ToolRegistry, *, coerce: bool) -> tuple[Answer, Notes]:
-    """Return the answer with its arguments converted, and the notes about them; unchanged where the tool is not known.
+def convert_answer(asked: Iterable[Event], answer: Answer, tools: ToolRegistry, *, coerce: bool) -> Answer:
+    """Return the answer with its arguments converted, and with notes about that; unchanged where the tool is not known.
 
     The gate checks them again, where the tool is known.
 
@@ -190,9 +134,9 @@ def convert_answer(asked: Iterable[Event], answer: Answer, tools: ToolRegistry, 
     names = [verdict.tool for event in asked if (verdict := verdict_of(event)) is not None]
     tool = tools.get(names[-1]) if names else None
     if tool is None:
-        return answer, ()
+        return answer
     arguments, notes = _convert(tool, decode(answer.arguments), coerce=coerce)
-    return msgspec.structs.replace(answer, arguments=canonical(arguments)), notes
+    return msgspec.structs.replace(answer, arguments=canonical(arguments), notes=notes)
 
 
 def _convert(tool: BoundTool, arguments: dict[str, object], *, coerce: bool) -> tuple[dict[str, object], Notes]:
@@ -234,14 +178,8 @@ def as_approval(question: Question) -> Approval:
     )
 
 
-def record_answer(
-    recorder: Recorder, approvals: Approvals, question: Question, answer: Answer, *, cause: int = 0, notes: Notes = ()
-) -> int:
-    """Record the answer, apply it to the question, and return the event's position.
-
-    Args:
-        notes: How the arguments of the answer were converted.
-    """
+def record_answer(recorder: Recorder, approvals: Approvals, question: Question, answer: Answer, *, cause: int = 0) -> int:
+    """Record the answer, apply it to the question, and return the event's position."""
     by, reason = recorder.cut(answer.by), recorder.cut(answer.reason)
     details: dict[str, object] = {"approval": question.approval_id}
     if reason:
@@ -250,7 +188,7 @@ def record_answer(
         details |= {"arguments": decode(answer.arguments), "arguments_hash": arguments_hash(answer.arguments)}
     if answer.told:
         details["told"] = True
-    if changes := [note.text for note in notes if note.kind == "coerced"]:
+    if changes := [note.text for note in answer.notes if note.kind == "coerced"]:
         details["converted"] = changes
     body = Reason(reason=by, status="allowed" if answer.allow else "refused", details=details)
     parents = (cause,) if cause else ()

@@ -56,7 +56,7 @@ class Attempts:
         self._control = context.control
         self._clock = context.clock
         self._recorder = context.recorder
-        self._survives = context.journal.strength != "memory"
+        self._survives = context.survives
         self._grace_s = context.limits.grace_s
         self._human_answer_s = context.limits.human_answer_s
         self._soft_warn_iteration = context.limits.soft_warn_iteration

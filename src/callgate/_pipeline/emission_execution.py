@@ -15,12 +15,11 @@ from typing import Final
 from msgspec import Struct
 
 from callgate._abort_signals import AbortSignal
+from callgate._pipeline.call_route import CallRoute
 from callgate._pipeline.duplicate_calls import DuplicateCalls
 from callgate._pipeline.emission_calls import EmissionCall
 from callgate._pipeline.emission_order import EmissionOrder
-from callgate._pipeline.emission_route import Route
 from callgate._pipeline.task_queue import TaskQueue
-from callgate._pipeline.unstarted_calls import UnstartedCalls
 from callgate.calls import Aborted
 
 __all__ = ["AT_ONCE", "AT_ONCE_BYTES", "EmissionExecution"]
@@ -37,9 +36,7 @@ _FORGOTTEN: Final = "its unstarted calls were ended, and its results are lost. S
 class EmissionExecution(Struct, eq=False):
     """The calls of one message that take the route. Its tasks keep it alive until they have ended."""
 
-    route: Route
-    unstarted: UnstartedCalls
-    """Ends the calls that do not run."""
+    route: CallRoute
     kill: AbortSignal
     """Ends every call when it fires."""
     queue: TaskQueue
@@ -88,7 +85,7 @@ class EmissionExecution(Struct, eq=False):
     def __del__(self) -> None:
         if self.is_over or not self.entries:
             return
-        self.unstarted.end_forgotten([entry.state for entry in self.entries], "its message was dropped by the host")
+        self.route.unstarted.end_forgotten([entry.state for entry in self.entries], "its message was dropped by the host")
         what = f"A message of {len(self.entries)} calls was neither sealed nor discarded; {_FORGOTTEN}"
         warnings.warn(what, ResourceWarning, stacklevel=2, source=self)
 
@@ -98,8 +95,8 @@ class EmissionExecution(Struct, eq=False):
                 await self.entries[index].wait_end(self.kill)
             if entry.same_effect is not None:
                 await self.duplicates.join_refused(entry, entry.same_effect)
-            if self.route.crowded:
-                await self.route.wait_for_capacity()
+            if entry.state.recorder.crowded:
+                await entry.state.recorder.wait_for_capacity()
             if entry.outcome is None and not self._stopped and entry.call is not None:
                 entry.entered = True
                 if len(self.entries) > 1:
@@ -122,7 +119,7 @@ class EmissionExecution(Struct, eq=False):
     async def _end_unstarted(self, entry: EmissionCall, why: str) -> None:
         """End a call that has not started because its message was stopped. If it was handed in before, it gets its result."""
         if entry.call is None:
-            entry.outcome = self.unstarted.end(entry.state, why)
+            entry.outcome = self.route.unstarted.end(entry.state, why)
         else:
             entry.outcome = await self.route.end_unstarted(entry.state, entry.call, why)
 
@@ -130,4 +127,4 @@ class EmissionExecution(Struct, eq=False):
         """End those of these calls that have no outcome, as not started."""
         for entry in entries:
             if entry.outcome is None and not entry.state.ended:
-                entry.outcome = self.unstarted.end(entry.state, why, entry.call)
+                entry.outcome = self.route.unstarted.end(entry.state, why, entry.call)

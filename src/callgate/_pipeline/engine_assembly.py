@@ -15,14 +15,15 @@ from callgate._cache import JournalCache, MemoryCache
 from callgate._pipeline.activity import Activity
 from callgate._pipeline.admission import Admission
 from callgate._pipeline.attempts import Attempts
+from callgate._pipeline.call_approval import CallApproval
 from callgate._pipeline.call_locks import CallLocks
 from callgate._pipeline.call_preparation import ArgumentSettings, CallPreparation
-from callgate._pipeline.call_route import CallRoute, RouteParts
-from callgate._pipeline.call_state import CallState
+from callgate._pipeline.call_route import CallRoute
 from callgate._pipeline.effect_claims import EffectClaims
 from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.engine_lifecycle import Lifecycle
 from callgate._pipeline.engine_policies import EnginePolicies
+from callgate._pipeline.engine_questions import EngineQuestions
 from callgate._pipeline.engine_runs import EngineRuns
 from callgate._pipeline.execute import Executor
 from callgate._pipeline.host_fields import HostFields
@@ -35,8 +36,10 @@ from callgate._pipeline.repeated_calls import RepeatedCalls
 from callgate._pipeline.result_cache import Cache
 from callgate._pipeline.run_leases import RunLeases
 from callgate._pipeline.run_states import RunStates, Work
+from callgate._pipeline.running_calls import RunningCalls
 from callgate._pipeline.server_catalogue import Catalogue
 from callgate._pipeline.server_changes import ServerChanges
+from callgate._pipeline.stored_results import StoredResults
 from callgate._pipeline.task_queue import QueueStarter
 from callgate._pipeline.tool_plan import ToolPlans
 from callgate._pipeline.tool_servers import ToolServers
@@ -92,13 +95,12 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
     latest_scope: LatestScope
     runners: Runners
     admission: Admission
-    outcomes: Outcomes
-    unstarted: UnstartedCalls
     lifecycle: Lifecycle
     activity: Activity
     preparation: CallPreparation
     route: CallRoute
     runs: EngineRuns
+    questions: EngineQuestions
     queue_starter: QueueStarter
     changes_results: bool
     """Whether a hook may change the results of tools."""
@@ -114,10 +116,13 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
         execution = _ExecutionParts.of(context, options, runs.run_states)
         tools = _ToolParts.of(context, options, execution)
         outcomes = Outcomes(context, options.restart)
-        resources = _Resources(context, execution.runners, execution.cache, options.memory, tools.servers)
+        resources = _Resources(context, execution.runners, execution.stored, options.memory, tools.servers)
         lifecycle = Lifecycle(context.journal, runs.leases, runs.running, outcomes, resources, context.limits.grace_s)
         admission = _AdmissionParts.of(context, options, runs, execution.runners, lifecycle)
-        route = _route_parts(context, options, runs, execution, tools, outcomes, lifecycle, admission.admission)
+        route = _route(context, options, runs, execution, tools, outcomes, lifecycle, admission.admission)
+        engine_runs = EngineRuns(
+            context, admission.admission, runs.leases, outcomes, lifecycle, runs.running, execution.policies.judges, tools.servers.start
+        )
         if options.memory is not None:
             options.memory.follow(context.journal, context.bus, context.tools, context.redactor)
         return cls(
@@ -126,25 +131,24 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
             tools=context.tools,
             plans=tools.plans,
             servers=tools.servers,
-            server_changes=ServerChanges(tools.servers, lifecycle),
+            server_changes=ServerChanges(tools.servers, runs.running, lifecycle.check_unclosed),
             run_states=runs.run_states,
             open_runs=admission.open_runs,
             latest_scope=admission.latest_scope,
             runners=execution.runners,
             admission=admission.admission,
-            outcomes=outcomes,
-            unstarted=route.unstarted,
             lifecycle=lifecycle,
             activity=route.activity,
             preparation=route.preparation,
-            route=CallRoute(route),
-            runs=EngineRuns(context, admission.admission, runs.leases, outcomes, lifecycle, execution.policies.judges, tools.servers.start),
+            route=route,
+            runs=engine_runs,
+            questions=EngineQuestions(context, engine_runs, admission.open_runs, runs.run_states, route.preparation),
             queue_starter=QueueStarter(),
             changes_results=any(hook.phase == "after" and hook.kind == "transform" for hook in options.hooks),
         )
 
 
-def _route_parts(
+def _route(
     context: EngineContext,
     options: HostOptions,
     runs: _RunParts,
@@ -153,27 +157,30 @@ def _route_parts(
     outcomes: Outcomes,
     lifecycle: Lifecycle,
     admission: Admission,
-) -> RouteParts:
-    """Make the parts that only the route uses, and return all parts of the route."""
+) -> CallRoute:
+    """Make the route, and the parts that only the route uses."""
     plans, waits, effects = tools.plans.by_identity, execution.waits, execution.recorded_effects
     settings = ArgumentSettings(coerce=options.coerce, repair=options.repair)
     preparation = CallPreparation(context, context.tools, execution.policies, effects, outcomes, settings)
-    return RouteParts(
+    repeated = RepeatedCalls(context, runs.running, plans, effects, execution.unknown, waits)
+    locks = CallLocks(waits, context.clock, runs.run, context.recorder.log)
+    return CallRoute(
         context=context,
         admission=admission,
         preparation=preparation,
-        plans=tools.plans,
-        policies=execution.policies,
-        repeated=RepeatedCalls(context, runs.running, plans, effects, execution.unknown, waits),
-        locks=CallLocks(waits, context.clock, runs.run, context.recorder.log),
+        plans=plans,
+        approval=CallApproval(context=context, policies=execution.policies, repeated=repeated, locks=locks),
+        repeated=repeated,
+        locks=locks,
         effects=EffectClaims(context, effects, runs.run_states, execution.unknown, waits),
         cache=execution.cache,
         executor=execution.executor,
         outcomes=outcomes,
-        unstarted=UnstartedCalls(context.recorder, outcomes, lifecycle),
-        results=RememberedResults(runs.run_states, preparation, context.normaliser),
+        unstarted=UnstartedCalls(context.recorder, context.approvals, outcomes, lifecycle),
+        remembered=RememberedResults(runs.run_states, preparation, context.normaliser),
         runs=runs.run_states.by_run,
         lifecycle=lifecycle,
+        running=runs.running,
         activity=Activity(),
     )
 
@@ -183,8 +190,7 @@ class _RunParts(Struct, frozen=True, kw_only=True, eq=False):
 
     run: str
     """The engine's own run."""
-    running: dict[str, CallState]
-    """The calls that are under way, by uid."""
+    running: RunningCalls
     run_states: RunStates
     leases: RunLeases
 
@@ -192,7 +198,7 @@ class _RunParts(Struct, frozen=True, kw_only=True, eq=False):
     def of(cls, context: EngineContext, options: HostOptions) -> _RunParts:
         recorder, control = context.recorder, context.control
         run = options.run or f"engine-{context.clock.new_id()}"
-        running: dict[str, CallState] = {}
+        running = RunningCalls()
         work: dict[str, Work] = {}
         run_states = RunStates(context, run, work)
         delivery = InboxDelivery(recorder, control, work, running, run_states, context.approvals, context.tools, coerce=options.coerce)
@@ -241,6 +247,7 @@ class _ExecutionParts(Struct, frozen=True, kw_only=True, eq=False):
     waits: WaitGraph
     store: CacheStore | None
     """The store for results that outlive the process, if there is one."""
+    stored: StoredResults
     cache: Cache
     runners: Runners
     recorded_effects: RecordedEffects
@@ -254,7 +261,8 @@ class _ExecutionParts(Struct, frozen=True, kw_only=True, eq=False):
         store = _persistent_store(context, options)
         recorder = context.recorder if context.journal.shared else None
         is_common = isinstance(store, JournalCache)
-        cache = Cache(MemoryCache(), store, context.clock, context.redactor, waits, recorder=recorder, is_common=is_common)
+        stored = StoredResults(MemoryCache(), store, context.clock, context.redactor)
+        cache = Cache(stored, context.clock, waits, recorder=recorder, is_common=is_common)
         runners = Runners(
             context.limits,
             context.clock,
@@ -273,6 +281,7 @@ class _ExecutionParts(Struct, frozen=True, kw_only=True, eq=False):
             policies=policies,
             waits=waits,
             store=store,
+            stored=stored,
             cache=cache,
             runners=runners,
             recorded_effects=RecordedEffects(context),
@@ -284,11 +293,13 @@ class _ExecutionParts(Struct, frozen=True, kw_only=True, eq=False):
 class _Resources:
     """The resources that an engine closes last."""
 
-    def __init__(self, context: EngineContext, runners: Runners, cache: Cache, memory: Follower | None, servers: ToolServers) -> None:
+    def __init__(
+        self, context: EngineContext, runners: Runners, stored: StoredResults, memory: Follower | None, servers: ToolServers
+    ) -> None:
         self._servers = servers
         self._context = context
         self._runners = runners
-        self._cache = cache
+        self._stored = stored
         self._memory = memory
 
     async def close(self) -> None:
@@ -302,7 +313,7 @@ class _Resources:
         await context.host.close()
         context.deadlines.close()
         try:
-            self._cache.close()
+            self._stored.close()
         finally:
             await context.journal.close()
 

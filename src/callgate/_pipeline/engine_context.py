@@ -39,6 +39,8 @@ class EngineContext(Struct, frozen=True, kw_only=True, eq=False):
     """
 
     journal: Journal
+    survives: bool
+    """Whether the journal outlives the process, so that what is shown to callers has to be durable first."""
     blobs: BlobStore
     clock: Clock
     limits: Limits
@@ -78,6 +80,7 @@ class EngineContext(Struct, frozen=True, kw_only=True, eq=False):
         reader = ResultReader(offload, limits.result_bytes)
         return cls(
             journal=journal,
+            survives=journal.strength != "memory",
             blobs=blobs,
             clock=clock,
             limits=limits,

@@ -1,4 +1,4 @@
-"""The lifecycle of one engine: the event loop it belongs to, its running calls, and how they are ended in bounded time.
+"""The lifecycle of one engine: the event loop it belongs to, and how its running calls are ended in bounded time.
 
 Separate from the engine because it is a state machine of its own. Knows only that calls run and can be killed.
 `sync_runner` runs coroutines for callers without an event loop.
@@ -7,26 +7,22 @@ Separate from the engine because it is a state machine of its own. Knows only th
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import threading
 from asyncio import get_running_loop
-from collections.abc import Collection
-from contextlib import suppress
 from contextvars import Context
 from typing import Final, Protocol
 from weakref import WeakSet
 
 from callgate._pipeline.call_state import CallState
+from callgate._pipeline.running_calls import RunningCalls
 from callgate._worker_import import refuse_while_importing
 from callgate.errors import UsageError
 from callgate.protocols import Journal, RunWatcher
-from callgate.tools import BoundTool
 
 __all__ = ["FORKED", "Lifecycle"]
 
 _WHY = "the engine was closed"
-log = logging.getLogger("callgate")
 _PATIENCE_S = 1.0
 FORKED: Final = "This engine was made before this process was forked, and cannot work in it. Make a new one here, and its journal."
 
@@ -49,26 +45,13 @@ class EndsCalls(Protocol):
     def end_cancelled(self, state: CallState, why: str) -> None: ...
 
 
-class AwaitedCalls:
-    """Running calls whose end somebody waits for."""
-
-    def __init__(self, uids: set[str]) -> None:
-        self.uids = uids
-        self.all_ended = asyncio.Event()
-
-    def remove(self, uid: str) -> None:
-        self.uids.discard(uid)
-        if not self.uids:
-            self.all_ended.set()
-
-
 class Lifecycle:
     """The states of an engine: open, then closing, then closed. They never go back.
 
     Args:
         journal: Watched for messages from other processes once the engine's event loop is known.
         watcher: Called with messages of other processes about the engine's runs.
-        running: The running calls, by uid.
+        running: The running calls, which are ended when the engine closes.
         outcomes: Records the end of a call that no caller waits for.
         resources: Closed when no call runs any longer.
         grace_s: How long a killed call may take to end, in addition to a fixed time of one second.
@@ -78,12 +61,11 @@ class Lifecycle:
         self,
         journal: Journal,
         watcher: RunWatcher,
-        running: dict[str, CallState],
+        running: RunningCalls,
         outcomes: EndsCalls,
         resources: Closes,
         grace_s: float,
     ) -> None:
-        self.running = running
         self.messages: WeakSet[OpenMessage] = WeakSet()
         self.closed = False
         """Whether new calls and runs are refused."""
@@ -92,15 +74,13 @@ class Lifecycle:
         self.loop: asyncio.AbstractEventLoop | None = None
         self._binding = threading.Lock()
         self._process = os.getpid()
+        self._running = running
         self._journal = journal
         self._watcher = watcher
         self._outcomes = outcomes
         self._resources = resources
         self._grace_s = grace_s
         self._closing: asyncio.Future[None] | None = None
-        self._idle = asyncio.Event()
-        """Set when the engine is closed and its last call has ended."""
-        self._awaited: list[AwaitedCalls] = []
 
     def check_open(self) -> None:
         """Bind to the running event loop on first use.
@@ -142,34 +122,6 @@ class Lifecycle:
             raise UsageError("This engine is closed. Make a new one.")
         refuse_while_importing()
 
-    def has_running_call(self, conversation: str) -> bool:
-        """Return whether a call of the conversation is running."""
-        return any(state.scope.conversation == conversation for state in self.running.values())
-
-    def remove(self, state: CallState) -> None:
-        """Remove a call that has ended."""
-        del self.running[state.uid]
-        state.run_state.under_way -= 1
-        for calls in self._awaited:
-            calls.remove(state.uid)
-        if self.closed and not self.running:
-            self._idle.set()
-
-    async def wait_for_calls(self, tools: Collection[BoundTool], timeout_s: float) -> None:
-        """Wait until the running calls of these tools have ended, at most `timeout_s` seconds."""
-        uids = {uid for uid, state in self.running.items() if state.judged is not None and any(state.judged.tool is one for one in tools)}
-        if not uids:
-            return
-        awaited = AwaitedCalls(uids)
-        self._awaited.append(awaited)
-        try:
-            async with asyncio.timeout(timeout_s):
-                await awaited.all_ended.wait()
-        except TimeoutError:
-            log.warning("%d calls of removed tools did not end within %g s", len(awaited.uids), timeout_s)
-        finally:
-            self._awaited.remove(awaited)
-
     async def close(self) -> None:
         """End all calls and close all resources. Idempotent; continues if the caller that waits for it is cancelled.
 
@@ -199,12 +151,11 @@ class Lifecycle:
         """
         for message in list(self.messages):
             message.end(_WHY)
-        for state in list(self.running.values()):
+        calls = self._running.by_uid
+        for state in list(calls.values()):
             state.kill.fire(_WHY)
-        if self.running and not alone:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_PATIENCE_S + self._grace_s):
-                    await self._idle.wait()
-        for state in self.running.values():  # still in a slow policy or hook of the host: its tool has not run and will not run
+        if not alone:
+            await self._running.wait_for(calls, _PATIENCE_S + self._grace_s)
+        for state in calls.values():  # still in a slow policy or hook of the host: its tool has not run and will not run
             self._outcomes.end_cancelled(state, _WHY)
         await self._resources.close()

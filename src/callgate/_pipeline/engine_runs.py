@@ -17,6 +17,7 @@ from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.engine_lifecycle import Lifecycle
 from callgate._pipeline.outcomes import Outcomes
 from callgate._pipeline.run_leases import RunLeases
+from callgate._pipeline.running_calls import RunningCalls
 from callgate._run_state.run_recovery import UnfinishedCall
 from callgate.calls import RawCall, Scope, ToolResult
 from callgate.errors import RecordFailed
@@ -39,6 +40,7 @@ class EngineRuns:
         leases: RunLeases,
         outcomes: Outcomes,
         lifecycle: Lifecycle,
+        running: RunningCalls,
         judges: Judges,
         start_servers: Callable[[], Awaitable[None]],
     ) -> None:
@@ -50,6 +52,7 @@ class EngineRuns:
         self._leases = leases
         self._outcomes = outcomes
         self._lifecycle = lifecycle
+        self._running = running
         self._conversations = context.conversations
 
     @property
@@ -104,7 +107,7 @@ class EngineRuns:
 
     def under_way(self, conversation: str) -> bool:
         """Return whether a turn of the conversation, or a call in it, is running."""
-        return self._conversations.busy(conversation) or self._lifecycle.has_running_call(conversation)
+        return self._conversations.busy(conversation) or self._running.has_conversation(conversation)
 
     def why_lost(self, run: str) -> str:
         """Return why the run's lease was lost; empty if it was not."""

@@ -8,29 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sized
-from typing import Protocol
 
 from msgspec import Struct
 
 from callgate._abort_signals import AbortSignal
+from callgate._pipeline.admission import RunOfMessage
 from callgate.errors import RecordFailed
 
-__all__ = ["HeldCalls", "MessageRun"]
-
-
-class MessageRun(Protocol):
-    """The run of a message. Calls are admitted only while it is open, because otherwise another engine may work on it."""
-
-    @property
-    def is_open(self) -> bool: ...
-    async def open(self) -> None:
-        """Open the run, unless it is open.
-
-        Raises:
-            RunHeld: Another engine works on the run.
-            RecordFailed: The record cannot be read.
-        """
-        ...
+__all__ = ["HeldCalls"]
 
 
 class HeldCalls(Struct, eq=False):
@@ -38,7 +23,7 @@ class HeldCalls(Struct, eq=False):
 
     taken: Sized
     """The calls that are taken; taking one appends to it."""
-    run: MessageRun | None
+    run: RunOfMessage | None
     """The run of the message. None: no other engine can work on it, so it is always open."""
     by_position: dict[int, Callable[[], None]] = {}
     """Functions that take the held calls."""

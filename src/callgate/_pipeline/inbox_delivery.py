@@ -12,11 +12,11 @@ from callgate._abort_signals import Control
 from callgate._pipeline.approval_answers import ANSWERS, EDIT, convert_answer, read_answer, record_answer
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.run_states import RunStates, Work
+from callgate._pipeline.running_calls import RunningCalls
 from callgate._run_state.approvals import Approvals
 from callgate._run_state.event_bodies import Reason
 from callgate._run_state.recorder import Recorder
 from callgate._run_state.settlements import SETTLEMENTS, Settlement
-from callgate.calls import Note
 from callgate.errors import RecordFailed, UsageError
 from callgate.events import Draft
 from callgate.protocols import InboxMessage
@@ -35,7 +35,7 @@ class InboxDelivery:
 
     Args:
         work: The engine's current work, by run.
-        running: The running calls, by uid.
+        running: The running calls.
         run_states: The states of runs.
         approvals: The questions asked in the runs.
         tools: The engine's tools, which check the arguments of humans.
@@ -47,7 +47,7 @@ class InboxDelivery:
         recorder: Recorder,
         control: Control,
         work: Mapping[str, Work],
-        running: Mapping[str, CallState],
+        running: RunningCalls,
         run_states: RunStates,
         approvals: Approvals,
         tools: ToolRegistry,
@@ -114,14 +114,13 @@ class InboxDelivery:
         if message.target.rsplit("/", 2)[0] != message.run:
             raise UsageError(f"The approval '{message.target[:80]}' belongs to another run.")
         answer, journal = read_answer(message), self._recorder.journal
-        notes: tuple[Note, ...] = ()
         if answer.allow and message.replaced_by:
             raise UsageError("A later answer to the same question has replaced it.")
         question = self._approvals.get_answerable(message.target, allow=answer.allow, at_ns=message.at_ns)
         if answer.arguments and not journal.remote:  # on a server, reading would block the event loop: the gate checks them
-            answer, notes = convert_answer(journal.read(call=message.target), answer, self._tools, coerce=self._coerce)
+            answer = convert_answer(journal.read(call=message.target), answer, self._tools, coerce=self._coerce)
         cause = self._record("inbox.taken", message, self._reason_and_sender(message, answer.reason))
-        record_answer(self._recorder, self._approvals, question, answer, cause=cause, notes=notes)
+        record_answer(self._recorder, self._approvals, question, answer, cause=cause)
 
     def _settle(self, message: InboxMessage) -> None:
         state = self._run_states.by_run.get(message.run)
@@ -157,7 +156,7 @@ class InboxDelivery:
         if message.kind not in _ENDS:
             raise UsageError(f"Unknown message kind '{message.kind[:40]}'. Known kinds: {', '.join((*ANSWERS, *SETTLEMENTS, *_ENDS))}.")
         work = self._work.get(message.run)
-        running = list(self._running.values())
+        running = list(self._running.by_uid.values())
         shared = {"", *(state.scope.conversation for state in running if state.scope.run != message.run)}
         mine = [state for state in running if state.scope.run == message.run]
         conversations = (work.conversations if work is not None else set()) | ({state.scope.conversation for state in mine} - shared)

@@ -22,10 +22,18 @@ from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.host_code import HostAnswer
 from callgate._pipeline.unknown_outcomes import as_unknown_if_doubtful
+from callgate._pipeline.unrecorded_outcomes import (
+    add_record_failure,
+    mark_new_result,
+    mark_unrecorded,
+    unrecorded_abort,
+    unrecorded_question,
+    unrecorded_refusal,
+)
 from callgate._run_state.approvals import Question
 from callgate._run_state.event_bodies import MOST_NAME, Reason, with_id
 from callgate._run_state.settlements import EARLIER, STILL_RUNS
-from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, Text, ToolResult
+from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
 from callgate.errors import (
     ApprovalNeeded,
     CallAborted,
@@ -43,7 +51,6 @@ from callgate.stage_types import ApprovedCall
 
 __all__ = ["Outcomes"]
 
-_TELL_OPERATOR = "Tell the operator."
 _MAY_HAVE_RUN_BEFORE = "It may have run before, if it was sent before. Do not send it again; tell the operator."
 _CHECK_OTHER_ENGINE = "If it was sent there, too, it may have run there: check that before you say that nothing was done."
 _CHECK_BEFORE_REPEAT = "may have taken effect: check that before the call is made again."
@@ -54,12 +61,13 @@ class Outcomes:
     """Ends the calls of one engine."""
 
     def __init__(self, context: EngineContext, restart: RestartHandler | None) -> None:
-        self._survives = context.journal.strength != "memory"
+        self._survives = context.survives
         file = f" --journal {shlex.quote(context.journal.files[0])}" if isinstance(context.journal, OnDisk) else ""
         commands = f"`callgate settle {{uid}} --happened{file}`, `callgate settle {{uid}} --not-happened{file}` or "
         self._settle_with = f"{commands if self._survives else ''}engine.settle"
         """How an operator records what has happened: a command cannot read a journal in memory."""
         self._recorder = context.recorder
+        self._redactor = context.redactor
         self._bus = context.bus
         self._control = context.control
         self._clock = context.clock
@@ -172,16 +180,15 @@ class Outcomes:
         match outcome:
             case Suspended():
                 self._approvals.drop(state.uid)
-                failed = _unrecorded_question(outcome.question, error)
-                return Answered(
-                    self._mark_unrecorded(self.result_of_error(state, failed, self._recorder.cut(state.raw.name or ""), None), error)
-                )
+                failed = unrecorded_question(outcome.question, error)
+                refusal = self.result_of_error(state, failed, self._recorder.cut(state.raw.name or ""), None)
+                return Answered(mark_unrecorded(refusal, error, self._redactor))
             case Aborted():
-                return self._unrecorded_abort(outcome, error)
+                return unrecorded_abort(outcome, error, self._redactor)
             case Restarted():
                 return replace(outcome, recorded=False)
             case Answered(result=result) if result.metadata.recorded:
-                return Answered(self._mark_if_new(result, error))
+                return Answered(mark_new_result(result, error, self._redactor))
             case Answered():
                 return outcome
             case unknown:
@@ -222,7 +229,7 @@ class Outcomes:
             tell("The call %s was not run: %s%s", name, error, wait)
         raw = with_id(raw, self._clock)
         refusal = self._normaliser.refusal(raw, "", self._recorder.cut(raw.name or ""), RecordFailed(text, code=error.code))
-        return Answered(self._mark_unrecorded(refusal, error))
+        return Answered(mark_unrecorded(refusal, error, self._redactor))
 
     def refuse_unrouted(self, raw: RawCall, scope: Scope, error: CallFailed) -> Answered:
         """Return the outcome of a call that is refused before it has a state in its run; the caller records the refusal."""
@@ -290,9 +297,9 @@ class Outcomes:
             self._recorder.log.debug("The call %s of %s was refused: %s", state.uid, name, error, error=error.__cause__)
         result = self.result_of_error(state, error, name, None)
         if failure is not None:
-            result = self._mark_unrecorded(result, failure)
+            result = mark_unrecorded(result, failure, self._redactor)
         elif isinstance(error, RecordFailed):  # its end may be recorded all the same
-            result = self._with_failure(result, error)
+            result = add_record_failure(result, error, self._redactor)
         state.tell_result(result)
         if result.status == "unknown":
             self._warn_of_unknown(result)
@@ -304,10 +311,10 @@ class Outcomes:
         except RecordFailed as unwritable:  # the caller must still be told
             self._recorder.log.error("%s", unwritable)
             if failure is None and not state.started:
-                not_run = RecordFailed(f"It was not run: {unwritable.told} {_TELL_OPERATOR}", code=unwritable.code)
-                result = self._mark_unrecorded(self.result_of_error(state, not_run, name, None), unwritable)
+                refusal = self.result_of_error(state, unrecorded_refusal(unwritable), name, None)
+                result = mark_unrecorded(refusal, unwritable, self._redactor)
             elif failure is None:
-                result = self._mark_if_new(result, unwritable)
+                result = mark_new_result(result, unwritable, self._redactor)
         if not (isinstance(error, CallRepeated) and error.of_data):
             self._control.count(state.scope.conversation, success=False)
         self._recorder.log.info("Function call refused: %s (%s)", name, result.code)
@@ -322,7 +329,7 @@ class Outcomes:
             self._record_question(state, asked, question, text, name)
         except RecordFailed as unwritable:  # without a record, the question would end with this engine
             self._approvals.drop(asked.approval_id)
-            return self._refuse(state, _unrecorded_question(self._recorder.redacted(text), unwritable), name, unwritable)
+            return self._refuse(state, unrecorded_question(self._recorder.redacted(text), unwritable), name, unwritable)
         redacted, arguments = self._recorder.redacted, judged_arguments(state).decode()
         return Suspended(asked.approval_id, asked.expires_at, redacted(text), state.uid, name, redacted(arguments), redacted(question.rule))
 
@@ -352,28 +359,8 @@ class Outcomes:
             record_end(state, "call.aborted", Reason(reason=reason, status=end.status, details=end.details))
         except RecordFailed as unwritable:  # the message ends nevertheless
             self._recorder.log.error("%s", unwritable)
-            return self._unrecorded_abort(aborted, unwritable)
+            return unrecorded_abort(aborted, unwritable, self._redactor)
         return aborted
-
-    def _unrecorded_abort(self, outcome: Aborted, error: RecordFailed) -> Aborted:
-        result = None if outcome.kept_result is None else self._mark_if_new(outcome.kept_result, error)
-        return replace(outcome, reason=_add_record_failure(outcome.reason, error), recorded=False, kept_result=result)
-
-    def _mark_unrecorded(self, result: ToolResult, failure: RecordFailed | RunHeld) -> ToolResult:
-        """Mark a result that is not on record, and says so."""
-        marked = self._with_failure(result, failure)
-        return replace(marked, metadata=replace(marked.metadata, recorded=False))
-
-    def _with_failure(self, result: ToolResult, failure: RecordFailed | RunHeld) -> ToolResult:
-        return replace(result, metadata=replace(result.metadata, record_failure=self._recorder.redacted(str(failure))))
-
-    def _mark_if_new(self, result: ToolResult, failure: RecordFailed) -> ToolResult:
-        """Mark a result that is not on record. A stored result is on record, only its repetition is not."""
-        marked = self._mark_unrecorded(result, failure)
-        if result.metadata.replayed:
-            return marked
-        said = None if result.error is None else f"{result.error} (not on record: {failure.told})"
-        return replace(marked, content=(*result.content, Text(text=f"This is not on record: {failure.told}")), error=said)
 
     async def _restarts(self, result: ToolResult) -> bool:
         """Return whether the host's restart handler used the result. If it fails or times out, the result goes to the model."""
@@ -403,16 +390,6 @@ def _question_text(asks: ApprovalNeeded, asked: Question, others: Sequence[Quest
     if asked.doubt:
         known.append(f"an identical call, {asked.doubt}, started before and its outcome is not known: it may have taken effect")
     return f"{asks.question} ({'; '.join(f'{one[0].upper()}{one[1:]}' for one in known)})" if known else asks.question
-
-
-def _unrecorded_question(question: str, error: RecordFailed) -> RecordFailed:
-    """Return the refusal of a call whose question to a human is not on record."""
-    text = f"It was not run: a human has to decide first ({question}), and the question could not be recorded"
-    return RecordFailed(f"{text}: {error}", code=error.code, told=f"{text}: {error.told} {_TELL_OPERATOR}")
-
-
-def _add_record_failure(reason: str, error: RecordFailed) -> str:
-    return f"{reason} (not on record: {error})"
 
 
 def _may_have_acted(state: CallState, end: CallAborted) -> bool:

@@ -20,6 +20,7 @@ from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_context import EngineContext
 from callgate._pipeline.recorded_effects import RecordedEffects
 from callgate._pipeline.result_notes import note_texts
+from callgate._pipeline.running_calls import RunningCalls
 from callgate._pipeline.tool_plan import ToolPlan
 from callgate._pipeline.unknown_outcomes import UnknownOutcomes
 from callgate._pipeline.wait_graph import WaitGraph
@@ -48,14 +49,14 @@ class RepeatedCalls:
     """Knows which calls of an engine's runs were handed in before.
 
     Args:
-        running: The calls that are under way, by uid.
+        running: The calls that are under way.
         plans: How the calls of each tool are handled, by the tool's identity.
     """
 
     def __init__(
         self,
         context: EngineContext,
-        running: Mapping[str, CallState],
+        running: RunningCalls,
         plans: Mapping[str, ToolPlan],
         recorded_effects: RecordedEffects,
         unknown: UnknownOutcomes,
@@ -130,7 +131,7 @@ class RepeatedCalls:
             CallNotStarted: The call would wait for itself.
         """
         harmless = state.judged is not None and state.judged.tool.effect == "none"
-        first = self._running.get(keyed.uid) if keyed.running else None
+        first = self._running.by_uid.get(keyed.uid) if keyed.running else None
         if first is None:
             earlier = await earlier_result(keyed, state, self._journal, self._timeout_s, harmless=harmless)
         else:

@@ -19,27 +19,23 @@ import hashlib
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._abort_signals import FAILURES, settled
+from callgate._abort_signals import settled
 from callgate._clock import Clock
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.other_engines_writes import OtherEnginesWrites
+from callgate._pipeline.stored_results import StoredResults, decode_checked, encode_checked
 from callgate._pipeline.wait_graph import WaitGraph
 from callgate._run_state.recorder import Recorder
-from callgate._secret_redaction import RedactedLog, Redactor
-from callgate.content_parts import with_data, without_data
 from callgate.errors import CallNotStarted, ResultRejected
-from callgate.protocols import CacheStore
 from callgate.stage_types import ApprovedCall, Checked
+from callgate.tools import BoundTool
 from callgate.tools.resource_conflicts import ANYTHING, TouchedKeys, meet
 
 __all__ = ["Cache", "Finish", "cache_key"]
 
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Checked).decode
 _OWN_ENDS = frozenset({"killed", "not_started"})
 """Failures that concern a single call and are not caused by its tool."""
 
@@ -100,38 +96,30 @@ class Cache:
     """The cache stage of one engine.
 
     Args:
+        stored: The stored results.
         recorder: Has the journal, if other engines may use it; None: they may not.
         is_common: Whether those engines drop from the persistent store what they write.
     """
 
     def __init__(
         self,
-        memory: CacheStore,
-        persistent: CacheStore | None,
+        stored: StoredResults,
         clock: Clock,
-        redactor: Redactor | None,
         waits: WaitGraph,
         *,
         recorder: Recorder | None,
         is_common: bool,
     ) -> None:
-        self._memory = memory
-        self._persistent = persistent
+        self._stored = stored
         self._others = None if recorder is None else OtherEnginesWrites(recorder, clock, self._forget_for_others)
         self._is_common = is_common
-        self._trusted = True
-        """Whether the persistent store has dropped everything that it was told to drop."""
         self._clock = clock
-        self._redactor = redactor
-        self._log = RedactedLog(redactor)
         self._runs: dict[str, _Shared] = {}
         self._waits = waits
         self._writing: list[frozenset[str]] = []
         """The resources that running calls, and the abandoned code of ended calls, may write."""
         self._abandoned: dict[str, frozenset[str]] = {}
         """The resources that abandoned code may still write, by the uid of its call."""
-        self._kept_in_memory = False
-        """Whether any result was stored in memory."""
         self._changed_again: set[str] = set()
         """The identities of tools whose hooks changed a stored result that they had changed before. Results of these
         tools that hooks have changed are not stored.
@@ -154,50 +142,49 @@ class Cache:
         Raises:
             CallNotStarted: The call would wait for itself.
         """
-        scope = approved.call.tool.cache_scope
-        if scope is None:
+        if approved.call.tool.cache_scope is None:
             return await finish(await execute())
         reads = _reads(approved)
         if reads and (await self._do_others_write(state) or self._is_written(reads)):
             return await finish(await execute())
         key = cache_key(approved, changes_by)
-        store = self._store(scope)
         again = False
         while True:
-            found = await self._found(approved, store, key, finish)
+            found = await self._found(approved, key, finish)
             if found is not None:
                 return found
             shared = self._runs.get(key)
             if shared is None:
                 lead = _Shared(state, reads, asyncio.get_running_loop().create_future())
-                return await self._lead(lead, approved, key, store, execute, finish)
+                return await self._lead(lead, approved, key, execute, finish)
             if not await self._wait_for_end(state, approved, shared):
                 return await finish(await execute())
             end = shared.done.result()
             if end is not None and (end.failure_class is None or (again and end.holds_for(state.deadline))):
-                return await finish(replace(_decode(end.value), joined=True, attempts=0))
+                return await finish(replace(decode_checked(end.value), joined=True, attempts=0))
             again = True
 
-    async def _found(self, approved: ApprovedCall, store: CacheStore, key: str, finish: Finish) -> Checked | None:
+    async def _found(self, approved: ApprovedCall, key: str, finish: Finish) -> Checked | None:
         """Return the stored result as the hooks leave it; None if there is none or the tool has to run.
 
         A result that the hooks change or withhold is dropped. If they had already changed it before it was stored, the
         tool has to run.
         """
-        kept = self._read_store(store, key)
+        tool = approved.call.tool
+        kept = self._stored.get(tool, key)
         if kept is None:
             return None
-        cached = replace(kept, cached=approved.call.tool.cache_scope, attempts=0, duration_ms=0.0)
+        cached = replace(kept, cached=tool.cache_scope, attempts=0, duration_ms=0.0)
         try:
             after = await finish(cached)
         except ResultRejected:
-            self._drop(store, key)
+            self._stored.drop(tool, key)
             raise
         if _same(after, cached):
             return cached
-        self._drop(store, key)
+        self._stored.drop(tool, key)
         if kept.changed:
-            self._changed_again.add(approved.call.tool.identity)
+            self._changed_again.add(tool.identity)
             return None
         return after
 
@@ -218,13 +205,7 @@ class Cache:
             return await settled(shared.done, state.kill, state.deadline - self._clock.monotonic())
 
     async def _lead(
-        self,
-        shared: _Shared,
-        approved: ApprovedCall,
-        key: str,
-        store: CacheStore,
-        execute: Callable[[], Awaitable[Checked]],
-        finish: Finish,
+        self, shared: _Shared, approved: ApprovedCall, key: str, execute: Callable[[], Awaitable[Checked]], finish: Finish
     ) -> Checked:
         """Run the call, share the result with identical calls that wait for it, and store it as the hooks leave it."""
         self._runs[key] = shared
@@ -233,7 +214,7 @@ class Cache:
             after = await finish(checked)
             others_write = bool(shared.reads) and await self._do_others_write(shared.leader)
             if after.status == "ok" and not others_write and self._runs.get(key) is shared:
-                self._keep(approved, key, store, after if _same(after, checked) else replace(after, changed=True), shared.reads)
+                self._keep(approved.call.tool, key, after if _same(after, checked) else replace(after, changed=True), shared.reads)
             return after
         finally:
             self._let_go(shared, key)
@@ -244,7 +225,7 @@ class Cache:
         try:
             checked = await execute()
             with suppress(ValueError):  # an exception's text may not be valid Unicode; then it is not passed on
-                end = _End(_encode(checked), checked.failure_class, shared.leader.deadline)
+                end = _End(encode_checked(checked), checked.failure_class, shared.leader.deadline)
             return checked
         finally:
             if end is None or end.failure_class is not None:
@@ -255,37 +236,11 @@ class Cache:
         if self._runs.get(key) is shared:
             del self._runs[key]
 
-    # What is kept
+    def _keep(self, tool: BoundTool, key: str, checked: Checked, reads: frozenset[str]) -> None:
+        if not (checked.changed and tool.identity in self._changed_again):
+            self._stored.put(tool, key, checked, reads)
 
-    def _store(self, scope: str) -> CacheStore:
-        return self._persistent if scope == "persistent" and self._persistent is not None and self._trusted else self._memory
-
-    def _read_store(self, store: CacheStore, key: str) -> Checked | None:
-        try:
-            kept = store.get(key, self._clock.wall_ns())
-            return None if kept is None else _decode(kept)
-        except FAILURES as error:
-            self._log.warning("A cached result could not be read (%s: %s); the call runs", type(error).__name__, error)
-            return None
-
-    def _drop(self, store: CacheStore, key: str) -> None:
-        """Remove the result with this key."""
-        try:
-            store.put(key, b"", expires_ns=0, reads=frozenset())
-        except FAILURES as error:
-            self._log.error("A cached result that hooks change or withhold could not be dropped (%s)", type(error).__name__)
-
-    def _keep(self, approved: ApprovedCall, key: str, store: CacheStore, checked: Checked, reads: frozenset[str]) -> None:
-        tool = approved.call.tool
-        if checked.changed and tool.identity in self._changed_again:
-            return
-        expires = None if tool.cache_ttl is None else self._clock.wall_ns() + int(tool.cache_ttl * 1e9)
-        try:
-            value = _encode(checked) if self._redactor is None else _redact(checked, self._redactor)
-            self._kept_in_memory = self._kept_in_memory or store is self._memory
-            store.put(key, value, expires_ns=expires, reads=reads)
-        except FAILURES as error:
-            self._log.warning("A result of %s could not be cached (%s)", tool.name, type(error).__name__)
+    # Writes
 
     async def _do_others_write(self, state: CallState) -> bool:
         """Drop what other engines may have written since they were last looked at, and return whether one may be writing now."""
@@ -334,21 +289,8 @@ class Cache:
         if self._runs:
             for key in [key for key, shared in self._runs.items() if _meet(writes, shared.reads)]:
                 del self._runs[key]
-        if self._kept_in_memory:
-            self._memory.drop_written(writes)
-        if persistent and self._persistent is not None and self._trusted:
-            try:
-                self._persistent.drop_written(writes)
-            except FAILURES as error:
-                self._trusted = False
-                why = f"{type(error).__name__}: {error}"
-                self._log.error("The persistent cache could not forget what is written now (%s); this engine asks it for nothing more", why)
-
-    def close(self) -> None:
-        self._memory.close()
-        if self._persistent is not None:
-            self._persistent.close()
-            self._trusted = False  # code that was left behind may still end, and have something forgotten
+        if self._stored.may_exist:
+            self._stored.drop_written(writes, persistent=persistent)
 
 
 def _reads(approved: ApprovedCall) -> frozenset[str]:
@@ -364,22 +306,12 @@ def _reads(approved: ApprovedCall) -> frozenset[str]:
     return ANYTHING if touched is None else touched.reads
 
 
-def _redact(checked: Checked, redactor: Redactor) -> bytes:
-    """Return a result as it is stored: redacted, apart from images and files, which would no longer be valid."""
-    parts = checked.content
-    value = redactor.redact(_encode(replace(checked, content=without_data(parts)) if parts else checked))
-    if not parts:
-        return value
-    redacted = _decode(value)
-    return _encode(replace(redacted, content=with_data(redacted.content, parts)))
-
-
 def _same(one: Checked, other: Checked) -> bool:
     """Return whether hooks have left a result unchanged; notes about its conversion are ignored."""
     if one is other:
         return True
     try:
-        return _encode(replace(one, notes=())) == _encode(replace(other, notes=()))
+        return encode_checked(replace(one, notes=())) == encode_checked(replace(other, notes=()))
     except ValueError:  # no valid Unicode
         return False
 

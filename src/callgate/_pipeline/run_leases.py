@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from callgate._abort_signals import Control
-from callgate._pipeline.call_state import CallState
 from callgate._pipeline.inbox_delivery import InboxDelivery
 from callgate._pipeline.run_states import RunStates, Work
+from callgate._pipeline.running_calls import RunningCalls
 from callgate._run_state.recorder import Recorder
 from callgate.errors import UsageError
 from callgate.protocols import InboxMessage
@@ -30,7 +30,7 @@ class RunLeases:
 
     Args:
         work: The engine's current work, by run. Modified.
-        running: The running calls, by uid.
+        running: The running calls.
         run_states: The states of runs.
         inbox: Delivers messages of other processes.
     """
@@ -40,7 +40,7 @@ class RunLeases:
         recorder: Recorder,
         control: Control,
         work: dict[str, Work],
-        running: Mapping[str, CallState],
+        running: RunningCalls,
         run_states: RunStates,
         inbox: InboxDelivery,
     ) -> None:
@@ -96,7 +96,7 @@ class RunLeases:
             del self._lost[next(iter(self._lost))]
         self._run_states.forget(run)
         self._inbox.forget(run)
-        for state in self._running.values():
+        for state in self._running.by_uid.values():
             if state.scope.run == run:
                 state.kill.fire(why)
         work = self._work.get(run)

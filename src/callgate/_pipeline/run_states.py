@@ -236,8 +236,7 @@ class RunStates:
         run = state.run if state is not None else key_run
         if not run:
             return None
-        body = Reason(reason=why, status="happened" if happened else "not_happened", details=details)
-        position = self._recorder.write(Draft(kind="fact.settled", run=run, body=body, call=uid))
+        position = self._record_settled(run, uid, happened=happened, why=why, details=details)
         if state is not None:
             state.settle(uid, happened=happened)
         return position
@@ -251,15 +250,18 @@ class RunStates:
         if state is None or not (state.can_settle(uid, happened=said.happened) or (not said.happened and state.can_free(uid))):
             return None
         by, reason = self._recorder.cut(said.by) or "the operator", self._recorder.cut(said.reason)
-        body = Reason(reason=reason or "the operator said so", status="happened" if said.happened else "not_happened", details={"by": by})
-        parents = (cause,) if cause else ()
-        position = self._recorder.write(Draft(kind="fact.settled", run=state.run, body=body, call=uid, parents=parents))
+        why = reason or "the operator said so"
+        position = self._record_settled(state.run, uid, happened=said.happened, why=why, details={"by": by}, cause=cause)
         state.settle(uid, happened=said.happened, by=by)
         return position
 
     def tell_happened(self, uid: str, details: Mapping[str, object]) -> None:
         """Record that an operator's statement about one call has answered another call."""
         run = uid.rsplit("/", 2)[0]
-        body = Reason(reason="an identical call was told that this one happened", status="happened", details=details)
-        self._recorder.write(Draft(kind="fact.settled", run=run, body=body, call=uid))
+        self._record_settled(run, uid, happened=True, why="an identical call was told that this one happened", details=details)
         self.by_run[run].in_doubt.forget_confirmed(uid)
+
+    def _record_settled(self, run: str, uid: str, *, happened: bool, why: str, details: Mapping[str, object] | None, cause: int = 0) -> int:
+        body = Reason(reason=why, status="happened" if happened else "not_happened", details=details)
+        parents = (cause,) if cause else ()
+        return self._recorder.write(Draft(kind="fact.settled", run=run, body=body, call=uid, parents=parents))

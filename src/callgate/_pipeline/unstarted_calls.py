@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+from callgate._pipeline.approval_answers import close_question
 from callgate._pipeline.call_events import record_received
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_lifecycle import Lifecycle
 from callgate._pipeline.outcomes import Outcomes
+from callgate._run_state.approvals import Approvals
 from callgate._run_state.event_bodies import Reason
 from callgate._run_state.recorder import Recorder
 from callgate.calls import Outcome, RawCall, Scope
@@ -29,8 +31,9 @@ _ENDED_BEFORE = "The same call was made before and has ended. Hand in its messag
 class UnstartedCalls:
     """Ends calls of one engine that are not run."""
 
-    def __init__(self, recorder: Recorder, outcomes: Outcomes, lifecycle: Lifecycle) -> None:
+    def __init__(self, recorder: Recorder, approvals: Approvals, outcomes: Outcomes, lifecycle: Lifecycle) -> None:
         self._recorder = recorder
+        self._approvals = approvals
         self._outcomes = outcomes
         self._lifecycle = lifecycle
 
@@ -46,6 +49,12 @@ class UnstartedCalls:
         ended_before = call is not None and state.has_ended_before(call)
         error = CallNotStarted(f"It was not started again: {why}. {_ENDED_BEFORE}") if ended_before else CallNotStarted.because(why)
         return self._outcomes.end_with_error(state, error, state.raw.name)
+
+    def withdraw_question(self, state: CallState, approval_id: str, why: str) -> None:
+        """Close the open question about a call whose message was discarded. An answer is kept: it is for the next such call of the run."""
+        question = self._approvals.find(approval_id)
+        if question is not None and question.allowed is None and state.judged is not None:
+            close_question(self._recorder, self._approvals, state.judged, f"its message was discarded: {why}", cause=state.last)
 
     async def refuse_surplus(self, raws: list[RawCall], scope: Scope, most: int) -> list[Outcome]:
         """Refuse the calls of a message above the limit, and record that with one event for all of them."""

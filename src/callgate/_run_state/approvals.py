@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from callgate._clock import Clock
 from callgate._run_state.event_bodies import has_made_id
+from callgate.calls import Note
 from callgate.errors import ApprovalNeeded, CallDenied, UsageError
 from callgate.stage_types import ValidatedCall
 
@@ -50,6 +51,8 @@ class Answer(Struct, frozen=True, kw_only=True):
     reason: str = ""
     arguments: bytes = b""
     """The arguments with which the call runs instead of its own, as canonical JSON; empty for its own."""
+    notes: tuple[Note, ...] = ()
+    """How these arguments were converted."""
     told: bool = False
     """Whether the host itself reports the denial to the model, so that no call has to."""
 

@@ -70,16 +70,17 @@ async def _serve_over_stdio(options: ServeOptions, config: GatewayConfig, warnin
 
 
 async def _serve_over_http(options: ServeOptions, config: GatewayConfig, warnings: _Warnings) -> int:
-    from callgate.cli._serve_http import Access, listening, say_how_to_connect
+    from callgate.cli._serve_http import Access, FirstAccess, create_app, listening, say_how_to_connect
 
-    access = Access(config)
+    first = FirstAccess.of(config)
     opened = open_gateway(config)
-    reload = ConfigReload(options, config, opened, access)
+    app = create_app(opened.gateway, config, first.tokens)
+    reload = ConfigReload(options, config, opened, Access(first, opened.gateway, app))
 
     async def serve() -> None:
-        async with listening(opened.gateway, config, access) as url:
+        async with listening(app, config) as url:
             say(f"Listening on {url} while the servers start.")
-            say_how_to_connect(config.name, url, access.token)
+            say_how_to_connect(config.name, url, first.made_token)
             await _serve_during_start(asyncio.Event().wait(), _start(config, opened, warnings, url))
 
     return await _serve_until_ended(opened, serve(), reload)

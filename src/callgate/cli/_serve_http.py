@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from callgate._unusable_paths import displayed, read_regular_file
 from callgate.cli._console import say
 from callgate.cli._serve_reload import ConfiguredAccess
@@ -22,31 +24,49 @@ from callgate.gateway.config import GatewayConfig, HttpConfig, JwtConfig
 from callgate.gateway.tokens import Anonymous, AnyTokens, Authenticator, CurrentTokens, StaticTokens
 
 if TYPE_CHECKING:
-    from callgate.gateway._http import HttpApp, HttpServer
+    from callgate.gateway._http import HttpApp
     from callgate.gateway._http.resource_server import ResourceServer
     from callgate.gateway.jwt_tokens import JwtTokens
 
-__all__ = ["Access", "checked_issuer", "listening", "say_how_to_connect"]
+__all__ = ["Access", "FirstAccess", "checked_issuer", "create_app", "listening", "say_how_to_connect"]
 
 _NEEDED = ("h11", "uvicorn")
+
+
+class FirstAccess(Struct, frozen=True, kw_only=True):
+    """Who may use the gateway at its start."""
+
+    configured: ConfiguredAccess
+    tokens: CurrentTokens
+    """The tokens that are accepted, which a reload of the configuration replaces."""
+    made_token: str
+    """The token that was made because no principal is configured; empty if one is."""
+
+    @classmethod
+    def of(cls, config: GatewayConfig) -> FirstAccess:
+        """Return the access that a configuration gives.
+
+        Raises:
+            UsageError: A library that HTTP needs is missing, or a key cannot be used.
+        """
+        missing = [name for name in _NEEDED if find_spec(name) is None]
+        if missing:
+            raise UsageError(f"HTTP needs {' and '.join(missing)}. Install them with: python -m pip install 'callgate[gateway]'")
+        key = _public_key(config.jwt)
+        known = _create_authenticator(config, key)
+        made_token = new_token() if known is None else ""
+        known = StaticTokens({made_token: LOCAL}) if known is None else known
+        return cls(configured=ConfiguredAccess(config=config, known=known, key=key), tokens=CurrentTokens(known), made_token=made_token)
 
 
 class Access:
     """Who may use the gateway, which a reload of the configuration changes. Implements `ChangingAccess`."""
 
-    def __init__(self, config: GatewayConfig) -> None:
-        self.token = ""
-        """The token that was made because no principal is configured; empty if one is."""
-        self.gateway: Gateway | None = None
-        self.app: HttpApp | None = None
-        """The application that serves the clients of `gateway`; None while none is served."""
-        key = _public_key(config.jwt)
-        known = _create_authenticator(config, key)
-        if known is None:
-            self.token = new_token()
-            known = StaticTokens({self.token: LOCAL})
-        self.authenticator = CurrentTokens(known)
-        self._counting = [ConfiguredAccess(config=config, known=known, key=key)]
+    def __init__(self, first: FirstAccess, gateway: Gateway, app: HttpApp) -> None:
+        self._tokens = first.tokens
+        self._gateway = gateway
+        self._app = app
+        self._counting = [first.configured]
 
     def read(self, config: GatewayConfig) -> ConfiguredAccess:
         key = _public_key(config.jwt)
@@ -62,12 +82,10 @@ class Access:
         kinds = tuple(dict.fromkeys(one.known for one in counting))
         if kinds == tuple(dict.fromkeys(one.known for one in before)):
             return
-        self.authenticator.replace(kinds[0] if len(kinds) == 1 else NarrowedTokens(*kinds))
-        if self.gateway is not None:
-            self.gateway.use_principals(*([known.principal for known in one.config.principals] for one in counting))
-        if self.app is not None:
-            old = before[0].config
-            await self.app.end_principals(lambda name: not all(keeps_access(name, old, one.config) for one in counting))
+        self._tokens.replace(kinds[0] if len(kinds) == 1 else NarrowedTokens(*kinds))
+        self._gateway.use_principals(*([known.principal for known in one.config.principals] for one in counting))
+        old = before[0].config
+        await self._app.end_principals(lambda name: not all(keeps_access(name, old, one.config) for one in counting))
 
 
 def _has_same_access(one: GatewayConfig, other: GatewayConfig) -> bool:
@@ -116,45 +134,15 @@ def _create_jwt_tokens(config: JwtConfig, key: str, principals: Sequence[Princip
 
 
 @asynccontextmanager
-async def listening(gateway: Gateway, config: GatewayConfig, access: Access) -> AsyncIterator[str]:
+async def listening(app: HttpApp, config: GatewayConfig) -> AsyncIterator[str]:
     """Serve while the block runs; yield the address for clients.
 
     Raises:
-        UsageError: A library is missing, or the address cannot be used.
+        UsageError: The address cannot be used.
     """
-    missing = [name for name in _NEEDED if find_spec(name) is None]
-    if missing:
-        raise UsageError(f"HTTP needs {' and '.join(missing)}. Install them with: python -m pip install 'callgate[gateway]'")
+    from callgate.gateway._http import HttpServer
+
     http = config.http or HttpConfig()
-    async with _bound(gateway, http, config.jwt, access) as server:
-        host = f"[{http.host}]" if ":" in http.host else http.host
-        yield f"http://{host}:{server.port}{http.path}"
-
-
-@asynccontextmanager
-async def _bound(gateway: Gateway, http: HttpConfig, jwt: JwtConfig | None, access: Access) -> AsyncIterator[HttpServer]:
-    from callgate.gateway._access.tool_scopes import ToolScopes
-    from callgate.gateway._http import HttpApp, HttpServer
-
-    access.gateway = gateway
-    app = access.app = HttpApp(
-        gateway,
-        access.authenticator,
-        health=gateway.health,
-        metrics=lambda: gateway.metrics().decode(),
-        refresh_metrics=gateway.refresh_metrics,
-        metrics_readers=http.metrics,
-        path=http.path,
-        hosts=(*http.hosts, *_own_names(gateway)),
-        origins=http.origins,
-        limits=http.limits,
-        header_params=gateway.header_params,
-        on_refused=gateway.observed.count_refusal,
-        started=gateway.start,
-        resource=_create_resource_server(gateway, http, jwt),
-        tool_scopes=ToolScopes(jwt.tool_scopes if jwt is not None else {}, gateway.engine.tools).of,
-    )
-    gateway.observed.connections = app.connection_counts
     async with AsyncExitStack() as stack:
         try:
             server = await stack.enter_async_context(HttpServer(app, http.host, http.port))
@@ -163,7 +151,30 @@ async def _bound(gateway: Gateway, http: HttpConfig, jwt: JwtConfig | None, acce
                 f"The gateway cannot listen on {http.host}:{http.port}: {error.strerror}. Give another address with --http HOST:PORT;"
                 " port 0 is any free one."
             ) from error
-        yield server
+        host = f"[{http.host}]" if ":" in http.host else http.host
+        yield f"http://{host}:{server.port}{http.path}"
+
+
+def create_app(gateway: Gateway, config: GatewayConfig, tokens: Authenticator) -> HttpApp:
+    """Return the application that serves a gateway."""
+    from callgate.gateway._access.tool_scopes import ToolScopes
+    from callgate.gateway._http import HttpApp
+
+    http, jwt = config.http or HttpConfig(), config.jwt
+    app = HttpApp(
+        gateway,
+        tokens,
+        metrics_readers=http.metrics,
+        path=http.path,
+        hosts=(*http.hosts, *_own_names(gateway)),
+        origins=http.origins,
+        limits=http.limits,
+        on_refused=gateway.observed.count_refusal,
+        resource=_create_resource_server(gateway, http, jwt),
+        tool_scopes=ToolScopes(jwt.tool_scopes if jwt is not None else {}, gateway.engine.tools).of,
+    )
+    gateway.observed.connections = app.connection_counts
+    return app
 
 
 def _create_resource_server(gateway: Gateway, http: HttpConfig, jwt: JwtConfig | None) -> ResourceServer | None:

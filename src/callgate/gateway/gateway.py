@@ -90,30 +90,30 @@ class Gateway:
         self.replicas = Replicas(replica_url, states)
         """Where the sessions and waiting requests of clients are."""
         self._closing = False
-        self._changes = Changes(redaction)
-        self._startup = Startup(engine, self._changes)
+        changes = Changes(redaction)
+        self._startup = Startup(engine, changes)
         self._lists = ToolLists(engine.tools, engine.servers_status, redaction)
         self._principals = CurrentPrincipals()
-        self._parked = ParkedRequests(states, self.replicas.url, limits)
-        self._tasks = Tasks(states, engine.clock, self.replicas.url, limits)
+        parked = ParkedRequests(states, self.replicas.url, limits)
+        tasks = Tasks(states, engine.clock, self.replicas.url, limits)
         content = OfferedContent(engine, self._startup, redaction, self._principals.current)
         records = CallRecords(engine, workspace)
         results = ToolResults(engine.blobs, redaction, changed_by_hooks=engine.changes_results)
         calls = ToolCalls(engine, states, results, records, self._principals.current, workspace)
         self._questions = UnansweredQuestions(engine)
-        readings = Readings(waiting=self._questions.count, parked=lambda: len(self._parked), tasks=lambda: len(self._tasks))
+        readings = Readings(waiting=self._questions.count, parked=lambda: len(parked), tasks=lambda: len(tasks))
         self.observed = GatewayMetrics(engine, readings)
         """Where transports count what they refuse, and say how many clients they have."""
         call = partial(self.observed.call, _trace(calls.call, engine, tracer_provider))
         self._parts = FrontParts(
             methods=Methods(self._lists, call, OperatorTools(engine), content, self._startup),
             content=content,
-            changes=self._changes,
+            changes=changes,
             runs=ClientRuns(replica),
-            parked=self._parked,
+            parked=parked,
             redaction=redaction,
             states=states,
-            tasks=self._tasks,
+            tasks=tasks,
             records=records,
             calls=calls,
             metrics=self.observed,
@@ -126,7 +126,7 @@ class Gateway:
         """Return the front for one session of a client of the handshake era.
 
         Args:
-            events: Where messages go that belong to no request; may be set later.
+            events: Where messages go that belong to no request. None: they are not sent.
         """
         return HandshakeSession(self._parts, principal, events)
 
@@ -136,7 +136,7 @@ class Gateway:
 
     def end_subscriptions(self) -> None:
         """Answer the requests of stateless clients that wait for changes, because their transport stops."""
-        self._changes.end_subscriptions()
+        self._parts.changes.end_subscriptions()
 
     def header_params(self, tool: str) -> Mapping[str, Sequence[str]]:
         """Return which arguments of a tool are repeated as headers over HTTP: their paths, by the part of the header after `Mcp-Param-`."""
@@ -180,7 +180,7 @@ class Gateway:
         """
         await self._startup.change(add, remove)
         for uri in sorted(await self._parts.content.renew(remove)):
-            self._changes.resource_updated(uri)
+            self._parts.changes.resource_updated(uri)
 
     def use_principals(self, *configurations: Iterable[Principal]) -> None:
         """Let calls that have waited for a slot or for a human run only if their principals may still make them.
@@ -192,18 +192,18 @@ class Gateway:
 
     def end_tasks(self, ended: Callable[[str], bool]) -> None:
         """Cancel the tasks of principals, given by name, who may no longer use the gateway."""
-        self._tasks.end(ended)
+        self._parts.tasks.end(ended)
 
     def tell_tools_changed(self) -> None:
         """Tell all clients that their list of tools has changed, because principals may use others."""
-        self._changes.list_changed("tools")
+        self._parts.changes.list_changed("tools")
 
     async def close(self) -> None:
         """End all requests and the engine, in bounded time. Idempotent."""
         self._closing = True
-        self._changes.close()
-        self._parked.close()
-        self._tasks.end(lambda _: True)
+        self._parts.changes.close()
+        self._parts.parked.close()
+        self._parts.tasks.end(lambda _: True)
         await self.engine.close()
 
     async def __aenter__(self) -> Self:

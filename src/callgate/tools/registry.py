@@ -133,10 +133,13 @@ class ToolRegistry:
         """Why tools cannot be called that a tool server has or had, by name."""
         self.unavailable: Mapping[str, str] = {}
         """Why the tools of a tool server are not known, by the server's name."""
-        self.on_change: Callable[[], None] | None = None
-        """Called each time that the tools have changed."""
+        self._listeners: list[Callable[[], None]] = []
         self._check: Check | None = None
         self.add_all(tools, check)
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call `listener` each time that the tools have changed, from now on."""
+        self._listeners.append(listener)
 
     def add_all(self, tools: Iterable[Tool | type[Tool]], check: Check | None) -> None:
         """Register tools as built-in, and call `check` with all tools now and after each later one.
@@ -265,8 +268,8 @@ class ToolRegistry:
                 if first is not bound:
                     self.shadowed.append(f"{layer} tool '{name}' ({bound.tool.where()}) is hidden by the {first.layer} one")
         self.may_ask = any(bound.approval is not None for bound in self.visible.values())
-        if self.on_change is not None:
-            self.on_change()
+        for listener in self._listeners:
+            listener()
 
     def get(self, name: str) -> BoundTool | None:
         """Return the tool with exactly this name or alias, or None."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 import httpx2
@@ -76,6 +76,21 @@ class EchoFronts:
     def end_tasks(self, ended: Callable[[str], bool]) -> None:
         self.seen.append("tasks ended")
 
+    async def start(self) -> None:
+        pass
+
+    def header_params(self, tool: str) -> Mapping[str, Sequence[str]]:
+        return {"Region": ["region"], "Count": ["count"]}
+
+    def health(self) -> Mapping[str, Any]:
+        return {"status": "ok"}
+
+    def metrics(self) -> bytes:
+        return b"calls 1\n"
+
+    async def refresh_metrics(self) -> None:
+        pass
+
 
 @pytest.fixture
 def fronts() -> EchoFronts:
@@ -89,9 +104,6 @@ async def server(fronts: EchoFronts) -> AsyncIterator[HttpServer]:
     app = HttpApp(
         fronts,
         tokens,
-        health=lambda: {"status": "ok"},
-        metrics=lambda: "calls 1\n",
-        header_params=lambda tool: {"Region": ["region"]} if tool == "echo" else {},
         limits=limits,
     )
     async with HttpServer(app) as running:

@@ -32,6 +32,11 @@ class Fronts:
         self.stateless = gateway.stateless
         self.end_subscriptions = gateway.end_subscriptions
         self.end_tasks = gateway.end_tasks
+        self.start = gateway.start
+        self.header_params = gateway.header_params
+        self.health = gateway.health
+        self.metrics = gateway.metrics
+        self.refresh_metrics = gateway.refresh_metrics
         self.replicas = gateway.replicas
 
     def handshake(self, principal: Principal, events: Exchange | None = None) -> SessionFront:
@@ -112,9 +117,6 @@ async def main() -> None:
         app = HttpApp(
             fronts,
             StaticTokens(TOKENS),
-            health=lambda: {"status": "ok"},
-            metrics=lambda: "calls 1\n",
-            header_params=gateway.header_params,
             limits=limits,
         )
         async with HttpServer(app) as server:

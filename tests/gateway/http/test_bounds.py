@@ -17,7 +17,7 @@ from callgate import Engine, tool
 from callgate.gateway import Gateway
 from callgate.gateway._exchange import Exchange
 from callgate.gateway._http import HttpApp, HttpLimits, HttpServer
-from callgate.gateway._http.app import Fronts
+from callgate.gateway._http.app import ServedGateway
 from callgate.gateway.principals import Principal
 from callgate.gateway.tokens import StaticTokens
 from callgate.mcp._connection import Message
@@ -35,14 +35,11 @@ INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
 
 
 @asynccontextmanager
-async def serving(fronts: Fronts, **limits: Any) -> AsyncIterator[tuple[HttpServer, httpx2.AsyncClient]]:
+async def serving(fronts: ServedGateway, **limits: Any) -> AsyncIterator[tuple[HttpServer, httpx2.AsyncClient]]:
     app = HttpApp(
         fronts,
         StaticTokens({TOKEN: Principal(name="alice", parallel=1, queued=1), OTHER_TOKEN: Principal(name="bob")}),
-        health=dict,
-        metrics=str,
         origins=[ORIGIN],
-        header_params=lambda tool: {"Count": ["count"]},
         limits=HttpLimits(**limits),
     )
     headers = {"Authorization": f"Bearer {TOKEN}", "Accept": "application/json, text/event-stream"}
@@ -314,7 +311,7 @@ class SoonExpired:
 
 async def test_what_a_token_has_opened_ends_when_it_expires_and_a_running_call_does_not() -> None:
     async with Gateway(Engine([nap])) as gateway:
-        app = HttpApp(gateway, SoonExpired(), health=dict, metrics=str)
+        app = HttpApp(gateway, SoonExpired())
         async with HttpServer(app) as server, httpx2.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", timeout=HANGS_S) as client:
             client.headers["Accept"] = "application/json, text/event-stream"
             about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}

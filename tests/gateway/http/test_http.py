@@ -13,7 +13,7 @@ import pytest
 from callgate.gateway import Principal
 from callgate.gateway._exchange import Exchange
 from callgate.gateway._http import HttpApp, HttpServer
-from callgate.gateway._http.sessions import GatewaySession
+from callgate.gateway._http.sessions import StandingStreams
 from callgate.gateway.tokens import StaticTokens
 from tests.gateway.http.conftest import OTHER_TOKEN, TOKEN, EchoFronts
 from tests.gateway.refused_lines import REFUSED
@@ -143,8 +143,8 @@ async def number_in(chunks: AsyncIterator[str]) -> int:
 
 async def until_one_is_left(events: Exchange) -> None:
     """Wait until the server has seen the end of the other standing streams."""
-    assert isinstance(events, GatewaySession)
-    assert await soon(lambda: len(events.streams) == 1)
+    assert isinstance(events, StandingStreams)
+    assert await soon(lambda: len(events) == 1)
 
 
 async def test_a_session_may_have_several_standing_streams_and_each_message_is_sent_on_the_newest_that_is_open(
@@ -191,8 +191,6 @@ async def named_server(fronts: EchoFronts) -> AsyncIterator[HttpServer]:
     app = HttpApp(
         fronts,
         StaticTokens({TOKEN: Principal(name="alice")}),
-        health=lambda: {"status": "ok"},
-        metrics=str,
         hosts=["gate.example", "other.example:443", "third.example:9000", "[2001:db8::1]"],
     )
     async with HttpServer(app) as running:
@@ -280,7 +278,7 @@ async def test_health_needs_no_token_and_metrics_do(client: httpx2.AsyncClient) 
 
 async def test_metrics_are_for_the_principals_that_may_read_them(fronts: EchoFronts) -> None:
     tokens = StaticTokens({TOKEN: Principal(name="alice"), OTHER_TOKEN: Principal(name="prometheus-1")})
-    app = HttpApp(fronts, tokens, health=dict, metrics=lambda: "calls 1\n", metrics_readers=("prometheus*",))
+    app = HttpApp(fronts, tokens, metrics_readers=("prometheus*",))
     async with HttpServer(app) as server, httpx2.AsyncClient(base_url=f"http://127.0.0.1:{server.port}") as client:
         refused = await client.get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
         assert (refused.status_code, refused.json()["error"]["message"].partition(".")[0]) == (403, "alice may not read the metrics")

@@ -137,7 +137,7 @@ async def test_a_token_that_is_not_valid_is_refused_and_the_log_says_why(
 
 
 async def test_the_client_is_not_told_what_is_wrong(issuer: Issuer, caplog: pytest.LogCaptureFixture) -> None:
-    app = HttpApp(EchoFronts(), tokens(issuer), health=dict, metrics=str)
+    app = HttpApp(EchoFronts(), tokens(issuer))
     async with HttpServer(app) as server, httpx2.AsyncClient(base_url=f"http://127.0.0.1:{server.port}") as client:
         answers = [
             await client.get("/metrics", headers={"Authorization": f"Bearer {token}"}) for token in (tampered(), signed(aud="x"), "x")
@@ -189,7 +189,7 @@ async def test_without_the_issuer_known_keys_work_and_others_cannot_be_checked(i
 
 async def test_a_request_whose_token_cannot_be_checked_is_503(issuer: Issuer) -> None:
     issuer.down = True
-    app = HttpApp(EchoFronts(), tokens(issuer), health=dict, metrics=str)
+    app = HttpApp(EchoFronts(), tokens(issuer))
     async with HttpServer(app) as server, httpx2.AsyncClient(base_url=f"http://127.0.0.1:{server.port}") as client:
         answer = await client.get("/metrics", headers={"Authorization": f"Bearer {signed()}"})
         assert (answer.status_code, "retry-after" in answer.headers) == (503, True)

@@ -49,7 +49,7 @@ async def replica(name: str, database: str, tmp_path: Path, paid: list[int]) -> 
     gateway = Gateway(engine, secret=SECRET, replica=name, replica_url=url, limits=limits)
     tokens = StaticTokens({"secret": Principal(name="alice", approves=False)})
     async with gateway:
-        app = HttpApp(gateway, tokens, health=gateway.health, metrics=lambda: "", header_params=gateway.header_params)
+        app = HttpApp(gateway, tokens)
         async with HttpServer(app, port=port):
             yield gateway
 

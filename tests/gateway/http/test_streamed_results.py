@@ -35,7 +35,7 @@ async def test_a_result_on_an_event_stream_has_no_note_about_the_stream(asked: d
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "report", "arguments": {}, "_meta": meta}}
     async with Gateway(Engine([report])) as gateway:
         tokens = StaticTokens({"token-of-ann": Principal(name="ann")})
-        app = HttpApp(gateway, tokens, health=dict, metrics=lambda: "")
+        app = HttpApp(gateway, tokens)
         async with HttpServer(app) as server, httpx2.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", headers=headers) as client:
             answer = await client.post("/mcp", json=body)
     lines = answer.text.splitlines() if asked else [f"data: {answer.text}"]

@@ -40,12 +40,12 @@ class HandshakeSession:
     """One session of a client. Implements `SessionFront`.
 
     Args:
-        events: Where messages go that belong to no request; None until the client has opened a stream for them.
+        events: Where messages go that belong to no request. None: they are not sent.
     """
 
     def __init__(self, parts: FrontParts, principal: Principal, events: Exchange | None = None) -> None:
         self._parts = parts
-        self.events = events
+        self._events = events
         self.client = Client(
             principal=principal, era="handshake", revision=LATEST_HANDSHAKE, capabilities={}, info={}, run="", log_level="debug"
         )
@@ -67,8 +67,8 @@ class HandshakeSession:
     def notification(self, message: Mapping[str, Any]) -> None:
         if message["method"] == "notifications/cancelled":
             self._running.cancel(message)
-        elif message["method"] == "notifications/roots/list_changed" and self.events is not None and self.client.can_answer("roots/list"):
-            notify = self._parts.content.to(self.client.principal).roots_changed(self._call({}, self.events))
+        elif message["method"] == "notifications/roots/list_changed" and self._events is not None and self.client.can_answer("roots/list"):
+            notify = self._parts.content.to(self.client.principal).roots_changed(self._call({}, self._events))
             task = asyncio.get_running_loop().create_task(notify, context=Context())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -192,5 +192,5 @@ class HandshakeSession:
             self._tell(method, params)
 
     def _tell(self, method: str, params: Mapping[str, Any]) -> None:
-        if self.events is not None and self.client.run:
-            self.events.send(notification(method, params or None))
+        if self._events is not None and self.client.run:
+            self._events.send(notification(method, params or None))

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from typing import Any, Protocol
 
 from callgate.errors import UsageError
@@ -32,7 +32,7 @@ from callgate.gateway._http.request_checks import (
     read_headers,
 )
 from callgate.gateway._http.resource_server import ResourceServer
-from callgate.gateway._http.routing_headers import HANDSHAKE_VERSIONS, HeaderParams, check_routing_headers, meta_version
+from callgate.gateway._http.routing_headers import HANDSHAKE_VERSIONS, check_routing_headers, meta_version
 from callgate.gateway._http.sessions import GatewaySession, GatewaySessions
 from callgate.gateway._http.streams import EventBuffer, RawHeaders, Receive, Send, send_body, send_events, wait_for_disconnect
 from callgate.gateway._http_limits import HttpLimits
@@ -42,7 +42,7 @@ from callgate.gateway.tokens import Authenticator
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, INVALID_REQUEST, RpcError, encoded, error_answer
 
-__all__ = ["Fronts", "HttpApp"]
+__all__ = ["HttpApp", "ServedGateway"]
 
 Scope = MutableMapping[str, Any]
 _LOG = logging.getLogger("callgate.gateway")
@@ -59,8 +59,8 @@ _CORS_HEADERS = frozenset(
 )
 
 
-class Fronts(Protocol):
-    """Makes the fronts of both eras."""
+class ServedGateway(Protocol):
+    """Makes the fronts of both eras, and knows its tools and its own state."""
 
     def handshake(self, principal: Principal, events: Exchange | None = None) -> SessionFront: ...
 
@@ -77,22 +77,37 @@ class Fronts(Protocol):
         """End all `subscriptions/listen` requests with their results."""
         ...
 
+    async def start(self) -> None:
+        """Wait until the tools are known."""
+        ...
+
+    def header_params(self, tool: str) -> Mapping[str, Sequence[str]]:
+        """Return the `x-mcp-header` annotations of a tool."""
+        ...
+
+    def health(self) -> Mapping[str, Any]:
+        """Return what `GET /health` answers."""
+        ...
+
+    def metrics(self) -> bytes:
+        """Return what `GET /metrics` answers."""
+        ...
+
+    async def refresh_metrics(self) -> None:
+        """Prepare `metrics`."""
+        ...
+
 
 class HttpApp:
-    """Serves the fronts over streamable HTTP.
+    """Serves a gateway over streamable HTTP.
 
     Args:
-        fronts: Answer the messages.
+        gateway: Its fronts answer the messages.
         authenticator: Knows the tokens.
-        health: Returns what `GET /health` answers.
-        metrics: Returns the text that `GET /metrics` answers.
-        refresh_metrics: Awaited before `metrics` is called; None: nothing.
-        metrics_readers: The principals that may get them, as glob patterns of their names.
+        metrics_readers: The principals that may get the metrics, as glob patterns of their names.
         path: Where MCP is served.
         hosts: Values of `Host` to allow besides the loopback names.
         origins: Values of `Origin` to allow besides those of the allowed hosts.
-        header_params: Returns the `x-mcp-header` annotations of a tool; None if there are none.
-        started: Waits until the tools are known, which `header_params` is about; None if they are.
         limits: Bounds of clients.
         on_refused: Called for each request that is refused, with the reason.
         resource: What the gateway is for clients that get their tokens with OAuth.
@@ -101,18 +116,13 @@ class HttpApp:
 
     def __init__(
         self,
-        fronts: Fronts,
+        gateway: ServedGateway,
         authenticator: Authenticator,
         *,
-        health: Callable[[], Mapping[str, Any]],
-        metrics: Callable[[], str],
-        refresh_metrics: Callable[[], Awaitable[None]] | None = None,
         metrics_readers: Iterable[str] = (EVERY,),
         path: str = "/mcp",
         hosts: Iterable[str] = (),
         origins: Iterable[str] = (),
-        header_params: HeaderParams | None = None,
-        started: Callable[[], Awaitable[None]] | None = None,
         limits: HttpLimits | None = None,
         on_refused: Callable[[str], None] = lambda reason: None,
         resource: ResourceServer | None = None,
@@ -120,15 +130,13 @@ class HttpApp:
     ) -> None:
         self.limits = limits or HttpLimits()
         self.on_refused = on_refused
-        self._fronts, self._health, self._metrics, self._path = fronts, health, metrics, path
-        self._refresh_metrics = refresh_metrics
-        self._header_params, self._started = header_params, started
+        self._gateway, self._path = gateway, path
         self._checks = RequestChecks(authenticator, hosts, origins, resource, metrics_readers)
         self._listening = ListeningStreams(self._checks)
         self._resource, self._tool_scopes = resource, tool_scopes
         self._documents = frozenset(("/health", "/metrics")) | (resource.paths if resource is not None else frozenset())
-        self._replicas = fronts.replicas
-        self._sessions = GatewaySessions(self.limits, self._replicas.new_session_id)
+        self._replicas = gateway.replicas
+        self._sessions = GatewaySessions(self.limits, self._replicas.new_session_id, gateway.handshake)
         self._open = OpenRequests(self.limits.requests_per_principal)
         self._forwarding = ReplicaForwarding() if self._replicas.url else None
         self._running: set[PostedRequest] = set()
@@ -168,13 +176,13 @@ class HttpApp:
         requests = [request.cancel() for request in list(self._running) if ended(request.principal.name)]
         await asyncio.gather(*requests, return_exceptions=True)
         await self._sessions.end_of(ended)
-        self._fronts.end_tasks(ended)
+        self._gateway.end_tasks(ended)
         await self._listening.end_revoked()
 
     async def close(self) -> None:
         """Refuse new requests, end subscriptions and sessions, and cancel what still runs after `stop_timeout_s`."""
         self._stopping = True
-        self._fronts.end_subscriptions()
+        self._gateway.end_subscriptions()
         self._sessions.close_streams()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.limits.stop_timeout_s):
@@ -201,15 +209,14 @@ class HttpApp:
         elif method not in ("GET", "HEAD"):
             raise RefusedRequest(405, "Only GET and HEAD are served here.", headers=((b"allow", b"GET, HEAD"),))
         elif path == "/health":
-            found = self._health()
+            found = self._gateway.health()
             await send_body(send, 503 if found.get("status") == "failed" else 200, encoded(found))
         elif path != "/metrics" and self._resource is not None:
             await send_body(send, 200, encoded(self._resource.metadata))
         else:
             await self._checks.metrics_reader(headers)
-            if self._refresh_metrics is not None:
-                await self._refresh_metrics()
-            await send_body(send, 200, self._metrics().encode(), kind=_TEXT)
+            await self._gateway.refresh_metrics()
+            await send_body(send, 200, self._gateway.metrics(), kind=_TEXT)
 
     async def _mcp(self, request: IncomingRequest) -> None:
         if self._forwarding is not None and await self._is_forwarded(self._forwarding, request):
@@ -286,13 +293,13 @@ class HttpApp:
         if "id" not in message:
             await send_body(request.send, 202, b"")
             return
-        if self._started is not None and message["method"] == "tools/call":
-            await self._wait_for_tools(self._started)
+        if message["method"] == "tools/call":
+            await self._wait_for_tools()
         principal, headers = request.principal, request.headers
         self._check_scopes(principal, message)
-        check_routing_headers(headers, message, self._header_params)
+        check_routing_headers(headers, message, self._gateway.header_params)
         posted = PostedRequest(
-            self._fronts.stateless(principal), principal, message, request.receive, request.send, self.limits, stateless=True
+            self._gateway.stateless(principal), principal, message, request.receive, request.send, self.limits, stateless=True
         )
         if message["method"] != "subscriptions/listen":
             await self._answer(posted, self._running)
@@ -300,9 +307,9 @@ class HttpApp:
         with self._listening.one(headers, principal, posted.cancel):
             await self._answer(posted, self._running)
 
-    async def _wait_for_tools(self, started: Callable[[], Awaitable[None]]) -> None:
+    async def _wait_for_tools(self) -> None:
         try:
-            await started()
+            await self._gateway.start()
         except UsageError:
             raise RefusedRequest(503, "The gateway cannot start its servers. Its log says why.", INTERNAL_ERROR) from None
 
@@ -319,8 +326,7 @@ class HttpApp:
     async def _initialize(self, request: IncomingRequest, message: Message) -> None:
         session = self._sessions.open(request.principal)
         try:
-            session.front = self._fronts.handshake(request.principal, session)
-            response = await session.front.request(message, session)
+            response = await session.front.request(message, session.streams)
             if response is not None and "result" in response:
                 session.revision = response["result"]["protocolVersion"]
         except Exception:
@@ -333,7 +339,6 @@ class HttpApp:
         await send_body(request.send, 200, b"" if response is None else encoded(response), made)
 
     async def _post_to_session(self, request: IncomingRequest, message: Message, session: GatewaySession) -> None:
-        assert session.front is not None
         receive, send = request.receive, request.send
         if "method" in message and "id" in message:
             posted = PostedRequest(
@@ -352,7 +357,7 @@ class HttpApp:
         if b"text/event-stream" not in accept and b"*/*" not in accept:
             raise RefusedRequest(406, "The answer is an event stream. Send Accept: text/event-stream.")
         stream = EventBuffer(self.limits)
-        session.streams.append(stream)
+        session.streams.add(stream)
         gone = asyncio.create_task(wait_for_disconnect(request.receive))
         gone.add_done_callback(lambda _: stream.close())
 

@@ -15,7 +15,7 @@ from typing import Any
 from callgate.gateway._http.request_checks import Headers, RefusedRequest
 from callgate.mcp._revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS, UNSUPPORTED_REVISION
 
-__all__ = ["HANDSHAKE_VERSIONS", "HeaderParams", "check_routing_headers", "meta_version"]
+__all__ = ["HANDSHAKE_VERSIONS", "check_routing_headers", "meta_version"]
 
 HANDSHAKE_VERSIONS = frozenset(HANDSHAKE_REVISIONS)
 HeaderParams = Callable[[str], Mapping[str, Sequence[str]]]
@@ -41,7 +41,7 @@ def meta_version(message: Mapping[str, Any]) -> object:
     return meta.get(_VERSION_KEY) if isinstance(meta, dict) else None
 
 
-def check_routing_headers(headers: Headers, message: Mapping[str, Any], header_params: HeaderParams | None) -> None:
+def check_routing_headers(headers: Headers, message: Mapping[str, Any], header_params: HeaderParams) -> None:
     """Raise `RefusedRequest` if a routing header is missing or differs from the body of a stateless request."""
     method, params = message["method"], message.get("params")
     params = params if isinstance(params, dict) else {}
@@ -56,7 +56,7 @@ def check_routing_headers(headers: Headers, message: Mapping[str, Any], header_p
     name = params.get(_NAME_KEYS.get(method, ""))
     if name is not None:
         _check_same("Mcp-Name", headers.get(b"mcp-name"), name)
-    if header_params is not None and method == "tools/call" and isinstance(name, str):
+    if method == "tools/call" and isinstance(name, str):
         for header, path in header_params(name).items():
             _check_param(headers, f"Mcp-Param-{header}", _value_at(params.get("arguments"), path))
 

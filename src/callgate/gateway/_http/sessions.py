@@ -14,42 +14,57 @@ from callgate.gateway._http_limits import HttpLimits
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 
-__all__ = ["GatewaySession", "GatewaySessions"]
+__all__ = ["GatewaySession", "GatewaySessions", "StandingStreams"]
 
 
-class GatewaySession:
-    """One handshake session. As an `Exchange`, it sends each message on one of the standing streams that the client has open.
+class StandingStreams:
+    """The standing streams that the client of one session has open, as an `Exchange`: each message is sent on one of them.
 
     On the one that was opened last: a client often opens another because it has lost the one before, which the gateway sees later.
 
     Source: MCP 2025-11-25, Transports: "Multiple Connections".
     """
 
-    def __init__(self, session_id: str, principal: Principal) -> None:
+    def __init__(self) -> None:
+        self._open: list[EventBuffer] = []
+        """In the order in which they were opened."""
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, stream: EventBuffer) -> None:
+        self._open.append(stream)
+
+    def remove(self, stream: EventBuffer) -> None:
+        self._open.remove(stream)
+
+    def send(self, message: Message) -> bool:
+        return any(stream.send(message) for stream in reversed(self._open))
+
+    def close(self) -> None:
+        """End all streams."""
+        for stream in self._open:
+            stream.close()
+
+
+class GatewaySession:
+    """One handshake session."""
+
+    def __init__(self, session_id: str, principal: Principal, front: SessionFront, streams: StandingStreams) -> None:
         self.id = session_id
         self.principal = principal
-        self.front: SessionFront | None = None
+        self.front = front
+        self.streams = streams
         self.revision = ""
         """The revision that was negotiated; empty until it is."""
-        self.streams: list[EventBuffer] = []
-        """The standing streams, in the order in which they were opened."""
         self.running: set[PostedRequest] = set()
-        self.used_at = 0.0
+        self.used_at = asyncio.get_running_loop().time()
         self.idle_timer: asyncio.TimerHandle | None = None
 
     def use_principal(self, principal: Principal) -> None:
         """Give the following requests the rights of `principal`."""
         self.principal = principal
-        if self.front is not None:
-            self.front.use_principal(principal)
-
-    def send(self, message: Message) -> bool:
-        return any(stream.send(message) for stream in reversed(self.streams))
-
-    def close_streams(self) -> None:
-        """End the standing streams."""
-        for stream in self.streams:
-            stream.close()
+        self.front.use_principal(principal)
 
 
 class GatewaySessions:
@@ -58,11 +73,15 @@ class GatewaySessions:
     Args:
         limits: How many there may be, and how long an unused one is kept.
         new_id: Returns an id that nobody can guess.
+        new_front: Returns the front for a new session, which sends on its standing streams what belongs to no request.
     """
 
-    def __init__(self, limits: HttpLimits, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self, limits: HttpLimits, new_id: Callable[[], str], new_front: Callable[[Principal, StandingStreams], SessionFront]
+    ) -> None:
         self._limits = limits
         self._new_id = new_id
+        self._new_front = new_front
         self._open: dict[str, GatewaySession] = {}
         self._of: Counter[str] = Counter()
         self._closing: set[asyncio.Task[None]] = set()
@@ -80,10 +99,10 @@ class GatewaySessions:
         if len(self._open) >= self._limits.sessions and not self._end_unused():
             text = f"The server has {len(self._open)} open sessions, which is its limit. Try again later."
             raise RefusedRequest(503, text, reason="too_many_sessions")
-        session = GatewaySession(self._new_id(), principal)
+        streams = StandingStreams()
+        session = GatewaySession(self._new_id(), principal, self._new_front(principal, streams), streams)
         self._open[session.id] = session
         self._of[principal.name] += 1
-        session.used_at = asyncio.get_running_loop().time()
         self._expire(session)
         return session
 
@@ -118,9 +137,8 @@ class GatewaySessions:
         self._forget(session)
         if session.idle_timer is not None:
             session.idle_timer.cancel()
-        session.close_streams()
-        if session.front is not None:
-            await session.front.close()
+        session.streams.close()
+        await session.front.close()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -128,7 +146,7 @@ class GatewaySessions:
     def close_streams(self) -> None:
         """End the standing streams; the sessions stay open."""
         for session in self._open.values():
-            session.close_streams()
+            session.streams.close()
 
     async def close(self) -> None:
         """End all sessions."""

@@ -52,7 +52,7 @@ class Startup:
         if taken:
             raise UsageError(f"{taken[0]} is the name of a tool of the gateway for operators. Give the tool or its server a prefix.")
         self.ended = True
-        self._engine.tools.on_change = self._tell_tools_changed
+        self._engine.tools.on_change(self._tell_tools_changed)
         for server in self._engine.mcp_servers():
             server.on_change(self._changes.take_notice)
 

@@ -1,0 +1,107 @@
+"""The results that the cache keeps: in memory, or in the host's persistent store.
+
+Results are encoded, so that no two calls share an object, and redacted. Only successful ones are given here. If a store fails, a result is
+not found or not kept, and nothing else happens. Knows no running calls.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from callgate._abort_signals import FAILURES
+from callgate._clock import Clock
+from callgate._secret_redaction import RedactedLog, Redactor
+from callgate.content_parts import with_data, without_data
+from callgate.protocols import CacheStore
+from callgate.stage_types import Checked
+from callgate.tools import BoundTool
+
+__all__ = ["StoredResults", "decode_checked", "encode_checked"]
+
+encode_checked = msgspec.json.Encoder().encode
+decode_checked = msgspec.json.Decoder(Checked).decode
+
+
+class StoredResults:
+    """The stored results of one engine.
+
+    Args:
+        memory: For results that end with the engine.
+        persistent: For tools with the cache scope `persistent`; None: those are kept in memory, too.
+    """
+
+    def __init__(self, memory: CacheStore, persistent: CacheStore | None, clock: Clock, redactor: Redactor | None) -> None:
+        self._memory = memory
+        self._persistent = persistent
+        self._clock = clock
+        self._redactor = redactor
+        self._log = RedactedLog(redactor)
+        self._trusted = True
+        """Whether the persistent store has dropped everything that it was told to drop."""
+        self.may_exist = persistent is not None
+        """Whether there may be any result."""
+
+    def _store(self, tool: BoundTool) -> CacheStore:
+        return self._persistent if tool.cache_scope == "persistent" and self._persistent is not None and self._trusted else self._memory
+
+    def get(self, tool: BoundTool, key: str) -> Checked | None:
+        """Return a result of a tool; None if there is none, or it cannot be read."""
+        try:
+            kept = self._store(tool).get(key, self._clock.wall_ns())
+            return None if kept is None else decode_checked(kept)
+        except FAILURES as error:
+            self._log.warning("A cached result could not be read (%s: %s); the call runs", type(error).__name__, error)
+            return None
+
+    def put(self, tool: BoundTool, key: str, checked: Checked, reads: frozenset[str]) -> None:
+        """Store a result of a tool.
+
+        Args:
+            reads: The resources that it was read from.
+        """
+        expires = None if tool.cache_ttl is None else self._clock.wall_ns() + int(tool.cache_ttl * 1e9)
+        try:
+            value = encode_checked(checked) if self._redactor is None else _redact(checked, self._redactor)
+            self.may_exist = True
+            self._store(tool).put(key, value, expires_ns=expires, reads=reads)
+        except FAILURES as error:
+            self._log.warning("A result of %s could not be cached (%s)", tool.name, type(error).__name__)
+
+    def drop(self, tool: BoundTool, key: str) -> None:
+        """Remove a result of a tool."""
+        try:
+            self._store(tool).put(key, b"", expires_ns=0, reads=frozenset())
+        except FAILURES as error:
+            self._log.error("A cached result that hooks change or withhold could not be dropped (%s)", type(error).__name__)
+
+    def drop_written(self, writes: frozenset[str], *, persistent: bool) -> None:
+        """Remove the results that were read from these resources.
+
+        Args:
+            persistent: Whether to remove them from the persistent store, too.
+        """
+        self._memory.drop_written(writes)
+        if persistent and self._persistent is not None and self._trusted:
+            try:
+                self._persistent.drop_written(writes)
+            except FAILURES as error:
+                self._trusted = False
+                why = f"{type(error).__name__}: {error}"
+                self._log.error("The persistent cache could not forget what is written now (%s); this engine asks it for nothing more", why)
+
+    def close(self) -> None:
+        self._memory.close()
+        if self._persistent is not None:
+            self._persistent.close()
+            self._trusted = False  # code that was left behind may still end, and have something forgotten
+
+
+def _redact(checked: Checked, redactor: Redactor) -> bytes:
+    """Return a result as it is stored: redacted, apart from images and files, which would no longer be valid."""
+    parts = checked.content
+    value = redactor.redact(encode_checked(replace(checked, content=without_data(parts)) if parts else checked))
+    if not parts:
+        return value
+    redacted = decode_checked(value)
+    return encode_checked(replace(redacted, content=with_data(redacted.content, parts)))
