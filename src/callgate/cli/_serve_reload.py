@@ -24,7 +24,9 @@ from callgate.cli._console import say
 from callgate.cli._error_advice import at_terminal
 from callgate.cli._gateway_setup import OpenedGateway, config_of, notes_of_files, rules_of_gateway, servers_to_start
 from callgate.errors import UsageError
+from callgate.gateway._access.current_rules import CheckedNames
 from callgate.gateway._config.config_changes import ServerChange, ServerSettings, loses_access, refuse_restart, server_change, settings_of
+from callgate.gateway._config.unmatched_patterns import ToolPatterns
 from callgate.gateway.config import GatewayConfig
 from callgate.gateway.tokens import Authenticator
 from callgate.mcp import McpServer
@@ -137,7 +139,8 @@ class ConfigReload:
     async def _restrict_to_common(self) -> None:
         """Allow only the calls and principals that the configuration in use allows, and each one that may replace it."""
         others = [one for one in (self._changing_to, self._next) if one is not None]
-        checked = self._changing_to.rules if self._changing_to is not None else None
+        new = self._changing_to
+        checked = CheckedNames(new.rules, ToolPatterns.of(new.config)) if new is not None else None
         self._opened.rules.narrow(*(rules for one in others for rules in one.rules), checked=checked)
         if self._access is not None and self._in_use.access is not None:
             await self._access.use(self._in_use.access, *(one.access for one in others if one.access is not None))
@@ -155,7 +158,7 @@ class ConfigReload:
             await self._restrict_to_common()
             await self._opened.gateway.change_servers(add=(*change.added, *change.changed), remove=change.ended)
             self._in_use = new
-            self._opened.rules.use(*new.rules)
+            self._opened.rules.use(*new.rules, patterns=ToolPatterns.of(new.config))
         except UsageError as error:
             shut_out = loses_access(self._in_use.config, new.config)
             raise UsageError(f"{error} {_SHUT_OUT}" if shut_out else str(error)) from error

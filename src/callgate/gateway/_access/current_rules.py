@@ -1,22 +1,35 @@
 """The rules of a gateway, which can be replaced while its engine uses them.
 
 All rule files count as one policy, so that a call is judged by all of the old files or by all of the new ones, and never by some of each.
-While it is open which of them will be used, all count, so that no call runs that any of them forbids. Reads no file.
+While it is open which of them will be used, all count, so that no call runs that any of them forbids. Names of tools in the rest of the
+configuration are checked as those in rules are. Reads no file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from msgspec import Struct
+
+from callgate.errors import UsageError
+from callgate.gateway._config.unmatched_patterns import ToolPatterns
 from callgate.policy import Rules
-from callgate.protocols import Allow, Ask, Deny, PathFilter, Verdict
+from callgate.protocols import Allow, Ask, Deny, PathFilter, ServerStatus, Verdict
 from callgate.stage_types import ValidatedCall
 from callgate.tools import BoundTool
 
-__all__ = ["CurrentRules"]
+__all__ = ["CheckedNames", "CurrentRules"]
 
 _STRICTEST_FIRST = (Deny, Ask, Allow)
 _DEFAULT = Allow(rule="default")
+_NO_PATTERNS = ToolPatterns()
+
+
+class CheckedNames(Struct, frozen=True):
+    """What of one configuration is compared with the tools."""
+
+    rules: tuple[Rules, ...]
+    patterns: ToolPatterns
 
 
 class CurrentRules:
@@ -26,27 +39,36 @@ class CurrentRules:
     in_use: tuple[Rules, ...]
     """The rules that count; others may count beside them."""
 
-    def __init__(self, *rules: Rules) -> None:
-        self._asked = self.in_use = self._checked = rules
+    def __init__(self, *rules: Rules, patterns: ToolPatterns = _NO_PATTERNS) -> None:
+        self._asked = self.in_use = rules
+        self._patterns = patterns
+        self._checked = CheckedNames(rules, patterns)
 
-    def narrow(self, *others: Rules, checked: Sequence[Rules] | None = None) -> None:
+    def narrow(self, *others: Rules, checked: CheckedNames | None = None) -> None:
         """Judge by these rules as well as by those in use. They replace those of an earlier call.
 
         Args:
-            checked: The rules that are compared with the tools from now on. None: those in use.
+            checked: What is compared with the tools from now on. None: what is in use.
         """
         self._asked = (*self.in_use, *others)
-        self._checked = self.in_use if checked is None else tuple(checked)
+        self._checked = checked or CheckedNames(self.in_use, self._patterns)
 
-    def use(self, *rules: Rules) -> None:
+    def use(self, *rules: Rules, patterns: ToolPatterns = _NO_PATTERNS) -> None:
         """Replace the rules. Calls that run already are judged by the new ones when they use more resources."""
-        self.in_use = rules
+        self.in_use, self._patterns = rules, patterns
         self.narrow()
 
     def check_tools(self, tools: Sequence[BoundTool]) -> None:
-        """Refuse rules that can never match these tools; see `Rules.check_tools`."""
-        for one in self._checked:
+        """Refuse rules that can never match these tools (see `Rules.check_tools`), and patterns that fit none of them."""
+        for one in self._checked.rules:
             one.check_tools(tools)
+        self._checked.patterns.check([tool.name for tool in tools])
+
+    def check_servers(self, servers: Sequence[ServerStatus]) -> None:
+        """Refuse servers whose configuration names tools that they do not have: a misspelled `requires_approval` would gate nothing."""
+        for one in servers:
+            if one.unknown_tools:
+                raise UsageError(one.unknown_tools)
 
     def judge(self, call: ValidatedCall) -> Verdict | None:
         """Return the strictest verdict, or None if one of them needs the file system or a large value."""
