@@ -15,6 +15,7 @@ from typing import Any
 
 from callgate.errors import CallgateError, JournalFailed, RecordFailed
 from callgate.gateway._client_calls import ClientCall
+from callgate.gateway._tool_calls.ended_requests import WHY_ENDED
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, INVALID_REQUEST, RpcError, answer, error_answer
 
@@ -107,7 +108,7 @@ class CancellableRequests:
         self._closed = True
         tasks = list(self._tasks.values())
         for task in tasks:
-            task.cancel()
+            task.cancel(f"its request was ended, {WHY_ENDED}")
         if tasks:
             await asyncio.wait(tasks, timeout=_CLOSE_S)
 
