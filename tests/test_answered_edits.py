@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from callgate import Engine, Scope, SqliteJournal, Suspended, Tool, Verified
+from callgate._json import decode
+from callgate.event_queries import EventQuery
 from tests.effect_ledger import Ledger
 from tests.effect_tools import failing, refunding, returning_failure
 from tests.engine_calls import call, said
@@ -106,6 +108,17 @@ async def test_a_restarted_engine_asks_about_another_call_with_the_arguments_tha
     await edit(first)
     await first.close()
     assert isinstance(await second.call(call("refund", id="d", order="A7"), SCOPE), Suspended)
+
+
+@pytest.mark.parametrize(("order", "told"), [("Z", "; the key of its effect changed"), ("A7", "")], ids=["other key", "same key"])
+async def test_the_record_says_whether_an_edit_changed_the_key_of_the_effect(order: str, told: str, engines: list[Engine]) -> None:
+    asked = await engines[0].call(ASKED, SCOPE)
+    assert isinstance(asked, Suspended)
+    await engines[0].approve(asked.approval_id, by="ann", arguments={"order": order, "cents": 50})
+    await said(engines[0], ASKED, SCOPE)
+    verdicts = [decode(event.body) for event in engines[0].journal.find(EventQuery(kinds=("call.verdict",)))]
+    (edited,) = [verdict["reason"] for verdict in verdicts if verdict["verdict"] == "modify"]
+    assert edited == f'ann approved it with {{"cents":50,"order":"{order}"}}{told}'
 
 
 async def test_an_edit_that_no_call_has_used_is_still_used_after_a_restart(engines: list[Engine], ledger: Ledger) -> None:

@@ -231,3 +231,23 @@ async def test_a_replaced_server_that_offers_tools_while_it_ends_does_not_change
         before.catalogue.withdraw("fake", {"new": "It is gone."})
         assert engine.tools.names() == ["new"]
         assert (await said(engine, call("new"))).text == "new"
+
+
+async def test_rules_are_checked_when_the_last_server_has_listed_its_tools(caplog: pytest.LogCaptureFixture) -> None:
+    """It is too late to refuse anything, so the error is logged."""
+
+    @tool(effect="none")
+    def other() -> str:
+        """Work."""
+        return "other"
+
+    class Late(Replaced):
+        async def start(self, catalogue: ToolCatalogue) -> None:
+            self.catalogue = catalogue
+
+    late = Late()
+    async with Engine(servers=[late], policies=[Rules.parse(_ABOUT_WORK)]):
+        assert "The rules about tools of fake are not checked" in caplog.text
+        assert "rule 'no-work' is about 'work'" not in caplog.text
+        late.catalogue.offer("fake", [other])
+        assert "rule 'no-work' is about 'work'" in caplog.text

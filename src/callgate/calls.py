@@ -345,7 +345,7 @@ class Aborted(NamedStruct, frozen=True):
 
 
 class Approval(NamedStruct, frozen=True, kw_only=True):
-    """A question to a human about one call, and the answer."""
+    """A question to a human about one call, and the answer. `inbox.waiting` has the tool, the arguments and the principal of the call."""
 
     approval_id: str
     """The uid of the call that was suspended for it."""

@@ -221,7 +221,16 @@ class Emission:
                 state, call = place.state, place.call
                 final = state.encoded or (b"" if call is None else canonical(call.arguments))
                 cut = place.outcome is None and state.started
-                ends.append(EndedCall(outcome=place.outcome, uid=state.uid, position=state.last, arguments=final, in_doubt=cut))
+                ends.append(
+                    EndedCall(
+                        outcome=place.outcome,
+                        uid=state.uid,
+                        position=state.last,
+                        arguments=final,
+                        in_doubt=cut,
+                        asked_within=state.asked_within,
+                    )
+                )
             else:
                 ends.append(place if type(place) is EndedCall else _LEFT_OUT)
         return ends

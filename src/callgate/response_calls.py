@@ -42,6 +42,8 @@ class ResponseReply(Struct, frozen=True, kw_only=True):
     """The results alone, for a host that appends the model's message itself. Where they belong to a turn of the user, this turn."""
     outcomes: tuple[Outcome, ...] = ()
     """The outcomes of the calls, in the order of the calls."""
+    asked_within: tuple[Suspended, ...] = ()
+    """The questions about calls that tools have made within the calls of the message (`ctx.call`), and that a human has to allow."""
     host_calls: tuple[Mapping[str, Any], ...] = ()
     """The items of the message that the host must answer itself, as received; the engine has no tool for them. Run each, and append its
     output after `messages`: of OpenAI's responses API, `computer_call`, `shell_call`, `local_shell_call`, `apply_patch_call`, every other
@@ -66,8 +68,12 @@ class ResponseReply(Struct, frozen=True, kw_only=True):
 
     @property
     def suspended(self) -> tuple[Suspended, ...]:
-        """The calls that wait for a human. Hand the same response in again when all are answered."""
-        return tuple(outcome for outcome in self.outcomes if isinstance(outcome, Suspended))
+        """The calls that wait for a human. If `ended` is `suspended`, hand the same response in again when all are answered.
+
+        Those of `asked_within` come last. Their tools have been told, and have ended, so that `messages` has their results: a yes counts
+        when a tool makes the call again.
+        """
+        return (*(outcome for outcome in self.outcomes if isinstance(outcome, Suspended)), *self.asked_within)
 
     @property
     def unknown(self) -> tuple[Answered, ...]:
@@ -131,6 +137,7 @@ def reply_to(response: ProviderResponse, ends: Sequence[EndedCall]) -> ResponseR
         messages=items.messages if items is not None else [],
         results=items.results if items is not None else [],
         outcomes=outcomes,
+        asked_within=tuple(question for end in ends for question in end.asked_within),
         host_calls=response.host_calls if ended is None else (),
         text=response.message.text,
         done=_is_done(response, ended),

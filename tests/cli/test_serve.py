@@ -234,7 +234,9 @@ def test_the_check_fails_for_options_of_a_plugin_that_name_no_tool(place: Path) 
     done = shell(place, "serve", "check", "--json")
     assert done.code == 1
     (row,) = (row for row in done.json["servers"] if row["name"] == "hello")
-    assert row["problems"] == ["'hello' has no tool gret, which its configuration names. It has: greet. Correct the name."]
+    assert row["problems"] == [
+        "'hello' has no tool gret (did you mean greet?), which its configuration names. It has: greet. Correct the name."
+    ]
 
 
 def test_the_check_fails_for_a_pattern_that_fits_no_tool_and_an_issuer_whose_keys_are_not_found(place: Path) -> None:

@@ -29,7 +29,7 @@ class NoExchange:
 async def waiting(operator: RawClient) -> list[Any]:
     result = (await operator.call("callgate_approvals", {}))["result"]
     found = result["structuredContent"]["approvals"]
-    assert all(one["approval_id"] in result["content"][0]["text"] for one in found)
+    assert all(one["approval"] in result["content"][0]["text"] for one in found)
     return list(found)
 
 
@@ -38,10 +38,10 @@ async def test_an_operator_sees_a_call_of_another_process_and_lets_it_run_once(e
     async with gateway(tmp_path, era, {}) as client, gateway(tmp_path, era, principal=OPERATOR) as operator:
         asked = approval(await client.call("pay", {"amount": 3, "note": "a\x1bb"}))
         (one,) = await waiting(operator)
-        assert (one["approval_id"], one["principal"], one["tool"]) == (asked, "ada", "pay")
+        assert (one["approval"], one["principal"], one["tool"]) == (asked, "ada", "pay")
         assert (one["arguments"], one["rule"]) == ({"amount": 10, "note": "a\x1bb"}, "large (rules:2)")
         assert one["asked_at"] < one["expires_at"]
-        decided = (await operator.call("callgate_approve", {"approval_id": asked, "reason": "known payee"}))["result"]
+        decided = (await operator.call("callgate_approve", {"approval": asked, "reason": "known payee"}))["result"]
         assert decided["structuredContent"] | {"message": ""} == {"approval": asked, "status": "approved", "by": "bob", "message": ""}
         assert await waiting(operator) == []
         assert text(await client.call("pay", {"amount": 3, "note": "a\x1bb"})) == "paid 10"
@@ -52,7 +52,7 @@ async def test_an_operator_sees_a_call_of_another_process_and_lets_it_run_once(e
 async def test_an_operator_denies_a_call_and_its_model_is_told_who_did_and_why(era: Era, tmp_path: Path) -> None:
     async with gateway(tmp_path, era, {}) as client, gateway(tmp_path, era, principal=OPERATOR) as operator:
         asked = approval(await client.call("pay", {"amount": 3}))
-        decided = (await operator.call("callgate_deny", {"approval_id": asked, "reason": "wrong account"}))["result"]
+        decided = (await operator.call("callgate_deny", {"approval": asked, "reason": "wrong account"}))["result"]
         assert decided["structuredContent"]["status"] == "denied"
         assert "bob said no: wrong account" in text(await client.call("pay", {"amount": 3}))
     assert paid(tmp_path) == []
@@ -61,7 +61,7 @@ async def test_an_operator_denies_a_call_and_its_model_is_told_who_did_and_why(e
 async def test_an_operator_lets_a_call_run_with_other_arguments(tmp_path: Path) -> None:
     async with gateway(tmp_path, "handshake", {}) as client, gateway(tmp_path, "stateless", principal=OPERATOR) as operator:
         asked = approval(await client.call("pay", {"amount": 3}))
-        await operator.call("callgate_approve", {"approval_id": asked, "arguments": {"amount": 20}})
+        await operator.call("callgate_approve", {"approval": asked, "arguments": {"amount": 20}})
         assert "paid 20" in text(await client.call("pay", {"amount": 3}))
     assert paid(tmp_path) == ["20"]
 
@@ -70,7 +70,7 @@ async def test_an_answer_reaches_the_process_in_which_the_form_is_open(tmp_path:
     async with gateway(tmp_path, "handshake") as client, gateway(tmp_path, "handshake", principal=OPERATOR) as operator:
         asked = await form(client)
         (one,) = await waiting(operator)
-        decided = (await operator.call("callgate_approve", {"approval_id": one["approval_id"]}))["result"]
+        decided = (await operator.call("callgate_approve", {"approval": one["approval"]}))["result"]
         assert decided["structuredContent"]["status"] in ("approved", "sent")
         assert (await client.next_message())["method"] == "notifications/cancelled"
         assert text(await asked.response) == "paid 10"
@@ -103,7 +103,7 @@ async def test_other_arguments_without_an_optional_one_reach_a_process_that_work
         await begun.wait()
         asked = await engine.call(call, scope)
         assert isinstance(asked, Suspended)
-        decided = await operator.call("callgate_approve", {"approval_id": asked.approval_id, "arguments": {"amount": 20}})
+        decided = await operator.call("callgate_approve", {"approval": asked.approval_id, "arguments": {"amount": 20}})
         assert decided["result"]["structuredContent"]["status"] in ("approved", "sent")
         assert await engine.wait_for_answer(asked.approval_id) is not None
         await engine.call(call, scope)
@@ -117,7 +117,7 @@ async def test_nobody_decides_about_a_call_under_their_own_name(era: Era, tmp_pa
     async with gateway(tmp_path, era, {}, principal=OPERATOR) as operator:
         asked = approval(await operator.call("pay", {"amount": 3}))
         for name in TOOLS[1:]:
-            refused = await operator.call(name, {"approval_id": asked, "reason": "mine"})
+            refused = await operator.call(name, {"approval": asked, "reason": "mine"})
             assert refused["result"]["isError"] is True
             assert "made under your own name, bob" in text(refused)
     (left,) = inbox.waiting(tmp_path / "journal.db")
@@ -133,7 +133,7 @@ async def test_the_tools_do_not_exist_for_clients(era: Era, tmp_path: Path) -> N
         assert all({"description", "inputSchema", "outputSchema", "annotations"} <= one.keys() for one in offered[2:])
         asked = approval(await client.call("pay", {"amount": 3}))
         for name in TOOLS:
-            refused = (await client.call(name, {"approval_id": asked}))["error"]
+            refused = (await client.call(name, {"approval": asked}))["error"]
             assert (refused["code"], refused["message"]) == (-32602, f"Unknown tool: {name}")
     (left,) = inbox.waiting(tmp_path / "journal.db")
     assert left.sent is None
@@ -152,11 +152,13 @@ async def test_a_principal_with_some_tools_reaches_no_other_one_by_a_similar_nam
 
 async def test_an_answer_to_no_open_question_says_so(tmp_path: Path) -> None:
     async with gateway(tmp_path, "handshake", principal=OPERATOR) as operator:
-        unknown = await operator.call("callgate_approve", {"approval_id": "mcp-1/0/0"})
-        incomplete = await operator.call("callgate_deny", {"approval_id": "mcp-1/0/0"})
+        unknown = await operator.call("callgate_approve", {"approval": "mcp-1/0/0"})
+        by_earlier_name = await operator.call("callgate_approve", {"approval_id": "mcp-1/0/0"})
+        assert text(by_earlier_name) == text(unknown)
+        incomplete = await operator.call("callgate_deny", {"approval": "mcp-1/0/0"})
         assert unknown["result"]["isError"] is incomplete["result"]["isError"] is True
         assert "No approval 'mcp-1/0/0' is open. `callgate_approvals` lists those that are." in text(unknown)
-        assert "missing required field `reason`. It takes: approval_id, reason" in text(incomplete)
+        assert "missing required field `reason`. It takes: approval, reason" in text(incomplete)
 
 
 async def test_a_tool_with_the_name_of_an_operator_tool_is_refused_when_the_gateway_starts() -> None:

@@ -96,6 +96,29 @@ async def test_a_task_continues_when_the_server_of_its_tool_has_started_after_a_
         await _works(client, task, "A human has to approve the call first")
 
 
+async def test_a_task_whose_server_has_its_tool_no_longer_fails_although_another_server_cannot_be_started(tmp_path: Path) -> None:
+    (tmp_path / "rules.toml").write_text('[[rule]]\nid = "ask"\nverdict = "ask"\ntool = "*"\nreason = "Look?"\n', encoding="utf-8")
+    config = tmp_path / "gate.toml"
+    served = list(command(("serve", "--config", str(config))))
+    _write_config(config, "shop")
+    async with raw_client(served, "stateless", DECLARED) as client:
+        task = await begun(client, "shop_look")
+        await client.kill()
+    _write_config(config, "other")
+    with config.open("a", encoding="utf-8") as file:
+        file.write('[servers.dead]\ncommand = "no-such-program-here"\n')
+    async with raw_client(served, "stateless", DECLARED) as client:
+        told = await settled(client, task, *ENDS)
+    assert (told["status"], "no tool shop_look any more" in told["error"]["message"]) == ("failed", True)
+    assert told["error"]["message"].endswith("It has not run.")
+
+
+def _write_config(config: Path, kind: str) -> None:
+    """Write the configuration of a gateway with a server `shop`, whose tools have names of this kind."""
+    words = json.dumps([sys.executable, str(Path(__file__).with_name("content_server.py")), kind])
+    config.write_text(f'rules = "rules.toml"\n[tasks]\nafter_s = 0.001\n[servers.shop]\ncommand = {words}\n', encoding="utf-8")
+
+
 async def _works(client: RawClient, task: Message, message: str) -> None:
     """Ask for a task that has not ended until its status begins with this message."""
     told = ""

@@ -112,7 +112,7 @@ async def test_names_in_options_that_no_tool_of_the_plugin_has_are_logged(tmp_pa
         async with Engine(servers=[config]) as engine:
             assert (await said(engine, call("work"))).data == "done"
     assert [record.getMessage() for record in caplog.records] == [
-        f"The plugin 'fake' has no tool '{name}', which its options name. It has: work, echo" for name in ("read", "wrok")
+        "'fake' has no tool read, wrok (did you mean work?), which its configuration names. It has: work, echo. Correct the name."
     ]
 
 

@@ -12,7 +12,7 @@ import pytest
 from langchain_core.messages import AIMessage
 from pydantic_ai.messages import ModelResponse
 
-from callgate import Aborted, Engine, Limits, Scope, SqliteJournal, UsageError, tool
+from callgate import Aborted, Engine, Limits, Scope, SqliteJournal, ToolContext, UsageError, tool
 from callgate.calls import Image, Text, ToolResult
 from callgate.provider_responses import ToolDefinitions, history_items, read_response
 from callgate.tools import ToolRegistry
@@ -33,6 +33,31 @@ async def test_a_suspended_response_is_handed_in_again_and_runs_only_what_waited
         again = await engine.respond(response)
         assert [block["tool_use_id"] for block in again.messages[1]["content"]] == ["toolu_0", "toolu_1"]
         assert await engine.respond(response)
+    assert paid == ["A7"]
+
+
+async def test_a_question_about_a_call_that_a_tool_makes_is_among_those_of_the_reply() -> None:
+    """Its tool has ended, so the conversation goes on; a yes counts when a tool makes the call again."""
+
+    @tool
+    async def cancel(ctx: ToolContext, order: str) -> str:
+        """Cancel an order."""
+        return (await ctx.call("outer", {"order": order})).status
+
+    @tool
+    async def outer(ctx: ToolContext, order: str) -> str:
+        """Refund an order by another tool."""
+        return (await ctx.call("refund", {"order": order})).status
+
+    scope = Scope(run="r", conversation="r")
+    async with Engine([cancel, outer, refund], policies=[AskAboutRefunds()]) as engine:
+        reply = await engine.respond(claude(("cancel", {"order": "A7"})), scope)
+        assert (reply.ended, len(reply.messages)) == (None, 2)
+        (waiting,) = reply.suspended
+        assert (waiting.tool, waiting.question, paid) == ("refund", "Refund?", [])
+        await engine.approve(waiting.approval_id, by="ann")
+        later = await engine.respond(claude(("cancel", {"order": "A7"}), message_id="msg_2"), scope)
+        assert later.suspended == ()
     assert paid == ["A7"]
 
 

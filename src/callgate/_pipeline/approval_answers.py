@@ -259,4 +259,16 @@ def apply_answer(call: ValidatedCall, encoded: bytes, question: Question, redact
         error.approval = question.approval_id
         raise
     bound = msgspec.structs.replace(question, binding=binding(changed, canonical(changed.arguments)))
-    return EditedCall(call=changed, reason=why, approval=question.approval_id, question=bound)
+    recorded = f"{why}; the key of its effect changed" if _changes_key(call, changed) else why
+    return EditedCall(call=changed, reason=recorded, approval=question.approval_id, question=bound)
+
+
+def _changes_key(before: ValidatedCall, after: ValidatedCall) -> bool:
+    """Return whether two calls of a tool have different keys of their effect. The host's functions that make keys are not called."""
+    key = before.tool.effect_key
+    if key is None or key.is_function:
+        return False
+    try:
+        return key.from_call(before.arguments, before.scope).digest != key.from_call(after.arguments, after.scope).digest
+    except CallFailed:  # a call without a key does not run
+        return False

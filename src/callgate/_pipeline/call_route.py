@@ -247,10 +247,13 @@ class CallRoute(Struct, frozen=True, kw_only=True, eq=False):
         raw = RawCall(id=f"in:{parent.uid}", name=name, arguments=arguments, origin=f"tool:{parent.uid}")
         state = self.admission.admit_nested(raw, parent)
         parent.release_slot()
-        match await self._run(state):
+        outcome = await self._run(state)
+        parent.asked_within += state.asked_within
+        match outcome:
             case Answered(result=result) | Aborted(kept_result=ToolResult() as result):
                 return result
             case Suspended(question=question):
+                parent.asked_within += (outcome,)
                 why = f"a human has to decide first ({question})"
             case Aborted(reason=reason):
                 why = reason

@@ -20,7 +20,7 @@ from callgate._run_state.idempotency import IdenticalCalls, KeyedCall
 from callgate._run_state.recorder import Recorder
 from callgate._run_state.run_recovery import UnfinishedCall
 from callgate._run_state.run_state import RunState
-from callgate.calls import RawCall, Scope, ToolResult
+from callgate.calls import RawCall, Scope, Suspended, ToolResult
 from callgate.errors import CallAborted, CallNotStarted
 from callgate.events import Progress
 from callgate.stage_types import ApprovedCall, Checked, ParsedCall, ValidatedCall
@@ -51,6 +51,9 @@ class CallState(Struct, kw_only=True, eq=False):
     """Why this call must end its message although its conversation was not stopped; empty if it must not."""
     stopped_late: str = ""
     """Why the message ends after this call, which had finished when the stop was noticed; empty if it does not."""
+
+    asked_within: tuple[Suspended, ...] = ()
+    """The questions to humans about calls that its tool has made."""
 
     # Its record
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from callgate._abort_signals import AbortSignal, settled
 from callgate._pipeline.call_order import UNDECLARED_READ, Footprint
 from callgate._pipeline.call_state import CallState
-from callgate.calls import Outcome
+from callgate.calls import Outcome, Suspended
 from callgate.errors import CallFailed
 from callgate.stage_types import ValidatedCall
 
@@ -83,3 +83,5 @@ class EndedCall(Struct, frozen=True, kw_only=True, gc=False):
     """The final arguments as canonical JSON: approved, or at least valid; empty if the arguments were not valid."""
     in_doubt: bool = False
     """Whether the call has no outcome because its caller was cancelled, although it had started."""
+    asked_within: tuple[Suspended, ...] = ()
+    """The questions to humans about calls that its tool has made."""

@@ -20,7 +20,7 @@ from callgate._pipeline.tool_plan import ToolPlans
 from callgate._run_state.recorder import Recorder
 from callgate._secret_redaction import RedactedLog
 from callgate.errors import UsageError
-from callgate.protocols import CallJudge, Policy, ToolServer
+from callgate.protocols import CallJudge, Policy, ServerStatus, ToolServer, WithServers
 from callgate.tools import BoundTool, Tool, ToolRegistry
 from callgate.tools.prefixed_names import prefixed_name
 from callgate.tools.registry import Layer, prepared_tool
@@ -83,6 +83,7 @@ class Catalogue:
         self._seen: dict[str, BoundTool] = {}
         """The latest tool of each name that a server has offered; rules about one that is gone are still about a known tool."""
         self._checks = self._keeps_names = not servers
+        self._suspended = False
         self.offers = [ServerTools(server) for server in servers]
 
     def check(self, tools: Sequence[BoundTool]) -> None:
@@ -124,16 +125,36 @@ class Catalogue:
             return
         self._checks = True
 
+    def check_servers(self, servers: Sequence[ServerStatus]) -> None:
+        """Check the policies against servers that have started.
+
+        Raises:
+            UsageError: A policy refuses one of them.
+        """
+        for policy in self._policies:
+            if isinstance(policy, WithServers):
+                policy.check_servers(servers)
+
+    def check_late(self) -> None:
+        """Check the policies if the last of the servers has listed its tools after the start. It is too late to refuse anything."""
+        if self._keeps_names and not (self._checks or self._suspended) and all(one.tools is not None for one in self.offers):
+            try:
+                self.check_all()
+            except UsageError as error:
+                self.log.error("%s", error)
+
     @contextmanager
     def suspend_checks(self) -> Iterator[None]:
         """Register tools without checking the policies against them in the block, whose policies may be about tools of servers that only
         start. If the block fails, they are checked as before."""
-        before, self._checks = self._checks, False
+        before, self._checks, self._suspended = self._checks, False, True
         try:
             yield
         except BaseException:
             self._checks = before
             raise
+        finally:
+            self._suspended = False
 
     def replace(self, leaving: Collection[ToolServer], added: Sequence[ServerTools]) -> list[BoundTool]:
         """Remove servers and their tools, put others in their place, and check the policies against all tools: all of it or nothing.
@@ -256,6 +277,7 @@ class ServerOffer:
         if self._own in self._catalogue.offers:
             self._catalogue.register()
             self._own.prepared = {}
+            self._catalogue.check_late()
 
     def withdraw(self, server: str, reasons: Mapping[str, str]) -> None:
         own = self._own

@@ -78,6 +78,7 @@ class ToolServers:
         try:
             await self._start_all(self._catalogue.offers)
             self._catalogue.keep_names()
+            self._catalogue.check_servers(self.statuses())
             self._catalogue.check_all()
         finally:
             self.settled = True
@@ -107,6 +108,7 @@ class ToolServers:
             with self._catalogue.suspend_checks():
                 await self._start_all(offers)
                 check()
+                self._catalogue.check_servers([self._status(one.server, len(one.tools or ())) for one in offers])
                 unregistered = self._catalogue.replace(leaving, offers)
         except BaseException:
             await self.end(added)

@@ -139,7 +139,8 @@ class UndoHistory:
             return frozenset(one.id for one in calls if one.call.uid in ending)
         if not calls:
             raise UsageError(
-                f"Nothing is kept of {self.workspace}. Changes are found by their folder's path: stand in the one that was worked in."
+                f"Nothing is kept of {self.workspace}: no call has changed a file there while changes were kept. They are found by their"
+                " folder's path, so stand in the one that was worked in."
             )
         if words == "last":
             nothing = "Every kept call is undone already." if direction == "undo" else "No call is undone here: there is nothing to redo."

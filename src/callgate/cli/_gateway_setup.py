@@ -28,6 +28,7 @@ from callgate.gateway._access.current_rules import CurrentRules
 from callgate.gateway._config.kept_secret import kept_secret
 from callgate.gateway._config.listen_address import read_listen_address
 from callgate.gateway._config.secret_values import SecretValues
+from callgate.gateway._config.unmatched_patterns import refuse_unknown_principals
 from callgate.gateway.config import GatewayConfig, HttpConfig
 from callgate.gateway.config_file import read_gateway_config, refuse_open
 from callgate.mcp import ConfiguredServer, McpServer
@@ -145,12 +146,13 @@ def rules_of_gateway(config: GatewayConfig) -> tuple[Rules, ...]:
     """Return the rules.
 
     Raises:
-        UsageError: A file cannot be read, or has the verdict `judge`, which needs a model.
+        UsageError: A file cannot be read, has the verdict `judge`, which needs a model, or names a principal that does not exist.
     """
     found = tuple(Rules.parse(rules_text(path), where=Path(path).name) for path in config.rules)  # clients see the name
     for rules in found:
         if rules.judge_required_by:
             raise UsageError(f"{rules.judge_required_by} has the verdict judge, but a gateway has no model. Write ask or deny instead.")
+    refuse_unknown_principals(config, found)
     return found
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
 
 from msgspec import Struct
 from msgspec.structs import replace
 from rich.text import Text
 
+from callgate._server_processes.named_tools import describe_unknown_tools
 from callgate._terminal_text import one_line, printable
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._command_options import ServeOptions
@@ -25,10 +25,9 @@ from callgate.cli._mcp_look import ServerLook, known_effects, look_at_all
 from callgate.cli._plugin_look import PluginLook, look_at_plugin
 from callgate.cli._serve_http import checked_issuer
 from callgate.errors import UsageError
-from callgate.gateway._server_features.operator_tools import OPERATOR_TOOLS
+from callgate.gateway._config.unmatched_patterns import unmatched_tool_patterns
 from callgate.gateway.config import GatewayConfig, JwtConfig
 from callgate.mcp import ConfiguredServer
-from callgate.plugins._described_tools import unknown_names
 
 __all__ = ["check_gateway"]
 
@@ -65,8 +64,9 @@ async def _check(config: GatewayConfig, *, as_json: bool) -> int:
     of_rows = tuple(problem for row in rows for problem in row.problems)
     unavailable = [why for name, why in tools.unavailable.items() if name not in (row.name for row in rows if row.problems)]
     withdrawn = [why for why in tools.withdrawn.values() if not any(problem.endswith(why) for problem in of_rows)]
-    useless = _unused_patterns(config, tools.names()) if all(row.state == "ready" for row in rows) else []
-    general = list(dict.fromkeys(map(at_terminal, (*filter(None, problems), *unavailable, *withdrawn, *useless))))
+    useless = unmatched_tool_patterns(config, tools.names()) if all(row.state == "ready" for row in rows) else []
+    others = [problem for problem in problems if problem and problem not in of_rows]
+    general = list(dict.fromkeys(map(at_terminal, (*others, *unavailable, *withdrawn, *useless))))
     if as_json:
         print_json({"name": config.name, "servers": rows, "tools": tools.names(), "problems": general, "notes": notes_of_files(config)})
     else:
@@ -89,19 +89,6 @@ async def _key_problem(jwt: JwtConfig | None) -> str:
     return f"[jwt]: the keys of {one_line(jwt.issuer, 200)} cannot be fetched: {problem}." if jwt is not None and problem else ""
 
 
-def _unused_patterns(config: GatewayConfig, names: Sequence[str]) -> list[str]:
-    """Return what is wrong with patterns that fit no tool."""
-    patterns = {f"[principals.{one.principal.name}] tools": one.principal.tools for one in config.principals}
-    patterns["[jwt.tool_scopes]"] = tuple(config.jwt.tool_scopes) if config.jwt is not None else ()
-    known = (*names, *OPERATOR_TOOLS)
-    return [
-        f"{one_line(place)} has '{one_line(pattern, 128)}', which fits no tool. Correct it."
-        for place, given in patterns.items()
-        for pattern in given
-        if pattern != "*" and not any(fnmatchcase(name, pattern) for name in known)
-    ]
-
-
 def _row_of_server(one: ConfiguredServer, look: ServerLook | None) -> _Row:
     if look is None:
         return _Row(name=one.name, state="disabled")
@@ -111,7 +98,7 @@ def _row_of_server(one: ConfiguredServer, look: ServerLook | None) -> _Row:
     names = tuple(str(tool["name"]) for tool in look.definitions)
     chosen = [name for name in names if one.server.tools is None or name in one.server.tools]
     usable = [name for name in chosen if name not in look.unusable]
-    missing = sorted({*(one.server.tools or ()), *one.server.effects, *one.server.options} - set(names))
+    unknown = describe_unknown_tools(one.name, one.server.named_tools, names)
     return _Row(
         name=one.name,
         state="ready",
@@ -120,23 +107,18 @@ def _row_of_server(one: ConfiguredServer, look: ServerLook | None) -> _Row:
         effects=Counter(effects.get(name, "once") for name in usable),
         problems=(
             *(f"{one_line(name, 128)} cannot be registered: {why}" for name, why in look.unusable.items() if name in chosen),
-            *([_missing_tool(one.name, missing, names)] if missing else []),
+            *([unknown] if unknown else []),
             *look.remarks,
         ),
     )
 
 
-def _missing_tool(server: str, missing: Sequence[str], names: Sequence[str]) -> str:
-    named, offered = ", ".join(one_line(name, 128) for name in missing), one_line(", ".join(names), 500)
-    return f"'{one_line(server)}' has no tool {named}, which its configuration names. It has: {offered or 'none'}. Correct the name."
-
-
 def _row_of_plugin(look: PluginLook) -> _Row:
     usable = [tool for tool in look.tools if tool.name not in look.problems]
     problems = ([look.failure] if look.failure else []) + [f"{name} cannot be used: {why}" for name, why in look.problems.items()]
-    missing = [] if look.failure else unknown_names(look.plugin, look.tools)
-    if missing:
-        problems.append(_missing_tool(look.plugin.name, missing, [tool.name for tool in look.tools]))
+    unknown = describe_unknown_tools(look.plugin.name, look.plugin.named_tools, [tool.name for tool in look.tools])
+    if unknown and not look.failure:
+        problems.append(unknown)
     return _Row(
         name=look.plugin.name,
         state="cannot start" if look.failure else "ready",

@@ -103,7 +103,14 @@ Plugins = Annotated[
         negative="",
     ),
 ]
-AsJson = Annotated[bool, Parameter(name="--json", help="Write strict JSON, for programs.", negative="")]
+AsJson = Annotated[
+    bool,
+    Parameter(
+        name="--json",
+        help="Write JSON for programs: an object in a line, or JSON Lines (one object in each line) where there are several.",
+        negative="",
+    ),
+]
 Run = Annotated[str | None, Parameter(help="Only this run; `last` is the newest.")]
 Kind = Annotated[str | None, Parameter(help="Only events of this kind, or calls with one, such as `call.started`.")]
 Actor = Annotated[str | None, Parameter(help="Only calls that were made for this actor.")]

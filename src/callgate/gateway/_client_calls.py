@@ -122,6 +122,8 @@ class RecordedCall(Struct, frozen=True):
     run: str
     whole: bool = True
     """Whether its arguments are on record, so that it can be submitted again if it has not ended."""
+    server: str = ""
+    """The server that had its tool; empty if none had, or if it is not known."""
 
 
 class Continued(Struct, frozen=True):

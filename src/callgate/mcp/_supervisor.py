@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callgate._server_processes.server_lifecycle import State
 from callgate.errors import UsageError
@@ -94,7 +95,8 @@ class SupervisedServer:
     def status(self, tools: int) -> ServerStatus:
         if self._parts is None:
             return ServerStatus(name=self.name, state="idle", tools=tools)
-        return self._parts.first.lifecycle.status(self.name, tools, self._parts.first.revision)
+        status = self._parts.first.lifecycle.status(self.name, tools, self._parts.first.revision)
+        return replace(status, missing_gated=self._parts.tools.missing_gated)
 
     @property
     def _running(self) -> _ServerParts:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from callgate._run_in_thread import in_thread
+from callgate._server_processes.named_tools import describe_unknown_tools
 from callgate.calls import Effect
 from callgate.mcp._connection import Message, NotSent
 from callgate.mcp._tool_changes import Definition
@@ -74,6 +75,8 @@ class ToolList:
         self._only_clients: Mapping[str, _ClientTool] = {}
         """The tools that only sessions of clients have, by the name on the server."""
         self._offering = asyncio.Lock()
+        self.missing_gated = ""
+        """Which tools to be approved the server does not list, as a sentence; empty if a client's session may have them."""
         self.instructions = ""
         """The server's instructions for models, if they are accepted."""
         given = server.accepted
@@ -192,15 +195,11 @@ class ToolList:
                 self._catalogue.log.warning("MCP server %s lists the tool %s twice; the first counts", self._server.name, name)
             else:
                 found[name] = definition
-        chosen = self._server.tools
-        for name in (*(chosen or ()), *self._server.effects, *self._server.options):
-            if name not in found:
-                self._catalogue.log.warning(
-                    "MCP server %s has no tool %s, which its configuration names. It has %s",
-                    self._server.name,
-                    name,
-                    ", ".join(found) or "none",
-                )
+        server, offered = self._server, list(found)
+        if unknown := describe_unknown_tools(server.name, server.named_tools, offered):
+            self._catalogue.log.warning("%s", unknown)
+        self.missing_gated = "" if server.client_tools else describe_unknown_tools(server.name, server.gated_tools, offered)
+        chosen = server.tools
         return [definition for name, definition in found.items() if chosen is None or name in chosen]
 
     def _build_tool(self, name: str, definition: Message, effects: Mapping[str, Effect]) -> McpTool:

@@ -165,6 +165,16 @@ class McpServer(NamedStruct, frozen=True, kw_only=True, eq=False):
     def __post_init__(self) -> None:
         _check_server(self)
 
+    @property
+    def named_tools(self) -> tuple[str, ...]:
+        """The names of tools in the configuration."""
+        return (*(self.tools or ()), *self.effects, *self.options)
+
+    @property
+    def gated_tools(self) -> tuple[str, ...]:
+        """The names of tools whose calls need an approval by the configuration."""
+        return tuple(name for name, options in self.options.items() if options.get("requires_approval"))
+
     def __repr__(self) -> str:
         """Return the name and the target without credentials; environment and headers may be secrets."""
         return f"McpServer({self.name!r}, {shown_word(self.url) if self.url else shown_command(self.command)!r})"

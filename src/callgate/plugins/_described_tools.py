@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from callgate.plugins.manifest import PluginManifest, ToolSettings
 from callgate.plugins.plugin_config import Plugin
 
-__all__ = ["missing_tools", "tools_of", "unknown_names"]
+__all__ = ["missing_tools", "tools_of"]
 
 _ALWAYS = ("name", "description", "input_schema", "output_schema", "timeout_s")
 """The fields that an untrusted process may set for its tools. It may also ask for approval, which is only stricter."""
@@ -38,12 +38,6 @@ def missing_tools(manifest: PluginManifest, tools: Sequence[ToolSettings]) -> di
         for name in manifest.tools
         if name not in known
     }
-
-
-def unknown_names(config: Plugin, tools: Sequence[ToolSettings]) -> list[str]:
-    """Return the names in the operator's effects and options that no tool has."""
-    known = {tool.name for tool in tools}
-    return [name for name in dict.fromkeys((*config.effects, *config.options)) if name not in known]
 
 
 def _apply_manifest(manifest: PluginManifest, tool: ToolSettings) -> ToolSettings:

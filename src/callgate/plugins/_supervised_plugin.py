@@ -17,13 +17,16 @@ from contextvars import Context
 from functools import partial
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from callgate._clock import Clock
 from callgate._run_in_thread import in_thread
 from callgate._server_processes.child_process import ServerCommand
+from callgate._server_processes.named_tools import describe_unknown_tools
 from callgate._server_processes.server_errors import NotSent, ToolServerError
 from callgate._server_processes.server_lifecycle import ServerLifecycle, ServerWork, State
 from callgate.errors import UsageError
-from callgate.plugins._described_tools import missing_tools, tools_of, unknown_names
+from callgate.plugins._described_tools import missing_tools, tools_of
 from callgate.plugins._environment_locks import HeldEnvironment, hold_environment
 from callgate.plugins._environments import has_environment
 from callgate.plugins._messages import Message, execution_of
@@ -101,6 +104,8 @@ class SupervisedPlugin:
         self._manifest: PluginManifest | None = None
         self._fingerprint = ""
         self._tools: dict[str, PluginTool] = {}
+        self._missing_gated = ""
+        """Which tools to be approved by the operator's options the plugin does not have, as a sentence."""
         self._described: tuple[ToolSettings, ...] | None = None
         """Tools that the process has described of its own accord and that are not offered yet."""
         self._stuck = False
@@ -111,7 +116,7 @@ class SupervisedPlugin:
         return self._lifecycle.state
 
     def status(self, tools: int) -> ServerStatus:
-        return self._lifecycle.status(self.name, tools)
+        return replace(self._lifecycle.status(self.name, tools), missing_gated=self._missing_gated)
 
     # Called by the engine
 
@@ -336,15 +341,12 @@ class SupervisedPlugin:
             if name not in self._tools:
                 gone.setdefault(name, f"The plugin '{self.name}' no longer has this tool. Use another one.")
         if list(known) != list(self._tools):
-            self._warn_of_unknown_names(settings)
+            if unknown := describe_unknown_tools(self.name, self._config.named_tools, list(self._tools)):
+                self._catalogue.log.warning("%s", unknown)
+            self._missing_gated = describe_unknown_tools(self.name, self._config.gated_tools, list(self._tools))
         if list(known.values()) != list(self._tools.values()) or gone or not settings:
             self._catalogue.withdraw(self.name, {self._offered_name(name): why for name, why in gone.items()})
             self._catalogue.offer(self.name, list(self._tools.values()))
-
-    def _warn_of_unknown_names(self, settings: Sequence[ToolSettings]) -> None:
-        offered = ", ".join(one.name for one in settings) or "none"
-        for name in unknown_names(self._config, settings):
-            self._catalogue.log.warning("The plugin '%s' has no tool '%s', which its options name. It has: %s", self.name, name, offered)
 
     def _tool(self, known: PluginTool | None, settings: ToolSettings) -> PluginTool:
         return known if known is not None and known.settings == settings else PluginTool(self._config, settings, self)

@@ -80,6 +80,16 @@ class Plugin(NamedStruct, frozen=True, kw_only=True, eq=False):
             refuse_unknown(f"Plugin(options={{{tool!r}: ...}})", options, _TOOL_OPTIONS)
         read_manifest(self.path)
 
+    @property
+    def named_tools(self) -> tuple[str, ...]:
+        """The names of tools in the operator's effects and options."""
+        return (*self.effects, *self.options)
+
+    @property
+    def gated_tools(self) -> tuple[str, ...]:
+        """The names of tools whose calls need an approval by the operator's options."""
+        return tuple(name for name, options in self.options.items() if options.get("requires_approval"))
+
     def __repr__(self) -> str:
         """Return the name and the folder; the environment may have secrets."""
         return f"Plugin({self.name!r}, {str(self.path)!r})"

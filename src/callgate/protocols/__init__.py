@@ -25,6 +25,7 @@ from callgate.protocols.policies import (
     Policy,
     RequiresJudge,
     Verdict,
+    WithServers,
     WithTools,
 )
 from callgate.protocols.runners import Claim, DistantRunner, Execution, InstantRunner, Runner, RunRequest, Start
@@ -77,6 +78,7 @@ __all__ = [
     "ToolCatalogue",
     "ToolServer",
     "Verdict",
+    "WithServers",
     "WithTools",
     "WriteLog",
 ]

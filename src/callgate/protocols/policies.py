@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 from msgspec import Struct
 
 from callgate._option_checks import NamedStruct
+from callgate.protocols.tool_servers import ServerStatus
 from callgate.stage_types import ValidatedCall
 from callgate.tools.registry import BoundTool
 
@@ -23,6 +24,7 @@ __all__ = [
     "Policy",
     "RequiresJudge",
     "Verdict",
+    "WithServers",
     "WithTools",
 ]
 
@@ -90,6 +92,15 @@ class WithTools(Protocol):
 
     def check_tools(self, tools: Sequence[BoundTool]) -> None:
         """Raise `UsageError` if the policy names something that none of these tools has."""
+        ...
+
+
+@runtime_checkable
+class WithServers(Protocol):
+    """A policy that depends on the tool servers. Checked when the servers of an engine have started, and when others replace them."""
+
+    def check_servers(self, servers: Sequence[ServerStatus]) -> None:
+        """Raise `UsageError` if one of the servers that have started must not be used as it is."""
         ...
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from callgate._journal.open_for_reading import open_reader
+from callgate._json import decode
+from callgate.event_queries import EventQuery
 from tests.gateway.http.gateway_process import GatewayProcess, call, gateway_process, session
 from tests.waiting import soon
 
@@ -61,6 +65,11 @@ async def test_a_stateless_call_that_runs_when_the_gateway_stops_is_unknown(tmp_
             response = await running
     assert (response["id"], response["result"]["resultType"]) == (3, "complete")
     assert response["result"]["_meta"][_OUTCOME]["status"] == "unknown"
+    with closing(open_reader(tmp_path / "journal.db")) as journal:
+        (aborted,) = journal.find(EventQuery(kinds=("call.aborted",)))
+    assert decode(aborted.body)["reason"] == (
+        "the caller was cancelled: its request was ended, because the access or the session of its client has ended, or the gateway stops"
+    )
 
 
 async def test_a_call_that_waits_for_others_when_the_gateway_stops_has_not_run(tmp_path: Path) -> None:

@@ -177,8 +177,8 @@ async def test_a_call_that_waits_at_a_killed_replica_is_approved_and_runs_once_a
         assert waiting["status"] == "waiting"
         one.kill()
         listed = await other.call("callgate_approvals", {}, OPERATOR)
-        assert [entry["approval_id"] for entry in listed["structuredContent"]["approvals"]] == [waiting["approval"]]
-        decided = await other.call("callgate_approve", {"approval_id": waiting["approval"]}, OPERATOR)
+        assert [entry["approval"] for entry in listed["structuredContent"]["approvals"]] == [waiting["approval"]]
+        decided = await other.call("callgate_approve", {"approval": waiting["approval"]}, OPERATOR)
         assert not decided.get("isError"), json.dumps(decided)
         assert (await other.call("pay", {"what": "rent"}))["content"][0]["text"] == "paid"
         assert (await other.call("pay", {"what": "rent"}))["_meta"]["callgate/outcome"]["status"] == "waiting"
@@ -193,7 +193,7 @@ async def test_an_approval_is_the_success_of_one_request_however_many_make_the_c
         one, other, _ = all_of_them
         for what in "12345":
             waiting = (await one.call("pay", {"what": what}))["_meta"]["callgate/outcome"]
-            await other.call("callgate_approve", {"approval_id": waiting["approval"]}, OPERATOR)
+            await other.call("callgate_approve", {"approval": waiting["approval"]}, OPERATOR)
             results = await asyncio.gather(*(replica.call("pay", {"what": what}) for replica in all_of_them * 3))
             told += [result["content"][0]["text"] for result in results]
     paid = (tmp_path / "ledger").read_text(encoding="utf-8").split()

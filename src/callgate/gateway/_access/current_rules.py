@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from callgate.errors import UsageError
 from callgate.policy import Rules
-from callgate.protocols import Allow, Ask, Deny, PathFilter, Verdict
+from callgate.protocols import Allow, Ask, Deny, PathFilter, ServerStatus, Verdict
 from callgate.stage_types import ValidatedCall
 from callgate.tools import BoundTool
 
@@ -47,6 +48,12 @@ class CurrentRules:
         """Refuse rules that can never match these tools; see `Rules.check_tools`."""
         for one in self._checked:
             one.check_tools(tools)
+
+    def check_servers(self, servers: Sequence[ServerStatus]) -> None:
+        """Refuse servers that do not have a tool which their configuration wants approved: another one would run without approval."""
+        for one in servers:
+            if one.missing_gated:
+                raise UsageError(one.missing_gated)
 
     def judge(self, call: ValidatedCall) -> Verdict | None:
         """Return the strictest verdict, or None if one of them needs the file system or a large value."""

@@ -183,7 +183,8 @@ class StatelessFront:
         self._running.note_call(request.id, running.call)
         if self._may_become_task(request) and await self._must_become_task(running):
             digest = self._parts.records.keep_arguments(request.params.get("arguments") or {})
-            return {"resultType": "task", **tasks.begin(running, self._stamp_call, digest).describe()}
+            server = self._parts.calls.server_of(request.params.get("name"))
+            return {"resultType": "task", **tasks.begin(running, self._stamp_call, digest, server).describe()}
         result = await running.result_or_questions()
         if result is not None:
             return result
@@ -249,11 +250,11 @@ class StatelessFront:
     def _may_become_task(self, request: _StatelessRequest) -> bool:
         return request.method == "tools/call" and request.client.takes_tasks and self._parts.tasks.offered
 
-    def _resume(self, client: Client, call: SubmittedCall) -> MultiRoundRequest:
+    def _resume(self, client: Client, call: SubmittedCall, server: str) -> MultiRoundRequest:
         """Return the request of a task whose call is submitted again, after its process has ended."""
         params = {"name": call.raw.name, "arguments": call.raw.arguments}
         request = _StatelessRequest("tools/call", client, params, DiscardingExchange(), None)
-        return self._start(request, resumed=RecordedCall(call.id, call.scope.run, call.whole))
+        return self._start(request, resumed=RecordedCall(call.id, call.scope.run, call.whole, server))
 
     def _stamp_call(self, result: Message) -> Message:
         return self._stamp("tools/call", result)

@@ -12,7 +12,7 @@ from callgate.gateway._exchange import Front
 from callgate.gateway._http.streams import EventBuffer, Receive, Send, send_body, send_events
 from callgate.gateway._http.watched_clients import watch_client
 from callgate.gateway._http_limits import HttpLimits
-from callgate.gateway._tool_calls.ended_requests import WHY_ENDED
+from callgate.gateway._requests.cancellable_requests import WHY_ENDED
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, RpcError, encoded, error_answer

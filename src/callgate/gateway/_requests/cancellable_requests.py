@@ -11,20 +11,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any
+from typing import Any, Final
 
 from callgate.errors import CallgateError, JournalFailed, RecordFailed
 from callgate.gateway._client_calls import ClientCall
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, INVALID_REQUEST, RpcError, answer, error_answer
 
-__all__ = ["UNRECORDED", "UNRECORDED_TEXT", "CancellableRequests", "duplicate_id", "error_for_client"]
+__all__ = ["UNRECORDED", "UNRECORDED_TEXT", "WHY_ENDED", "CancellableRequests", "duplicate_id", "error_for_client"]
 
 log = logging.getLogger("callgate")
 
 UNRECORDED = (JournalFailed, RecordFailed)
 """Errors that say nothing about a call but that its record cannot be read or written. Their messages are for the operator."""
 UNRECORDED_TEXT = "The gateway cannot read its record at the moment. Its operator is told why. Try again later."
+WHY_ENDED: Final = "because the access or the session of its client has ended, or the gateway stops"
 _CLOSE_S = 1.0
 
 
@@ -107,7 +108,7 @@ class CancellableRequests:
         self._closed = True
         tasks = list(self._tasks.values())
         for task in tasks:
-            task.cancel()
+            task.cancel(f"its request was ended, {WHY_ENDED}")
         if tasks:
             await asyncio.wait(tasks, timeout=_CLOSE_S)
 

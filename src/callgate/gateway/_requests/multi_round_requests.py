@@ -67,8 +67,8 @@ class MultiRoundRequest:
         """Wait for something else, and return it. If that is cancelled, cancel the request, too."""
         try:
             return await waiting
-        except asyncio.CancelledError:
-            await self._cancel_and_wait()
+        except asyncio.CancelledError as cancelled:
+            await self._cancel_and_wait(str(cancelled.args[0]) if cancelled.args else "")
             raise
 
     def go_on(self, on_change: Callable[[], None]) -> None:
@@ -106,9 +106,9 @@ class MultiRoundRequest:
         """
         self._task.cancel(why or None)
 
-    async def _cancel_and_wait(self) -> None:
+    async def _cancel_and_wait(self, why: str) -> None:
         """Cancel the request, and wait until its call has ended, so that its end is on record; in bounded time."""
-        self.cancel()
+        self.cancel(why)
         await self.wait_done(_CANCEL_S)
 
     async def wait_done(self, within_s: float) -> None:

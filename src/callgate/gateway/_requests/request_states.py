@@ -65,6 +65,8 @@ class TaskState(Struct, frozen=True, tag="task"):
     """The address of the process that began it for other gateways on its journal; empty if there are none."""
     arguments: str = ""
     """The digest of the call's arguments, so that no others are submitted in their place."""
+    server: str = ""
+    """The server or plugin that had the call's tool; empty if none had."""
 
 
 _State = ParkedState | ApprovalState | TaskState

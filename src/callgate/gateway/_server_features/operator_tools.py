@@ -57,7 +57,7 @@ class _Listing(Struct, forbid_unknown_fields=True):
 class _Approval(Struct, forbid_unknown_fields=True):
     """The arguments of `callgate_approve`."""
 
-    approval_id: str
+    approval: str
     reason: str = ""
     arguments: dict[str, Any] | None = None
 
@@ -65,7 +65,7 @@ class _Approval(Struct, forbid_unknown_fields=True):
 class _Denial(Struct, forbid_unknown_fields=True):
     """The arguments of `callgate_deny`."""
 
-    approval_id: str
+    approval: str
     reason: str
 
 
@@ -97,11 +97,11 @@ DEFINITIONS: Final[tuple[Message, ...]] = (
         "inputSchema": {
             "type": "object",
             "properties": {
-                "approval_id": _ID,
+                "approval": _ID,
                 "reason": {"type": "string", "description": "Why. Recorded; the model is told if you give other arguments."},
                 "arguments": {"type": "object", "description": "All arguments to run the call with instead of its own."},
             },
-            "required": ["approval_id"],
+            "required": ["approval"],
             "additionalProperties": False,
         },
         "outputSchema": _DECIDED,
@@ -114,10 +114,10 @@ DEFINITIONS: Final[tuple[Message, ...]] = (
         "inputSchema": {
             "type": "object",
             "properties": {
-                "approval_id": _ID,
+                "approval": _ID,
                 "reason": {"type": "string", "description": "Why. Recorded, and told to the model that made the call."},
             },
-            "required": ["approval_id", "reason"],
+            "required": ["approval", "reason"],
             "additionalProperties": False,
         },
         "outputSchema": _DECIDED,
@@ -135,7 +135,7 @@ class OperatorTools:
     async def call(self, principal: Principal, name: str, arguments: object) -> Message:
         """Return the result of `tools/call` for one of the tools."""
         try:
-            asked = msgspec.convert(arguments, _ARGUMENTS[name])
+            asked = msgspec.convert(_with_current_names(arguments), _ARGUMENTS[name])
         except msgspec.ValidationError as error:
             takes = ", ".join(_ARGUMENTS[name].__struct_fields__) or "no arguments"
             text = f"The arguments of {name} are not valid, so nothing was done: {error}. It takes: {takes}."
@@ -157,24 +157,24 @@ class OperatorTools:
         return {"content": [text_item("\n\n".join([*texts, *more, *unreadable]))], "structuredContent": found}
 
     async def _decide(self, principal: Principal, asked: _Approval | _Denial) -> Message:
-        made_by = await self._find_principal(asked.approval_id)
+        made_by = await self._find_principal(asked.approval)
         if made_by is None:
-            raise UsageError(f"No approval {asked.approval_id[:200]!r} is open. `callgate_approvals` lists those that are.")
+            raise UsageError(f"No approval {asked.approval[:200]!r} is open. `callgate_approvals` lists those that are.")
         if made_by == principal.name:
             raise UsageError(
-                f"The call of the approval {asked.approval_id[:200]} was made under your own name, {principal.name}. Somebody else has to"
+                f"The call of the approval {asked.approval[:200]} was made under your own name, {principal.name}. Somebody else has to"
                 " decide about it: another operator, or the user of the client that made it."
             )
         verb = "approved" if isinstance(asked, _Approval) else "denied"
         try:
             if isinstance(asked, _Approval):
-                await self._engine.approve(asked.approval_id, by=principal.name, reason=asked.reason, arguments=asked.arguments)
+                await self._engine.approve(asked.approval, by=principal.name, reason=asked.reason, arguments=asked.arguments)
             else:
-                await self._engine.deny(asked.approval_id, by=principal.name, reason=asked.reason)
+                await self._engine.deny(asked.approval, by=principal.name, reason=asked.reason)
         except RunHeld:
             return await self._send(principal, asked, verb)
         then = "It runs when its client makes it again, or continues it." if verb == "approved" else "It does not run; its model is told."
-        return _decision(asked.approval_id, verb, principal, f"The call is {verb}. {then}")
+        return _decision(asked.approval, verb, principal, f"The call is {verb}. {then}")
 
     async def _send(self, principal: Principal, asked: _Approval | _Denial, verb: str) -> Message:
         """Send an answer to the process that works on the run.
@@ -187,14 +187,14 @@ class OperatorTools:
             given = {"arguments": asked.arguments, "leave_out": True}
         send = inbox.deny if isinstance(asked, _Denial) else inbox.approve
         address = self._address()
-        sent = await in_thread(partial(send, address, asked.approval_id, by=principal.name, reason=asked.reason, **given))
+        sent = await in_thread(partial(send, address, asked.approval, by=principal.name, reason=asked.reason, **given))
         outcome = await in_thread(partial(inbox.outcome, address, sent.id, wait_s=_SENT_WAIT_S))
         if outcome.refused:
             raise UsageError(f"{sent.held_by}, which works on the call's run, has refused the answer: {outcome.refused}")
         if outcome.position:
-            return _decision(asked.approval_id, verb, principal, f"The call is {verb}: {sent.held_by} has received the answer.")
+            return _decision(asked.approval, verb, principal, f"The call is {verb}: {sent.held_by} has received the answer.")
         text = "The answer is sent, and takes effect when the process that works on the call's run receives it."
-        return _decision(asked.approval_id, "sent", principal, text)
+        return _decision(asked.approval, "sent", principal, text)
 
     async def _find_principal(self, approval_id: str) -> str | None:
         """Return the principal of a suspended call; None if there is no such call."""
@@ -217,6 +217,13 @@ class OperatorTools:
         return address
 
 
+def _with_current_names(arguments: object) -> object:
+    """Return the arguments with the name that `approval` has, which was `approval_id` in earlier versions."""
+    if not isinstance(arguments, dict) or "approval_id" not in arguments or "approval" in arguments:
+        return arguments
+    return {"approval" if name == "approval_id" else name: value for name, value in arguments.items()}
+
+
 def _decision(approval: str, status: str, principal: Principal, message: str) -> Message:
     facts = {"approval": approval, "status": status, "by": principal.name, "message": message}
     return {"content": [text_item(message)], "structuredContent": facts}
@@ -229,7 +236,7 @@ def _facts(one: PendingApproval) -> dict[str, object]:
     except msgspec.DecodeError:
         arguments = one.arguments
     facts: dict[str, object] = {
-        "approval_id": one.approval,
+        "approval": one.approval,
         "principal": one.principal,
         "tool": one.tool,
         "arguments": arguments,

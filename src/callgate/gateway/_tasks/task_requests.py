@@ -36,7 +36,7 @@ class TaskRequests:
     Args:
         records: Reads the calls of tasks that this process does not have.
         calls: Withdraws cancelled calls.
-        resume: Submits a call of an earlier process again.
+        resume: Submits a call of an earlier process again, given the server that had its tool.
         finish: Returns the result that the request would have had, given the result of the call.
     """
 
@@ -47,7 +47,7 @@ class TaskRequests:
         records: CallRecords,
         calls: ToolCalls,
         *,
-        resume: Callable[[Client, SubmittedCall], MultiRoundRequest],
+        resume: Callable[[Client, SubmittedCall, str], MultiRoundRequest],
         finish: Callable[[Message], Message],
     ) -> None:
         self._principal = principal
@@ -137,7 +137,7 @@ class TaskRequests:
         if kept is not None:
             return kept
         ended_ms = end.at_ms if end is not None and end.is_told else None
-        task = tasks.resume(str(task_id), state, self._resume(client, recorded), self._finish, ended_ms)
+        task = tasks.resume(str(task_id), state, self._resume(client, recorded, state.server), self._finish, ended_ms)
         await task.wait_restored()
         if end is not None and end.result is None:
             await self._note_cancelled(task, state.call)

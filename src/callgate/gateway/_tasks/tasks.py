@@ -149,13 +149,14 @@ class Tasks:
         """Whether no further call can become a task. Tasks that have ended are dropped for it: their results are read from the journal."""
         return len(self._kept) >= self._most and len(self) >= self._most
 
-    def begin(self, request: MultiRoundRequest, finish: Callable[[Message], Message], arguments: str) -> RunningTask:
+    def begin(self, request: MultiRoundRequest, finish: Callable[[Message], Message], arguments: str, server: str) -> RunningTask:
         """Turn a running request into a task, and return the task.
 
         Args:
             arguments: The digest of the arguments of its call.
+            server: The server that has the tool of its call; empty if none has.
         """
-        state = TaskState(request.principal, request.call.status.call_id, self._now_ms(), self._replica, arguments)
+        state = TaskState(request.principal, request.call.status.call_id, self._now_ms(), self._replica, arguments, server)
         return self._add(self._states.seal(state), state, request, finish)
 
     def resume(

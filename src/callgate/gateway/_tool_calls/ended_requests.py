@@ -12,12 +12,12 @@ import msgspec
 from msgspec import Struct
 
 from callgate.events import Event
+from callgate.gateway._requests.cancellable_requests import WHY_ENDED
 from callgate.gateway._tool_calls.tool_results import error_result
 from callgate.mcp._connection import Message
 
-__all__ = ["WHY_ENDED", "cancelled_outcome", "ended_result", "unread_result"]
+__all__ = ["cancelled_outcome", "ended_result", "unread_result"]
 
-WHY_ENDED: Final = "because the access or the session of its client has ended, or the gateway stops"
 _CODE: Final = "request_ended"
 
 

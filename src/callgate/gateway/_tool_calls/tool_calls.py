@@ -32,6 +32,8 @@ from callgate.gateway.principals import EVERY, Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, RpcError
 from callgate.mcp.calling_client import on_behalf_of
+from callgate.mcp.mcp_tool import McpTool
+from callgate.plugins.plugin_tool import PluginTool
 
 __all__ = ["ToolCalls", "unknown_tool"]
 
@@ -168,7 +170,7 @@ class ToolCalls:
             end, obstacle = await self._records.end(recorded.call), self._obstacle(recorded, name, principal)
             if end is not None and (end.final or obstacle):
                 return self._read_result(end)
-            if unusable := self._unusable_servers(name):
+            if unusable := self._unusable_servers(name, recorded.server):
                 client_call.status.waits_for = unusable
                 await self._engine.clock.sleep(_HELD_S)
                 continue
@@ -183,12 +185,27 @@ class ToolCalls:
             raise asyncio.CancelledError(CLIENT_CANCELLED)
         return self._results.result(end.result, None)
 
-    def _unusable_servers(self, name: str) -> str:
-        """Return why a tool may be missing only for now, as sentences: its server, or one whose tools are not known, cannot be used."""
+    def server_of(self, name: object) -> str:
+        """Return the server or plugin that has a tool; empty if none has."""
+        found = self._engine.tools.get(name) if isinstance(name, str) else None
+        match found.tool if found is not None else None:
+            case McpTool(server=server):
+                return server
+            case PluginTool(plugin=plugin):
+                return plugin
+        return ""
+
+    def _unusable_servers(self, name: str, server: str) -> str:
+        """Return why a tool may be missing only for now, as sentences: its server cannot be used.
+
+        Args:
+            server: The server that had the tool. If it is not known, the tool may be one of each server whose tools are not known.
+        """
         tools = self._engine.tools
         if tools.get(name) is not None:
             return ""
-        return tools.withdrawn.get(name) or " ".join(tools.unavailable.values())
+        unknown = tools.unavailable
+        return tools.withdrawn.get(name) or (unknown.get(server, "") if server else " ".join(unknown.values()))
 
     def _obstacle(self, recorded: RecordedCall, name: str, principal: Principal) -> str:
         """Return why a call cannot be submitted again; empty if it can."""
