@@ -29,6 +29,8 @@ __all__ = ["ForkedCommand", "Forks"]
 
 _MOST_BYTES: Final = 1_048_576
 _STREAMS: Final = 3
+_ON_DEMAND: Final = ("apsw", "cyclopts.help", "encodings.ascii", "httpx2", "jsonschema_rs", "rich._emoji_codes", "rich.markdown", "rich.panel")
+"""Modules that libraries and commands import when they are first needed."""
 
 
 class ForkedCommand(NamedTuple):
@@ -170,7 +172,7 @@ def _import_all() -> None:
         if not found.name.endswith("__main__") and not found.name.startswith("callgate.integrations."):
             with suppress(ImportError):
                 import_module(found.name)
-    for name in ("apsw", "httpx2", "jsonschema_rs"):
+    for name in _ON_DEMAND:
         import_module(name)
 
 
