@@ -53,8 +53,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--minutes", type=float, default=math.inf, help="skip the tests that have not begun after so many minutes")
 
 
-LONGEST = "conformance"
-"""The folder of the tests of which each takes more than half a minute."""
+LONGEST = {"conformance", "test_bench.py", "test_documented_types.py", "test_replica_kills.py", "test_server_tasks.py"}
+"""The folder and the files of the tests that take more than ten seconds each."""
 
 OUT_OF_TIME = pytest.StashKey[float]()
 """When no test begins any more, on the monotonic clock."""
@@ -78,7 +78,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     named = [item.nodeid for item in items if " at 0x" in item.nodeid]
     if named:
         raise pytest.UsageError(f"The names of these tests have an address; give `ids=`: {named[:5]}")
-    items.sort(key=lambda item: item.path.parent.name != LONGEST)
+    items.sort(key=lambda item: LONGEST.isdisjoint((item.path.parent.name, item.path.name)))
 
 
 @pytest.hookimpl(wrapper=True)
