@@ -68,4 +68,4 @@ mutants: $(VENV)/mutants
 	nice $(BIN)/python tools/mutants.py --sample $(SAMPLE) --seed $(SEED)
 
 clean:
-	rm -rf $(VENV) $(VENV)-3.* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-3.* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .npm_packages

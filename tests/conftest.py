@@ -53,8 +53,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--minutes", type=float, default=math.inf, help="skip the tests that have not begun after so many minutes")
 
 
-LONGEST = "conformance"
-"""The folder of the tests of which each takes more than half a minute."""
+LONGEST = {"conformance", "test_bench.py", "test_documented_types.py", "test_replica_kills.py", "test_server_tasks.py"}
+"""The folder and the files of the tests that take more than ten seconds each."""
 
 OUT_OF_TIME = pytest.StashKey[float]()
 """When no test begins any more, on the monotonic clock."""
@@ -78,7 +78,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     named = [item.nodeid for item in items if " at 0x" in item.nodeid]
     if named:
         raise pytest.UsageError(f"The names of these tests have an address; give `ids=`: {named[:5]}")
-    items.sort(key=lambda item: item.path.parent.name != LONGEST)
+    items.sort(key=lambda item: LONGEST.isdisjoint((item.path.parent.name, item.path.name)))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -92,8 +92,10 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_finish() -> None:
-    """Exclude the collected tests and modules from garbage collection, because they live until the end."""
-    gc.collect()
+    """Exclude the collected tests and modules from garbage collection, because they live until the end.
+
+    Nothing is collected before: to search so many objects takes longer than what it frees is worth.
+    """
     gc.freeze()
 
 
@@ -138,6 +140,15 @@ def _undo_store_in_a_test_folder(tmp_path_factory: pytest.TempPathFactory) -> It
     """Set `CALLGATE_UNDO` to a temporary folder, so that tests do not write to the user's undo store."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setitem(os.environ, "CALLGATE_UNDO", str(tmp_path_factory.mktemp("undo")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_system_certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let HTTP clients find no certificates: tests call servers on this machine, and each client takes 20 ms to read the system's."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.delenv("SSL_CERT_FILE", raising=False)
+        patched.setenv("SSL_CERT_DIR", str(tmp_path_factory.mktemp("certificates")))
         yield
 
 

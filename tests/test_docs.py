@@ -92,7 +92,7 @@ def run_python(found: list[Block], place: Path) -> str:
         return ""
     script = place / "page.py"
     script.write_text(code, encoding="utf-8")
-    ended, printed = run([sys.executable, str(script)], place)
+    ended, printed = transcript(place, str(script), program="python", **variables(place))
     assert ended == 0, printed
     return printed
 

@@ -56,12 +56,21 @@ WAYS = [
 ]
 
 
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("absolute", [False, True])
-async def test_no_path_gives_a_file_tool_access_to_the_callgate_folder(way: str, absolute: bool, root: Path) -> None:
-    path = f"{root}/{way}" if absolute else way
+async def test_no_path_gives_a_file_tool_access_to_the_callgate_folder(absolute: bool, root: Path) -> None:
     before = contents(root)
-    raws = [
+    async with Engine([*workspace_tools(), *symbol_tools(), *command_tools()]) as engine:  # its process starts once for all paths
+        for way in WAYS:
+            path = f"{root}/{way}" if absolute else way
+            given = [await said(engine, raw, Scope(workspace=str(root))) for raw in uses_of(path)]
+            assert SECRET not in "".join(str((result.structured, result.text)).replace(repr(path), "") for result in given), way
+            listed = [one for one in given if one.success and "journal.db" in str(one.structured).replace(repr(path)[1:-1], "")]
+            assert [one.name for one in listed] == [], way
+            assert contents(root) == before, way
+
+
+def uses_of(path: str) -> list[RawCall]:
+    return [
         call("read_file", path=path),
         call("write_file", path=path, content="x"),
         call("edit_file", path=path, old="found", new="x"),
@@ -72,13 +81,6 @@ async def test_no_path_gives_a_file_tool_access_to_the_callgate_folder(way: str,
         call("find_symbol", name="found", path=path),
         call("run_command", command=["cat", "journal.db"], cwd=path),
     ]
-    async with Engine([*workspace_tools(), *symbol_tools(), *command_tools()]) as engine:
-        given = [await said(engine, raw, Scope(workspace=str(root))) for raw in raws]
-    assert SECRET not in "".join(str((result.structured, result.text)).replace(repr(path), "") for result in given)
-    assert [
-        result.name for result in given if result.success and "journal.db" in str(result.structured).replace(repr(path)[1:-1], "")
-    ] == []
-    assert contents(root) == before
 
 
 async def test_searches_and_listings_leave_out_the_callgate_folder(root: Path) -> None:

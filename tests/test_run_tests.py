@@ -50,7 +50,7 @@ def test_a_broken_test_fails_the_whole_and_an_unstable_one_is_told(tmp_path: Pat
         (tmp_path / name).mkdir()
     shutil.copy(ROOT / "tools/run_tests.py", tmp_path / "tools")
     (tmp_path / "tests/test_one.py").write_text(tests, encoding="utf-8")
-    command = [sys.executable, "tools/run_tests.py", "2"]
+    command = [sys.executable, "tools/run_tests.py", "1"]
     done = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=COMMAND_S)
     assert done.returncode == code, done
     assert said in done.stdout
@@ -64,7 +64,7 @@ def test_what_has_not_begun_when_the_minutes_are_over_is_skipped(tmp_path: Path,
         "-m",
         "pytest",
         "-n",
-        "2",
+        "1",
         "-o",
         f"cache_dir={tmp_path}",
         f"--minutes={minutes}",

@@ -13,6 +13,7 @@ import gc
 import json
 import os
 import pkgutil
+import runpy
 import signal
 import socket
 import subprocess
@@ -29,6 +30,8 @@ __all__ = ["ForkedCommand", "Forks"]
 
 _MOST_BYTES: Final = 1_048_576
 _STREAMS: Final = 3
+_ON_DEMAND: Final = ("apsw", "cyclopts.help", "encodings.ascii", "httpx2", "jsonschema_rs", "rich._emoji_codes", "rich.markdown")
+"""Modules that libraries and commands import when they are first needed."""
 
 
 class ForkedCommand(NamedTuple):
@@ -71,6 +74,7 @@ class Forks:
         """Start one command with these file descriptors as its standard streams; they stay open here.
 
         Args:
+            program: `callgate`; `pytest`; or `python`, which runs the script that the first word names.
             constants: Values for constants of modules, by their full names, such as waits that are shorter than for users.
         """
         given = {"folder": str(folder), "environment": dict(environment), "constants": dict(constants or {})}
@@ -170,7 +174,7 @@ def _import_all() -> None:
         if not found.name.endswith("__main__") and not found.name.startswith("callgate.integrations."):
             with suppress(ImportError):
                 import_module(found.name)
-    for name in ("apsw", "httpx2", "jsonschema_rs"):
+    for name in _ON_DEMAND:
         import_module(name)
 
 
@@ -178,6 +182,17 @@ def _load_certificates() -> None:
     """Send a request to nobody: the system's certificates, which every model needs, are read with the first one."""
     with EmbeddingsEndpoint("http://127.0.0.1:1/v1", "none", 3) as endpoint, suppress(EmbedderFailed):
         endpoint(["?"])
+
+
+def _run_program(name: str) -> object:
+    if name == "pytest":
+        return pytest.console_main()
+    if name == "callgate":
+        return callgate.cli.main()
+    del sys.argv[0]
+    sys.path[0] = os.path.dirname(sys.argv[0])
+    runpy.run_path(sys.argv[0], run_name="__main__")
+    return 0
 
 
 if __name__ == "__main__":
@@ -190,8 +205,9 @@ if __name__ == "__main__":
     _load_certificates()
     gc.freeze()
     _serve(socket.socket(fileno=int(sys.argv[1])))
+    code: object
     try:
-        code = pytest.console_main() if sys.argv[0] == "pytest" else callgate.cli.main()
+        code = _run_program(sys.argv[0])
     except SystemExit as ended:
-        code = ended.code  # type: ignore[assignment]
+        code = ended.code
     _end(code)

@@ -117,14 +117,19 @@ def shell(folder: Path, *words: str, stdin: str = "", **more: str) -> Ended:
 
 
 def transcript(folder: Path, *words: str, program: str = "callgate", **more: str) -> tuple[int, str]:
-    """Return the exit code of `callgate` or `pytest` without input, and what it has written to both of its streams, in order."""
+    """Return the exit code of a program without input, and what it has written to both of its streams, in order.
+
+    Args:
+        program: `callgate`, `pytest`, or `python`, whose first word is a script.
+    """
     environ = environment(**more)
     with open(os.devnull, "rb") as nothing, TemporaryFile() as written:
         if sys.platform == "linux":
             streams = (nothing.fileno(), written.fileno(), written.fileno())
             code = forks().start(words, folder, environ, streams, program).wait(COMMAND_S)
         else:
-            line = command(words) if program == "callgate" else [sys.executable, "-m", program, *words]
+            modules = {"callgate": ["-m", "callgate.cli"], "pytest": ["-m", "pytest"], "python": []}
+            line = [sys.executable, *modules[program], *words]
             code = subprocess.run(line, cwd=folder, stdin=nothing, stdout=written, stderr=written, env=environ).returncode
         written.seek(0)
         return code, written.read().decode()

@@ -6,6 +6,6 @@ from tests.conformance.suite import Suite
 
 
 @pytest.fixture(scope="session")
-def suite(tmp_path_factory: pytest.TempPathFactory) -> Suite:
+def suite() -> Suite:
     """The conformance suite of MCP, from npm."""
-    return Suite(tmp_path_factory.getbasetemp().parent)
+    return Suite()

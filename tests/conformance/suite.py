@@ -60,10 +60,10 @@ class Verdicts:
 
 
 class Suite:
-    """The suite, installed in `folder`, which all workers of a run share. A test is skipped, with the reason, where that cannot be done."""
+    """The installed suite. A test is skipped, with the reason, where it cannot be installed."""
 
-    def __init__(self, folder: Path) -> None:
-        self._words = [str(_node(folder)), str(npm_package(_SUITE, folder) / "dist" / "index.js")]
+    def __init__(self) -> None:
+        self._words = [str(_node()), str(npm_package(_SUITE) / "dist" / "index.js")]
 
     def server(self, url: str, revision: str, out: Path) -> Verdicts:
         """Run the server scenarios.
@@ -107,7 +107,7 @@ def _failures(out: Path, mode: str) -> dict[str, list[str]]:
     return found
 
 
-def _node(folder: Path) -> Path:
+def _node() -> Path:
     """Return a Node that is new enough: the installed one, or one from npm."""
     installed = shutil.which("node")
     if installed:
@@ -116,4 +116,4 @@ def _node(folder: Path) -> Path:
             return Path(installed)
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         pytest.skip(f"the conformance suite needs Node {_OLDEST_NODE}, which npm offers for Linux on x86-64 only")
-    return npm_package(_NODE, folder) / "bin" / "node"
+    return npm_package(_NODE) / "bin" / "node"

@@ -35,10 +35,7 @@ def gateway(upstream: str, folder: Path, more: str = "") -> Iterator[str]:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_every_required_scenario_passes_through_the_gateway(
-    revision: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    suite = Suite(tmp_path_factory.getbasetemp().parent)
+def test_every_required_scenario_passes_through_the_gateway(suite: Suite, revision: str, tmp_path: Path) -> None:
     with FixtureServer() as fixture, gateway(fixture.url, tmp_path) as url:
         verdicts = suite.server(url, revision, tmp_path / "out")
     assert len(verdicts.required) == {"2025-11-25": 30, "2026-07-28": 37}[revision]
@@ -50,9 +47,8 @@ _NOT_OF_A_GATEWAY = {"tasks-required-task-error", "tasks-status-notifications"}
 """The first is about a server that cannot answer without a task, and the second has no checks in this version of the suite."""
 
 
-def test_the_scenarios_of_the_tasks_extension_pass_through_the_gateway(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_scenarios_of_the_tasks_extension_pass_through_the_gateway(suite: Suite, tmp_path: Path) -> None:
     """The server behind the gateway knows no tasks; the gateway makes tasks of calls that take long."""
-    suite = Suite(tmp_path_factory.getbasetemp().parent)
     with FixtureServer() as fixture, gateway(fixture.url, tmp_path, "[tasks]\nafter_s = 0.3\n") as url:
         verdicts = suite.server(url, "2026-07-28", tmp_path / "out")
     about_tasks = {name: passed for name, passed in verdicts.optional.items() if name.startswith("tasks-")}

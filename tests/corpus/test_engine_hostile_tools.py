@@ -22,6 +22,7 @@ from callgate.calls import Outcome
 from callgate.tools import FunctionTool
 from tests.corpus.input_files import most_ms, rows
 from tests.corpus.test_engine_hostile_calls import assert_alive_and_clean, assert_bounded
+from tests.corpus.worker_folder import folder_of_worker
 from tests.runners.runner_requests import marked
 from tests.waiting import DEADLINE_S, HANGS_S, LoopClock, past_deadline, soon
 
@@ -79,12 +80,6 @@ def word_for(result: ToolResult) -> set[str]:
     if result.failure_class in ("timeout", "killed"):
         words.add("abandoned" if "could not be stopped" in str(result.error) else "killed")
     return words
-
-
-@tool(effect="none", runner="process")
-def folder_of_worker() -> str:
-    """Start a worker process, so that its start takes no time of the next call."""
-    return os.getcwd()
 
 
 @tool(effect="none")

@@ -150,7 +150,7 @@ async def posted_call(url: str, name: str, arguments: dict[str, Any]) -> str:
     meta = {f"{prefix}protocolVersion": "2026-07-28", f"{prefix}clientCapabilities": {}}
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": arguments, "_meta": meta}}
     routing = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": name}
-    async with httpx2.AsyncClient(timeout=None, trust_env=False) as client:
+    async with httpx2.AsyncClient(timeout=None, trust_env=False, verify=False) as client:
         response = await client.post(url, json=message, headers={"accept": "application/json, text/event-stream", **routing})
         return response.text
 

@@ -26,10 +26,9 @@ Servers = Mapping[str, list[str]]
 
 
 @pytest.fixture(scope="session")
-def npm(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
-    folder = tmp_path_factory.getbasetemp().parent
+def npm() -> Mapping[str, Path]:
     names = ("filesystem", "everything")
-    return {name: npm_server(f"@modelcontextprotocol/server-{name}@{_VERSION}", folder) for name in names}
+    return {name: npm_server(f"@modelcontextprotocol/server-{name}@{_VERSION}") for name in names}
 
 
 @pytest.fixture

@@ -190,10 +190,8 @@ async def test_a_session_ends_although_a_server_does_not_confirm_the_end_of_its_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("era", get_args(Era))
-async def test_a_real_server_tells_a_client_of_the_changes_that_its_call_begins(
-    era: Era, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    server = npm_server("@modelcontextprotocol/server-everything@2026.8.31", tmp_path_factory.getbasetemp().parent)
+async def test_a_real_server_tells_a_client_of_the_changes_that_its_call_begins(era: Era, tmp_path: Path) -> None:
+    server = npm_server("@modelcontextprotocol/server-everything@2026.8.31")
     (tmp_path / "gate.toml").write_text(
         f'journal = ":memory:"\n[servers.everything]\ncommand = {json.dumps(["node", str(server), "stdio"])}\n', encoding="utf-8"
     )

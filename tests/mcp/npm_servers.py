@@ -1,4 +1,4 @@
-"""Packages from npm, such as MCP servers, installed once for all workers of a run.
+"""Packages from npm, such as MCP servers, installed once for all runs.
 
 Tests are skipped, with the reason, where npm cannot install them.
 """
@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import uuid
 from fcntl import LOCK_EX, flock
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
 
 import pytest
 
@@ -18,27 +19,32 @@ from tests.waiting import COMMAND_S
 __all__ = ["npm_package", "npm_server"]
 
 
-def npm_server(package: str, folder: Path) -> Path:
+_FOLDER: Final = Path(__file__).parents[2] / ".npm_packages"
+"""Outside the folder of a run, so that the next run need not install what it needs again, which takes half a minute."""
+
+
+def npm_server(package: str) -> Path:
     """Return the program of a server; see `npm_package`."""
-    return npm_package(package, folder) / "dist" / "index.js"
+    return npm_package(package) / "dist" / "index.js"
 
 
-def npm_package(package: str, folder: Path) -> Path:
-    """Return the folder of a package, installed in `folder`.
+def npm_package(package: str) -> Path:
+    """Return the folder of a package, which is installed if it is not.
 
     Args:
         package: The package with its version.
-        folder: A folder that all workers of a run share.
     """
     name = package.rpartition("@")[0]
-    shared = folder / name.replace("/", "-").lstrip("@")
+    shared = _FOLDER / package.replace("/", "-").lstrip("@")
+    _FOLDER.mkdir(exist_ok=True)
     with open(f"{shared}.lock", "wb") as lock:
-        flock(lock, LOCK_EX)  # another worker that installs it is waited for
+        flock(lock, LOCK_EX)  # another process that installs it is waited for
         if not shared.exists():
-            own = Path(f"{shared}-{uuid.uuid4().hex}")
-            own.mkdir(parents=True)
-            _install(package, own)
-            own.rename(shared)
+            with TemporaryDirectory(dir=_FOLDER) as unfinished:
+                own = Path(unfinished) / "own"
+                own.mkdir()
+                _install(package, own)
+                own.rename(shared)
     return shared / "node_modules" / name
 
 

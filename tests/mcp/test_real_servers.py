@@ -26,10 +26,9 @@ Servers = Mapping[str, Path]
 
 
 @pytest.fixture(scope="session")
-def npm_servers(tmp_path_factory: pytest.TempPathFactory) -> Servers:
+def npm_servers() -> Servers:
     """The programs of the reference servers of npm, which speak the older era only."""
-    folder = tmp_path_factory.getbasetemp().parent
-    return {name: npm_server(f"@modelcontextprotocol/server-{name}@{VERSION}", folder) for name in NPM}
+    return {name: npm_server(f"@modelcontextprotocol/server-{name}@{VERSION}") for name in NPM}
 
 
 def node(programs: Servers, name: str, *arguments: str, **options: Any) -> McpServer:

@@ -240,6 +240,7 @@ async def test_a_build_that_is_killed_leaves_no_process_and_is_never_used(
     await until(lambda: _of_builds(cache) == [])
     if number != signal.SIGKILL:
         assert kept(cache) == []
+        return  # nothing is left that an engine could use
     async with Engine(servers=[plugin(place.folder)]) as engine:
         assert "that is not installed" in (await said(engine, call("look_up", package="kit"))).text
     (place.folder / "hang").unlink()

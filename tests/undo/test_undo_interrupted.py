@@ -153,7 +153,7 @@ def test_a_link_swapped_in_during_undo_or_redo_is_not_followed(tmp_path: Path) -
     thread = threading.Thread(target=swap)
     thread.start()
     try:
-        for _ in range(100):
+        for _ in range(50):
             for act in (bench.undo_history.undo, bench.undo_history.redo):
                 with suppress(CallgateError):  # refused or failed with an error
                     act(uid)

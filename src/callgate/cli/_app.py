@@ -49,6 +49,7 @@ app = App(
     version=callgate.__version__,
     default_parameter=Parameter(show_default=False),
     help_format="markdown",
+    version_format="plaintext",  # printing it as Markdown would import more than the command line needs
 )
 tools_app = App(name="tools", help="Show the tools that a model can call, and their schemas.")
 rules_app = App(name="rules", help="Check rule files.")

@@ -12,9 +12,30 @@ works on a folder of the user. `_demo_run` sets one up, with a `_model` or `_scr
 
 from __future__ import annotations
 
-from callgate.demo._catalogue import DEMOS, Demo, Outcome, run_demo
-from callgate.demo._checks import Finding
-from callgate.demo.crash import verify_crash
-from callgate.demo.repair import verify_repair
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from callgate.demo._catalogue import DEMOS, Demo, Outcome, run_demo
+    from callgate.demo._checks import Finding
+    from callgate.demo.crash import verify_crash
+    from callgate.demo.repair import verify_repair
 
 __all__ = ["DEMOS", "Demo", "Finding", "Outcome", "run_demo", "verify_crash", "verify_repair"]
+
+_WHERE = {
+    "DEMOS": "_catalogue",
+    "Demo": "_catalogue",
+    "Finding": "_checks",
+    "Outcome": "_catalogue",
+    "run_demo": "_catalogue",
+    "verify_crash": "crash",
+    "verify_repair": "repair",
+}
+"""Names with the modules that define them. They are imported on first use: the processes that demonstrations start need few of them."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'callgate.demo' has no attribute '{name}'")
+    return getattr(import_module(f"callgate.demo.{_WHERE[name]}"), name)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+from importlib import import_module
 
 import msgspec
 
 from callgate.demo._processes import Order
-from callgate.demo.crash._engine import work as work_of_crash
-from callgate.demo.repair._engine import work as work_of_repair
 
-_WORK = {"crash": work_of_crash, "repair": work_of_repair}
 _INTERRUPTED = 130
 
 
@@ -20,7 +18,7 @@ def main() -> None:
     logging.getLogger("callgate").addHandler(logging.NullHandler())  # the screen shows what matters
     order = msgspec.json.decode(sys.argv[1], type=Order)
     try:
-        asyncio.run(_WORK[order.demo](order))
+        asyncio.run(import_module(f"callgate.demo.{order.demo}._engine").work(order))
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
 

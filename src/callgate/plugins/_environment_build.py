@@ -31,7 +31,7 @@ from callgate.plugins._environment_locks import make_use_lock, try_lock
 from callgate.plugins._environment_removal import remove_lock_file, sweep
 from callgate.plugins._environments import InstalledEnvironment, environment_name, find_environment, is_usable, make_folder, write_record
 from callgate.plugins._installer_process import StepEnd, run_step
-from callgate.plugins._own_wheel import OwnWheel, link_code, write_own_wheel
+from callgate.plugins._own_wheel import OwnWheel, link_code, packages_folder, write_own_wheel
 from callgate.plugins.environment_requirements import EnvironmentRequirements
 from callgate.plugins.manifest import PluginManifest
 
@@ -176,7 +176,8 @@ class _Build:
         """Build the environment; return what it has installed."""
         shared = find_spec("pip") is not None
         own = str(self._place / "bin" / "python")
-        self._pip = (sys.executable, "-I", *_PIP, "--python", own) if shared else (own, "-I", *_PIP)
+        self._bare_pip = (sys.executable if shared else own, "-I", *_PIP)
+        self._pip = (*self._bare_pip, "--python", own) if shared else self._bare_pip
         bare = ("--without-pip",) if shared else ()
         await self._step("venv", (python.path, "-I", "-m", "venv", *bare, str(self._place)), _STEP_S)
         make_use_lock(self._place)
@@ -197,7 +198,9 @@ class _Build:
         await self._pip_step((*_INSTALL, *self._options.words, *more, str(self._wheel.path)))
 
     async def _freeze(self) -> tuple[str, ...]:
-        end = await self._step("pip freeze", (*self._pip, "freeze", "--exclude", "callgate"), _STEP_S, quiet=True)
+        # With `--path`, pip need not start a second pip with the environment's Python.
+        words = (*self._bare_pip, "freeze", "--path", str(packages_folder(self._place)), "--exclude", "callgate")
+        end = await self._step("pip freeze", words, _STEP_S, quiet=True)
         return tuple(line for line in end.lines if _FROZEN.match(line))
 
     async def _pip_step(self, words: Sequence[str]) -> None:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from callgate.errors import UsageError
 
-__all__ = ["OwnWheel", "link_code", "write_own_wheel"]
+__all__ = ["OwnWheel", "link_code", "packages_folder", "write_own_wheel"]
 
 _KIND = "Wheel-Version: 1.0\nGenerator: callgate\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
@@ -61,8 +61,13 @@ def _row(name: str, data: bytes) -> str:
 
 def link_code(environment: Path, code: Path) -> None:
     """Link the package of a checkout into an environment, without the other files of the checkout."""
-    (packages,) = environment.glob("lib/*/site-packages")
-    (packages / "callgate").symlink_to(code, target_is_directory=True)
+    (packages_folder(environment) / "callgate").symlink_to(code, target_is_directory=True)
+
+
+def packages_folder(environment: Path) -> Path:
+    """Return the folder into which an environment's packages are installed."""
+    (folder,) = environment.glob("lib/*/site-packages")
+    return folder
 
 
 def _is_same(one: Path, other: Path) -> bool:

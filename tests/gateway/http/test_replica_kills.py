@@ -86,7 +86,7 @@ class Replica:
 
     def _answers(self) -> bool:
         with suppress(httpx2.HTTPError):
-            return httpx2.get(f"{self.url}/health", trust_env=False).status_code == 200
+            return httpx2.get(f"{self.url}/health", trust_env=False, verify=False).status_code == 200
         return False
 
     def kill(self) -> None:
@@ -116,14 +116,14 @@ class Replica:
         headers = {"Authorization": f"Bearer {TOKEN}", "Accept": ACCEPT} | ({"Mcp-Session-Id": session} if session else {})
         message = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}
         async with (
-            httpx2.AsyncClient(headers=headers, timeout=PATIENCE_S, trust_env=False) as client,
+            httpx2.AsyncClient(headers=headers, timeout=PATIENCE_S, trust_env=False, verify=False) as client,
             client.stream("POST", f"{self.url}/mcp", json=message) as response,
         ):
             yield response
 
     async def call(self, name: str, arguments: dict[str, Any], token: str = TOKEN) -> dict[str, Any]:
         headers = {"Authorization": f"Bearer {token}", "Accept": "application/json, text/event-stream"}
-        async with httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=PATIENCE_S, trust_env=False) as client:
+        async with httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=PATIENCE_S, trust_env=False, verify=False) as client:
             result: dict[str, Any] = (await call(client, name, arguments))["result"]
             return result
 

@@ -73,7 +73,7 @@ def served(folder: Path, config: str) -> Iterator[httpx2.Client]:
         try:
             assert process.stderr is not None
             url = next(match[1] for line in process.stderr if (match := re.search(r"(http://127.0.0.1:\d+)/mcp", line)))
-            with httpx2.Client(base_url=url, trust_env=False) as client:
+            with httpx2.Client(base_url=url, trust_env=False, verify=False) as client:
                 yield client
         finally:
             process.terminate()

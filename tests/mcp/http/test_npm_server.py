@@ -41,8 +41,8 @@ def running(program: Path, port: int) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return npm_server(EVERYTHING, tmp_path_factory.getbasetemp().parent)
+def program() -> Path:
+    return npm_server(EVERYTHING)
 
 
 @pytest.fixture
