@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -169,12 +170,12 @@ class CallsMachine(RuleBasedStateMachine):
     def an_unknown_call_is_settled(self, which: int) -> None:
         uid = sorted(self.unknown)[which % len(self.unknown)]
         fact = self.unknown.pop(uid)
-        happened = any(effect.uid == uid for effect in self.world.effects)
+        meant = self._call_that_ran(uid)
         try:
-            self._do(self.world.engine.settle(uid, happened=happened))
+            self._do(self.world.engine.settle(uid, happened=bool(self._done_by(meant))))
         except UsageError:
             return
-        if self.hidden.get(fact) == uid:
+        if self.hidden.get(fact) == meant:
             del self.hidden[fact]
 
     # Invariants
@@ -355,6 +356,13 @@ class CallsMachine(RuleBasedStateMachine):
         elif result.failure_class not in NEVER_RAN:
             assert again, (first, asked, result)
             assert _what_is_told(told) == _what_is_told(result)
+
+    def _call_that_ran(self, uid: str) -> str:
+        """Return the call whose outcome this call has: the one that it joined or repeats, or itself."""
+        for event in self.world.events():
+            if event.kind == "call.replayed" and event.call == uid:
+                return str(msgspec.json.decode(event.body).get("details", {}).get("uid") or uid)
+        return uid
 
     def _done_by(self, uid: str) -> list[Effect]:
         return [effect for effect in self.world.effects if effect.uid == uid]
