@@ -256,7 +256,8 @@ async def test_a_long_wait_for_calls_without_a_scope_is_logged_once_with_what_to
     (text,) = warnings.texts
     assert f"act ({engine.run}/0/" in text
     assert f"has waited for act ({engine.run}/0/" in text
-    assert "give each a scope of its own: engine.call(raw, Scope(conversation=...))" in text
+    assert "Neither came with a run or a conversation of its own" in text
+    assert "give each its own: Scope(conversation=...)" in text
 
 
 async def test_the_end_of_a_call_and_the_start_of_the_one_that_waited_for_it_share_a_commit(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 SQLite treats a file that is too small for a database as an empty database, whatever it contains.
 
-Opens nothing: closing a second file descriptor of a database would release its locks.
+Opens no database: closing a second file descriptor of a database would release its locks.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ _SMALLEST: Final = 512
 """Size in bytes of the smallest database."""
 _INDEX_BYTES: Final = 65_536
 """With fewer free bytes than this, the shared-memory index of a write-ahead log may not fit."""
+
+_FILES_OF_DATABASE: Final = 4
+"""How many files SQLite opens at most for a database: itself, its log, the index of the log, and its folder."""
 
 
 def refuse_scrap(path: str | os.PathLike[str], kind: str, then: str) -> None:
@@ -70,7 +73,21 @@ def refused_by_system(path: Path, *, to_read: bool = False) -> UsageError | None
         if one.exists() and not os.access(one, needed):
             number = errno.EROFS if not to_read and os.statvfs(one).f_flag & os.ST_RDONLY else errno.EACCES
             return path_error(path, "a journal", OSError(number, "", str(one)))
-    return None
+    return path_error(path, "a journal", OSError(errno.EMFILE, "", str(path))) if _lacks_descriptors() else None
+
+
+def _lacks_descriptors() -> bool:
+    """Return whether this process may not open as many files as a database has."""
+    opened: list[int] = []
+    try:
+        while len(opened) < _FILES_OF_DATABASE:
+            opened.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError:
+        return True
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+    return False
 
 
 def space_error(path: Path, error: apsw.Error) -> OSError | None:

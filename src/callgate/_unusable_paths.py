@@ -31,7 +31,10 @@ _CAUSES: Final = {
     errno.ENOSPC: ("the disk is full", "Make room, or give a path on another disk."),
     errno.EDQUOT: ("the user's share of the disk is used up", "Make room, or give a path on another disk."),
     errno.EFBIG: ("this process may not write files of that size", "Raise its limit (ulimit -f)."),
-    errno.EMFILE: ("this process has too many files open", "Raise its limit (ulimit -n), or find what leaves them open."),
+    errno.EMFILE: (
+        "this process has too many files open",
+        "Raise its limit (ulimit -n), or close what leaves them open, such as engines that are not used any more.",
+    ),
 }
 
 

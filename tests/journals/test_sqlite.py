@@ -120,6 +120,7 @@ async def test_a_file_deleted_or_replaced_under_a_running_engine_is_detected_and
         assert str(gone) in failure
         assert "deleted or replaced" in failure
         assert "make a new engine" in failure
+        assert "with another SQLite library, such as Python's sqlite3" in failure
     assert ledger.lines() == ["ann"]
 
 

@@ -125,11 +125,15 @@ class _Opening:
                 self._close()
                 raise UsageError(f"{error}. {RESTORE}") from error
             except apsw.Error as error:
+                refusal = refused_by_system(self._path)  # before closing gives back the file descriptors
                 self._close()
                 space = space_error(self._path, error)
                 if space is not None:
                     raise path_error(self._path, "a journal", space) from space
-                raise refused_by_system(self._path) or _unusable_error(self._path, error) from error
+                raise refusal or _unusable_error(self._path, error) from error
+            except OSError as error:
+                self._close()
+                raise path_error(self._path, "a journal", error) from error
             except BaseException:
                 self._close()
                 raise

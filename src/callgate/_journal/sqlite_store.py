@@ -152,7 +152,8 @@ def failures(path: Path) -> Iterator[None]:
     except FilesDamaged as error:
         raise JournalFailed(
             f"{error} while it was open. Nothing more is recorded by this engine, and what it recorded last may be lost. Put the file back"
-            " or take another one, then make a new engine."
+            " or take another one, then make a new engine. If nothing has deleted it, this process may have opened it with another SQLite"
+            " library, such as Python's sqlite3: read it with `callgate.recorded_calls` or the command line."
         ) from error
     except (apsw.Error, OSError) as error:
         space = space_error(path, error) if isinstance(error, apsw.Error) else error

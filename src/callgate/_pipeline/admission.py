@@ -61,7 +61,9 @@ class Admission:
         self._is_new = is_new
         self._host_fields = host_fields
         self._open_runs = open_runs
-        self._has_warned = False
+        self._tools = context.tools
+        self._survives = context.survives
+        self._has_warned = self._has_warned_of_run = False
         self._latest = latest
 
     async def open(self, scope: Scope, *, new: bool = False) -> None:
@@ -109,6 +111,8 @@ class Admission:
 
     def run_of_message(self, scope: Scope, acquire: Callable[[Scope], Awaitable[None]]) -> RunOfMessage:
         """Return the run of the calls of a message, which `acquire` opens."""
+        if not scope.run and self._is_new and self._survives and not self._has_warned_of_run:
+            self._warn_of_unnamed_run()
         return RunOfMessage(scope, self.scope_with_run(scope).run, self, acquire)
 
     def is_usable(self, run: str) -> bool:
@@ -239,6 +243,18 @@ class Admission:
             self._has_warned = True
             log.warning(
                 "Scope.allowed_tools does not block any tool without deliberate=True. Give both: Scope(deliberate=True, allowed_tools=...)"
+            )
+
+    def _warn_of_unnamed_run(self) -> None:
+        """Log, once for each engine, that calls with effects would be repeated by a program that starts again."""
+        repeatable = next((one for one in self._tools if one.effect == "once" and one.effect_key is None), None)
+        if repeatable is not None:
+            self._has_warned_of_run = True
+            log.warning(
+                "The calls of this message are in a run without a name, which ends with the engine: if the program starts again and hands"
+                " in the same message, %s has its effect again. Name the run, with the same name after a restart: Scope(run=...). This is"
+                " said once for each engine.",
+                repeatable.name,
             )
 
 

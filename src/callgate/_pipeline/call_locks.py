@@ -209,9 +209,9 @@ class CallLocks:
         if not self._warned and other is not None and other.group == lock.group and not lock.state.kill.aborted:
             self._warned = True
             self._log.warning(
-                "%s (%s) has waited for %s (%s) for %g s. Both came without a scope, and bare tools of one run and conversation never run"
-                " at the same time. If they belong to different users or tasks, give each a scope of its own: engine.call(raw,"
-                " Scope(conversation=...)). Or declare what the tools touch: effect='none', reads=, writes=. This is said once for each"
+                "%s (%s) has waited for %s (%s) for %g s. Neither came with a run or a conversation of its own, and bare tools of one run"
+                " and conversation never run at the same time. If they belong to different users or tasks, give each its own:"
+                " Scope(conversation=...). Or declare what the tools touch: effect='none', reads=, writes=. This is said once for each"
                 " engine.",
                 *(lock.tool, lock.state.uid, other.tool, other.state.uid, _LONG_WAIT_S),
             )
