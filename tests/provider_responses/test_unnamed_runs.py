@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from callgate import Engine, Scope, SqliteJournal, Tool, tool
+from callgate import Answered, Engine, Scope, SqliteJournal, Tool, tool
 from tests.provider_responses.shop import claude, refund, stock
 
 REFUND = ("refund", {"order": "A7"})
@@ -26,7 +26,7 @@ async def test_an_effect_in_a_run_without_a_name_is_warned_of_once(tmp_path: Pat
         async with Engine([stock, refund], journal=SqliteJournal(tmp_path / "calls.db")) as engine:
             for message_id in ("msg_1", "msg_2"):
                 reply = await engine.respond(claude(REFUND, message_id=message_id), Scope(conversation="ann"))
-                assert [one.result.metadata.replayed for one in reply.outcomes] == [False]
+                assert [one.result.metadata.replayed for one in reply.outcomes if isinstance(one, Answered)] == [False]
         (warning,) = [one.getMessage() for one in caplog.records if "without a name" in one.getMessage()]
         assert "refund has its effect again. Name the run, with the same name after a restart: Scope(run=...)" in warning
 
