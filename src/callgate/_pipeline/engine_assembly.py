@@ -253,8 +253,7 @@ class _ExecutionParts(Struct, frozen=True, kw_only=True, eq=False):
         waits = WaitGraph()
         store = _persistent_store(context, options)
         recorder = context.recorder if context.journal.shared else None
-        is_common = isinstance(store, JournalCache)
-        cache = Cache(MemoryCache(), store, context.clock, context.redactor, waits, recorder=recorder, is_common=is_common)
+        cache = Cache(MemoryCache(), store, context.clock, context.redactor, waits, recorder=recorder)
         runners = Runners(
             context.limits,
             context.clock,

@@ -7,9 +7,9 @@ A result is stored as the hooks leave it, so that data that they hide or withhol
 the hooks run on the stored result again; if they change a result that they had changed before, it is
 dropped and the tool runs. Stored and shared results are encoded, so that no two calls share an object. Only
 successful results are stored. A result that was read before or during a write to its resources is never
-given to a call that arrives after that write has begun; for the writes of other engines of the journal, which
-may be of anything, see `other_engines_writes`. If the store fails, the tool runs and the call still gets its
-result.
+given to a call that arrives after that write has begun, nor stored in a file where another process has dropped it
+meanwhile; for the writes of other engines of the journal, which may be of anything, see `other_engines_writes`. If the
+store fails, the tool runs and the call still gets its result.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._abort_signals import FAILURES, settled
+from callgate._cache import JournalCache, SqliteCache
 from callgate._clock import Clock
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.other_engines_writes import OtherEnginesWrites
@@ -101,7 +102,6 @@ class Cache:
 
     Args:
         recorder: Has the journal, if other engines may use it; None: they may not.
-        is_common: Whether those engines drop from the persistent store what they write.
     """
 
     def __init__(
@@ -113,12 +113,15 @@ class Cache:
         waits: WaitGraph,
         *,
         recorder: Recorder | None,
-        is_common: bool,
     ) -> None:
         self._memory = memory
         self._persistent = persistent
-        self._others = None if recorder is None else OtherEnginesWrites(recorder, clock, self._forget_for_others)
-        self._is_common = is_common
+        self._is_common = isinstance(persistent, JournalCache)
+        """Whether other engines drop from the persistent store what they write."""
+        keeps = persistent is not None and not self._is_common
+        self._others = None if recorder is None else OtherEnginesWrites(recorder, clock, self._forget_for_others, keeps_results=keeps)
+        self._files = persistent if isinstance(persistent, SqliteCache | JournalCache) else None
+        """The persistent store, if other processes may use it at the same time."""
         self._trusted = True
         """Whether the persistent store has dropped everything that it was told to drop."""
         self._clock = clock
@@ -228,12 +231,13 @@ class Cache:
     ) -> Checked:
         """Run the call, share the result with identical calls that wait for it, and store it as the hooks leave it."""
         self._runs[key] = shared
+        mark = self._announce(key, store, shared.reads)
         try:
             checked = await self._run(shared, key, execute)
             after = await finish(checked)
             others_write = bool(shared.reads) and await self._do_others_write(shared.leader)
             if after.status == "ok" and not others_write and self._runs.get(key) is shared:
-                self._keep(approved, key, store, after if _same(after, checked) else replace(after, changed=True), shared.reads)
+                self._keep(approved, key, store, after if _same(after, checked) else replace(after, changed=True), shared.reads, mark)
             return after
         finally:
             self._let_go(shared, key)
@@ -275,7 +279,20 @@ class Cache:
         except FAILURES as error:
             self._log.error("A cached result that hooks change or withhold could not be dropped (%s)", type(error).__name__)
 
-    def _keep(self, approved: ApprovedCall, key: str, store: CacheStore, checked: Checked, reads: frozenset[str]) -> None:
+    def _announce(self, key: str, store: CacheStore, reads: frozenset[str]) -> bytes | None:
+        """Announce a result to the processes that use the same store; return its mark, or None if it needs none. A mark
+        of a failed announcement is empty: with it, nothing is stored."""
+        if self._files is None or store is not self._files or not reads:
+            return None
+        try:
+            return self._files.announce(key, reads)
+        except FAILURES as error:
+            self._log.warning("A result could not be announced to the cache (%s)", type(error).__name__)
+            return b""
+
+    def _keep(
+        self, approved: ApprovedCall, key: str, store: CacheStore, checked: Checked, reads: frozenset[str], mark: bytes | None
+    ) -> None:
         tool = approved.call.tool
         if checked.changed and tool.identity in self._changed_again:
             return
@@ -283,7 +300,10 @@ class Cache:
         try:
             value = _encode(checked) if self._redactor is None else _redact(checked, self._redactor)
             self._kept_in_memory = self._kept_in_memory or store is self._memory
-            store.put(key, value, expires_ns=expires, reads=reads)
+            if self._files is None or mark is None:
+                store.put(key, value, expires_ns=expires, reads=reads)
+            else:
+                self._files.put_announced(key, mark, value, expires_ns=expires)
         except FAILURES as error:
             self._log.warning("A result of %s could not be cached (%s)", tool.name, type(error).__name__)
 
@@ -292,8 +312,8 @@ class Cache:
         within_s = state.deadline - self._clock.monotonic()
         return self._others is not None and await self._others.are_under_way(state.kill, within_s)
 
-    def _forget_for_others(self) -> None:
-        self._forget(ANYTHING, persistent=not self._is_common)
+    def _forget_for_others(self, outside: bool) -> None:
+        self._forget(ANYTHING, persistent=outside or not self._is_common)
 
     def begin_writing(self, uid: str, touched: TouchedKeys | None) -> frozenset[str]:
         """Drop all results that were read from resources which a call writes from now on.
