@@ -16,6 +16,23 @@ from tests.waiting import PATIENCE_S, until
 
 READS, WRITES = Scope(run="reads"), Scope(run="writes")
 COUNTED = "lamps in stock: "
+SHOP = '''
+from pathlib import Path
+from callgate import tool
+
+FILE = Path(__file__).with_name("stock.txt")
+
+@tool(effect="none", cacheable=True, cache_scope="persistent", reads="stock")
+def count() -> str:
+    """Count."""
+    return FILE.read_text()
+
+@tool(writes="stock")
+def sell(left: str) -> str:
+    """Sell."""
+    FILE.write_text(left)
+    return "sold"
+'''
 
 
 class Stock:
@@ -133,3 +150,31 @@ async def test_a_result_is_not_stored_if_another_engine_has_written_before_it_is
     await asyncio.to_thread(seller.close_sync)
     async with Engine(tools, journal=stock.opened(), persistent_cache=caches[2]) as engine:
         assert await counted(engine) == "2"
+
+
+async def test_a_write_of_an_engine_with_another_cache_drops_what_is_in_the_file_beside_the_journal(tmp_path: Path, stock: Stock) -> None:
+    stock.may_sell.set()
+    async with (
+        Engine([stock.counting("persistent")], journal=stock.opened()) as engine,
+        Engine([stock.selling()], journal=stock.opened(), persistent_cache=SqliteCache(tmp_path / "own.db")) as seller,
+    ):
+        assert [await counted(engine), await counted(engine)] == ["3", "3"]
+        await said(seller, call("sell", left="2"), WRITES)
+        assert await counted(engine) == "2"
+
+
+async def test_calls_at_the_terminal_share_the_cache_beside_the_journal(tmp_path: Path, stock: Stock) -> None:
+    """What a program has written is not answered from an older call at the terminal, and the other way round."""
+    (tmp_path / "shop.py").write_text(SHOP, encoding="utf-8")
+    stock.may_sell.set()
+
+    def at_terminal(*words: str) -> str:
+        done = shell(tmp_path, "call", *words, "--tools", "shop.py", "--journal", str(stock.journal), "--json")
+        return str(done.json["content"][0]["text"])
+
+    assert [at_terminal("count"), at_terminal("count")] == ["3", "3"]
+    async with Engine([stock.counting("persistent"), stock.selling()], journal=stock.opened()) as engine:
+        await said(engine, call("sell", left="2"), WRITES)
+        assert (at_terminal("count"), await counted(engine)) == ("2", "2")
+        assert at_terminal("sell", "left=1") == "sold"
+        assert await counted(engine) == "1"

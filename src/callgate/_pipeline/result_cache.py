@@ -101,6 +101,8 @@ class Cache:
     """The cache stage of one engine.
 
     Args:
+        persistent: The host's store for results that outlive the process; None: it has given none, and `common` is used.
+        common: The store beside the journal's file, which other engines of the journal may use. Own writes are dropped from it in any case.
         recorder: Has the journal, if other engines may use it; None: they may not.
     """
 
@@ -108,6 +110,7 @@ class Cache:
         self,
         memory: CacheStore,
         persistent: CacheStore | None,
+        common: JournalCache | None,
         clock: Clock,
         redactor: Redactor | None,
         waits: WaitGraph,
@@ -115,12 +118,13 @@ class Cache:
         recorder: Recorder | None,
     ) -> None:
         self._memory = memory
-        self._persistent = persistent
-        self._is_common = isinstance(persistent, JournalCache)
-        """Whether other engines drop from the persistent store what they write."""
-        keeps = persistent is not None and not self._is_common
+        self._persistent = common if persistent is None else persistent
+        self._common = common
+        self._stores: tuple[CacheStore, ...] = tuple(store for store in (persistent, common) if store is not None)
+        """The stores from which writes drop results; the first one is the persistent store."""
+        keeps = persistent is not None
         self._others = None if recorder is None else OtherEnginesWrites(recorder, clock, self._forget_for_others, keeps_results=keeps)
-        self._files = persistent if isinstance(persistent, SqliteCache | JournalCache) else None
+        self._files = self._persistent if isinstance(self._persistent, SqliteCache | JournalCache) else None
         """The persistent store, if other processes may use it at the same time."""
         self._trusted = True
         """Whether the persistent store has dropped everything that it was told to drop."""
@@ -313,7 +317,8 @@ class Cache:
         return self._others is not None and await self._others.are_under_way(state.kill, within_s)
 
     def _forget_for_others(self, outside: bool) -> None:
-        self._forget(ANYTHING, persistent=outside or not self._is_common)
+        dropped_there = self._persistent is self._common and not outside
+        self._forget(ANYTHING, () if dropped_there else self._stores[:1])
 
     def begin_writing(self, uid: str, touched: TouchedKeys | None) -> frozenset[str]:
         """Drop all results that were read from resources which a call writes from now on.
@@ -326,7 +331,7 @@ class Cache:
         if self._others is not None:
             self._others.note_own_start(uid)
         if writes:
-            self._forget(writes)
+            self._forget(writes, self._stores)
             self._writing.append(writes)
         return writes
 
@@ -336,7 +341,7 @@ class Cache:
             self._others.note_own_end(uid)
         if writes:
             self._writing.remove(writes)
-            self._forget(writes)
+            self._forget(writes, self._stores)
 
     def keep_writing(self, uid: str, writes: frozenset[str]) -> None:
         """Record that a call has ended but its abandoned code may write until `code_ended` is called."""
@@ -350,25 +355,36 @@ class Cache:
     def _is_written(self, reads: frozenset[str]) -> bool:
         return any(_meet(writes, reads) for writes in self._writing)
 
-    def _forget(self, writes: frozenset[str], *, persistent: bool = True) -> None:
+    def _forget(self, writes: frozenset[str], stores: tuple[CacheStore, ...]) -> None:
+        """Drop the results that were read from these resources: those in memory, and those in `stores`."""
         if self._runs:
             for key in [key for key, shared in self._runs.items() if _meet(writes, shared.reads)]:
                 del self._runs[key]
         if self._kept_in_memory:
             self._memory.drop_written(writes)
-        if persistent and self._persistent is not None and self._trusted:
+        for store in stores:
             try:
-                self._persistent.drop_written(writes)
+                store.drop_written(writes)
             except FAILURES as error:
-                self._trusted = False
-                why = f"{type(error).__name__}: {error}"
-                self._log.error("The persistent cache could not forget what is written now (%s); this engine asks it for nothing more", why)
+                self._note_failure(store, error)
+
+    def _note_failure(self, store: CacheStore, error: BaseException) -> None:
+        """Use a persistent store no more that has failed to drop results. The one beside the journal is for others, and tried again."""
+        why = f"{type(error).__name__}: {error}"
+        if store is self._persistent:
+            self._trusted = False
+            self._stores = tuple(one for one in self._stores if one is not store)
+            self._log.error("The persistent cache could not forget what is written now (%s); this engine asks it for nothing more", why)
+        else:
+            self._log.error("The cache beside the journal could not forget what is written now (%s)", why)
 
     def close(self) -> None:
         self._memory.close()
-        if self._persistent is not None:
+        if self._common is not None:
+            self._common.close()
+        if self._persistent is not None and self._persistent is not self._common:
             self._persistent.close()
-            self._trusted = False  # code that was left behind may still end, and have something forgotten
+        self._trusted, self._stores = False, ()  # code that was left behind may still end, and have something forgotten
 
 
 def _reads(approved: ApprovedCall) -> frozenset[str]:
