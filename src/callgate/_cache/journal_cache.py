@@ -1,4 +1,4 @@
-"""The default cache of an engine that has a journal in a file: an SQLite file beside the journal, created with the first cached result.
+"""The default cache of an engine that has a journal in a file: an SQLite file beside it, created for the first result that may be cached.
 
 A tool whose results should outlive the process then needs no second setting. An engine that caches no result creates no file.
 """
@@ -32,6 +32,12 @@ class JournalCache:
 
     def put(self, key: str, value: bytes, *, expires_ns: int | None, reads: frozenset[str]) -> None:
         self._opened().put(key, value, expires_ns=expires_ns, reads=reads)
+
+    def announce(self, key: str, reads: frozenset[str]) -> bytes:
+        return self._opened().announce(key, reads)
+
+    def put_announced(self, key: str, mark: bytes, value: bytes, *, expires_ns: int | None) -> None:
+        self._opened().put_announced(key, mark, value, expires_ns=expires_ns)
 
     def drop_written(self, writes: frozenset[str]) -> int:
         table = self._existing()

@@ -1,10 +1,12 @@
 """A cache in a table of an SQLite file, so that results outlive the process.
 
-If a write is lost, the tool runs again; a wrong result is never returned.
+If a write is lost, the tool runs again; a wrong result is never returned. Several processes may use one file: a result that one of them
+computes is announced before, so that it is not stored if another one drops meanwhile what it was computed from.
 """
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,6 +76,17 @@ class SqliteCache:
     def put(self, key: str, value: bytes, *, expires_ns: int | None, reads: frozenset[str]) -> None:
         row = (key, value, expires_ns, msgspec.json.encode(sorted(reads)).decode())
         self._connection.execute("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?)", row)
+
+    def announce(self, key: str, reads: frozenset[str]) -> bytes:
+        """Announce a value that is computed from these keys from now on; return the mark for `put_announced`."""
+        mark = secrets.token_bytes(16)
+        self.put(key, mark, expires_ns=0, reads=reads)
+        return mark
+
+    def put_announced(self, key: str, mark: bytes, value: bytes, *, expires_ns: int | None) -> None:
+        """Store an announced value, unless it was dropped or announced again since, by any process."""
+        row = (value, expires_ns, key, mark)
+        self._connection.execute("UPDATE results SET value = ?, expires = ? WHERE key = ? AND value = ?", row)
 
     def drop_written(self, writes: frozenset[str]) -> int:
         rows = list(self._connection.execute("SELECT key, reads FROM results WHERE reads <> '[]'"))

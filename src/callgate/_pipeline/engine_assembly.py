@@ -258,11 +258,11 @@ class _ExecutionParts(Struct, frozen=True, kw_only=True, eq=False):
     def of(cls, context: EngineContext, options: HostOptions, run_states: RunStates) -> _ExecutionParts:
         policies = EnginePolicies(options.policies, context.host, context.approvals, run_states, context.limits, coerce=options.coerce)
         waits = WaitGraph()
-        store = _persistent_store(context, options)
+        common = JournalCache(context.journal.cache_path) if isinstance(context.journal, HasCachePath) else None
+        store = common if options.persistent_cache is None else options.persistent_cache
         recorder = context.recorder if context.journal.shared else None
-        is_common = isinstance(store, JournalCache)
-        stored = StoredResults(MemoryCache(), store, context.clock, context.redactor)
-        cache = Cache(stored, context.clock, waits, recorder=recorder, is_common=is_common)
+        stored = StoredResults(MemoryCache(), options.persistent_cache, common, context.clock, context.redactor)
+        cache = Cache(stored, context.clock, waits, recorder=recorder)
         runners = Runners(
             context.limits,
             context.clock,
@@ -316,13 +316,6 @@ class _Resources:
             self._stored.close()
         finally:
             await context.journal.close()
-
-
-def _persistent_store(context: EngineContext, options: HostOptions) -> CacheStore | None:
-    """Return the store for results that outlive the process: the host's, or a file beside the journal's; None if there is neither."""
-    if options.persistent_cache is None and isinstance(context.journal, HasCachePath):
-        return JournalCache(context.journal.cache_path)
-    return options.persistent_cache
 
 
 def _files(*parts: object) -> tuple[str, ...]:

@@ -2,12 +2,14 @@
 
 The start of a call with an effect is recorded before its code runs, and its end before its caller gets the result. So reading the journal
 before a cached result is used finds every write that a caller can know of. The journal does not say what a call writes, so it may be
-anything. The journal is read only for cached tools that declare what they read.
+anything. An undo of files, and a statement about an unknown outcome, say that something has changed outside of any running call. The
+journal is read only for cached tools that declare what they read.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -24,6 +26,8 @@ __all__ = ["OtherEnginesWrites"]
 
 _STARTED: Final = "call.started"
 _ENDS: Final = (*sorted(TERMINAL), "call.late")
+_OUTSIDE: Final = ("fact.settled", "files.redone", "files.undone")
+"""What changes, or is known to have changed, while no engine runs the call: none has dropped what was read before that."""
 _MOST_EVENTS: Final = 2_000
 """The largest number of events to read in one look. If there are more, everything counts as written."""
 _TOGETHER: Final = 200
@@ -49,10 +53,12 @@ class OtherEnginesWrites:
 
     Args:
         recorder: Has the journal, which must be shared.
-        on_written: Called when another engine may have written anything since the last look.
+        on_written: Called when anything may have been written since the last look; with True if not only by calls whose engines
+            have dropped what they wrote from a store that they share with this engine.
+        keeps_results: Whether this engine begins with results that only it drops. Then a write before the first look counts, too.
     """
 
-    def __init__(self, recorder: Recorder, clock: Clock, on_written: Callable[[], None]) -> None:
+    def __init__(self, recorder: Recorder, clock: Clock, on_written: Callable[[bool], None], *, keeps_results: bool) -> None:
         self._on_written = on_written
         self._journal = recorder.journal
         self._log = recorder.log
@@ -61,6 +67,10 @@ class OtherEnginesWrites:
         self._looks = 0
         self._seen: int | None = None
         """The position up to which the record was read; None before the first look."""
+        self._knows_own = keeps_results
+        """Whether the uids of own calls are kept."""
+        self._begin = self._journal.status().written if keeps_results else sys.maxsize
+        """The position up to which writes do not count, because they had ended before this engine kept anything."""
         self._own: set[str] = set()
         """The uids of this engine's own calls that write, or whose start may be found in the record again."""
         self._own_ended: set[str] = set()
@@ -74,12 +84,12 @@ class OtherEnginesWrites:
 
     def note_own_start(self, uid: str) -> None:
         """Note that a call of this engine is about to start, so that its start in the record is not taken for another engine's."""
-        if self._seen is not None:
+        if self._knows_own:
             self._own.add(uid)
 
     def note_own_end(self, uid: str) -> None:
         """Note that the code of a call of this engine has ended."""
-        if self._seen is not None:
+        if self._knows_own:
             self._own_ended.add(uid)
 
     async def are_under_way(self, kill: AbortSignal, within_s: float) -> bool:
@@ -96,26 +106,34 @@ class OtherEnginesWrites:
                 self._looks += 1
                 self._is_known = False
                 try:
-                    if await self._read_new():
-                        self._on_written()
+                    await self._read_new()
                     self._is_known = True
                 except FAILURES as error:
                     self._log.warning("Whether other engines have written is not known (%s); results are not cached", type(error).__name__)
-                    self._on_written()
+                    self._on_written(False)
             return bool(self._open) or not self._is_known  # before the next look, which another caller may be waiting for
 
-    async def _read_new(self) -> bool:
-        """Read what was recorded since the last look, and return whether another engine may have written."""
-        status = self._journal.status()
-        events = await self._find(EventQuery(kinds=(_STARTED, *_ENDS), after=self._seen or 0, limit=_MOST_EVENTS, newest_first=True))
-        written = await self._follow(events[::-1])
-        written = self._drop_overdue() or written or len(events) == _MOST_EVENTS
-        if self._seen is None:
-            written = False  # this engine has kept nothing yet; a persistent store is not dropped, see the documentation of the cache
+    async def _read_new(self) -> None:
+        """Read what was recorded since the last look, and report whether anything may have been written."""
+        status, first = self._journal.status(), self._seen is None
+        kinds = (_STARTED, *_ENDS, *_OUTSIDE)
+        found = await self._find(EventQuery(kinds=kinds, after=self._seen or 0, limit=_MOST_EVENTS, newest_first=True))
+        events = [event for event in reversed(found) if event.kind not in _OUTSIDE]
+        outside, missed = len(events) < len(found), len(found) == _MOST_EVENTS
+        if first:
+            await self._follow([event for event in events if event.position <= self._begin])  # for the calls that still run
+            self._drop_overdue()
+            events = [event for event in events if event.position > self._begin]
+            missed = missed and found[-1].position > self._begin
+        elif missed:
+            outside = bool(await self._find(EventQuery(kinds=_OUTSIDE, after=self._seen or 0, limit=1)))
+        written = await self._follow(events) or missed
+        outside = self._drop_overdue() or outside
         self._forget_own()
-        stored = (event.position for event in events if event.hash)  # the position of one that is not stored yet may change
-        self._seen = max(self._seen or 0, status.written, *stored)
-        return written
+        stored = (event.position for event in found if event.hash)  # the position of one that is not stored yet may change
+        self._seen, self._knows_own = max(self._seen or 0, status.written, *stored), True
+        if written or outside:
+            self._on_written(outside)
 
     async def _follow(self, events: Sequence[Event]) -> bool:
         """Follow which calls of other engines have started and ended, and return whether one of them had an effect."""

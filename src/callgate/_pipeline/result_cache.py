@@ -7,9 +7,9 @@ A result is stored as the hooks leave it, so that data that they hide or withhol
 the hooks run on the stored result again; if they change a result that they had changed before, it is
 dropped and the tool runs. Stored and shared results are encoded, so that no two calls share an object. Only
 successful results are stored. A result that was read before or during a write to its resources is never
-given to a call that arrives after that write has begun; for the writes of other engines of the journal, which
-may be of anything, see `other_engines_writes`. If the store fails, the tool runs and the call still gets its
-result.
+given to a call that arrives after that write has begun, nor stored in a file where another process has dropped it
+meanwhile; for the writes of other engines of the journal, which may be of anything, see `other_engines_writes`. If the
+store fails, the tool runs and the call still gets its result.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from callgate._pipeline.wait_graph import WaitGraph
 from callgate._run_state.recorder import Recorder
 from callgate.errors import CallNotStarted, ResultRejected
 from callgate.stage_types import ApprovedCall, Checked
-from callgate.tools import BoundTool
 from callgate.tools.resource_conflicts import ANYTHING, TouchedKeys, meet
 
 __all__ = ["Cache", "Finish", "cache_key"]
@@ -98,7 +97,6 @@ class Cache:
     Args:
         stored: The stored results.
         recorder: Has the journal, if other engines may use it; None: they may not.
-        is_common: Whether those engines drop from the persistent store what they write.
     """
 
     def __init__(
@@ -108,11 +106,10 @@ class Cache:
         waits: WaitGraph,
         *,
         recorder: Recorder | None,
-        is_common: bool,
     ) -> None:
         self._stored = stored
-        self._others = None if recorder is None else OtherEnginesWrites(recorder, clock, self._forget_for_others)
-        self._is_common = is_common
+        keeps = not stored.is_common
+        self._others = None if recorder is None else OtherEnginesWrites(recorder, clock, self._forget_for_others, keeps_results=keeps)
         self._clock = clock
         self._runs: dict[str, _Shared] = {}
         self._waits = waits
@@ -209,12 +206,16 @@ class Cache:
     ) -> Checked:
         """Run the call, share the result with identical calls that wait for it, and store it as the hooks leave it."""
         self._runs[key] = shared
+        tool, reads = approved.call.tool, shared.reads
+        mark = self._stored.announce(tool, key, reads)
         try:
             checked = await self._run(shared, key, execute)
             after = await finish(checked)
-            others_write = bool(shared.reads) and await self._do_others_write(shared.leader)
+            others_write = bool(reads) and await self._do_others_write(shared.leader)
             if after.status == "ok" and not others_write and self._runs.get(key) is shared:
-                self._keep(approved.call.tool, key, after if _same(after, checked) else replace(after, changed=True), shared.reads)
+                kept = after if _same(after, checked) else replace(after, changed=True)
+                if not (kept.changed and tool.identity in self._changed_again):
+                    self._stored.put(tool, key, kept, reads, mark)
             return after
         finally:
             self._let_go(shared, key)
@@ -236,10 +237,6 @@ class Cache:
         if self._runs.get(key) is shared:
             del self._runs[key]
 
-    def _keep(self, tool: BoundTool, key: str, checked: Checked, reads: frozenset[str]) -> None:
-        if not (checked.changed and tool.identity in self._changed_again):
-            self._stored.put(tool, key, checked, reads)
-
     # Writes
 
     async def _do_others_write(self, state: CallState) -> bool:
@@ -247,8 +244,15 @@ class Cache:
         within_s = state.deadline - self._clock.monotonic()
         return self._others is not None and await self._others.are_under_way(state.kill, within_s)
 
-    def _forget_for_others(self) -> None:
-        self._forget(ANYTHING, persistent=not self._is_common)
+    def _forget_for_others(self, outside: bool) -> None:
+        """Drop everything that was read, because anything may have been written.
+
+        Args:
+            outside: Whether not only by calls of other engines, which have dropped it from the store beside the journal.
+        """
+        self._forget_shared_runs(ANYTHING)
+        if self._stored.may_exist:
+            self._stored.drop_for_others(ANYTHING, persistent=outside or not self._stored.is_common)
 
     def begin_writing(self, uid: str, touched: TouchedKeys | None) -> frozenset[str]:
         """Drop all results that were read from resources which a call writes from now on.
@@ -285,12 +289,15 @@ class Cache:
     def _is_written(self, reads: frozenset[str]) -> bool:
         return any(_meet(writes, reads) for writes in self._writing)
 
-    def _forget(self, writes: frozenset[str], *, persistent: bool = True) -> None:
+    def _forget(self, writes: frozenset[str]) -> None:
         if self._runs:
-            for key in [key for key, shared in self._runs.items() if _meet(writes, shared.reads)]:
-                del self._runs[key]
+            self._forget_shared_runs(writes)
         if self._stored.may_exist:
-            self._stored.drop_written(writes, persistent=persistent)
+            self._stored.drop_written(writes)
+
+    def _forget_shared_runs(self, writes: frozenset[str]) -> None:
+        for key in [key for key, shared in self._runs.items() if _meet(writes, shared.reads)]:
+            del self._runs[key]
 
 
 def _reads(approved: ApprovedCall) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""The results that the cache keeps: in memory, or in the host's persistent store.
+"""The results that the cache keeps: in memory, in a file beside the journal, or in the host's persistent store.
 
 Results are encoded, so that no two calls share an object, and redacted. Only successful ones are given here. If a store fails, a result is
 not found or not kept, and nothing else happens. Knows no running calls.
@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from callgate._abort_signals import FAILURES
+from callgate._cache import JournalCache, SqliteCache
 from callgate._clock import Clock
 from callgate._secret_redaction import RedactedLog, Redactor
 from callgate.content_parts import with_data, without_data
@@ -28,18 +29,26 @@ class StoredResults:
 
     Args:
         memory: For results that end with the engine.
-        persistent: For tools with the cache scope `persistent`; None: those are kept in memory, too.
+        persistent: The host's store for tools with the cache scope `persistent`; None: `common`, or else memory.
+        common: The store beside the journal's file, which other engines of the journal may use; None: there is none.
     """
 
-    def __init__(self, memory: CacheStore, persistent: CacheStore | None, clock: Clock, redactor: Redactor | None) -> None:
+    def __init__(
+        self, memory: CacheStore, persistent: CacheStore | None, common: JournalCache | None, clock: Clock, redactor: Redactor | None
+    ) -> None:
         self._memory = memory
-        self._persistent = persistent
+        self._persistent = common if persistent is None else persistent
+        self._common = common
+        self._in_file = self._persistent if isinstance(self._persistent, SqliteCache | JournalCache) else None
+        """The persistent store, if other processes may use it at the same time."""
+        self.is_common = persistent is None
+        """Whether the engines of the journal use the same persistent store, and drop from it what they write."""
         self._clock = clock
         self._redactor = redactor
         self._log = RedactedLog(redactor)
         self._trusted = True
         """Whether the persistent store has dropped everything that it was told to drop."""
-        self.may_exist = persistent is not None
+        self.may_exist = self._persistent is not None
         """Whether there may be any result."""
 
     def _store(self, tool: BoundTool) -> CacheStore:
@@ -54,17 +63,34 @@ class StoredResults:
             self._log.warning("A cached result could not be read (%s: %s); the call runs", type(error).__name__, error)
             return None
 
-    def put(self, tool: BoundTool, key: str, checked: Checked, reads: frozenset[str]) -> None:
+    def announce(self, tool: BoundTool, key: str, reads: frozenset[str]) -> bytes | None:
+        """Announce a result of a tool to the processes that use the same file. Return its mark for `put`; None if it needs none.
+
+        A mark of a failed announcement is empty: with it, nothing is stored.
+        """
+        if self._in_file is None or not reads or self._store(tool) is not self._in_file:
+            return None
+        try:
+            return self._in_file.announce(key, reads)
+        except FAILURES as error:
+            self._log.warning("A result could not be announced to the cache (%s)", type(error).__name__)
+            return b""
+
+    def put(self, tool: BoundTool, key: str, checked: Checked, reads: frozenset[str], mark: bytes | None) -> None:
         """Store a result of a tool.
 
         Args:
             reads: The resources that it was read from.
+            mark: What `announce` returned before the result was computed.
         """
         expires = None if tool.cache_ttl is None else self._clock.wall_ns() + int(tool.cache_ttl * 1e9)
         try:
             value = encode_checked(checked) if self._redactor is None else _redact(checked, self._redactor)
             self.may_exist = True
-            self._store(tool).put(key, value, expires_ns=expires, reads=reads)
+            if self._in_file is None or mark is None:
+                self._store(tool).put(key, value, expires_ns=expires, reads=reads)
+            else:
+                self._in_file.put_announced(key, mark, value, expires_ns=expires)
         except FAILURES as error:
             self._log.warning("A result of %s could not be cached (%s)", tool.name, type(error).__name__)
 
@@ -75,8 +101,18 @@ class StoredResults:
         except FAILURES as error:
             self._log.error("A cached result that hooks change or withhold could not be dropped (%s)", type(error).__name__)
 
-    def drop_written(self, writes: frozenset[str], *, persistent: bool) -> None:
-        """Remove the results that were read from these resources.
+    def drop_written(self, writes: frozenset[str]) -> None:
+        """Remove the results that were read from these resources, also from the store beside the journal that other engines use."""
+        self.drop_for_others(writes, persistent=True)
+        if self._common is not None and not self.is_common:
+            try:
+                self._common.drop_written(writes)
+            except FAILURES as error:
+                why = f"{type(error).__name__}: {error}"
+                self._log.error("The cache beside the journal could not forget what is written now (%s)", why)
+
+    def drop_for_others(self, writes: frozenset[str], *, persistent: bool) -> None:
+        """Remove the results that were read from resources that others have written.
 
         Args:
             persistent: Whether to remove them from the persistent store, too.
@@ -92,9 +128,9 @@ class StoredResults:
 
     def close(self) -> None:
         self._memory.close()
-        if self._persistent is not None:
-            self._persistent.close()
-            self._trusted = False  # code that was left behind may still end, and have something forgotten
+        for store in {id(one): one for one in (self._persistent, self._common) if one is not None}.values():
+            store.close()
+        self._persistent = self._common = None  # code that was left behind may still end, and have something forgotten
 
 
 def _redact(checked: Checked, redactor: Redactor) -> bytes:

@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from callgate._cache import SqliteCache
 from callgate._call_summary import CallSummary, summarise
 from callgate._clock import SystemClock
 from callgate._limits_from_environment import timeout_from_environment
@@ -82,7 +81,6 @@ class _Terminal:
             policies=policies,
             journal=record.journal,
             blobs=record.blobs,
-            persistent_cache=_cache(record, tools),
             timeout_s=timeout_s,
             repair=options.repair,
             undo=UndoStore() if options.undo else None,
@@ -168,11 +166,6 @@ class _Terminal:
             shown.print()
         elif isinstance(outcome, Aborted):
             show_aborted(outcome, summary, shown)
-
-
-def _cache(record: CommandJournal, tools: list[Tool]) -> SqliteCache | None:
-    wanted = any(tool.cacheable and tool.cache_scope == "persistent" for tool in tools)
-    return SqliteCache(record.path.parent / "cache.db") if wanted and record.path is not None else None
 
 
 def _as_json(outcome: Outcome, summary: CallSummary | None) -> ToolResult | dict[str, object]:
