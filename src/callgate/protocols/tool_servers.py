@@ -36,7 +36,7 @@ class ServerStatus(Struct, frozen=True, kw_only=True):
     """How many tools the server offers."""
     restarts: int = 0
     """How often the server was started again with success."""
-    missing_gated: str = ""
+    missing_gated_tools: str = ""
     """Which tools its configuration wants approved that it did not have when it listed its tools last, as a sentence; empty if none."""
 
 

@@ -52,8 +52,8 @@ class CurrentRules:
     def check_servers(self, servers: Sequence[ServerStatus]) -> None:
         """Refuse servers that do not have a tool which their configuration wants approved: another one would run without approval."""
         for one in servers:
-            if one.missing_gated:
-                raise UsageError(one.missing_gated)
+            if one.missing_gated_tools:
+                raise UsageError(one.missing_gated_tools)
 
     def judge(self, call: ValidatedCall) -> Verdict | None:
         """Return the strictest verdict, or None if one of them needs the file system or a large value."""
