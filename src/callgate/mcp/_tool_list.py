@@ -76,7 +76,8 @@ class ToolList:
         """The tools that only sessions of clients have, by the name on the server."""
         self._offering = asyncio.Lock()
         self.missing_gated_tools = ""
-        """Which tools to be approved the server does not list, as a sentence; empty if a client's session may have them."""
+        """A sentence that names the tools with `requires_approval` that the server does not list; empty if there are none, or if
+        sessions of clients may have them."""
         self.instructions = ""
         """The server's instructions for models, if they are accepted."""
         given = server.accepted

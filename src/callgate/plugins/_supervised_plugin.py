@@ -105,7 +105,7 @@ class SupervisedPlugin:
         self._fingerprint = ""
         self._tools: dict[str, PluginTool] = {}
         self._missing_gated_tools = ""
-        """Which tools to be approved by the operator's options the plugin does not have, as a sentence."""
+        """A sentence that names the tools with `requires_approval` in the operator's options that the plugin does not have."""
         self._described: tuple[ToolSettings, ...] | None = None
         """Tools that the process has described of its own accord and that are not offered yet."""
         self._stuck = False
