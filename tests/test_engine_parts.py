@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import traceback
 from collections.abc import Iterator
 from typing import get_type_hints
 
@@ -109,3 +110,22 @@ def _named(root: object, wanted: int) -> str:
             seen.add(id(one))
             queue += _held(one)
     return "?"
+
+
+async def test_local_variables_in_the_frames_of_a_call_do_not_list_all_tools() -> None:
+    """An error monitor keeps the text of each local variable of each frame, so a call's frames must not grow with the engine's tools."""
+    chars: list[int] = []
+
+    @tool(effect="none")
+    async def look() -> str:
+        """Measure the local variables of the callers."""
+        frames = traceback.StackSummary.extract(traceback.walk_stack(None), capture_locals=True)
+        chars.append(sum(len(value) for frame in frames for value in (frame.locals or {}).values()))
+        return "done"
+
+    for others in (1, 200):
+        tools = [look, *(tool(name=f"add_{number}", effect="none")(add.execute) for number in range(others))]
+        async with Engine(tools) as engine:
+            await engine.call(RawCall(name="look", arguments="{}", id="1"), Scope())
+    few, many = chars
+    assert many < 2 * few

@@ -132,12 +132,13 @@ def reply_to(response: ProviderResponse, ends: Sequence[EndedCall]) -> ResponseR
     results = [_result_of(end.outcome) for end in ends]
     keeps = ended is None or (ended == "aborted" and any(result is not None for result in results))
     items = history_items(response, results, with_host_calls=ended is None) if keeps else None
+    asked_within = {question.approval_id: question for end in ends for question in end.asked_within}  # a tool may try its call again
     return ResponseReply(
         api=response.provider.api,
         messages=items.messages if items is not None else [],
         results=items.results if items is not None else [],
         outcomes=outcomes,
-        asked_within=tuple(question for end in ends for question in end.asked_within),
+        asked_within=tuple(asked_within.values()),
         host_calls=response.host_calls if ended is None else (),
         text=response.message.text,
         done=_is_done(response, ended),

@@ -126,6 +126,21 @@ async def test_nobody_may_do_more_before_a_reload_is_done_and_nobody_less_after_
         assert (await names(bob), await names(carol)) == ({"look"}, {"look", "buy"})
 
 
+async def test_a_refused_reload_says_that_a_removed_principal_is_still_served(place: Path) -> None:
+    """Here because a rule is still about it."""
+    rule = '[[rule]]\nid = "alice"\nverdict = "deny"\ntool = "buy"\nwhen = { principal = "alice" }\nreason = "No."\n'
+    (place / "rules.toml").write_text(rule, encoding="utf-8")
+    base = ('rules = "rules.toml"', LISTEN, server("shop"), principal("bob"))
+    async with serving(place, *base, principal("alice")) as gateway:
+        said = await gateway.reload(*base)
+        assert "rule 'alice' has 'alice', which fits no principal." in said
+        assert "Principals who are not in the refused file are still served." in said
+        assert await gateway.status("alice") != 401
+        (place / "rules.toml").write_text(RULE.format(tool="buy"), encoding="utf-8")
+        assert "The configuration was reloaded." in await gateway.reload(*base)
+        assert await gateway.status("alice") == 401
+
+
 @asynccontextmanager
 async def listening(gateway: ServedGateway, token: str) -> AsyncIterator[AsyncIterator[str]]:
     """Listen for changes of the tools, as a stateless client; yield the lines of the stream after the acknowledgement."""

@@ -100,7 +100,9 @@ async def test_unusual_names_and_schemas_register_and_are_passed_on_unchanged(tm
     assert [params["name"] for params in fake.calls()] == [one["name"] for one in definitions]
 
 
-@pytest.mark.parametrize("schema", ['{"type": "object"}', [{"type": "object"}], 5, True], ids=["text", "list", "number", "true"])
+@pytest.mark.parametrize(
+    "schema", ['{"type": "object"}', [{"type": "object"}], 5, 0, True, False], ids=["text", "list", "number", "zero", "true", "false"]
+)
 async def test_a_tool_whose_schema_is_no_object_is_left_out(schema: object, tmp_path: Path) -> None:
     """Its arguments could not be checked, and the model would be told that it takes none."""
     usable = [listed("bare", inputSchema=None), listed("empty", inputSchema=[])]

@@ -61,6 +61,17 @@ async def test_a_question_about_a_call_that_a_tool_makes_is_among_those_of_the_r
     assert paid == ["A7"]
 
 
+async def test_a_question_about_a_call_that_a_tool_tries_again_is_asked_once() -> None:
+    @tool
+    async def cancel(ctx: ToolContext, order: str) -> str:
+        """Cancel an order, and try twice."""
+        return " ".join([(await ctx.call("refund", {"order": order})).status for _ in range(2)])
+
+    async with Engine([cancel, refund], policies=[AskAboutRefunds()]) as engine:
+        reply = await engine.respond(claude(("cancel", {"order": "A7"})), Scope(run="r"))
+        assert [waiting.tool for waiting in reply.suspended] == ["refund"]
+
+
 async def test_a_denied_call_has_a_result_that_tells_the_model_so() -> None:
     async with Engine([refund], policies=[AskAboutRefunds()]) as engine:
         (waiting,) = (await engine.respond(completion(A7))).suspended

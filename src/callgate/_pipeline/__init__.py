@@ -9,10 +9,10 @@ The route
 The stages
     `parse` makes one JSON object from the arguments. `resolve` finds the tool. `validate` checks the arguments
         against its schema, and `redacted_quotes` removes secrets from what it quotes of them. `gate` decides whether
-        the call may run by the `combined_verdict` of the policies, the tool (`required_approval`) and `ask_judges`;
+        the call may run by the `combined_verdict` of the policies, the tool (`tool_question`) and `ask_judges`;
         `policy_recheck` asks the policies again while the call runs. `engine_policies` has the policies.
         `approval_answers` applies a human's answer, and `recorded_questions` reads questions and answers from the
-        record. `result_cache` answers from one of the `stored_results` that is still valid, and `other_engines_writes`
+        record. `result_cache` answers from one of the `cached_results` that is still valid, and `other_engines_writes`
         finds what other engines may have changed since. `execute` runs the tool, and `attempts` its code once or more.
         `result_check` checks the result. `call_hooks` runs the host's hooks before and after, by `host_code`, which
         runs all of its code. `normalise` gives every result the same format, with `result_parts` and `result_notes`.

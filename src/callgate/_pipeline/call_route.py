@@ -77,6 +77,10 @@ class CallRoute(Struct, frozen=True, kw_only=True, eq=False):
     running: RunningCalls
     activity: Activity
 
+    def __repr__(self) -> str:
+        """Return only the type, because an error monitor that keeps local variables would list all tools in each frame of a call."""
+        return f"<{type(self).__name__}>"
+
     def admit(
         self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int = 0, unfinished: UnfinishedCall | None = None
     ) -> CallState:

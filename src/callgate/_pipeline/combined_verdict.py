@@ -16,7 +16,7 @@ from callgate._json import canonical
 from callgate._pipeline.ask_judges import Judges
 from callgate._pipeline.engine_policies import AskedPolicy
 from callgate._pipeline.host_code import RunsHostCode, describe_failure
-from callgate._pipeline.required_approval import tool_question
+from callgate._pipeline.tool_question import tool_question
 from callgate._pipeline.validate import ModifiedCall, modify_call
 from callgate._run_state.approvals import Question
 from callgate.errors import CallDenied

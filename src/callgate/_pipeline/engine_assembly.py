@@ -15,6 +15,7 @@ from callgate._cache import JournalCache, MemoryCache
 from callgate._pipeline.activity import Activity
 from callgate._pipeline.admission import Admission
 from callgate._pipeline.attempts import Attempts
+from callgate._pipeline.cached_results import CachedResults
 from callgate._pipeline.call_approval import CallApproval
 from callgate._pipeline.call_locks import CallLocks
 from callgate._pipeline.call_preparation import ArgumentSettings, CallPreparation
@@ -39,7 +40,6 @@ from callgate._pipeline.run_states import RunStates, Work
 from callgate._pipeline.running_calls import RunningCalls
 from callgate._pipeline.server_catalogue import Catalogue
 from callgate._pipeline.server_changes import ServerChanges
-from callgate._pipeline.stored_results import StoredResults
 from callgate._pipeline.task_queue import QueueStarter
 from callgate._pipeline.tool_plan import ToolPlans
 from callgate._pipeline.tool_servers import ToolServers
@@ -116,7 +116,7 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
         execution = _ExecutionParts.of(context, options, runs.run_states)
         tools = _ToolParts.of(context, options, execution)
         outcomes = Outcomes(context, options.restart)
-        resources = _Resources(context, execution.runners, execution.stored, options.memory, tools.servers)
+        resources = _Resources(context, execution.runners, execution.cached_results, options.memory, tools.servers)
         lifecycle = Lifecycle(context.journal, runs.leases, runs.running, outcomes, resources, context.limits.grace_s)
         admission = _AdmissionParts.of(context, options, runs, execution.runners, lifecycle)
         route = _route(context, options, runs, execution, tools, outcomes, lifecycle, admission.admission)
@@ -247,7 +247,7 @@ class _ExecutionParts(Struct, frozen=True, kw_only=True, eq=False):
     waits: WaitGraph
     store: CacheStore | None
     """The store for results that outlive the process, if there is one."""
-    stored: StoredResults
+    cached_results: CachedResults
     cache: Cache
     runners: Runners
     recorded_effects: RecordedEffects
@@ -261,8 +261,8 @@ class _ExecutionParts(Struct, frozen=True, kw_only=True, eq=False):
         common = JournalCache(context.journal.cache_path) if isinstance(context.journal, HasCachePath) else None
         store = common if options.persistent_cache is None else options.persistent_cache
         recorder = context.recorder if context.journal.shared else None
-        stored = StoredResults(MemoryCache(), options.persistent_cache, common, context.clock, context.redactor)
-        cache = Cache(stored, context.clock, waits, recorder=recorder)
+        cached_results = CachedResults(MemoryCache(), options.persistent_cache, common, context.clock, context.redactor)
+        cache = Cache(cached_results, context.clock, waits, recorder=recorder)
         runners = Runners(
             context.limits,
             context.clock,
@@ -281,7 +281,7 @@ class _ExecutionParts(Struct, frozen=True, kw_only=True, eq=False):
             policies=policies,
             waits=waits,
             store=store,
-            stored=stored,
+            cached_results=cached_results,
             cache=cache,
             runners=runners,
             recorded_effects=RecordedEffects(context),
@@ -294,12 +294,12 @@ class _Resources:
     """The resources that an engine closes last."""
 
     def __init__(
-        self, context: EngineContext, runners: Runners, stored: StoredResults, memory: Follower | None, servers: ToolServers
+        self, context: EngineContext, runners: Runners, cached_results: CachedResults, memory: Follower | None, servers: ToolServers
     ) -> None:
         self._servers = servers
         self._context = context
         self._runners = runners
-        self._stored = stored
+        self._cached_results = cached_results
         self._memory = memory
 
     async def close(self) -> None:
@@ -313,7 +313,7 @@ class _Resources:
         await context.host.close()
         context.deadlines.close()
         try:
-            self._stored.close()
+            self._cached_results.close()
         finally:
             await context.journal.close()
 

@@ -24,9 +24,9 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import settled
 from callgate._clock import Clock
+from callgate._pipeline.cached_results import CachedResults, decode_checked, encode_checked
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.other_engines_writes import OtherEnginesWrites
-from callgate._pipeline.stored_results import StoredResults, decode_checked, encode_checked
 from callgate._pipeline.wait_graph import WaitGraph
 from callgate._run_state.recorder import Recorder
 from callgate.errors import CallNotStarted, ResultRejected
@@ -95,20 +95,20 @@ class Cache:
     """The cache stage of one engine.
 
     Args:
-        stored: The stored results.
+        cached_results: The results that are kept.
         recorder: Has the journal, if other engines may use it; None: they may not.
     """
 
     def __init__(
         self,
-        stored: StoredResults,
+        cached_results: CachedResults,
         clock: Clock,
         waits: WaitGraph,
         *,
         recorder: Recorder | None,
     ) -> None:
-        self._stored = stored
-        keeps = not stored.is_common
+        self._cached_results = cached_results
+        keeps = not cached_results.is_common
         self._others = None if recorder is None else OtherEnginesWrites(recorder, clock, self._forget_for_others, keeps_results=keeps)
         self._clock = clock
         self._runs: dict[str, _Shared] = {}
@@ -168,18 +168,18 @@ class Cache:
         tool has to run.
         """
         tool = approved.call.tool
-        kept = self._stored.get(tool, key)
+        kept = self._cached_results.get(tool, key)
         if kept is None:
             return None
         cached = replace(kept, cached=tool.cache_scope, attempts=0, duration_ms=0.0)
         try:
             after = await finish(cached)
         except ResultRejected:
-            self._stored.drop(tool, key)
+            self._cached_results.drop(tool, key)
             raise
         if _same(after, cached):
             return cached
-        self._stored.drop(tool, key)
+        self._cached_results.drop(tool, key)
         if kept.changed:
             self._changed_again.add(tool.identity)
             return None
@@ -207,7 +207,7 @@ class Cache:
         """Run the call, share the result with identical calls that wait for it, and store it as the hooks leave it."""
         self._runs[key] = shared
         tool, reads = approved.call.tool, shared.reads
-        mark = self._stored.announce(tool, key, reads)
+        mark = self._cached_results.announce(tool, key, reads)
         try:
             checked = await self._run(shared, key, execute)
             after = await finish(checked)
@@ -215,7 +215,7 @@ class Cache:
             if after.status == "ok" and not others_write and self._runs.get(key) is shared:
                 kept = after if _same(after, checked) else replace(after, changed=True)
                 if not (kept.changed and tool.identity in self._changed_again):
-                    self._stored.put(tool, key, kept, reads, mark)
+                    self._cached_results.put(tool, key, kept, reads, mark)
             return after
         finally:
             self._let_go(shared, key)
@@ -251,8 +251,8 @@ class Cache:
             outside: Whether not only by calls of other engines, which have dropped it from the store beside the journal.
         """
         self._forget_shared_runs(ANYTHING)
-        if self._stored.may_exist:
-            self._stored.drop_for_others(ANYTHING, persistent=outside or not self._stored.is_common)
+        if self._cached_results.may_exist:
+            self._cached_results.drop_for_others(ANYTHING, persistent=outside or not self._cached_results.is_common)
 
     def begin_writing(self, uid: str, touched: TouchedKeys | None) -> frozenset[str]:
         """Drop all results that were read from resources which a call writes from now on.
@@ -292,8 +292,8 @@ class Cache:
     def _forget(self, writes: frozenset[str]) -> None:
         if self._runs:
             self._forget_shared_runs(writes)
-        if self._stored.may_exist:
-            self._stored.drop_written(writes)
+        if self._cached_results.may_exist:
+            self._cached_results.drop_written(writes)
 
     def _forget_shared_runs(self, writes: frozenset[str]) -> None:
         for key in [key for key, shared in self._runs.items() if _meet(writes, shared.reads)]:

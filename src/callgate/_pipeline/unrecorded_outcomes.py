@@ -1,4 +1,4 @@
-"""What is said of an outcome that is not on record, as pure functions.
+"""Mark outcomes that are not on record, and say so in their texts. Pure functions.
 
 A result keeps its content, because its tool has run; a question is refused, because nobody could answer it later. Records nothing.
 """

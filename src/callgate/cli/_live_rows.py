@@ -39,7 +39,7 @@ class LiveRows:
         self._running[call] = (time.monotonic(), describe)
 
     def end(self, call: str) -> None:
-        """Leave out the row of a call."""
+        """Remove the row of a call."""
         self._running.pop(call, None)
 
     def wait_for(self, what: str) -> None:

@@ -36,6 +36,7 @@ __all__ = ["ChangingAccess", "ConfigReload", "ConfiguredAccess", "terminal_of_pr
 log = logging.getLogger("callgate")
 _TERMINAL = "/dev/tty"
 _SHUT_OUT = "Principals who are not in the refused file are served again; their sessions, calls and tasks have ended."
+_STILL_SERVED = "Principals who are not in the refused file are still served."
 
 
 class ConfiguredAccess(Struct, frozen=True, kw_only=True):
@@ -126,8 +127,11 @@ class ConfigReload:
             UsageError: The configuration cannot be used.
         """
         config = config_of(self._options)
-        refuse_restart(self._in_use.config, config)
-        return self._with_parts(config, rules_of_gateway(config))
+        try:
+            refuse_restart(self._in_use.config, config)
+            return self._with_parts(config, rules_of_gateway(config))
+        except UsageError as error:
+            raise self._explain_refusal(error, config, _STILL_SERVED) from error
 
     def _with_parts(self, config: GatewayConfig, rules: tuple[Rules, ...]) -> _Read:
         servers = servers_to_start(config)
@@ -157,8 +161,7 @@ class ConfigReload:
             self._in_use = new
             self._opened.rules.use(*new.rules)
         except UsageError as error:
-            shut_out = loses_access(self._in_use.config, new.config)
-            raise UsageError(f"{error} {_SHUT_OUT}" if shut_out else str(error)) from error
+            raise self._explain_refusal(error, new.config, _SHUT_OUT) from error
         finally:
             self._changing_to = None
             await self._restrict_to_common()
@@ -169,6 +172,10 @@ class ConfigReload:
         failed = self._describe_failures(change)
         say(f"The configuration was reloaded. {_describe(change)}{failed}", "yellow" if failed else "green")
         self._opened.gateway.observed.count_reload(succeeded=True)
+
+    def _explain_refusal(self, error: UsageError, refused: GatewayConfig, removed: str) -> UsageError:
+        """Return the error, with what it means for principals whom the refused file removes, if it removes any."""
+        return UsageError(f"{error} {removed}") if loses_access(self._in_use.config, refused) else error
 
     @contextmanager
     def _report_refusals(self) -> Iterator[None]:

@@ -96,7 +96,7 @@ class SupervisedServer:
         if self._parts is None:
             return ServerStatus(name=self.name, state="idle", tools=tools)
         status = self._parts.first.lifecycle.status(self.name, tools, self._parts.first.revision)
-        return replace(status, missing_gated=self._parts.tools.missing_gated)
+        return replace(status, missing_gated_tools=self._parts.tools.missing_gated_tools)
 
     @property
     def _running(self) -> _ServerParts:

@@ -75,8 +75,9 @@ class ToolList:
         self._only_clients: Mapping[str, _ClientTool] = {}
         """The tools that only sessions of clients have, by the name on the server."""
         self._offering = asyncio.Lock()
-        self.missing_gated = ""
-        """Which tools to be approved the server does not list, as a sentence; empty if a client's session may have them."""
+        self.missing_gated_tools = ""
+        """A sentence that names the tools with `requires_approval` that the server does not list; empty if there are none, or if
+        sessions of clients may have them."""
         self.instructions = ""
         """The server's instructions for models, if they are accepted."""
         given = server.accepted
@@ -198,7 +199,7 @@ class ToolList:
         server, offered = self._server, list(found)
         if unknown := describe_unknown_tools(server.name, server.named_tools, offered):
             self._catalogue.log.warning("%s", unknown)
-        self.missing_gated = "" if server.client_tools else describe_unknown_tools(server.name, server.gated_tools, offered)
+        self.missing_gated_tools = "" if server.client_tools else describe_unknown_tools(server.name, server.gated_tools, offered)
         chosen = server.tools
         return [definition for name, definition in found.items() if chosen is None or name in chosen]
 

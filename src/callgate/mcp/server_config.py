@@ -172,7 +172,7 @@ class McpServer(NamedStruct, frozen=True, kw_only=True, eq=False):
 
     @property
     def gated_tools(self) -> tuple[str, ...]:
-        """The names of tools whose calls need an approval by the configuration."""
+        """The names of tools with `requires_approval` in the configuration."""
         return tuple(name for name, options in self.options.items() if options.get("requires_approval"))
 
     def __repr__(self) -> str:

@@ -104,8 +104,8 @@ class SupervisedPlugin:
         self._manifest: PluginManifest | None = None
         self._fingerprint = ""
         self._tools: dict[str, PluginTool] = {}
-        self._missing_gated = ""
-        """Which tools to be approved by the operator's options the plugin does not have, as a sentence."""
+        self._missing_gated_tools = ""
+        """A sentence that names the tools with `requires_approval` in the operator's options that the plugin does not have."""
         self._described: tuple[ToolSettings, ...] | None = None
         """Tools that the process has described of its own accord and that are not offered yet."""
         self._stuck = False
@@ -116,7 +116,7 @@ class SupervisedPlugin:
         return self._lifecycle.state
 
     def status(self, tools: int) -> ServerStatus:
-        return replace(self._lifecycle.status(self.name, tools), missing_gated=self._missing_gated)
+        return replace(self._lifecycle.status(self.name, tools), missing_gated_tools=self._missing_gated_tools)
 
     # Called by the engine
 
@@ -343,7 +343,7 @@ class SupervisedPlugin:
         if list(known) != list(self._tools):
             if unknown := describe_unknown_tools(self.name, self._config.named_tools, list(self._tools)):
                 self._catalogue.log.warning("%s", unknown)
-            self._missing_gated = describe_unknown_tools(self.name, self._config.gated_tools, list(self._tools))
+            self._missing_gated_tools = describe_unknown_tools(self.name, self._config.gated_tools, list(self._tools))
         if list(known.values()) != list(self._tools.values()) or gone or not settings:
             self._catalogue.withdraw(self.name, {self._offered_name(name): why for name, why in gone.items()})
             self._catalogue.offer(self.name, list(self._tools.values()))

@@ -87,7 +87,7 @@ class Plugin(NamedStruct, frozen=True, kw_only=True, eq=False):
 
     @property
     def gated_tools(self) -> tuple[str, ...]:
-        """The names of tools whose calls need an approval by the operator's options."""
+        """The names of tools with `requires_approval` in the operator's options."""
         return tuple(name for name, options in self.options.items() if options.get("requires_approval"))
 
     def __repr__(self) -> str:

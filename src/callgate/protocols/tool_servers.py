@@ -36,8 +36,8 @@ class ServerStatus(Struct, frozen=True, kw_only=True):
     """How many tools the server offers."""
     restarts: int = 0
     """How often the server was started again with success."""
-    missing_gated: str = ""
-    """Which tools its configuration wants approved that it did not have when it listed its tools last, as a sentence; empty if none."""
+    missing_gated_tools: str = ""
+    """A sentence that names the tools with `requires_approval` in its configuration that it did not list; empty if there are none."""
 
 
 class ToolCatalogue(Protocol):

@@ -88,7 +88,7 @@ def _check_numbers(tool: Tool, where: str) -> None:
 
 def _check_kinds(tool: Tool, where: str) -> None:
     """Check flags and declarations, because text instead of a flag would count as true, and an invalid declaration as none."""
-    if not isinstance(tool.parameters or {}, Mapping):
+    if not isinstance(tool.parameters, Mapping):
         raise UsageError(f"Tool '{tool.name}' ({where}) has parameters={tool.parameters!r:.80}; it must be a JSON Schema, as a mapping.")
     for attribute in ("coerce", "retryable", "requires_actor", "cacheable", "strict"):
         value = getattr(tool, attribute)
@@ -98,7 +98,7 @@ def _check_kinds(tool: Tool, where: str) -> None:
         value = getattr(tool, attribute)
         if not (value is None or callable(value) or isinstance(value, str) or _are_texts(value)):
             raise UsageError(f"Tool '{tool.name}' ({where}) has {attribute}={value!r}; it must be a key, a tuple of keys, or a function.")
-        names = (tool.parameters or {}).get("properties", ())
+        names = tool.parameters.get("properties", ())
         if callable(value):
             refuse_argument_names(value, names, attribute, f"Tool '{tool.name}' ({where})", f"def {attribute}(arguments, scope)")
         for pattern in (value,) if isinstance(value, str) else () if value is None or callable(value) else value:

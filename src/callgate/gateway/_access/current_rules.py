@@ -50,10 +50,10 @@ class CurrentRules:
             one.check_tools(tools)
 
     def check_servers(self, servers: Sequence[ServerStatus]) -> None:
-        """Refuse servers that do not have a tool which their configuration wants approved: another one would run without approval."""
+        """Refuse servers without a tool for which their configuration requires approval: the tool that was meant would run without it."""
         for one in servers:
-            if one.missing_gated:
-                raise UsageError(one.missing_gated)
+            if one.missing_gated_tools:
+                raise UsageError(one.missing_gated_tools)
 
     def judge(self, call: ValidatedCall) -> Verdict | None:
         """Return the strictest verdict, or None if one of them needs the file system or a large value."""

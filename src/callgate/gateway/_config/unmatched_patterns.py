@@ -23,7 +23,7 @@ __all__ = ["refuse_unknown_principals", "unmatched_tool_patterns"]
 def unmatched_tool_patterns(config: GatewayConfig, tools: Iterable[str]) -> list[str]:
     """Return a sentence for each pattern of tools that fits none of these tools and none of the gateway's own.
 
-    None if sessions of clients may have other tools.
+    Empty if sessions of clients may have other tools.
     """
     if any(one.enabled and one.server.client_tools for one in config.servers):
         return []

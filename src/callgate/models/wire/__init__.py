@@ -4,7 +4,7 @@
 
 In reading order: `request` (what a model is asked), `provider_apis` (the table of APIs), `base_decoder` (common to all APIs),
 `stream_framing` and `aws_event_stream` (bytes into frames), `json_fields` (lenient access to JSON), `server_errors` and `finish_reasons`
-(common error and end codes), `message_assembly` with `streaming_call`, `duplicate_calls`, `json_extent` and `surrogate_pairs` (frames into
+(common error and end codes), `message_assembly` with `streaming_call`, `call_index`, `json_extent` and `surrogate_pairs` (frames into
 one message and its events); then, for requests, `history_encoding`, `result_order`, `tool_names` and `tool_schemas`. Each API has a package
 with `decoder` and `encoder`. Nothing here opens a connection, waits, or knows a tool.
 

@@ -26,7 +26,7 @@ from callgate.models.model_events import (
     TextDelta,
     Usage,
 )
-from callgate.models.wire.duplicate_calls import CallIndex
+from callgate.models.wire.call_index import CallIndex
 from callgate.models.wire.server_errors import MessageTooLarge
 from callgate.models.wire.streaming_call import OpenCall
 from callgate.models.wire.surrogate_pairs import SurrogateBuffer, join_text

@@ -18,14 +18,14 @@ from callgate.protocols import CacheStore
 from callgate.stage_types import Checked
 from callgate.tools import BoundTool
 
-__all__ = ["StoredResults", "decode_checked", "encode_checked"]
+__all__ = ["CachedResults", "decode_checked", "encode_checked"]
 
 encode_checked = msgspec.json.Encoder().encode
 decode_checked = msgspec.json.Decoder(Checked).decode
 
 
-class StoredResults:
-    """The stored results of one engine.
+class CachedResults:
+    """The cached results of one engine.
 
     Args:
         memory: For results that end with the engine.
