@@ -115,9 +115,9 @@ class RunScreen:
                 self._sum_up(event)
 
     def close(self) -> None:
-        """Remove the drawing below the last line, and end that line."""
-        self._drawing.stop()
+        """End the last line, and remove the drawing below it."""
         self._end_line()
+        self._drawing.stop()
 
     def _end_line(self) -> None:
         if self._text.has_open_line:

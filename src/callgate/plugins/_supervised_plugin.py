@@ -340,7 +340,7 @@ class SupervisedPlugin:
         for name in known:
             if name not in self._tools:
                 gone.setdefault(name, f"The plugin '{self.name}' no longer has this tool. Use another one.")
-        if list(known) != list(self._tools):
+        if list(known) != list(self._tools) or not self._tools:
             if unknown := describe_unknown_tools(self.name, self._config.named_tools, list(self._tools)):
                 self._catalogue.log.warning("%s", unknown)
             self._missing_gated_tools = describe_unknown_tools(self.name, self._config.gated_tools, list(self._tools))
