@@ -11,7 +11,8 @@ Tools
 
 Calls that a framework makes
     `framework_call` takes one along the route, in the scope from `wrapper_scopes`. `wrapped_tools` has the wrapper's tools in the engine,
-        and `abandonable_threads` runs plain functions. `journaled_calls` finds a framework's calls in the journal.
+        and `abandonable_threads` runs plain functions. `journaled_calls` finds a framework's calls in the journal,
+        and `cut_calls` says which calls of a message that a limit ended are incomplete.
 
 What a human decides through a framework
     `open_questions` are the questions that the framework shows. `outdated_answers` decides whether a yes still counts, and `late_denials`

@@ -6,6 +6,7 @@ for the calls before it in the message. Calls that only read do not wait for eac
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,10 +15,16 @@ from typing import Any
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
-__all__ = ["MESSAGES", "MessageOrder", "calls_of_input", "malformed_calls_of_input", "message_of", "place_of", "turn_of"]
+from callgate.integrations.cut_calls import cut_calls
+
+__all__ = ["MESSAGES", "MessageOrder", "calls_of_input", "is_cut", "malformed_calls_of_input", "message_of", "place_of", "turn_of"]
 
 MESSAGES = "messages"
 """The key of the messages in a graph's state, unless a node is given another one."""
+_REASONS = ("finish_reason", "finishReason", "stop_reason", "stopReason", "done_reason", "status")
+"""The keys under which the chat models of LangChain keep why a message ended."""
+_REPEATED = re.compile(r"(.+?)\1+")
+"""A word several times in a row: LangChain joins those of a stream that sends it with more than one chunk."""
 
 
 class MessageOrder:
@@ -111,3 +118,16 @@ def message_of(request: ToolCallRequest, messages_key: str) -> tuple[Any, list[A
         if request.tool_call["id"] in ids:
             return message, ids
     return None, []
+
+
+def is_cut(request: ToolCallRequest, messages_key: str) -> bool:
+    """Return whether the message that made the call ended before the call was complete; False if the state does not show the message.
+
+    The last call of a cut message may be among those that LangChain has completed or among those that it could not read.
+    """
+    message, _ = message_of(request, messages_key)
+    metadata = getattr(message, "response_metadata", None) or {}
+    reasons = [*map(metadata.get, _REASONS), (metadata.get("incomplete_details") or {}).get("reason")]
+    said = [_REPEATED.sub(r"\1", one) if isinstance(one, str) and _REPEATED.fullmatch(one) else one for one in reasons]
+    kinds = (getattr(message, "tool_calls", ()), _malformed_calls_of(message))
+    return any(request.tool_call["id"] in cut_calls([call["id"] for call in calls], *said) for calls in kinds)
