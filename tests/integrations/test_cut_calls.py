@@ -18,6 +18,7 @@ from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.tools import tool as langchain_tool
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Send
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
@@ -96,7 +97,17 @@ def langgraph_agent(engine: Engine, tools: Sequence[Any], model: ScriptedChat) -
     return builder.compile()
 
 
-GRAPHS = pytest.mark.parametrize("graph", [langchain_agent, langgraph_agent])
+def sending_agent(engine: Engine, tools: Sequence[Any], model: ScriptedChat) -> Any:
+    builder = StateGraph(MessagesState)
+    builder.add_node("model", lambda state: {"messages": [model.invoke(state["messages"])]})
+    builder.add_node("tools", CallgateToolNode(tools, engine))
+    builder.add_edge(START, "model")
+    builder.add_conditional_edges("model", lambda state: [Send("tools", [one]) for one in state["messages"][-1].tool_calls], ["tools"])
+    builder.add_edge("tools", "model")
+    return builder.compile()
+
+
+GRAPHS = pytest.mark.parametrize("graph", [langchain_agent, langgraph_agent, sending_agent])
 ENDS: dict[str, list[dict[str, str]]] = {
     "openai": [{"finish_reason": "length"}],
     "openai responses": [{"status": "incomplete"}],

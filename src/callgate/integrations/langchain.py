@@ -2,7 +2,7 @@
 
 The agent's own handler runs inside the route, so state, store, runtime and tool call ids are injected as always, and
 other middleware keeps working. Put it last in the agent's list: what is listed before it wraps the call as a whole, and
-what is listed after it becomes part of the tool.
+what is listed after it becomes part of the tool: a retry there repeats effects, and the engine does not see it.
 """
 
 from __future__ import annotations
