@@ -197,6 +197,11 @@ class GraphCalls:
             return request, scope
         return request, replace(scope, deliberate=True, allowed_tools=frozenset(tools))
 
+    def may_repeat(self, request: ToolCallRequest) -> bool:
+        """Return whether the tool's code may start several times in one call."""
+        tool = self._engine.tools.get(request.tool_call["name"])
+        return tool is not None and tool.effect != "once"
+
     def final_arguments(self, request: ToolCallRequest) -> Mapping[str, Any]:
         """Return the arguments with which a call would run if no policy, hook or human changed them."""
         return self.tools.final(request.tool_call["name"], request.tool_call["args"])
