@@ -115,6 +115,7 @@ ENDS: dict[str, list[dict[str, str]]] = {
     "google": [{"finish_reason": "MAX_TOKENS"}],
     "bedrock": [{"stopReason": "max_tokens"}],
     "ollama": [{"done_reason": "length"}],
+    "broken off": [{"model_provider": "openai"}],
     "sent twice": [{"finish_reason": "length"}] * 2,
 }
 
@@ -146,7 +147,7 @@ def test_langchain_a_streamed_call_whose_arguments_were_completed_does_not_run(g
 async def test_langchain_calls_before_the_last_one_run_if_a_limit_cut_the_message(graph: Any, reason: str, runs: list[str]) -> None:
     paid, pay = ledger()
     message = says(call("pay", "c1", order="A"), call("pay", "c2", order="B"))
-    message.response_metadata = {"finish_reason": reason}
+    message.response_metadata = {"model_provider": "openai", "finish_reason": reason}
     tools = [langchain_tool(pay)]
     async with Engine(import_tools(tools)) as engine:
         ended = await graph(engine, tools, ScriptedChat(steps=[message, says(text="done")])).ainvoke({"messages": [HumanMessage("go")]})

@@ -23,6 +23,8 @@ MESSAGES = "messages"
 """The key of the messages in a graph's state, unless a node is given another one."""
 _REASONS = ("finish_reason", "finishReason", "stop_reason", "stopReason", "done_reason", "status")
 """The keys under which the chat models of LangChain keep why a message ended."""
+_ALWAYS_WITH_REASON = frozenset({"openai", "anthropic"})
+"""The providers whose packages keep the reason of each whole message, so that a message without one is of a stream that broke off."""
 _REPEATED = re.compile(r"(.+?)\1+")
 """A word several times in a row: LangChain joins those of a stream that sends it with more than one chunk."""
 
@@ -126,8 +128,15 @@ def is_cut(request: ToolCallRequest, messages_key: str) -> bool:
     The last call of a cut message may be among those that LangChain has completed or among those that it could not read.
     """
     message, _ = message_of(request, messages_key)
-    metadata = getattr(message, "response_metadata", None) or {}
-    reasons = [*map(metadata.get, _REASONS), (metadata.get("incomplete_details") or {}).get("reason")]
-    said = [_REPEATED.sub(r"\1", one) if isinstance(one, str) and _REPEATED.fullmatch(one) else one for one in reasons]
+    said = _reasons(getattr(message, "response_metadata", None) or {})
     kinds = (getattr(message, "tool_calls", ()), _malformed_calls_of(message))
     return any(request.tool_call["id"] in cut_calls([call["id"] for call in calls], *said) for calls in kinds)
+
+
+def _reasons(metadata: Mapping[str, Any]) -> list[object]:
+    """Return why a message ended, in the words of its provider."""
+    if metadata.get("model_provider") in _ALWAYS_WITH_REASON and not any(key in metadata for key in _REASONS):
+        return ["error"]
+    details = metadata.get("incomplete_details")
+    reasons = [*map(metadata.get, _REASONS), details.get("reason") if isinstance(details, Mapping) else None]
+    return [_REPEATED.sub(r"\1", one) if isinstance(one, str) and _REPEATED.fullmatch(one) else one for one in reasons]
