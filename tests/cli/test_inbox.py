@@ -68,7 +68,7 @@ async def test_stop_and_kill_end_a_run_in_another_process(folder: Path, end: str
     ("words", "why"),
     [
         (("approve", "nobody/0/0"), "No question 'nobody/0/0' is on record"),
-        (("deny", "nobody/0/0"), "`callgate approvals` lists what waits"),
+        (("deny", "nobody/0/0"), "lists what waits"),
         (("stop", "nobody"), "No run 'nobody' is on record"),
         (("kill", "nobody", "--wait", "-1"), "--wait is -1; it must be from 0"),
         (("approvals", "--journal", ":memory:"), "in memory belongs to one process"),
@@ -82,6 +82,12 @@ async def test_an_invalid_inbox_command_is_refused_with_the_next_step(folder: Pa
     assert (done.code, done.out) == (2, "")
     assert why in " ".join(done.err.split())
     assert len(done.err.splitlines()) <= 2
+
+
+async def test_the_command_that_lists_open_questions_names_the_journal_that_was_given(folder: Path) -> None:
+    await ended(folder, "call", "list_files", "--journal", "team calls.db")
+    done = await ended(folder, "deny", "nobody/0/0", "--journal", "team calls.db")
+    assert "`callgate approvals --journal 'team calls.db'` lists what waits" in " ".join(done.err.split())
 
 
 def asked(folder: Path, order: str, *words: str) -> str:

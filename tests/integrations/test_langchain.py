@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import pytest
 from langchain.agents import AgentState, create_agent
-from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.middleware import AgentMiddleware, ToolRetryMiddleware
 from langchain.tools import InjectedState, InjectedStore, InjectedToolCallId, ToolRuntime
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
@@ -18,6 +18,7 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, RetryPolicy, interrupt
 
 from callgate import Ask, Engine, RawCall, Scope, UsageError
+from callgate.calls import Effect
 from callgate.integrations import import_tools
 from callgate.integrations.langchain import CallgateMiddleware, CallgateToolNode
 from tests.integrations.contract import WrittenPolicy
@@ -424,3 +425,26 @@ def test_an_agent_within_a_tool_makes_its_calls_in_the_same_engine_from_threads_
     finally:
         engine.close_sync()
     assert tool_messages(result)[0].content == "A7 refunded"
+
+
+@pytest.mark.parametrize("use_async", [False, True], ids=["invoke", "ainvoke"])
+@pytest.mark.parametrize(("effect", "starts"), [("once", 1), ("none", 3)])
+def test_middleware_behind_the_engines_cannot_start_a_tool_again_whose_effect_is_once(effect: Effect, starts: int, use_async: bool) -> None:
+    started: list[str] = []
+
+    @tool
+    def pay(order: str) -> str:
+        """Pay an order."""
+        started.append(order)
+        raise ConnectionError("no answer")
+
+    engine = Engine(import_tools([pay], options={"pay": {"effect": effect, "retryable": False}}))
+    retry = ToolRetryMiddleware(max_retries=2, initial_delay=0, jitter=False)
+    model = ScriptedChat(steps=[says(call("pay", order="A7")), says(text="done")])
+    agent = create_agent(model, [pay], middleware=[CallgateMiddleware(engine), retry])
+    ended = asyncio.run(agent.ainvoke(_GO)) if use_async else agent.invoke(_GO)
+    engine.close_sync()
+    (told,) = tool_messages(ended)
+    assert started == ["A7"] * starts
+    assert told.status == "error"
+    assert ('"status":"unknown"' in str(told.content)) == (effect == "once")

@@ -120,6 +120,34 @@ async def test_options_of_tools_are_refused_by_the_tool_node_with_where_they_go(
             CallgateToolNode([refund], engine, **given)
 
 
+async def test_the_engines_tools_are_refused_by_the_tool_node_with_what_to_give() -> None:
+    tools: Any = import_tools([refund])
+    async with Engine(tools) as engine:
+        with pytest.raises(UsageError, match=r"given refund as a tool of the engine.*CallgateToolNode\(\[refund\], Engine\(import_tools\("):
+            CallgateToolNode(tools, engine)
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("wait_for_run", "did you mean 'wait_for_run_s'"),
+        ("wrap_tool_call", "its calls reach the engine by it"),
+        ("run", r"scope=Scope\(run"),
+    ],
+)
+async def test_an_option_that_the_tool_node_does_not_have_is_refused_with_the_one_to_use(word: str, said: str) -> None:
+    given: Any = {word: None}
+    async with Engine() as engine:
+        with pytest.raises(UsageError, match=said):
+            CallgateToolNode([refund], engine, **given)
+
+
+async def test_the_options_of_a_tool_node_are_those_of_the_frameworks_own() -> None:
+    async with Engine() as engine:
+        node = CallgateToolNode([refund], engine, name="payments", tags=["money"], handle_tool_errors=False, messages_key="chat")
+    assert (node.name, node.tags) == ("payments", ["money"])
+
+
 @_wrappers
 async def test_a_second_wrapper_may_give_the_same_options(wrapper: str) -> None:
     async with Engine() as engine:

@@ -5,6 +5,7 @@ A message that does not fit the state of the run is refused before it is sent.
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ import msgspec
 from msgspec import DecodeError, Struct
 
 from callgate._clock import SystemClock
-from callgate._journal import JournalAddress, JournalReader, ended_writers
+from callgate._journal import JournalAddress, JournalReader, MemoryJournal, ended_writers
 from callgate._journal.inbox_sender import EDIT_CHARS, MESSAGE_CHARS, open_inbox
 from callgate._json import canonical, decode
 from callgate._option_checks import check
@@ -180,6 +181,12 @@ def outcome(journal: JournalAddress, message: int, *, wait_s: float = 0.0) -> Me
     return MessageOutcome()
 
 
+def _listing_command(journal: JournalAddress) -> str:
+    """Return the command that lists the open questions of a journal; it names a file, but no address, which may have a password."""
+    is_file = not isinstance(journal, MemoryJournal) and "://" not in str(journal)
+    return "callgate approvals" + (f" --journal {shlex.quote(str(journal))}" if is_file else "")
+
+
 def _send_answer(
     journal: JournalAddress,
     kind: str,
@@ -195,7 +202,7 @@ def _send_answer(
         suspended = list(reader.find(EventQuery(call=approval, kinds=("call.suspended",), limit=1)))
         if not suspended:
             raise UsageError(
-                f"No question '{approval[:80]}' is on record in {show_journal(journal)}. `callgate approvals` lists what waits."
+                f"No question '{approval[:80]}' is on record in {show_journal(journal)}. `{_listing_command(journal)}` lists what waits."
             )
         run, approval = suspended[0].run, approval_id_of(suspended[0])
         question = questions_of(reader, run).get(approval)

@@ -11,17 +11,18 @@ Tools
 
 Calls that a framework makes
     `framework_call` takes one along the route, in the scope from `wrapper_scopes`. `wrapped_tools` has the wrapper's tools in the engine,
-        and `abandonable_threads` runs plain functions. `journaled_calls` finds a framework's calls in the journal.
+        and `abandonable_threads` runs plain functions. `journaled_calls` finds a framework's calls in the journal,
+        and `cut_calls` says which calls of a message that a limit ended are incomplete.
 
 What a human decides through a framework
     `open_questions` are the questions that the framework shows. `outdated_answers` decides whether a yes still counts, and `late_denials`
         the text for the model after a denial that came too late.
 
 The wrappers
-    `langchain` and `langgraph`, with `_langgraph_calls`, `_langgraph_decisions`, `_langgraph_execution`, `_langgraph_order`,
-        `_langgraph_questions` and `_langgraph_warnings`. `pydantic_ai`, with `_pydantic_ai_messages`, `_pydantic_ai_edits`,
-        `_pydantic_ai_results` and `_pydantic_ai_warnings`. `openai_agents`, with `_openai_agents_runs` and `_openai_agents_denials`.
-        `agent_framework`, with `_agent_framework_messages` and `_agent_framework_warnings`.
+    `langchain` and `langgraph`, with `_langchain_starts`, `_langgraph_calls`, `_langgraph_decisions`, `_langgraph_execution`,
+        `_langgraph_order`, `_langgraph_questions` and `_langgraph_warnings`. `pydantic_ai`, with `_pydantic_ai_messages`,
+        `_pydantic_ai_edits`, `_pydantic_ai_results` and `_pydantic_ai_warnings`. `openai_agents`, with `_openai_agents_runs` and
+        `_openai_agents_denials`. `agent_framework`, with `_agent_framework_messages` and `_agent_framework_warnings`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Handles what function middleware of Microsoft Agent Framework does not see: the agent's tools, denials, and arguments that are not JSON.
+"""Handles what function middleware of Microsoft Agent Framework does not see: the agent's tools, denials, and malformed or cut calls.
 
 When a human denies a call, the framework tells the model so itself, without a reason. So a denied call is handed on as a call, with a mark,
 and `callgate_middleware` takes it to the engine, which records the denial and tells the model who denied it and why; the tool cannot run.
@@ -23,16 +23,18 @@ from agent_framework import (
     FunctionTool,
     MiddlewareTypes,
 )
+from msgspec import Struct
 
 from callgate.engine import Engine
 from callgate.integrations._agent_framework_warnings import remember_calls
+from callgate.integrations.cut_calls import cut_calls
 from callgate.integrations.wrapped_tools import WrappedTools
 
-__all__ = ["DENIED", "around_requests", "turn"]
+__all__ = ["DENIED", "UnusualCall", "around_requests", "turn"]
 
 DENIED = "callgate_denied"
 """The mark of a denied call in the properties of its approval response; its value is the reason."""
-_MOST_MALFORMED = 1_000
+_MOST_UNUSUAL = 1_000
 
 # The framework has no public names for the answers that it waits for.
 _load_pending: Callable[..., dict[str, Content]] = getattr(framework_tools, "_load_pending_approval_requests", lambda session: {})
@@ -47,14 +49,23 @@ turn: ContextVar[str] = ContextVar("callgate turn", default="")
 """The id of the agent's run that a call is made in."""
 
 
-def around_requests(tools: WrappedTools, engine: Engine, malformed: dict[str, str]) -> list[MiddlewareTypes]:
+class UnusualCall(Struct, frozen=True, kw_only=True):
+    """What function middleware does not see of a call."""
+
+    text: str = ""
+    """The arguments, if they are not a JSON object; else empty."""
+    is_cut: bool = False
+    """Whether the response ended before the call was complete."""
+
+
+def around_requests(tools: WrappedTools, engine: Engine, unusual: dict[str, UnusualCall]) -> list[MiddlewareTypes]:
     """Return the middleware that sees an agent's messages and requests.
 
     Args:
         tools: The tools of the wrapper.
-        malformed: Gets the texts of arguments that are not JSON objects, by the ids of their calls.
+        unusual: Gets the calls that are malformed or cut, by their ids.
     """
-    return [_BeginTurn(), _HandOnDenials(), _AwaitAllAnswers(), _RefuseOtherNames(tools, engine), _ReadCalls(engine, malformed)]
+    return [_BeginTurn(), _HandOnDenials(), _AwaitAllAnswers(), _RefuseOtherNames(tools, engine), _ReadCalls(engine, unusual)]
 
 
 class _BeginTurn(AgentMiddleware):
@@ -137,10 +148,10 @@ class _RefuseOtherNames(ChatMiddleware):
 
 
 class _ReadCalls(ChatMiddleware):
-    """Remembers the model's calls, and the text of arguments that are not a JSON object, which function middleware does not get."""
+    """Remembers the model's calls, and of those that are malformed or cut, what function middleware does not get."""
 
-    def __init__(self, engine: Engine, malformed: dict[str, str]) -> None:
-        self._engine, self._malformed = engine, malformed
+    def __init__(self, engine: Engine, unusual: dict[str, UnusualCall]) -> None:
+        self._engine, self._unusual = engine, unusual
 
     async def process(self, context: ChatContext, call_next: Next) -> None:
         if context.stream:
@@ -151,11 +162,19 @@ class _ReadCalls(ChatMiddleware):
 
     def _keep(self, response: ChatResponse[Any]) -> ChatResponse[Any]:
         remember_calls(self._engine, response)
-        for message in response.messages:
-            for content in message.contents:
-                text = content.arguments if content.type == "function_call" else None
-                if isinstance(text, str) and content.call_id and content.parse_arguments() == {"raw": text}:
-                    self._malformed[content.call_id] = text
-        while len(self._malformed) > _MOST_MALFORMED:
-            del self._malformed[next(iter(self._malformed))]
+        calls = [one for message in response.messages for one in message.contents if one.type == "function_call" and one.call_id]
+        cut = cut_calls([str(one.call_id) for one in calls], response.finish_reason)
+        for one in calls:
+            call = UnusualCall(text=_malformed_text(one), is_cut=one.call_id in cut)
+            self._unusual.pop(str(one.call_id), None)
+            if call.text or call.is_cut:
+                self._unusual[str(one.call_id)] = call
+        while len(self._unusual) > _MOST_UNUSUAL:
+            del self._unusual[next(iter(self._unusual))]
         return response
+
+
+def _malformed_text(call: Content) -> str:
+    """Return the text of a call's arguments if it is not a JSON object; else an empty text."""
+    text = call.arguments
+    return text if isinstance(text, str) and call.parse_arguments() == {"raw": text} else ""

@@ -26,7 +26,7 @@ from callgate.engine import Engine
 from callgate.errors import CallgateError, PausedByTool, UsageError
 from callgate.integrations._langchain_tools import describe, encode, is_async, is_sync, restore, with_notes
 from callgate.integrations._langgraph_decisions import ResumedDecision
-from callgate.integrations._langgraph_order import MESSAGES, message_of, place_of, turn_of
+from callgate.integrations._langgraph_order import MESSAGES, is_cut, message_of, place_of, turn_of
 from callgate.integrations._langgraph_questions import USER, TaskAnswers
 from callgate.integrations._langgraph_warnings import GraphWarnings
 from callgate.integrations.framework_call import (
@@ -172,6 +172,7 @@ class GraphCalls:
                     decide(undecided, "")
                 return undecided
         made = _framework_call(request, scope, run, resumed)
+        made.is_cut = is_cut(request, self.messages_key)
         result = await run_call(engine, made, decide)
         return result if isinstance(result, Suspended) else _output(engine, made, result, call)
 
@@ -195,6 +196,11 @@ class GraphCalls:
         if tools.keys() >= set(self._engine.tools.names()):
             return request, scope
         return request, replace(scope, deliberate=True, allowed_tools=frozenset(tools))
+
+    def may_repeat(self, request: ToolCallRequest) -> bool:
+        """Return whether the tool's code may start several times in one call."""
+        tool = self._engine.tools.get(request.tool_call["name"])
+        return tool is not None and tool.effect != "once"
 
     def final_arguments(self, request: ToolCallRequest) -> Mapping[str, Any]:
         """Return the arguments with which a call would run if no policy, hook or human changed them."""

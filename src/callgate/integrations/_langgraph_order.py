@@ -6,6 +6,7 @@ for the calls before it in the message. Calls that only read do not wait for eac
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,10 +15,18 @@ from typing import Any
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
-__all__ = ["MESSAGES", "MessageOrder", "calls_of_input", "malformed_calls_of_input", "message_of", "place_of", "turn_of"]
+from callgate.integrations.cut_calls import cut_calls
+
+__all__ = ["MESSAGES", "MessageOrder", "calls_of_input", "is_cut", "malformed_calls_of_input", "message_of", "place_of", "turn_of"]
 
 MESSAGES = "messages"
 """The key of the messages in a graph's state, unless a node is given another one."""
+_REASONS = ("finish_reason", "finishReason", "stop_reason", "stopReason", "done_reason", "status")
+"""The keys under which the chat models of LangChain keep why a message ended."""
+_ALWAYS_WITH_REASON = frozenset({"openai", "anthropic"})
+"""The providers whose packages keep the reason of each whole message, so that a message without one is of a stream that broke off."""
+_REPEATED = re.compile(r"(.+?)\1+")
+"""A word several times in a row: LangChain joins those of a stream that sends it with more than one chunk."""
 
 
 class MessageOrder:
@@ -111,3 +120,23 @@ def message_of(request: ToolCallRequest, messages_key: str) -> tuple[Any, list[A
         if request.tool_call["id"] in ids:
             return message, ids
     return None, []
+
+
+def is_cut(request: ToolCallRequest, messages_key: str) -> bool:
+    """Return whether the message that made the call ended before the call was complete; False if the state does not show the message.
+
+    The last call of a cut message may be among those that LangChain has completed or among those that it could not read.
+    """
+    message, _ = message_of(request, messages_key)
+    said = _reasons(getattr(message, "response_metadata", None) or {})
+    kinds = (getattr(message, "tool_calls", ()), _malformed_calls_of(message))
+    return any(request.tool_call["id"] in cut_calls([call["id"] for call in calls], *said) for calls in kinds)
+
+
+def _reasons(metadata: Mapping[str, Any]) -> list[object]:
+    """Return why a message ended, in the words of its provider."""
+    if metadata.get("model_provider") in _ALWAYS_WITH_REASON and not any(key in metadata for key in _REASONS):
+        return ["error"]
+    details = metadata.get("incomplete_details")
+    reasons = [*map(metadata.get, _REASONS), details.get("reason") if isinstance(details, Mapping) else None]
+    return [_REPEATED.sub(r"\1", one) if isinstance(one, str) and _REPEATED.fullmatch(one) else one for one in reasons]

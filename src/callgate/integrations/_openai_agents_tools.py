@@ -23,12 +23,25 @@ from callgate.calls import Audio, Image, Link, Part, Resource, Text, ToolResult
 from callgate.engine import Engine
 from callgate.errors import NotDone, UsageError
 from callgate.integrations._model_arguments import ModelArguments
+from callgate.integrations.cut_calls import cut_calls
 from callgate.integrations.external_tool import Forms
 from callgate.integrations.framework_call import FrameworkCall, until_ended, whole_value
 from callgate.integrations.import_tools import ToolDescription
 from callgate.tools import Tool, ToolContext
 
-__all__ = ["as_it_is", "describe", "function_tool", "invoke", "is_routed", "is_sync", "listed_tools", "output_of", "raising", "value_of"]
+__all__ = [
+    "as_it_is",
+    "describe",
+    "function_tool",
+    "invoke",
+    "is_cut",
+    "is_routed",
+    "is_sync",
+    "listed_tools",
+    "output_of",
+    "raising",
+    "value_of",
+]
 
 _KINDS = (Tool, *(get_origin(kind) or kind for kind in get_args(AgentTool)))
 _MEDIA = ("image_url", "file_id", "file_data", "file_url")
@@ -137,6 +150,11 @@ async def invoke(tool: FunctionTool, context: CallContext[Any], arguments: str, 
         if str(error).startswith("Invalid JSON input for tool"):
             raise NotDone(f"the OpenAI Agents SDK does not accept the arguments: {error}") from error
         raise
+
+
+def is_cut(context: CallContext[Any]) -> bool:
+    """Return whether the responses API has marked the call as incomplete. The SDK keeps nothing of the end of a chat completion."""
+    return bool(cut_calls([context.tool_call_id], getattr(context.tool_call, "status", None)))
 
 
 def is_sync(tool: FunctionTool) -> bool:

@@ -12,8 +12,9 @@ from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext, T
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, RetryPromptPart, ToolCallPart, ToolReturnPart
 
 from callgate.errors import UsageError
+from callgate.integrations.cut_calls import cut_calls
 
-__all__ = ["asks_itself", "denied_calls", "goes_on_with_record", "made_by", "place_of", "recorded_answers", "wait_until_answered"]
+__all__ = ["asks_itself", "denied_calls", "goes_on_with_record", "is_cut", "made_by", "place_of", "recorded_answers", "wait_until_answered"]
 
 _RECORDED = "callgate_recorded"
 """The mark in the metadata of a call that continues with the answer in the engine's journal."""
@@ -98,12 +99,27 @@ def wait_until_answered(ctx: RunContext[Any]) -> str:
 
 def made_by(ctx: RunContext[Any]) -> tuple[str, ToolCallPart | None]:
     """Return what identifies the model's message that made the call, and the call as the model made it."""
+    response, part = _response_with(ctx)
+    return (response.provider_response_id or response.timestamp.isoformat(), part) if response is not None else ("", None)
+
+
+def is_cut(ctx: RunContext[Any]) -> bool:
+    """Return whether the response that made the call ended before the call was complete."""
+    response, _ = _response_with(ctx)
+    if response is None:
+        return False
+    said = (response.provider_details or {}).get("finish_reason")
+    return ctx.tool_call_id in cut_calls([call.tool_call_id for call in response.tool_calls], response.finish_reason, said)
+
+
+def _response_with(ctx: RunContext[Any]) -> tuple[ModelResponse | None, ToolCallPart | None]:
+    """Return the latest response that has the call of this context, and the call as the model made it."""
     for message in reversed(ctx.messages):
         if isinstance(message, ModelResponse):
             for part in message.parts:
                 if isinstance(part, ToolCallPart) and part.tool_call_id == ctx.tool_call_id:
-                    return message.provider_response_id or message.timestamp.isoformat(), part
-    return "", None
+                    return message, part
+    return None, None
 
 
 def place_of(ctx: RunContext[Any]) -> tuple[str, str]:

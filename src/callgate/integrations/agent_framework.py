@@ -28,7 +28,7 @@ except ModuleNotFoundError as error:
 
 from callgate.calls import Effect, Scope, Suspended
 from callgate.engine import Engine
-from callgate.integrations._agent_framework_messages import DENIED, around_requests, turn
+from callgate.integrations._agent_framework_messages import DENIED, UnusualCall, around_requests, turn
 from callgate.integrations._agent_framework_tools import describe, encode, is_sync, output_of, plain
 from callgate.integrations._agent_framework_warnings import warn_of_lost_record
 from callgate.integrations.framework_call import (
@@ -92,13 +92,13 @@ def callgate_middleware(
     """
     tools = WrappedTools("callgate_middleware", engine, effects, options)
     check_scope(scope)
-    malformed: dict[str, str] = {}
-    return [*around_requests(tools, engine, malformed), _CallgateMiddleware(engine, tools, scope, malformed)]
+    unusual: dict[str, UnusualCall] = {}
+    return [*around_requests(tools, engine, unusual), _CallgateMiddleware(engine, tools, scope, unusual)]
 
 
 class _CallgateMiddleware(FunctionMiddleware):
-    def __init__(self, engine: Engine, tools: WrappedTools, scope: ScopeOf, malformed: dict[str, str]) -> None:
-        self._engine, self._tools, self._scope, self._malformed = engine, tools, scope, malformed
+    def __init__(self, engine: Engine, tools: WrappedTools, scope: ScopeOf, unusual: dict[str, UnusualCall]) -> None:
+        self._engine, self._tools, self._scope, self._unusual = engine, tools, scope, unusual
 
     async def process(self, context: FunctionInvocationContext, call_next: Next) -> None:
         """Make a call.
@@ -162,13 +162,14 @@ class _CallgateMiddleware(FunctionMiddleware):
             return context.result
 
         call_id = context.metadata.get("call_id") or str(uuid4())
-        place = _place_of(context, call_id)
+        place, unusual = _place_of(context, call_id), self._unusual.pop(call_id, UnusualCall())
         call = FrameworkCall(
             framework=_AGENT_FRAMEWORK,
             name=context.function.name,
-            arguments=self._malformed.pop(call_id, given),
+            arguments=unusual.text or given,
             id=call_id,
             scope=placed_scope(self._scope, context, place, turn.get()),
+            is_cut=unusual.is_cut,
             place=place,
             run=run,
         )

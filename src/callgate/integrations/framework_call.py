@@ -127,6 +127,8 @@ class FrameworkCall(Struct, kw_only=True, eq=False):
     scope: Scope
     run: Callable[[dict[str, Any]], Awaitable[Any]]
     """Runs the tool in the framework's own way with the final arguments, and returns the framework's own result."""
+    is_cut: bool = False
+    """Whether the message ended before the call was complete, see `cut_calls`. The engine refuses it."""
     place: tuple[str, ...] = ()
     """The framework's own run and message of the call, independent of the scope."""
     engine: CallsEngine | None = None
@@ -335,7 +337,9 @@ async def _outcome(engine: CallsEngine, call: FrameworkCall) -> Outcome:
     if not call.id:
         raise UsageError("The framework gave a tool call without an id, by which a repeated call is recognised. Give each call an id.")
     call.engine, call.sent_id = engine, recorded_call_id(call.id)
-    raw = _raw_call(name=call.name, arguments=call.arguments, id=call.sent_id, origin=call.framework.name)
+    raw = _raw_call(
+        name=call.name, arguments=call.arguments, id=call.sent_id, origin=call.framework.name, closed="cut" if call.is_cut else "sealed"
+    )
     token = _call_of.set(call)
     try:
         return await engine.call(raw, call.scope)

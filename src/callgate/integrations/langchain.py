@@ -2,7 +2,7 @@
 
 The agent's own handler runs inside the route, so state, store, runtime and tool call ids are injected as always, and
 other middleware keeps working. Put it last in the agent's list: what is listed before it wraps the call as a whole, and
-what is listed after it becomes part of the tool.
+what is listed after it becomes part of the tool, which it cannot start again if its effect is `once`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ except ModuleNotFoundError as error:
 
 from callgate.calls import Scope, Suspended
 from callgate.engine import Engine
+from callgate.integrations._langchain_starts import OneStart
 from callgate.integrations._langgraph_calls import GraphCalls, ScopeOf
 from callgate.integrations._langgraph_questions import TaskAnswers, decision_of, question_about
 from callgate.integrations.framework_call import Decide, HumanDecision
@@ -53,12 +54,24 @@ class CallgateMiddleware(AgentMiddleware[Any, Any, Any]):
         self._calls = GraphCalls("CallgateMiddleware", engine, scope, wait_for_run_s)
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
+        def run(changed: ToolCallRequest) -> Any:
+            if self._calls.may_repeat(changed):
+                return handler(changed)
+            start = OneStart(changed)
+            return start.checked(handler(start.request))
+
         answers = TaskAnswers()
-        return self._calls.make_sync(request, handler, answers, self._ask_by_interrupt(request, answers))
+        return self._calls.make_sync(request, run, answers, self._ask_by_interrupt(request, answers))
 
     async def awrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]) -> Any:
+        async def run(changed: ToolCallRequest) -> Any:
+            if self._calls.may_repeat(changed):
+                return await handler(changed)
+            start = OneStart(changed)
+            return start.checked(await handler(start.request))
+
         answers = TaskAnswers()
-        return await self._calls.make(request, handler, answers, self._ask_by_interrupt(request, answers))
+        return await self._calls.make(request, run, answers, self._ask_by_interrupt(request, answers))
 
     def _ask_by_interrupt(self, request: ToolCallRequest, answers: TaskAnswers) -> Decide:
         """Return what asks a human about a call: an interrupt of the graph.

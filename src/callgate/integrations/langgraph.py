@@ -5,6 +5,7 @@ Needs LangGraph only. Agents of `create_agent` use the middleware in `callgate.i
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ try:
 except ModuleNotFoundError as error:
     raise UsageError("callgate.integrations.langgraph needs LangGraph 1.2 or later: pip install 'langgraph>=1.2'.") from error
 
+from callgate._option_checks import refuse_unknown
 from callgate._run_in_thread import in_thread
 from callgate.calls import Scope
 from callgate.engine import Engine
@@ -26,10 +28,14 @@ from callgate.integrations._langgraph_calls import BlockingEngine, GraphCalls, S
 from callgate.integrations._langgraph_execution import new_execution, running
 from callgate.integrations._langgraph_order import MESSAGES, MessageOrder, calls_of_input, malformed_calls_of_input
 from callgate.integrations._langgraph_questions import ask_about
+from callgate.tools import Tool
 
 __all__ = ["CallgateToolNode"]
 
 _NOBODY = Scope()
+_WRAPPERS = ("wrap_tool_call", "awrap_tool_call")
+"""The options of `ToolNode` by which the calls reach the engine."""
+_OPTIONS = ("scope", "wait_for_run_s", *(one for one in inspect.signature(ToolNode).parameters if one not in ("tools", *_WRAPPERS)))
 
 
 class CallgateToolNode(ToolNode):
@@ -117,12 +123,21 @@ class CallgateToolNode(ToolNode):
 
 
 def _check_tools(tools: object, options: dict[str, Any]) -> None:
-    """Raise `UsageError` if a node is given another node as its tools, or what is an option of the engine's tools."""
+    """Raise `UsageError` if a node is given another node or the engine's tools as its tools, or an option that it does not have."""
     if isinstance(tools, ToolNode) or not isinstance(tools, Iterable):
         raise UsageError(
             f"CallgateToolNode was given {tools!r:.80}; it replaces ToolNode, so give it a list of tools: CallgateToolNode([pay], engine)."
         )
+    for one in tools if isinstance(tools, Sequence) else ():
+        if isinstance(one, Tool):
+            raise UsageError(
+                f"CallgateToolNode was given {one.name} as a tool of the engine. Give it the framework's own tools, as ToolNode takes them,"
+                f" and those of import_tools to the engine: CallgateToolNode([{one.name}], Engine(import_tools([{one.name}])))."
+            )
     for word in sorted({"effects", "options"} & options.keys()):
         raise UsageError(
             f"CallgateToolNode takes no {word}; give them where the engine is made: Engine(import_tools(tools, {word}={{...}}))."
         )
+    for word in sorted(options.keys() & _WRAPPERS):
+        raise UsageError(f"CallgateToolNode takes no {word}, because its calls reach the engine by it. Give the engine hooks instead.")
+    refuse_unknown("CallgateToolNode", options, _OPTIONS)

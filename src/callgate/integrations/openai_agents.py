@@ -31,6 +31,7 @@ from callgate.integrations._openai_agents_tools import (
     describe,
     function_tool,
     invoke,
+    is_cut,
     is_routed,
     is_sync,
     listed_tools,
@@ -144,7 +145,7 @@ class _Route:
         call = await self._call(context, context.tool_call_id, arguments)
         if is_on_route(self.engine, call):
             return await invoke(self._raising, context, arguments, sync=self._is_sync)
-        call.run = lambda final: invoke(self._raising, context, json_text(final), sync=self._is_sync)
+        call.run, call.is_cut = lambda final: invoke(self._raising, context, json_text(final), sync=self._is_sync), is_cut(context)
         result = await run_call(self.engine, call, decide)
         if isinstance(result, Suspended):
             return f"{self._name} was not run: a human has to decide about it first. {result.question}"

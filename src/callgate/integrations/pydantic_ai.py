@@ -29,6 +29,7 @@ from callgate.integrations._pydantic_ai_messages import (
     asks_itself,
     denied_calls,
     goes_on_with_record,
+    is_cut,
     place_of,
     recorded_answers,
     wait_until_answered,
@@ -136,6 +137,7 @@ class CallgateToolset(WrapperToolset[Any]):
 
         scope, call_id = placed_scope(self.scope, ctx, place, ctx.run_id or ""), ctx.tool_call_id or ""
         call = FrameworkCall(framework=_PYDANTIC_AI, name=name, arguments=given, id=call_id, scope=scope, place=place, run=run)
+        call.is_cut = is_cut(ctx)
         if is_on_route(self.engine, call):
             return await self.wrapped.call_tool(name, tool_args, ctx, tool)
         warn_of_repeats(self.engine, call, ctx)
