@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
 
-from callgate import Engine, Scope, tool
+from callgate import Engine, Scope, UsageError, tool
 from callgate.calls import Answered
 from tests.provider_responses.shop import claude, completion, paid, refund, stock
 
@@ -230,3 +230,21 @@ async def test_the_last_call_of_an_interaction_that_met_its_limit_runs_neither_s
     ]
     assert await watched_and_kept(events, kept) == (["error"], ["error"])
     assert paid == []
+
+
+async def test_an_event_of_a_stream_is_refused_with_the_response_to_give() -> None:
+    async with Engine([refund]) as engine:
+        with pytest.raises(UsageError, match=r"an event of a stream.*`event\.response`"):
+            await engine.respond(streamed(call_item(), response(call_item()))[-1])
+
+
+async def test_a_raw_response_is_refused_with_what_to_call() -> None:
+    class RawResponse:
+        headers: dict[str, str] = {}
+
+        def parse(self) -> AsyncIterator[object]:
+            raise NotImplementedError
+
+    async with Engine([refund]) as engine:
+        with pytest.raises(UsageError, match=r"a raw response\. Give it response\.parse\(\)"):
+            engine.watch(RawResponse())  # type: ignore[arg-type]
