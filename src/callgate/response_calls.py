@@ -6,6 +6,7 @@ imported when a host first hands in a response, because engines without one need
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -25,6 +26,7 @@ _CANCELLED = frozenset({"cancelled", "canceled"})
 """The provider's words for a message that was cancelled; no such message ends with another of callgate's reasons than `other`."""
 _UNREAD = frozenset({"bad_frame", "too_large", "too_many_calls"})
 """Codes of answers that could not be read, of which the provider reported no error."""
+log = logging.getLogger("callgate")
 _CUT_OFF = "the answer ended before it was complete; nothing more of it runs. Ask again"
 
 
@@ -94,6 +96,13 @@ def failed_reply(response: ProviderResponse) -> ResponseReply | None:
     """Return the reply to a response that is an error, incomplete, blocked or cancelled, so that none of its calls may run; else None."""
     reason = _failure(response)
     if not reason:
+        if response.finish == "other" and response.calls:
+            log.warning(
+                "A message of %s with %d tool calls ended with '%s', which callgate does not know. Those that are complete run.",
+                response.provider.api,
+                len(response.calls),
+                response.said,
+            )
         return None
     return ResponseReply(
         api=response.provider.api,

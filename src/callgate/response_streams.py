@@ -231,6 +231,8 @@ class _EarlyCalls:
         self._reader = reader
         self._open_emission = open_emission
         self._emission: Emission | None = None
+        self._message_id = ""
+        """The id of the message when its first call was handed in."""
         self._may_start = True
         """Whether calls may still start before the message is complete."""
         self._is_dropped = False
@@ -250,6 +252,8 @@ class _EarlyCalls:
         calls = response.message.calls
         if self._emission is not None and not (self._may_start and self._are_unchanged(calls)):
             await self.drop("a call was changed after its end")
+        if self._emission is not None and response.message_id != self._message_id:
+            await self.drop("the id of its message was changed or came late")
         if not calls:
             return []
         if self._emission is None:
@@ -273,9 +277,9 @@ class _EarlyCalls:
 
     async def _open(self) -> Emission | None:
         """Open the run and the message. If the run cannot be opened, no call starts early, and each has an outcome that says why."""
-        self.scope = scope_of(self.scope, self._reader.message_id)
+        self._message_id = self._reader.message_id
         try:
-            opened = await self._open_emission(self.scope)
+            opened = await self._open_emission(scope_of(self.scope, self._message_id))
         except (RunHeld, RecordFailed):
             self._may_start = False
         else:

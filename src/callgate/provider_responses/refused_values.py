@@ -69,7 +69,12 @@ def refuse_non_stream(value: object) -> None:
                 f"engine.watch was given {_describe_type(value)}. Enter it first: `async with ... as stream`, and give it `stream`."
             )
     elif isinstance(value, (str, bytes)) or not (hasattr(value, "__aiter__") or hasattr(value, "__iter__")):
-        raise UsageError(f"engine.watch was given {_describe_type(value)}, which is not a stream. Give it the stream that the SDK returns.")
+        what = (
+            "a raw response. Give it response.parse()."
+            if _is_raw_response(value)
+            else "which is not a stream. Give it the stream that the SDK returns."
+        )
+        raise UsageError(f"engine.watch was given {_describe_type(value)}, {what}")
 
 
 def unknown_response_error(given: object, value: Mapping[str, object], reader: str) -> UsageError:
@@ -88,6 +93,11 @@ def unknown_response_error(given: object, value: Mapping[str, object], reader: s
         )
     if framework := _framework_of(given):
         return UsageError(f"{reader} was given {_describe_type(given)}{framework}")
+    if str(value.get("type")).startswith("response."):
+        return UsageError(
+            f"{reader} was given {_describe_type(given)}, an event of a stream. Give the whole stream to engine.watch, or give {reader} the"
+            " `event.response` of the last event, such as `response.completed`."
+        )
     what = f"{reader} was given {_describe_type(given)}, which is not a whole response of a known provider."
     if not _PIECES.isdisjoint(value):
         what += " It looks like a part of one."
@@ -173,6 +183,11 @@ def _describe_type(value: object) -> str:
     return f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}"
 
 
+def _is_raw_response(value: object) -> bool:
+    """Return whether a value is what an SDK's `with_raw_response` returns."""
+    return callable(getattr(value, "parse", None)) and hasattr(value, "headers")
+
+
 def _framework_of(value: object) -> str:
     framework = _FRAMEWORKS.get(type(value).__module__.partition(".")[0])
     if framework is None:
@@ -194,7 +209,7 @@ def _advice(value: object) -> str:
         return ", not a response. If it is the JSON of one, give json.loads(...) of it."
     if isinstance(value, (list, tuple)):
         return f", a part of a response or several. {_RESPONSES}"
-    if callable(getattr(value, "parse", None)) and hasattr(value, "headers"):
+    if _is_raw_response(value):
         return ", a raw response. Give it response.parse()."
     if callable(getattr(value, "json", None)) and hasattr(value, "status_code"):
         return ", an HTTP response. Give it response.json()."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,6 +38,10 @@ __all__ = ["StreamReader", "chunks_of"]
 _DERIVED_EVENTS = frozenset({"text", "thinking", "signature", "citation", "input_json", "compaction"})
 """The types of events that Anthropic's `messages.stream()` adds to the raw ones, and which repeat them."""
 _KEPT_EVENTS = frozenset({CallSealed, CallReopened, Finished})
+_WHOLE_MESSAGE_FIELDS = {"openai.responses": "response", "gemini.interactions": "interaction"}
+"""By API: the field of a chunk that has the message as it is so far, with its id. That of the last chunk is the one that hosts keep."""
+
+log = logging.getLogger("callgate")
 
 
 def chunks_of(stream: object) -> tuple[Any, str, bool]:
@@ -76,7 +81,10 @@ class StreamReader:
         of_boto3: bool = False,
     ) -> None:
         self.message_id = message_id
-        """The id of the message; empty until a chunk has one."""
+        """The id of the message; empty until a chunk has one. A later chunk may replace it."""
+        self._first_id = message_id
+        self._has_own_id = bool(message_id)
+        """Whether the host has given the id."""
         self._provider = provider_api(provider) if provider is not None else None
         self._tools = tools
         self._calls_per_message = calls_per_message
@@ -112,8 +120,9 @@ class StreamReader:
             return []
         check_chunk_shape(self._provider.api, value)
         self._check_choice(value)
-        if not self.message_id:
-            self.message_id = safe_message_id(message_id(self._provider.api, value))
+        if not self.message_id or (not self._has_own_id and _WHOLE_MESSAGE_FIELDS.get(self._provider.api) in value):
+            self.message_id = safe_message_id(message_id(self._provider.api, value)) or self.message_id
+            self._first_id = self._first_id or self.message_id
         self._takes_bytes = self._takes_bytes or takes_bytes(inner, self._provider.api, of_boto3=self._of_boto3)
         events = decoder.feed_frame(value)
         counts = [event for event in events if type(event) is Usage]
@@ -137,6 +146,7 @@ class StreamReader:
         if self._ends_with_usage and self._provider.api == "openai.chat" and not broken:
             # Some servers give no finish reason. The SDK hides the end marker, but the counts come only in front of it.
             self._decoder.end_stream()
+        self._warn_of_ids()
         self._keep(self._decoder.close(broken=broken))
         return finished_response(self._events, self._provider, message_id=self.message_id, names=self._names, takes_bytes=self._takes_bytes)
 
@@ -144,6 +154,16 @@ class StreamReader:
     def origin(self) -> str:
         """The name of the API; empty until a chunk shows it."""
         return self._provider.api if self._provider is not None else ""
+
+    def _warn_of_ids(self) -> None:
+        if self._first_id != self.message_id:
+            log.warning(
+                "A stream of %s began with the message id '%s' and ended with '%s'. The last one counts, as in the whole response."
+                " Check the proxies in between.",
+                self.origin,
+                self._first_id,
+                self.message_id,
+            )
 
     def _check_choice(self, value: Mapping[str, object]) -> None:
         """Raise `UsageError` for a choice or candidate besides the first one, which the decoder would ignore."""

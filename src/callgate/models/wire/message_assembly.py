@@ -180,7 +180,7 @@ class MessageAssembly:
         if not text:
             return
         if call.sealed and text.strip():
-            self._reopen(call)
+            self.reopen(call)
         if "{" in text and call.arguments.is_placeholder and text.lstrip().startswith("{"):
             call.discard_arguments()
         call.arguments.append(text)
@@ -208,8 +208,7 @@ class MessageAssembly:
         if call.arguments.may_begin(text) and text.startswith(before := call.arguments.text):
             self.append_arguments(call, text[len(before) :])
             return
-        if call.sealed:
-            self._reopen(call)
+        self.reopen(call)
         call.discard_arguments()
         call.arguments.append(text)
         if call.arguments.complete:
@@ -223,6 +222,20 @@ class MessageAssembly:
         """
         if not call.sealed and not call.cut and (call.custom or call.arguments.complete):
             self._seal(call, "sealed")
+
+    def reopen(self, call: OpenCall) -> None:
+        """Withdraw that a call was sealed, because it changes."""
+        if call.sealed:
+            call.sealed, call.reopened = False, True
+            self._open[call.position] = call
+            if call.custom:
+                self._sealed_by_successor[call.position] = call
+            self.events.append(CallReopened(call.position))
+
+    def cut(self, call: OpenCall) -> None:
+        """Mark a call as incomplete, also if it was sealed: it ends with the message."""
+        call.cut = True
+        self.reopen(call)
 
     def seal_all_but_last(self) -> None:
         """Seal the complete calls of an answer in one body, except the last call, which a limit may have cut."""
@@ -326,13 +339,6 @@ class MessageAssembly:
         self._open.pop(call.position, None)
         self._sealed_by_successor.pop(call.position, None)
         self.events.append(CallSealed(call.position, self._tool_call(call), closed))
-
-    def _reopen(self, call: OpenCall) -> None:
-        call.sealed, call.reopened = False, True
-        self._open[call.position] = call
-        if call.custom:
-            self._sealed_by_successor[call.position] = call
-        self.events.append(CallReopened(call.position))
 
     def _seal_all(self, calls: Iterable[OpenCall], closed: Literal["finished", "cut"]) -> None:
         for call in calls:

@@ -246,6 +246,8 @@ class AnthropicDecoder(Decoder):
         if isinstance(provider_reason, str) and provider_reason:
             reason = finish_reason(provider_reason, _FINISH_REASONS)
             self._complete_blocks(complete=reason in COMPLETE_REASONS)
+            if reason not in COMPLETE_REASONS and self._last_block is not None and self._last_block.call is not None:
+                self.message.cut(self._last_block.call)  # as in a body, which a host may keep and hand in again
             self.message.set_finish_reason(reason, provider_reason)
 
     def _read_usage(self, usage: object) -> None:

@@ -235,6 +235,9 @@ class BedrockConverseDecoder(Decoder):
             reason = finish_reason(provider_reason, _FINISH_REASONS)
             if provider_reason in _MISWRITTEN_CALL:
                 self.message.add_fault(provider_reason, "The model wrote an answer that the service could not parse.", retryable=True)
+            last = self._blocks.get(self._last_index)
+            if reason == "length" and last is not None and last.call is not None:
+                self.message.cut(last.call)  # as in a body, which a host may keep and hand in again
             self.message.set_finish_reason(reason, provider_reason)
 
 

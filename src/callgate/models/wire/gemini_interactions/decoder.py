@@ -24,6 +24,8 @@ _FINISH_REASONS: Mapping[str, FinishReason] = {
     "requires_continuation": "length",
     "cancelled": "other",
 }
+_UNFINISHED_STATUSES = frozenset({"queued", "in_progress"})
+"""Statuses of a whole interaction that goes on elsewhere."""
 _IGNORED_STEPS = frozenset({"user_input", "function_result", "function_call"})
 """Steps that the request contained, and calls that an older revision announces without a name. The first delta of
 such a call opens it.
@@ -86,13 +88,20 @@ class GeminiInteractionsDecoder(Decoder):
     def _read_interaction(self, interaction: Mapping[str, object]) -> None:
         """Read a whole interaction. Its steps are used only if no steps were streamed."""
         self._read_usage(interaction)
-        steps = as_objects(interaction.get("steps") or interaction.get("outputs"))
-        if not self._steps:
-            hit_limit = _FINISH_REASONS.get(as_text(interaction.get("status"))) == "length"
+        steps, status = as_objects(interaction.get("steps") or interaction.get("outputs")), as_text(interaction.get("status"))
+        hit_limit = _FINISH_REASONS.get(status) == "length"
+        if self._steps:
+            last = next(reversed(self._steps.values()))
+            if hit_limit and last.call is not None:
+                self.message.cut(last.call)
+        else:
             for index, step in enumerate(steps):
                 self._start_step(index, step, whole=True, cut=hit_limit and step is steps[-1])
             self.message.seal_all_but_last()
-        self._read_status(interaction)
+        if status in _UNFINISHED_STATUSES:
+            self.message.set_finish_reason("cut", status)
+        else:
+            self._read_status(interaction)
 
     def _start_step(self, index: object, step: Mapping[str, object], *, whole: bool = False, cut: bool = False) -> None:
         started = self._steps[index] = _InteractionStep()

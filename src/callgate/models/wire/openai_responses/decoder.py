@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from callgate.models.model_events import FinishReason, Usage
 from callgate.models.wire.base_decoder import Decoder
 from callgate.models.wire.json_fields import as_arguments, as_object, as_objects, as_text, as_token_count
-from callgate.models.wire.openai_responses.output_items import CALL_GROUP, OutputItem, OutputItems, ReportedText
+from callgate.models.wire.openai_responses.output_items import CALL_GROUP, CALL_KINDS, OutputItem, OutputItems, ReportedText
 from callgate.models.wire.server_errors import error_from_body, find_error, parse_error
 from callgate.models.wire.streaming_call import OpenCall
 
@@ -24,6 +24,8 @@ _PART_FIELDS = {"output_text": ("type", "text", "annotations"), "refusal": ("typ
 """The fields that are sent back of each part of a message's content, by its type."""
 _CUT_STATUSES = frozenset({"incomplete", "failed"})
 """Statuses of an incomplete item. `in_progress` is not one: some servers never change it, and the response's status decides."""
+_UNFINISHED_STATUSES = frozenset({"queued", "in_progress"})
+"""Statuses of a response that goes on elsewhere, although its stream has ended."""
 _ERROR_EVENTS = frozenset({"error", "response.error"})
 
 
@@ -131,9 +133,12 @@ class OpenAIResponsesDecoder(Decoder):
     def _finish_call(self, item: Mapping[str, object], call: OpenCall, initial_arguments: object) -> None:
         call.opaque |= _provider_fields(item)
         call.name = call.name or as_text(item.get("name"))
-        status = item.get("status")
-        if status in _CUT_STATUSES and not call.sealed:
-            call.cut = True
+        status, call_id = item.get("status"), as_text(item.get("call_id"))
+        if call_id and call_id != call.id:
+            self.message.reopen(call)
+            self.message.set_call_id(call, call_id)
+        if status in _CUT_STATUSES:
+            self.message.cut(call)
         whole = as_arguments(item.get("input") if call.custom else item.get("arguments"))
         if whole or not call.arguments.size:
             self.message.set_arguments(call, whole or as_arguments(initial_arguments))
@@ -181,21 +186,37 @@ class OpenAIResponsesDecoder(Decoder):
 
     def _read_response(self, kind: str, response: Mapping[str, object]) -> None:
         self._read_model(response)
-        for item, open_item in self._items.match_output(as_objects(response.get("output"))):
-            self._finish_item(item, open_item or self._begin_item(item, None))
+        status = as_text(response.get("status")) or kind.removeprefix("response.")
+        complete = status in ("completed", "done", "") and not response.get("error")
+        if isinstance(response.get("output"), list):
+            self._read_output(as_objects(response.get("output")), complete=complete)
         usage = response.get("usage")
         if isinstance(usage, dict):
             self.message.set_usage(_parse_usage(usage))
-        self._read_status(kind, response)
-
-    def _read_status(self, kind: str, response: Mapping[str, object]) -> None:
-        status = as_text(response.get("status")) or kind.removeprefix("response.")
-        complete = status in ("completed", "done", "") and not response.get("error")
         self._finish_open_items(complete=complete)
+        self._read_status(status, response, complete=complete)
+
+    def _read_output(self, output: Sequence[Mapping[str, object]], *, complete: bool) -> None:
+        """Read the items of a whole response. What it says of a call takes precedence over what was streamed."""
+        pairs = self._items.match_output(output)
+        if not complete or any(item.get("type") in CALL_KINDS for item in output):  # some servers repeat no calls here
+            for call in self._items.new_calls_except(begun for _, begun in pairs):
+                self.message.cut(call)
+        for item, begun in pairs:
+            item = _with_final_status(item, complete=complete)
+            if begun is None or not begun.done:
+                self._finish_item(item, begun or self._begin_item(item, None))
+            elif begun.call is not None:
+                begun.call.cut = self.message.reason == "error"
+                self._finish_call(item, begun.call, begun.initial_arguments)
+
+    def _read_status(self, status: str, response: Mapping[str, object], *, complete: bool) -> None:
         if complete:
             self.message.set_finish_reason("stop", status or "completed")
         elif response.get("error") or status == "failed":
             self.report_error(parse_error(response.get("error") or "The response failed."))
+        elif status in _UNFINISHED_STATUSES:
+            self.message.set_finish_reason("cut", status)
         else:
             reason = as_text(as_object(response.get("incomplete_details")).get("reason")) or status
             self.message.set_finish_reason(_FINISH_REASONS.get(reason, "other"), reason)
@@ -207,7 +228,8 @@ class OpenAIResponsesDecoder(Decoder):
         """
         for item in self._items.take_unfinished():
             if item.call is not None:
-                self._finish_call({"status": "" if complete else "incomplete"}, item.call, item.initial_arguments)
+                if complete or not item.call.sealed:
+                    self._finish_call({"status": "" if complete else "incomplete"}, item.call, item.initial_arguments)
             elif complete and item.kind != "reasoning":
                 self._finish_item(item.initial, item)
         if self._has_orphan_arguments and not self.message.calls:
@@ -220,6 +242,11 @@ def _text_key(value: Mapping[str, object], kind: str) -> object:
     if kind != "reasoning":
         return index
     return ("summary", value.get("summary_index") or 0) if "summary_index" in value else ("content", index)
+
+
+def _with_final_status(item: Mapping[str, object], *, complete: bool) -> Mapping[str, object]:
+    """Return an item of a response that has ended. If the response is incomplete, so is an item that was still in progress."""
+    return item if complete or item.get("status") != "in_progress" else {**item, "status": "incomplete"}
 
 
 def _provider_fields(item: Mapping[str, object]) -> dict[str, object]:

@@ -18,11 +18,11 @@ from callgate.models.wire.json_fields import as_text
 from callgate.models.wire.server_errors import MessageTooLarge
 from callgate.models.wire.streaming_call import OpenCall
 
-__all__ = ["CALL_GROUP", "OutputItem", "OutputItems", "ReportedText"]
+__all__ = ["CALL_GROUP", "CALL_KINDS", "OutputItem", "OutputItems", "ReportedText"]
 
 CALL_GROUP = "call"
 """The group of items that are calls; every other kind is a group of its own."""
-_CALL_KINDS = frozenset({"function_call", "custom_tool_call"})
+CALL_KINDS = frozenset({"function_call", "custom_tool_call"})
 _MAX_CANDIDATES = 32
 _MAX_ITEMS = 20_000
 """Maximum number of items: far above any real answer, so that small items cannot fill the memory."""
@@ -79,7 +79,7 @@ class OutputItem:
         self.position = position
         """Position among the items of the response."""
         self.kind = as_text(item.get("type"))
-        self.group = CALL_GROUP if self.kind in _CALL_KINDS else self.kind
+        self.group = CALL_GROUP if self.kind in CALL_KINDS else self.kind
         self.id = as_text(item.get("id"))
         self.call_id = as_text(item.get("call_id"))
         self.name = as_text(item.get("name"))
@@ -109,6 +109,10 @@ class OutputItem:
             and not (self.call_id and call_id and self.call_id != call_id)
             and not (self.name and name and self.name != name)
         )
+
+    def is_renamed(self, item: Mapping[str, object]) -> bool:
+        """Whether `item` is a call of the same tool, with another call id."""
+        return self.group == CALL_GROUP and self.kind == as_text(item.get("type")) and self.name == as_text(item.get("name"))
 
     def is_same(self, item: Mapping[str, object]) -> bool:
         """Whether `item` has the same id, or the same call id."""
@@ -186,7 +190,8 @@ class OutputItems:
         for key in ((group, "index", number), (group,)):
             if found := self._candidates(key, lambda one: one.may_be(item)):
                 return found[0]
-        return None
+        renamed = self._candidates((group, "id", item_id, "index", number), lambda one: one.is_renamed(item)) if number is not None else []
+        return next(iter(renamed), None)
 
     def is_repeated(self, item: Mapping[str, object], index: object, *, done: bool) -> bool:
         """Whether an event that begins or ends this item arrived before, so that the server sent it twice."""
@@ -201,15 +206,22 @@ class OutputItems:
         return False
 
     def match_output(self, output: Sequence[Mapping[str, object]]) -> list[tuple[Mapping[str, object], OutputItem | None]]:
-        """Return the items of a whole response that are not done, each with the item that was begun for it, or None.
+        """Return the items of a whole response, each with the item that was begun for it, or None.
 
-        Items with the same ids are paired first. The others are then paired with items of the same kind, in order.
+        Items with the same ids are paired first. The others are then paired with items of the same kind, in order, and calls that have got
+        another call id with a call of the same tool.
         """
         pairing = _ItemPairing(self._by_name)
         pairs = [pairing.find_same(item) for item in output]
-        for number, item in enumerate(output):
-            pairs[number] = pairs[number] or pairing.find_similar(item)
-        return [(item, one) for item, one in zip(output, pairs, strict=True) if one is None or not one.done]
+        for find in (pairing.find_similar, pairing.find_renamed):
+            for number, item in enumerate(output):
+                pairs[number] = pairs[number] or find(item)
+        return list(zip(output, pairs, strict=True))
+
+    def new_calls_except(self, found: Iterable[OutputItem | None]) -> list[OpenCall]:
+        """Return the calls that began since the last call of `take_unfinished`, without those of the items in `found`."""
+        positions = {one.position for one in found if one is not None}
+        return [one.call for one in self._recently_begun if one.call is not None and one.position not in positions]
 
     def _candidates(self, key: _Key, condition: _Condition) -> list[OutputItem]:
         """Return at most `_MAX_CANDIDATES` unfinished items with this key, without those that fail the condition."""
@@ -234,6 +246,10 @@ class _ItemPairing:
         """Return the first item that may be this one."""
         return self._take(self._first_match(_keys(*_identify(item))[0], lambda one: one.may_be(item)))
 
+    def find_renamed(self, item: Mapping[str, object]) -> OutputItem | None:
+        """Return the first call that may be this one, although its call id differs."""
+        return self._take(self._first_match(_keys(*_identify(item))[0], lambda one: one.is_renamed(item)))
+
     def _first_match(self, key: _Key, condition: _Condition) -> OutputItem | None:
         items, start = self._by_name.get(key, []), self._first_free.get(key, 0)
         while start < len(items) and items[start].position in self._taken:
@@ -254,7 +270,7 @@ _NO_ITEMS: OrderedDict[int, OutputItem] = OrderedDict()
 def _identify(item: Mapping[str, object]) -> tuple[str, str, str]:
     """Return group, id and call id of an item."""
     kind = as_text(item.get("type"))
-    return CALL_GROUP if kind in _CALL_KINDS else kind, as_text(item.get("id")), as_text(item.get("call_id"))
+    return CALL_GROUP if kind in CALL_KINDS else kind, as_text(item.get("id")), as_text(item.get("call_id"))
 
 
 def _keys(group: str, item_id: str, call_id: str) -> list[_Key]:
