@@ -18,13 +18,14 @@ from callgate.errors import UsageError
 try:
     from pydantic_ai import ApprovalRequired, CallDeferred, ModelRetry, RunContext, ToolFailed
     from pydantic_ai.capabilities import AbstractCapability
+    from pydantic_ai.messages import ToolCallPart
     from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 except ModuleNotFoundError as error:
     raise UsageError("callgate.integrations.pydantic_ai needs Pydantic AI 2.68 or later: pip install 'pydantic-ai-slim>=2.68'.") from error
 
 from callgate.calls import Effect, Scope, Suspended
 from callgate.engine import Engine
-from callgate.integrations._pydantic_ai_edits import approved_arguments
+from callgate.integrations._pydantic_ai_edits import asked_arguments, note_answer, watch_validation
 from callgate.integrations._pydantic_ai_messages import (
     asks_itself,
     denied_calls,
@@ -116,7 +117,7 @@ class CallgateToolset(WrapperToolset[Any]):
             self._tools.add_once(name, declared_tool(one) or one, partial(describe_in_step, one, self.engine.tools.get(name)))
         if self._tools.unregistered():
             self._tools.refuse_other_names([*self.engine.tools.names(), *(one.name for one in describe_known_tools(self.wrapped))])
-        return tools
+        return {name: watch_validation(self.engine, one) for name, one in tools.items()}
 
     async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Any:
         given, place = plain(tool_args, tool), place_of(ctx)
@@ -145,7 +146,7 @@ class CallgateToolset(WrapperToolset[Any]):
         if recorded and not await was_asked(self.engine, call):
             raise ApprovalRequired(metadata={"question": asks_itself(name, call_id)})
         if ctx.tool_call_approved:
-            call.arguments = await approved_arguments(self.engine, call, ctx, tool)
+            call.arguments = await asked_arguments(self.engine, call, ctx, tool)
             if call.arguments != given:
                 await record_edit(self.engine, call, edit, wait_until_answered(ctx), is_external=self._tools.is_external(name))
         result = await run_call(self.engine, call, decide if ctx.tool_call_approved and not recorded else None, wait_until_answered(ctx))
@@ -191,7 +192,11 @@ class CallgateCapability(AbstractCapability[Any]):
         super().__init__()
         check_scope(scope)
         WrappedTools("CallgateCapability", engine, effects, options)  # refuses at once what the toolset of each run would refuse
-        self._wrap = partial(_AgentToolset, engine=engine, effects=effects, options=options, scope=scope)
+        self._engine, self._wrap = engine, partial(_AgentToolset, engine=engine, effects=effects, options=options, scope=scope)
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
         return self._wrap(toolset)
+
+    async def before_tool_validate(self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: object, args: Any) -> Any:
+        note_answer(self._engine, ctx, call)
+        return args
