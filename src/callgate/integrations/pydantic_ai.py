@@ -7,7 +7,6 @@ before; the engine gets them as JSON data.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,10 +24,10 @@ except ModuleNotFoundError as error:
 
 from callgate.calls import Effect, Scope, Suspended
 from callgate.engine import Engine
+from callgate.integrations._pydantic_ai_answers import is_started_elsewhere, record_answers
 from callgate.integrations._pydantic_ai_edits import asked_arguments, note_answer, watch_validation
 from callgate.integrations._pydantic_ai_messages import (
     asks_itself,
-    denied_calls,
     goes_on_with_record,
     is_cut,
     place_of,
@@ -48,7 +47,7 @@ from callgate.integrations._pydantic_ai_tools import (
 )
 from callgate.integrations._pydantic_ai_warnings import remember_run, warn_of_repeats
 from callgate.integrations.framework_call import Framework, FrameworkCall, HumanDecision, is_on_route, run_call
-from callgate.integrations.open_questions import record_denial, record_edit, refusal_by, was_asked
+from callgate.integrations.open_questions import record_edit, refusal_by, was_asked
 from callgate.integrations.wrapped_tools import WrappedTools
 from callgate.integrations.wrapper_scopes import check_scope, placed_scope
 from callgate.tools import ToolOptions
@@ -60,6 +59,7 @@ _PYDANTIC_AI = Framework(
     name="pydantic_ai",
     encode=encode,
     pauses=(ApprovalRequired, CallDeferred),
+    is_started_elsewhere=is_started_elsewhere,
     failures=(ModelRetry, ToolFailed),
     asks_again=True,
     validates=True,
@@ -111,7 +111,7 @@ class CallgateToolset(WrapperToolset[Any]):
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         await self.engine.start()  # refuses another event loop before two threads register the same tool
         remember_run(self.engine, ctx)
-        await self._record_denials(ctx)
+        await record_answers(self.engine, ctx, self.scope)
         tools = await super().get_tools(ctx)
         for name, one in tools.items():
             self._tools.add_once(name, declared_tool(one) or one, partial(describe_in_step, one, self.engine.tools.get(name)))
@@ -153,16 +153,6 @@ class CallgateToolset(WrapperToolset[Any]):
         if not isinstance(result, Suspended):
             return output_of(self.engine, call, result)
         raise ApprovalRequired(metadata={"question": result.question, "approval_id": result.approval_id})
-
-    async def _record_denials(self, ctx: RunContext[Any]) -> None:
-        """Answer the engine's questions about the calls that a human has denied: Pydantic AI reports them to the model without a call.
-
-        If such a call was started before, the model is told so, too.
-        """
-        for denied in denied_calls(ctx):
-            its = dataclasses.replace(ctx, tool_name=denied.tool_name, tool_call_id=denied.tool_call_id)
-            scope = placed_scope(self.scope, its, place_of(its), its.run_id or "")
-            denied.content = await record_denial(self.engine, scope, denied.tool_call_id, str(denied.content))
 
 
 class _AgentToolset(CallgateToolset):
