@@ -36,9 +36,9 @@ from callgate.integrations._pydantic_ai_messages import (
 )
 from callgate.integrations._pydantic_ai_results import encode, output_of
 from callgate.integrations._pydantic_ai_tools import (
+    check_names,
     declared_tool,
     describe_in_step,
-    describe_known_tools,
     in_thread_until_ended,
     is_sync,
     plain,
@@ -116,7 +116,7 @@ class CallgateToolset(WrapperToolset[Any]):
         for name, one in tools.items():
             self._tools.add_once(name, declared_tool(one) or one, partial(describe_in_step, one, self.engine.tools.get(name)))
         if self._tools.unregistered():
-            self._tools.refuse_other_names([*self.engine.tools.names(), *(one.name for one in describe_known_tools(self.wrapped))])
+            check_names(self._tools, self.wrapped, self.engine.tools.names())
         return {name: watch_validation(self.engine, one) for name, one in tools.items()}
 
     async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Any:
