@@ -28,7 +28,7 @@ def delete() -> str:
     return "deleted"
 
 
-def only_later(ctx: RunContext[None], name: str) -> bool:
+def only_later(ctx: RunContext[Any], name: str) -> bool:
     return name != "delete" or ctx.run_step > 1
 
 
