@@ -117,6 +117,26 @@ async def test_images_and_content_beside_a_result_reach_the_model_and_are_restor
         assert isinstance(beside.content[1], BinaryContent)
 
 
+@pytest.mark.parametrize("metadata", [object(), {"receipt": object()}], ids=["an object", "an object in a dict"])
+async def test_metadata_of_a_result_reach_the_application_also_if_they_cannot_be_recorded(metadata: Any) -> None:
+    paid: list[int] = []
+
+    async def pay() -> ToolReturn[str]:
+        """Pay."""
+        paid.append(1)
+        return ToolReturn("receipt 17", metadata=metadata)
+
+    async with Engine(import_tools([Tool(pay)])) as engine:
+        agent = Agent(scripted([Call("pay")], "done"), toolsets=[CallgateToolset([Tool(pay)], engine)])
+        first = await agent.run("go")
+        again = await agent.run(message_history=first.all_messages()[:2])
+    for result, expected in ((first, metadata), (again, None)):
+        (told,) = [part for one in result.all_messages() for part in one.parts if isinstance(part, ToolReturnPart)]
+        assert (told.outcome, told.metadata) == ("success", expected)
+        assert str(told.content).startswith("receipt 17")
+    assert paid == [1]
+
+
 async def test_a_model_retry_of_a_tool_is_a_retry_and_leaves_no_unknown_outcome() -> None:
     tries: list[int] = []
 

@@ -14,7 +14,16 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, Retr
 from callgate.errors import UsageError
 from callgate.integrations.cut_calls import cut_calls
 
-__all__ = ["asks_itself", "denied_calls", "goes_on_with_record", "is_cut", "made_by", "place_of", "recorded_answers", "wait_until_answered"]
+__all__ = [
+    "answered_calls",
+    "asks_itself",
+    "goes_on_with_record",
+    "is_cut",
+    "made_by",
+    "place_of",
+    "recorded_answers",
+    "wait_until_answered",
+]
 
 _RECORDED = "callgate_recorded"
 """The mark in the metadata of a call that continues with the answer in the engine's journal."""
@@ -127,8 +136,9 @@ def place_of(ctx: RunContext[Any]) -> tuple[str, str]:
     return ctx.conversation_id or ctx.run_id or "", made_by(ctx)[0]
 
 
-def denied_calls(ctx: RunContext[Any]) -> list[ToolReturnPart]:
-    """Return the results in the latest message of calls that a human has denied. Pydantic AI does not make these calls."""
+def answered_calls(ctx: RunContext[Any]) -> list[ToolReturnPart]:
+    """Return the results in the latest message that no call of this run has returned: of denied calls, and those that the run was given."""
     latest = ctx.messages[-1] if ctx.messages else None
     parts = latest.parts if isinstance(latest, ModelRequest) else ()
-    return [part for part in parts if isinstance(part, ToolReturnPart) and part.outcome == "denied"]
+    results = [part for part in parts if isinstance(part, ToolReturnPart)]
+    return [one for one in results if one.outcome == "denied" or (one.outcome == "success" and ctx.run_step <= 1)]

@@ -43,13 +43,17 @@ def output_of(engine: CallsEngine, call: FrameworkCall, result: ToolResult) -> A
 
 
 def encode(output: Any) -> object:
-    """Return the result of a tool as JSON data. What has no JSON form is returned unchanged: the engine says what is wrong with it."""
+    """Return the result of a tool as JSON data. What has no JSON form is returned unchanged: the engine says what is wrong with it.
+
+    Metadata, which are for the application only, are left out if they have no JSON form.
+    """
     if isinstance(output, str):
         return output
     try:
         return tool_return_ta.dump_python(output, mode="json", by_alias=True)
     except PydanticSerializationError:
-        return output
+        has_metadata = isinstance(output, ToolReturn) and output.metadata is not None
+        return encode(replace(output, metadata=None)) if has_metadata else output
 
 
 def _restore(value: Any, result: ToolResult) -> Any:

@@ -11,7 +11,17 @@ from msgspec import structs
 from pydantic_ai import _utils
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.tools import Tool, ToolDefinition
-from pydantic_ai.toolsets import AbstractToolset, CombinedToolset, FunctionToolset, ToolsetTool
+from pydantic_ai.toolsets import (
+    AbstractToolset,
+    CombinedToolset,
+    DynamicToolset,
+    FilteredToolset,
+    FunctionToolset,
+    PrefixedToolset,
+    RenamedToolset,
+    ToolsetTool,
+    WrapperToolset,
+)
 
 from callgate.errors import NotDone, UsageError
 from callgate.integrations._model_arguments import ModelArguments, json_form
@@ -19,15 +29,16 @@ from callgate.integrations._pydantic_ai_results import encode
 from callgate.integrations.abandonable_threads import AbandonableThreads
 from callgate.integrations.framework_call import until_ended
 from callgate.integrations.import_tools import ToolDescription
+from callgate.integrations.wrapped_tools import WrappedTools
 from callgate.tools import ToolContext
 from callgate.tools.registry import BoundTool
 
 __all__ = [
+    "check_names",
     "declared_tool",
     "describe",
     "describe_definition",
     "describe_in_step",
-    "describe_known_tools",
     "in_thread_until_ended",
     "is_sync",
     "plain",
@@ -36,6 +47,10 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_ADVICE = (
+    " An output function is not a tool, so that nothing can be set for it: callgate does not see its calls. For the tools of another agent,"
+    " give that agent a wrapper of its own, with the same engine."
+)
 _threads = AbandonableThreads()
 
 
@@ -79,12 +94,35 @@ def toolset_of(given: object) -> AbstractToolset[Any]:
     return FunctionToolset(list(given))
 
 
-def describe_known_tools(toolset: AbstractToolset[Any]) -> tuple[ToolDescription, ...]:
-    """Return the descriptions of a toolset's tools, as far as they are known before an agent runs."""
-    try:
-        return describe(toolset) or ()
-    except UsageError:
-        return ()
+def check_names(tools: WrappedTools, toolset: AbstractToolset[Any], registered: Iterable[str]) -> None:
+    """Check that each effect and option is for a tool of the toolset, or of the engine.
+
+    Raises:
+        UsageError: One is for another tool. If a later step may have other tools, that is logged instead.
+    """
+    names = _declared_names(toolset)
+    if names is None:
+        tools.warn_of_unregistered()
+    else:
+        tools.refuse_other_names([*registered, *names], _ADVICE)
+
+
+def _declared_names(toolset: AbstractToolset[Any], *, is_filtered: bool = False) -> list[str] | None:
+    """Return the names of the tools that a toolset may hide in a step; None if it may have others. A server lists all its tools."""
+    if isinstance(toolset, FunctionToolset):
+        return list(toolset.tools)
+    if isinstance(toolset, CombinedToolset):
+        found = [_declared_names(one, is_filtered=is_filtered) for one in toolset.toolsets]
+        return None if None in found else [name for names in found if names is not None for name in names]
+    if not isinstance(toolset, WrapperToolset):
+        return None if is_filtered or isinstance(toolset, DynamicToolset) else []
+    names = _declared_names(toolset.wrapped, is_filtered=is_filtered or isinstance(toolset, FilteredToolset))
+    if names is not None and isinstance(toolset, PrefixedToolset):
+        return [f"{toolset.prefix}_{name}" for name in names]
+    if names is not None and isinstance(toolset, RenamedToolset):
+        new_names = {old: new for new, old in toolset.name_map.items()}
+        return [new_names.get(name, name) for name in names]
+    return names
 
 
 def _describe(tool: Tool[Any], timeout_s: float | None = None) -> ToolDescription:

@@ -19,9 +19,10 @@ from callgate._option_checks import refuse_unknown
 from callgate._run_in_thread import in_thread
 from callgate._schema import CompiledSchema, model_problems
 from callgate.errors import CallFailed, UsageError
-from callgate.integrations.framework_call import is_validated, started_by, until_ended
+from callgate.integrations.framework_call import StartedElsewhere, is_validated, started_by, until_ended
 from callgate.tools import FunctionTool, ToolContext, ToolOptions
 from callgate.tools.argument_cleaning import Keywords, fitted
+from callgate.tools.declaration_checks import effect_of
 from callgate.tools.tool_declaration import TypedFindings, ValidationResult
 
 __all__ = ["ExternalTool", "Forms", "Run", "RunSync", "in_own_thread"]
@@ -87,7 +88,9 @@ class ExternalTool(FunctionTool):
 
     def invoke(self, context: ToolContext, arguments: dict[str, Any]) -> object:
         call = started_by(context)
-        return self._run(context, arguments) if call is None else call.start(self._own_form(call.arguments, arguments))
+        if call is None:
+            return self._run(context, arguments)
+        return call.start(self._own_form(call.arguments, arguments), effect_of(self))
 
     def has_validator(self) -> bool:
         return self._forms is not None or super().has_validator()
@@ -134,6 +137,11 @@ class ExternalTool(FunctionTool):
         """Return an option as a message shows it."""
         made = dict(self._options)
         return f"{name}={made[name]!r:.80}" if name in made else f"no {name}"
+
+    def not_done_advice(self, exception: str) -> str:
+        if exception == StartedElsewhere.__name__:
+            return "Its outcome is settled when the run is given the result of the deferred call."
+        return super().not_done_advice(exception)
 
     def keywords(self) -> Keywords:
         return Keywords()

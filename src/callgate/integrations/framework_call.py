@@ -19,7 +19,7 @@ from callgate._json import decode, to_jsonable
 from callgate._option_checks import without_check
 from callgate._run_state.approvals import BY_ENGINE
 from callgate._runners.started_tasks import exclude_from_started_tasks
-from callgate.calls import Aborted, Answered, Approval, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
+from callgate.calls import Aborted, Answered, Approval, Effect, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
 from callgate.errors import NotDone, PausedByTool, ResultNotSerializable, RunHeld, UsageError
 from callgate.integrations.abandonable_threads import in_abandonable_threads
 from callgate.integrations.journaled_calls import recorded_call_id
@@ -35,6 +35,7 @@ __all__ = [
     "Framework",
     "FrameworkCall",
     "HumanDecision",
+    "StartedElsewhere",
     "answer",
     "human_named",
     "is_on_route",
@@ -67,6 +68,10 @@ def human_named(name: str) -> str:
 def is_told_by_wrapper(by: str) -> bool:
     """Return whether the decision of `by` came through a wrapper, not from an operator."""
     return by in (A_HUMAN, BY_ENGINE) or by.startswith(f"{A_HUMAN} (")
+
+
+class StartedElsewhere(Exception):
+    """Raised for a tool whose code has started its work outside of the framework's run: the outcome is unknown until it is settled."""
 
 
 class CallsEngine(Protocol):
@@ -102,6 +107,8 @@ class Framework(Struct, frozen=True, kw_only=True, eq=False):
     """Turns the framework's own result into JSON data, or into other values that the engine can write as JSON."""
     pauses: tuple[type[BaseException], ...] = ()
     """Exceptions by which a tool's code tells the framework to pause or to continue elsewhere. They are raised again."""
+    is_started_elsewhere: Callable[[BaseException], bool] = lambda _: False
+    """Returns whether such an exception says that the work was started elsewhere, so that the same call would start it again."""
     escapes: tuple[type[BaseException], ...] = ()
     """Exceptions that end the framework's run. They are raised again; what the tool has done until then is not known."""
     failures: tuple[type[Exception], ...] = ()
@@ -145,16 +152,16 @@ class FrameworkCall(Struct, kw_only=True, eq=False):
     mistake: UsageError | None = None
     """The developer's mistake that a second wrapper of this call has found; the tool has not run."""
 
-    async def start(self, arguments: dict[str, Any]) -> object:
+    async def start(self, arguments: dict[str, Any], effect: Effect) -> object:
         """Run the tool as its code in the route; called by `ExternalTool`."""
         try:
             native = await self.run(arguments)
         except BaseException as error:
-            return self._answer_to(error)
+            return self._answer_to(error, effect)
         self.native, self.encoded = native, self.framework.encode(native)
         return self.encoded
 
-    def _answer_to(self, error: BaseException) -> object:
+    def _answer_to(self, error: BaseException, effect: Effect) -> object:
         """Return the result of a tool that has answered the model with an exception; raise any other one, as the engine has to see it."""
         framework = self.framework
         if self.mistake is not None and isinstance(error, Exception):
@@ -162,6 +169,8 @@ class FrameworkCall(Struct, kw_only=True, eq=False):
             raise NotDone(f"{self.name} has two wrappers with different scopes") from error
         if isinstance(error, framework.pauses):
             self.ended_by = error
+            if effect == "once" and framework.is_started_elsewhere(error):
+                raise StartedElsewhere("its work was started elsewhere, and its result has not been handed in") from error
             raise PausedByTool(
                 f"{self.name} has paused the run ({type(error).__name__}); the same call is made again after that"
             ) from error

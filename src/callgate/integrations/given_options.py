@@ -57,15 +57,15 @@ class GivenOptions:
             given["effect"] = self._effects[name]
         return given
 
-    def refuse_other_names(self, names: Collection[str]) -> None:
-        """Raise `UsageError` if an entry is for none of these tools."""
+    def refuse_other_names(self, names: Collection[str], advice: str = "") -> None:
+        """Raise `UsageError` if an entry is for none of these tools. Its message ends with `advice`."""
         for mapping, name in self.entries:
             if name not in names:
                 near = get_close_matches(str(name)[:100], names, n=1, cutoff=0.6)
                 meant = f" Did you mean '{near[0]}'?" if near else ""
                 known = ", ".join(names) or "none"
                 raise UsageError(
-                    f"{self._where}({mapping}=...) has an entry for '{name}', which is none of the tools.{meant} They are {known}."
+                    f"{self._where}({mapping}=...) has an entry for '{name}', which is none of the tools.{meant} They are {known}.{advice}"
                 )
 
     def _check_mapping(self, label: str, given: object) -> Mapping[str, Any]:

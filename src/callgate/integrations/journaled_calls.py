@@ -20,6 +20,7 @@ from callgate.events import Event
 from callgate.protocols import Journal
 
 __all__ = [
+    "as_recorded",
     "events_of",
     "is_in_message",
     "is_in_tick",
@@ -82,13 +83,13 @@ def is_in_message(call: Received, scope: Scope) -> bool:
 
 def is_in_tick(call: Received, scope: Scope, redactor: Redactor | None) -> bool:
     """Return whether a recorded call was made in the tick of `scope`."""
-    now = _as_recorded(RawCall(name=""), scope, redactor).scope or {}
+    now = as_recorded(RawCall(name=""), scope, redactor).scope or {}
     return (call.scope or {}).get("tick", "") == now.get("tick", "")
 
 
 def recorded_principal(journal: Journal, call: RawCall, scope: Scope, redactor: Redactor | None) -> str:
     """Return the principal with which the same call was recorded; that of `scope` if it was not recorded or had other arguments."""
-    now = _as_recorded(call, scope, redactor)
+    now = as_recorded(call, scope, redactor)
     for earlier in _received_in(journal, scope.run):
         if _call_identity(earlier) == _call_identity(now):
             return scope.principal if _principal(earlier) == _principal(now) else _principal(earlier)
@@ -97,7 +98,7 @@ def recorded_principal(journal: Journal, call: RawCall, scope: Scope, redactor: 
 
 def recorded_scope(journal: Journal, call: RawCall, scope: Scope, redactor: Redactor | None) -> Scope:
     """Return the scope of a call, for whom the same call was recorded in the same tick; `scope` if it was not or had other arguments."""
-    now = _as_recorded(call, scope, redactor)
+    now = as_recorded(call, scope, redactor)
     new = now.scope or {}
     for earlier in _received_in(journal, scope.run):
         old = earlier.scope or {}
@@ -108,7 +109,7 @@ def recorded_scope(journal: Journal, call: RawCall, scope: Scope, redactor: Reda
 
 def was_made_for(call: Received, scope: Scope, redactor: Redactor | None) -> bool:
     """Return whether a recorded call was made for the same principal, actor, workspace and conversation as those of `scope`."""
-    return _caller_identity(call) == _caller_identity(_as_recorded(RawCall(name=""), scope, redactor))
+    return _caller_identity(call) == _caller_identity(as_recorded(RawCall(name=""), scope, redactor))
 
 
 def made_for_same(journal: Journal, uid: str, other: str) -> bool:
@@ -130,7 +131,8 @@ def _call_identity(call: Received) -> tuple[object, ...]:
     return _message(call), call.id, call.name, arguments, call.arguments_bytes, call.arguments_sha256
 
 
-def _as_recorded(call: RawCall, scope: Scope, redactor: Redactor | None) -> Received:
+def as_recorded(call: RawCall, scope: Scope, redactor: Redactor | None) -> Received:
+    """Return a call as the engine would record it."""
     body = ReceivedCall(call, call.arguments, ScopeFacts(scope, redactor), "", redactor).encode()
     return decode_received(body if redactor is None else redactor.redact(body))
 

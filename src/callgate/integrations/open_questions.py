@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from callgate._json import decode, json_text
 from callgate._run_state.event_bodies import approval_id_of, decode_reason, question_of
-from callgate.calls import Approval, Scope, Suspended
+from callgate.calls import Approval, RawCall, Scope, Suspended
 from callgate.engine import Engine
 from callgate.errors import CallgateError, NotDone, PausedByTool, UsageError
 from callgate.event_queries import EventQuery
@@ -28,7 +28,7 @@ from callgate.integrations.framework_call import (
     is_told_by_wrapper,
     record_decision,
 )
-from callgate.integrations.journaled_calls import is_in_message, is_in_tick, read_journal, recorded_call_id, with_received
+from callgate.integrations.journaled_calls import as_recorded, is_in_message, is_in_tick, read_journal, recorded_call_id, with_received
 from callgate.integrations.late_denials import TOO_LATE, started_before_denial
 from callgate.integrations.outdated_answers import questions_about
 from callgate.protocols import Journal
@@ -46,6 +46,7 @@ __all__ = [
     "record_edit",
     "refusal_by",
     "was_asked",
+    "was_asked_with",
     "withdraw_yes",
 ]
 
@@ -130,17 +131,23 @@ def refusal_by(decision: HumanDecision, arguments: Mapping[str, object] | str) -
     )
 
 
-async def was_asked(engine: Engine, call: FrameworkCall, arguments: Mapping[str, object] | None = None) -> bool:
-    """Return whether the engine has asked a human about a call, in this process or in another one, answered or not.
-
-    Args:
-        arguments: The arguments as the model made them: a question about them counts also if the host has made the call's message anew.
-    """
+async def was_asked(engine: Engine, call: FrameworkCall) -> bool:
+    """Return whether the engine has asked a human about a call, in this process or in another one, answered or not."""
     journal, scope = engine.journal, call.scope
 
     def find() -> bool:
-        asked = (made for _, made in questions_about(journal, call.name, call.id, scope.run))
-        return any(is_in_message(made, scope) or (arguments is not None and made.arguments == json_text(arguments)) for made in asked)
+        return any(is_in_message(made, scope) for _, made in questions_about(journal, call.name, call.id, scope.run))
+
+    return await read_journal(journal, find)
+
+
+async def was_asked_with(engine: Engine, call: FrameworkCall, arguments: Mapping[str, object]) -> bool:
+    """Return whether the engine has asked a human about a call with these arguments, also if its message was made anew."""
+    journal, raw = engine.journal, RawCall(name=call.name, arguments=arguments)
+    text = as_recorded(raw, call.scope, engine.redactor).arguments
+
+    def find() -> bool:
+        return any(made.arguments == text for _, made in questions_about(journal, call.name, call.id, call.scope.run))
 
     return await read_journal(journal, find)
 

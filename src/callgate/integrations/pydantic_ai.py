@@ -7,7 +7,6 @@ before; the engine gets them as JSON data.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,16 +17,17 @@ from callgate.errors import UsageError
 try:
     from pydantic_ai import ApprovalRequired, CallDeferred, ModelRetry, RunContext, ToolFailed
     from pydantic_ai.capabilities import AbstractCapability
+    from pydantic_ai.messages import ToolCallPart
     from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 except ModuleNotFoundError as error:
     raise UsageError("callgate.integrations.pydantic_ai needs Pydantic AI 2.68 or later: pip install 'pydantic-ai-slim>=2.68'.") from error
 
 from callgate.calls import Effect, Scope, Suspended
 from callgate.engine import Engine
-from callgate.integrations._pydantic_ai_edits import approved_arguments
+from callgate.integrations._pydantic_ai_answers import is_started_elsewhere, record_answers
+from callgate.integrations._pydantic_ai_edits import asked_arguments, note_answer, watch_validation
 from callgate.integrations._pydantic_ai_messages import (
     asks_itself,
-    denied_calls,
     goes_on_with_record,
     is_cut,
     place_of,
@@ -36,9 +36,9 @@ from callgate.integrations._pydantic_ai_messages import (
 )
 from callgate.integrations._pydantic_ai_results import encode, output_of
 from callgate.integrations._pydantic_ai_tools import (
+    check_names,
     declared_tool,
     describe_in_step,
-    describe_known_tools,
     in_thread_until_ended,
     is_sync,
     plain,
@@ -47,7 +47,7 @@ from callgate.integrations._pydantic_ai_tools import (
 )
 from callgate.integrations._pydantic_ai_warnings import remember_run, warn_of_repeats
 from callgate.integrations.framework_call import Framework, FrameworkCall, HumanDecision, is_on_route, run_call
-from callgate.integrations.open_questions import record_denial, record_edit, refusal_by, was_asked
+from callgate.integrations.open_questions import record_edit, refusal_by, was_asked
 from callgate.integrations.wrapped_tools import WrappedTools
 from callgate.integrations.wrapper_scopes import check_scope, placed_scope
 from callgate.tools import ToolOptions
@@ -59,6 +59,7 @@ _PYDANTIC_AI = Framework(
     name="pydantic_ai",
     encode=encode,
     pauses=(ApprovalRequired, CallDeferred),
+    is_started_elsewhere=is_started_elsewhere,
     failures=(ModelRetry, ToolFailed),
     asks_again=True,
     validates=True,
@@ -110,13 +111,13 @@ class CallgateToolset(WrapperToolset[Any]):
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         await self.engine.start()  # refuses another event loop before two threads register the same tool
         remember_run(self.engine, ctx)
-        await self._record_denials(ctx)
+        await record_answers(self.engine, ctx, self.scope)
         tools = await super().get_tools(ctx)
         for name, one in tools.items():
             self._tools.add_once(name, declared_tool(one) or one, partial(describe_in_step, one, self.engine.tools.get(name)))
         if self._tools.unregistered():
-            self._tools.refuse_other_names([*self.engine.tools.names(), *(one.name for one in describe_known_tools(self.wrapped))])
-        return tools
+            check_names(self._tools, self.wrapped, self.engine.tools.names())
+        return {name: watch_validation(self.engine, one) for name, one in tools.items()}
 
     async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Any:
         given, place = plain(tool_args, tool), place_of(ctx)
@@ -145,23 +146,13 @@ class CallgateToolset(WrapperToolset[Any]):
         if recorded and not await was_asked(self.engine, call):
             raise ApprovalRequired(metadata={"question": asks_itself(name, call_id)})
         if ctx.tool_call_approved:
-            call.arguments = await approved_arguments(self.engine, call, ctx, tool)
+            call.arguments = await asked_arguments(self.engine, call, ctx, tool)
             if call.arguments != given:
                 await record_edit(self.engine, call, edit, wait_until_answered(ctx), is_external=self._tools.is_external(name))
         result = await run_call(self.engine, call, decide if ctx.tool_call_approved and not recorded else None, wait_until_answered(ctx))
         if not isinstance(result, Suspended):
             return output_of(self.engine, call, result)
         raise ApprovalRequired(metadata={"question": result.question, "approval_id": result.approval_id})
-
-    async def _record_denials(self, ctx: RunContext[Any]) -> None:
-        """Answer the engine's questions about the calls that a human has denied: Pydantic AI reports them to the model without a call.
-
-        If such a call was started before, the model is told so, too.
-        """
-        for denied in denied_calls(ctx):
-            its = dataclasses.replace(ctx, tool_name=denied.tool_name, tool_call_id=denied.tool_call_id)
-            scope = placed_scope(self.scope, its, place_of(its), its.run_id or "")
-            denied.content = await record_denial(self.engine, scope, denied.tool_call_id, str(denied.content))
 
 
 class _AgentToolset(CallgateToolset):
@@ -191,7 +182,11 @@ class CallgateCapability(AbstractCapability[Any]):
         super().__init__()
         check_scope(scope)
         WrappedTools("CallgateCapability", engine, effects, options)  # refuses at once what the toolset of each run would refuse
-        self._wrap = partial(_AgentToolset, engine=engine, effects=effects, options=options, scope=scope)
+        self._engine, self._wrap = engine, partial(_AgentToolset, engine=engine, effects=effects, options=options, scope=scope)
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
         return self._wrap(toolset)
+
+    async def before_tool_validate(self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: object, args: Any) -> Any:
+        note_answer(self._engine, ctx, call)
+        return args

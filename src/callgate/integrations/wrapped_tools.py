@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from weakref import WeakKeyDictionary
 
 from callgate.calls import Effect
 from callgate.engine import Engine
@@ -28,6 +29,10 @@ _SAME = (
     " Give all wrappers of it the same effects and options, or only the engine: Engine(import_tools([...], options={...})). For another"
     " tool, use another name or an engine of its own."
 )
+
+
+_warned: WeakKeyDictionary[Engine, set[tuple[str, str]]] = WeakKeyDictionary()
+"""The entries for tools that an engine does not have, which were logged."""
 
 
 class WrappedTools:
@@ -91,9 +96,22 @@ class WrappedTools:
         """Return whether an effect or option is given for a tool that the engine does not have."""
         return any(name not in self._engine.tools for _, name in self._given.entries)
 
-    def refuse_other_names(self, names: Iterable[str]) -> None:
-        """Raise `UsageError` if an effect or option is given for a tool that is none of these."""
-        self._given.refuse_other_names(list(dict.fromkeys(names)))
+    def refuse_other_names(self, names: Iterable[str], advice: str = "") -> None:
+        """Raise `UsageError` if an effect or option is given for a tool that is none of these. Its message ends with `advice`."""
+        self._given.refuse_other_names(list(dict.fromkeys(names)), advice)
+
+    def warn_of_unregistered(self) -> None:
+        """Log each effect or option for a tool that the engine does not have, once for an engine: its tool may still come."""
+        warned = _warned.setdefault(self._engine, set())
+        for mapping, name in self._given.entries:
+            if name not in self._engine.tools and (mapping, name) not in warned:
+                warned.add((mapping, name))
+                log.warning(
+                    "%s has an entry for '%s', but no tool of that name has come yet. If it is misspelled, the tool that is meant runs"
+                    " without it.",
+                    mapping,
+                    name,
+                )
 
     def _register(self, one: ToolDescription) -> None:
         given = self._given.of(one.name)
