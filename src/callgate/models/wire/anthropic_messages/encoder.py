@@ -24,7 +24,7 @@ from callgate.models.wire.history_encoding import (
     system_text,
 )
 from callgate.models.wire.image_types import with_accepted_images
-from callgate.models.wire.json_fields import as_object
+from callgate.models.wire.json_fields import as_object, as_text
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
 from callgate.models.wire.result_order import order_results
 from callgate.models.wire.tool_names import WireNames
@@ -235,9 +235,7 @@ def _encode_native(item: Mapping[str, object]) -> _Item:
     return {key: value for key, value in item.items() if value is not None or key in _NULLABLE_FIELDS}
 
 
-def _encode_call(
-    call: ToolCall, names: WireNames, quirks: Mapping[str, object], same_api: bool, unanswered: frozenset[object]
-) -> _Item:
+def _encode_call(call: ToolCall, names: WireNames, quirks: Mapping[str, object], same_api: bool, unanswered: frozenset[object]) -> _Item:
     """Return a call. One that was made by code whose own call is left out loses the reference to it."""
     item: _Item = {
         "type": "tool_use",
@@ -246,8 +244,8 @@ def _encode_call(
         "input": names.wire_arguments(call.name, argument_object(call)),
     }
     fields = {key: value for key, value in (call.opaque or {}).items() if same_api and key in _CALL_FIELDS}
-    if as_object(fields.get("caller")).get("tool_id") in unanswered:
-        del fields["caller"]
+    if as_text(as_object(fields.get("caller")).get("tool_id")) in unanswered:
+        fields.pop("caller", None)
     return item | fields
 
 
