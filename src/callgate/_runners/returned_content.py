@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from callgate._json import json_text, to_jsonable, type_name
 from callgate._runners.content_blocks import parts_in_blocks
-from callgate.content_parts import Audio, Image, Link, Part, Resource, Text, data_of, is_base64, part_from_bytes
+from callgate.content_parts import Audio, Image, Link, Part, Resource, Text, data_of, is_base64, part_from_bytes, with_true_type
 from callgate.errors import ResultNotSerializable
 
 __all__ = ["ReturnedContent", "content_of", "may_hold_parts", "part_data"]
@@ -191,6 +191,8 @@ class _PartReader:
                     f" {kind}.from_bytes(data) or {kind}.from_file(path).",
                     code="non_serializable",
                 )
+        if isinstance(part, Image):
+            return with_true_type(part, self.changes)
         return part if not isinstance(part, Resource) else Resource(resource=_as_json(part.resource, max(0, self._left) + len(data)))
 
     def _encode_picture(self, picture: object) -> Part:
