@@ -20,7 +20,20 @@ from callgate._media_types import media_type
 from callgate._option_checks import NamedStruct
 from callgate.errors import UsageError
 
-__all__ = ["Audio", "Image", "Link", "Part", "Resource", "Text", "data_of", "part_from_bytes", "part_text", "with_data", "with_true_type", "without_data"]
+__all__ = [
+    "Audio",
+    "Image",
+    "Link",
+    "Part",
+    "Resource",
+    "Text",
+    "data_of",
+    "part_from_bytes",
+    "part_text",
+    "with_data",
+    "with_true_type",
+    "without_data",
+]
 
 _MOST_FILE_BYTES = 67_108_864
 """The largest file that `from_file` reads."""

@@ -253,7 +253,7 @@ async def test_a_pdf_that_a_tool_returns_as_anthropics_block_comes_back_as_a_doc
 async def test_an_image_is_sent_with_the_type_of_its_bytes(declared: str, is_block: bool) -> None:
     """The API refuses the request, and all that follow, if another type is declared."""
     data = "iVBORw0KGgo="  # the first bytes of a PNG
-    block = {"type": "image", "source": {"type": "base64", "media_type": declared, "data": data}}
+    block: dict[str, Any] = {"type": "image", "source": {"type": "base64", "media_type": declared, "data": data}}
 
     @tool(effect="none")
     def chart() -> list[Any]:
