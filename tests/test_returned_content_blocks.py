@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -49,6 +50,10 @@ async def content_of(value: Any, *, thread: bool = False) -> tuple[Any, ...]:
             {"type": "input_file", "filename": "may.pdf", "file_data": f"data:application/pdf;base64,{PDF}"},
             Resource(resource={"uri": "file:///may.pdf", **FILE}),
         ),
+        (
+            {"type": "document", "title": "May", "source": {"type": "text", "media_type": "text/plain", "data": "Sales"}},
+            Resource(resource={"uri": "file:///May", "mimeType": "text/plain", "text": "Sales"}),
+        ),
     ],
 )
 async def test_a_block_with_its_bytes_is_a_part(block: dict[str, Any], part: Any, thread: bool) -> None:
@@ -59,13 +64,13 @@ async def test_a_block_with_its_bytes_is_a_part(block: dict[str, Any], part: Any
 @pytest.mark.parametrize(
     "value",
     [
-        [{"type": "text", "text": "May"}],
+        [{"type": "text", "text": "May", "page": 3}],
+        ["May", "June"],
         [ANTHROPIC, {"order": "A7"}],
-        [ANTHROPIC, "May"],
+        [ANTHROPIC, 7],
         {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}},
         {"type": "input_image", "image_url": "https://example.org/a.png"},
         {"type": "image", "width": 3},
-        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "May"}},
         {"type": "document", "id": 7},
         {"type": "input_file", "file_id": "file-1"},
         {"type": "text", "text": 3},
@@ -74,6 +79,34 @@ async def test_a_block_with_its_bytes_is_a_part(block: dict[str, Any], part: Any
 async def test_anything_else_stays_data(value: Any) -> None:
     (part,) = await content_of(value)
     assert isinstance(part, Text)
+
+
+@pytest.mark.parametrize("thread", [False, True])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}},
+        {"type": "image", "source": {"type": "file", "file_id": "file_1"}},
+        {"type": "search_result", "source": "x", "title": "X", "content": [{"type": "text", "text": "May"}]},
+        {"type": "tool_reference", "tool_name": "pay"},
+    ],
+    ids=lambda block: f"{block['type']} {block.get('source', '')}",
+)
+async def test_a_block_of_another_kind_is_text_beside_parts(other: dict[str, Any], thread: bool) -> None:
+    """It must not turn an image beside it into Base64 that the model reads as text."""
+    picture = Image(data=PNG, mime_type="image/png")
+    text, before = await content_of([other, ANTHROPIC], thread=thread)
+    assert (json.loads(text.text), before) == (other, picture)
+    assert await content_of(["May", ANTHROPIC, {"type": "text", "text": "June"}], thread=thread) == (
+        Text(text="May"),
+        picture,
+        Text(text="June"),
+    )
+
+
+async def test_text_blocks_alone_are_texts() -> None:
+    assert await content_of([{"type": "text", "text": "May", "cache_control": {"type": "ephemeral"}}]) == (Text(text="May"),)
+    assert await content_of([{"type": "text", "text": text} for text in ("May", "June")]) == (Text(text="May"), Text(text="June"))
 
 
 async def test_blocks_match_the_return_annotation_that_blocks_have() -> None:

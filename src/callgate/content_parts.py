@@ -20,10 +20,27 @@ from callgate._media_types import media_type
 from callgate._option_checks import NamedStruct
 from callgate.errors import UsageError
 
-__all__ = ["Audio", "Image", "Link", "Part", "Resource", "Text", "data_of", "part_from_bytes", "part_text", "with_data", "without_data"]
+__all__ = [
+    "Audio",
+    "Image",
+    "Link",
+    "Part",
+    "Resource",
+    "Text",
+    "data_of",
+    "part_from_bytes",
+    "part_text",
+    "with_data",
+    "with_true_type",
+    "without_data",
+]
 
 _MOST_FILE_BYTES = 67_108_864
 """The largest file that `from_file` reads."""
+_SURE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""The types of images that the first bytes show beyond doubt."""
+_FIRST_CHARS = 64
+"""The length of the Base64 of an image's first bytes."""
 _NO_NAME = "file"
 """The name of bytes without one."""
 _NAMELESS = f"file:///{_NO_NAME}"
@@ -179,6 +196,20 @@ def is_base64(data: str) -> bool:
     except ValueError:
         return False
     return bool(data)
+
+
+def with_true_type(image: Image, changes: list[str]) -> Image:
+    """Return an image with the type of its bytes, because providers refuse a request in which another one is declared.
+
+    Args:
+        image: Its data is Base64.
+        changes: Gets a sentence if another type was declared.
+    """
+    found = media_type(base64.b64decode(image.data[:_FIRST_CHARS]))
+    if found not in _SURE_TYPES or found == image.mime_type:
+        return image
+    changes.append(f"an image declared as {image.mime_type[:80]} was read as {found}")
+    return replace(image, mime_type=found)
 
 
 def without_data(parts: Iterable[Part]) -> tuple[Part, ...]:

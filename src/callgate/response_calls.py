@@ -140,7 +140,7 @@ def reply_to(response: ProviderResponse, ends: Sequence[EndedCall]) -> ResponseR
     ended, reason = _ending(outcomes)
     results = [_result_of(end.outcome) for end in ends]
     keeps = ended is None or (ended == "aborted" and any(result is not None for result in results))
-    items = history_items(response, results, with_host_calls=ended is None) if keeps else None
+    items = history_items(response, results, goes_on=ended is None) if keeps else None
     asked_within = {question.approval_id: question for end in ends for question in end.asked_within}  # a tool may try its call again
     return ResponseReply(
         api=response.provider.api,

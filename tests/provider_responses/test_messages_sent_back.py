@@ -9,7 +9,7 @@ import pytest
 from openai.types.responses import Response
 
 from callgate import Engine, Image, tool
-from callgate.calls import Resource
+from callgate.calls import Answered, Resource
 from tests.provider_responses.shop import claude, completion
 
 
@@ -246,6 +246,27 @@ async def test_a_pdf_that_a_tool_returns_as_anthropics_block_comes_back_as_a_doc
         reply = await engine.respond(claude(("invoice", {})))
     (result,) = reply.results[0]["content"]
     assert result["content"] == [{"type": "text", "text": "The invoice:"}, block]
+
+
+@pytest.mark.parametrize("declared", ["image/jpeg", "image/jpg"])
+@pytest.mark.parametrize("is_block", [False, True])
+async def test_an_image_is_sent_with_the_type_of_its_bytes(declared: str, is_block: bool) -> None:
+    """The API refuses the request, and all that follow, if another type is declared."""
+    data = "iVBORw0KGgo="  # the first bytes of a PNG
+    block: dict[str, Any] = {"type": "image", "source": {"type": "base64", "media_type": declared, "data": data}}
+
+    @tool(effect="none")
+    def chart() -> list[Any]:
+        """Draw a chart."""
+        return [block] if is_block else [Image(data=data, mime_type=declared)]
+
+    async with Engine([chart]) as engine:
+        reply = await engine.respond(claude(("chart", {})))
+        (answer,) = reply.outcomes
+    (sent,) = reply.results[0]["content"][0]["content"]
+    assert sent == block | {"source": block["source"] | {"media_type": "image/png"}}
+    assert isinstance(answer, Answered)
+    assert f"an image declared as {declared} was read as image/png" in [note.text for note in answer.result.metadata.notes]
 
 
 async def test_beside_the_result_of_a_call_that_the_models_code_made_is_no_other_block() -> None:

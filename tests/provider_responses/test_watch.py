@@ -336,7 +336,7 @@ async def test_what_is_no_stream_is_refused() -> None:
             with pytest.raises(UsageError, match=r"engine\.watch was given") as error:
                 engine.watch(given)  # type: ignore[arg-type]
             assert said in str(error.value)
-        for chunks, said in (([], "without any chunk"), (["a", "b"], "not its texts"), ([{"other": 1}], "the keys 'other'")):
+        for chunks, said in (([], "text_stream"), (["a", "b"], "not its texts"), ([{"other": 1}], "the keys 'other'")):
             stream: Any = engine.watch(chunks)
             assert [chunk async for chunk in stream] == chunks
             with pytest.raises(UsageError, match=said):

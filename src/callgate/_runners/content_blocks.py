@@ -1,6 +1,7 @@
 """Recognise the content blocks of providers' APIs and of MCP in what a tool returned, as tools that were written for an SDK do.
 
-A list counts only if each item is a block and at least one is an image, audio or a file with its bytes, which no model reads as text. Pure.
+A list counts if each item is a block or a text, and if at least one block is an image, audio or a file with its bytes, which no model reads
+as text, or if all are plain text blocks. Pure.
 """
 
 from __future__ import annotations
@@ -8,36 +9,42 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from callgate.content_parts import Audio, Image, Resource, Text
+from callgate.content_parts import Audio, Image, Part, Resource, Text
 
 __all__ = ["may_be_blocks", "parts_in_blocks"]
 
 _TEXT_TYPES = ("text", "input_text")
 _TYPES = frozenset({*_TEXT_TYPES, "image", "audio", "document", "input_file", "input_image", "image_url"})
+_TEXT_FIELDS = frozenset({"type", "text", "annotations", "cache_control", "citations"})
+"""The fields of a text block of an API. A dict with others is data of the tool's own, unless media are beside it."""
 _MOST_BLOCKS = 1_000
 
 
 def may_be_blocks(value: object) -> bool:
     """Return whether `parts_in_blocks` has to look at a value."""
-    first = value[0] if type(value) is list and value else value
-    if type(first) is not dict:
-        return False
-    kind = first.get("type")
-    return type(kind) is str and kind in _TYPES
+    for item in value[:_MOST_BLOCKS] if type(value) is list else (value,):
+        if type(item) is dict and "type" in item:
+            kind = item["type"]
+            if type(kind) is str and kind in _TYPES:
+                return True
+    return False
 
 
-def parts_in_blocks(value: object) -> list[Text | Image | Audio | Resource] | None:
-    """Return the parts of a block or of a list of blocks with an image, audio or a file among them; None if the value is anything else."""
+def parts_in_blocks(value: object) -> list[Part | str | dict[str, Any]] | None:
+    """Return a block, or each item of a list of blocks, as a part; None if the value is anything else.
+
+    A text, and a block of a kind that is no part, are returned as they are.
+    """
     blocks = [value] if type(value) is dict else value
     if not isinstance(blocks, (list, tuple)) or not 0 < len(blocks) <= _MOST_BLOCKS:
         return None
-    found: list[Text | Image | Audio | Resource] = []
-    for block in blocks:
-        part = _as_part(block) if type(block) is dict else None
-        if part is None:
-            return None
-        found.append(part)
-    return found if any(not isinstance(part, Text) for part in found) else None
+    if not all(type(block) is str or (type(block) is dict and type(block.get("type")) is str) for block in blocks):
+        return None
+    found = [block if type(block) is str else _as_part(block) or block for block in blocks]
+    if any(isinstance(part, (Image, Audio, Resource)) for part in found):
+        return found
+    plain = all(isinstance(part, Text) and block.keys() <= _TEXT_FIELDS for part, block in zip(found, blocks, strict=True))
+    return found if plain else None
 
 
 def _as_part(block: dict[str, Any]) -> Text | Image | Audio | Resource | None:
@@ -59,14 +66,14 @@ def _as_part(block: dict[str, Any]) -> Text | Image | Audio | Resource | None:
 
 def _as_file(block: dict[str, Any]) -> Resource | None:
     match block:
-        case {"type": "document", "source": {"type": "base64", "media_type": str(mime), "data": str(data)}}:  # Anthropic
-            name = block.get("title") or "document"
+        case {"type": "document", "source": {"type": "base64" | "text" as kind, "media_type": str(mime), "data": str(data)}}:  # Anthropic
+            name, field = block.get("title") or "document", "text" if kind == "text" else "blob"
         case {"type": "input_file", "file_data": str(url)} if url.startswith("data:") and ";base64," in url:  # OpenAI
             mime, _, data = url.removeprefix("data:").partition(";base64,")
-            name = block.get("filename") or "file"
+            name, field = block.get("filename") or "file", "blob"
         case _:
             return None
-    return Resource(resource={"uri": f"file:///{quote(str(name))}", "mimeType": mime, "blob": data})
+    return Resource(resource={"uri": f"file:///{quote(str(name))}", "mimeType": mime, field: data})
 
 
 def _from_data_url(url: str) -> Image | None:

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from callgate._json import json_text, to_jsonable, type_name
 from callgate._runners.content_blocks import parts_in_blocks
-from callgate.content_parts import Audio, Image, Link, Part, Resource, Text, data_of, is_base64, part_from_bytes
+from callgate.content_parts import Audio, Image, Link, Part, Resource, Text, data_of, is_base64, part_from_bytes, with_true_type
 from callgate.errors import ResultNotSerializable
 
 __all__ = ["ReturnedContent", "content_of", "may_hold_parts", "part_data"]
@@ -97,11 +97,22 @@ class _PartReader:
         part = self.part(item)
         return part_data(part), (part,)
 
-    def of_blocks(self, value: object, blocks: Sequence[Part]) -> ReturnedContent:
+    def of_blocks(self, value: object, blocks: Sequence[Part | str | dict[str, Any]]) -> ReturnedContent:
         """Return a block, or a list of blocks, as data that are still blocks, and its parts."""
-        parts = tuple([self._check(block) for block in blocks])
-        data = [{"type": "text", "text": part.text} if isinstance(part, Text) else part_data(part) for part in parts]
-        return ReturnedContent(data[0] if type(value) is dict else data, parts)
+        items = [self._of_block(block) for block in blocks]
+        data = [item for item, _ in items]
+        return ReturnedContent(
+            data[0] if type(value) is dict else data, tuple([part for _, part in items]), tuple(dict.fromkeys(self.changes))
+        )
+
+    def _of_block(self, block: Part | str | dict[str, Any]) -> tuple[object, Part]:
+        """Return the data and the part of a block. One of a kind that is no part is JSON text."""
+        if isinstance(block, dict):
+            data, changes = to_jsonable(block, max_bytes=max(0, self._left))
+            self.changes += changes
+            return data, self._check(Text(text=json_text(data)))
+        part = self.part(block)
+        return {"type": "text", "text": part.text} if isinstance(block, Text) and isinstance(part, Text) else part_data(part), part
 
     def of_data(self, value: object) -> tuple[object, tuple[Part, ...]]:
         """Return a dict or list without the bytes of its parts, and its text, followed by its parts at any depth."""
@@ -180,6 +191,8 @@ class _PartReader:
                     f" {kind}.from_bytes(data) or {kind}.from_file(path).",
                     code="non_serializable",
                 )
+        if isinstance(part, Image):
+            return with_true_type(part, self.changes)
         return part if not isinstance(part, Resource) else Resource(resource=_as_json(part.resource, max(0, self._left) + len(data)))
 
     def _encode_picture(self, picture: object) -> Part:

@@ -34,18 +34,19 @@ class HistoryItems(Struct, frozen=True, kw_only=True):
     """The results alone; for APIs that hold results in a turn of the user, this turn."""
 
 
-def history_items(response: ProviderResponse, results: Sequence[ToolResult | None], *, with_host_calls: bool = True) -> HistoryItems:
+def history_items(response: ProviderResponse, results: Sequence[ToolResult | None], *, goes_on: bool = True) -> HistoryItems:
     """Return what to append to the conversation after a response.
 
     Args:
         response: The response, as `read_response` returned it.
         results: For each call of the message, its result; None leaves the call, and all calls that the host answers itself, out of the
             message.
-        with_host_calls: False leaves out the calls that the host answers itself, because it will not answer them.
+        goes_on: False leaves out the calls that the host answers itself and those that the provider has not yet run, because the next
+            message is one of the user.
     """
     names = response.names or WireNames()
     message, answers = _pair_results(response, results, names)
-    if None in results or not with_host_calls:
+    if None in results or not goes_on:
         parts = [part for part in message.parts if not (isinstance(part, Native) and part.item in response.host_calls)]
         message = replace(message, parts=tuple(parts))
     if not message.parts:
@@ -53,7 +54,9 @@ def history_items(response: ProviderResponse, results: Sequence[ToolResult | Non
     wire, api = codec(response.provider.api), response.provider
     conversation: list[Message] = [_QUESTION, message, *answers]
     request = ModelRequest(model=response.model, messages=conversation)
-    items = wire.encode_history(request, names, {**api.quirks, "as_received": True, "own_ids": True})[1:]
+    turn_ended = not (goes_on and (answers or response.finish == "pause"))
+    quirks = {**api.quirks, "as_received": True, "own_ids": True, "turn_ended": turn_ended}
+    items = wire.encode_history(request, names, quirks)[1:]
     if response.takes_bytes:
         items = cast("list[_Item]", with_bytes(items))
     first = next((place for place, item in enumerate(items) if _is_result(item)), len(items))

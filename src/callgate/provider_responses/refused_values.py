@@ -124,7 +124,10 @@ def refuse_begun_stream(api: str, first: Mapping[str, object]) -> None:
 def unknown_chunk_error(value: object) -> UsageError:
     """Return the error for a stream that ended without a chunk of a known API."""
     if value is None:
-        return UsageError("engine.watch has read a stream without any chunk. It may have been read before; request it again.")
+        return UsageError(
+            "engine.watch has read a stream without any chunk. It may have been read before, for example by iterating Anthropic's"
+            " `stream.text_stream`: request it again, iterate only the chunks that engine.watch yields, and show those of the type 'text'."
+        )
     return UsageError(
         f"engine.watch has read a whole stream without a chunk of a known provider; the last was {_describe_type(value)}. Give it the"
         " stream of an SDK, not its texts, or name its format with provider=..."

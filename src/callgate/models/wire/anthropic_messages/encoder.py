@@ -2,8 +2,8 @@
 
 Quirks: `max_tokens` (the API requires one), `version_in_body` (Vertex and Bedrock name no model in the body), `as_received` (send citations
 back, because the conversation still has their sources), `own_ids` (the server has made the ids of all calls, and takes them back whatever
-characters they have). Codecs of other hosts with the same format call `messages_body` with their own
-`api`.
+characters they have), `turn_ended` (a message of the user follows, so that the provider does not go on with its own calls in the last
+answer). Codecs of other hosts with the same format call `messages_body` with their own `api`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from callgate.models.wire.history_encoding import (
     system_text,
 )
 from callgate.models.wire.image_types import with_accepted_images
-from callgate.models.wire.json_fields import as_object
+from callgate.models.wire.json_fields import as_object, as_text
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
 from callgate.models.wire.result_order import order_results
 from callgate.models.wire.tool_names import WireNames
@@ -39,6 +39,8 @@ PARAMETER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """Parameter names that Anthropic's models accept on every host."""
 _CALL_FIELDS = ("caller", "toolset_name", "name")
 """Fields of a call that are sent back as they came; a member of a toolset has its own name only there."""
+_NULLABLE_FIELDS = frozenset({"content"})
+"""The fields of blocks that the API requires, and that may be null: a compaction that failed has no content."""
 _CALL_ID = re.compile(r"[A-Za-z0-9_-]+")
 
 _NO_QUIRKS: Mapping[str, object] = {}
@@ -120,7 +122,8 @@ def encode_history(request: ModelRequest, names: WireNames, quirks: Mapping[str,
             case list():
                 blocks = _encode_results(message, [call_fields.pop(result.call_id, {}) for result in message], names, quirks)
             case AssistantMessage():
-                role, blocks = "assistant", _encode_answer(message, names, quirks, api, None if at == last else answered_ids)
+                goes_on = at == last and not quirks.get("turn_ended")
+                role, blocks = "assistant", _encode_answer(message, names, quirks, api, None if goes_on else answered_ids)
                 if quirks.get("as_received") and message.api == api:
                     _add_citations(blocks, message)
                 call_fields |= {call.id: call.opaque for call in message.calls if message.api == api and call.opaque}
@@ -181,16 +184,17 @@ def _encode_answer(
 ) -> list[_Item]:
     blocks: list[_Item] = []
     same_api = message.api == api
+    unanswered = frozenset() if answered_ids is None else _unanswered_native_calls(message, answered_ids)
     for part in message.parts:
         match part:
             case Text(text=text):
                 _append_text(blocks, text)
             case ToolCall():
-                blocks.append(_encode_call(part, names, quirks, same_api))
+                blocks.append(_encode_call(part, names, quirks, same_api, unanswered))
             case Reasoning() if same_api:
                 blocks += _encode_reasoning(part)
-            case Native(item=item) if same_api and (answered_ids is None or not _is_unanswered(part, answered_ids)):
-                blocks.append(dict(item))
+            case Native(id=native_id, item=item) if same_api and native_id not in unanswered:
+                blocks.append(_encode_native(item))
             case _:
                 pass
     return blocks if any(block["type"] not in ("thinking", "redacted_thinking") for block in blocks) else []
@@ -216,19 +220,33 @@ def _add_citations(blocks: Sequence[_Item], message: AssistantMessage) -> None:
             block["citations"] = part.opaque["citations"]
 
 
-def _is_unanswered(part: Native, answered_ids: frozenset[object]) -> bool:
-    """Whether this is a provider-run call without a result: refused in the middle of a conversation."""
-    return part.kind.endswith("_tool_use") and part.id not in answered_ids
+def _unanswered_native_calls(message: AssistantMessage, answered_ids: frozenset[object]) -> frozenset[object]:
+    """Return the ids of the message's provider-run calls without a result: refused in the middle of a conversation."""
+    natives = (part for part in message.parts if isinstance(part, Native) and part.kind.endswith("_tool_use"))
+    return frozenset(part.id for part in natives if part.id not in answered_ids)
 
 
-def _encode_call(call: ToolCall, names: WireNames, quirks: Mapping[str, object], same_api: bool) -> _Item:
+def _encode_native(item: Mapping[str, object]) -> _Item:
+    """Return a block as the API takes it back.
+
+    A block that was dumped by the SDK has null for each field that the API left out, such as `caller`, and the API refuses most of these.
+    Within the block, in the results of the provider's tools, null is a value that the API takes.
+    """
+    return {key: value for key, value in item.items() if value is not None or key in _NULLABLE_FIELDS}
+
+
+def _encode_call(call: ToolCall, names: WireNames, quirks: Mapping[str, object], same_api: bool, unanswered: frozenset[object]) -> _Item:
+    """Return a call. One that was made by code whose own call is left out loses the reference to it."""
     item: _Item = {
         "type": "tool_use",
         "id": _encode_id(call.id, quirks),
         "name": names.to_wire(call.name),
         "input": names.wire_arguments(call.name, argument_object(call)),
     }
-    return item | {key: value for key, value in (call.opaque or {}).items() if same_api and key in _CALL_FIELDS}
+    fields = {key: value for key, value in (call.opaque or {}).items() if same_api and key in _CALL_FIELDS}
+    if as_text(as_object(fields.get("caller")).get("tool_id")) in unanswered:
+        fields.pop("caller", None)
+    return item | fields
 
 
 def _encode_reasoning(part: Reasoning) -> list[_Item]:
