@@ -69,9 +69,10 @@ async def test_structured_content_images_and_links_are_returned_as_they_are(tmp_
     assert json.loads(result.content[3].text) == {"type": "hologram", "depth": 3}
 
 
-async def test_an_image_whose_server_declares_another_type_has_that_of_its_bytes(tmp_path: Path) -> None:
+async def test_an_image_of_a_server_keeps_its_declared_type(tmp_path: Path) -> None:
+    """A client of the gateway gets what the server has sent, also if the bytes show another type."""
     result = await outcome(Fake(tmp_path, frame({"content": [{"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/jpeg"}]})))
-    assert result.content == (Image(data="iVBORw0KGgo=", mime_type="image/png"),)
+    assert result.content == (Image(data="iVBORw0KGgo=", mime_type="image/jpeg"),)
 
 
 async def test_a_failure_that_the_tool_reports_is_an_error_and_its_output_schema_does_not_apply(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from callgate._json import json_text
 from callgate._option_checks import without_check
-from callgate.content_parts import Audio, Image, Link, Part, Resource, Text, is_base64, with_true_type
+from callgate.content_parts import Audio, Image, Link, Part, Resource, Text, is_base64
 
 __all__ = ["content_part", "is_content"]
 
@@ -25,7 +25,7 @@ def content_part(item: Mapping[str, Any], changes: list[str]) -> Part:
         case {"type": "text", "text": str(text)}:
             return _text_part(text=text)
         case {"type": "image", "data": str(data), "mimeType": str(mime)} if is_base64(data):
-            return with_true_type(Image(data=data, mime_type=mime), changes)
+            return Image(data=data, mime_type=mime)
         case {"type": "audio", "data": str(data), "mimeType": str(mime)} if is_base64(data):
             return Audio(data=data, mime_type=mime)
         case {"type": "resource_link", "uri": str(uri)}:
