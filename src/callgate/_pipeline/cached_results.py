@@ -102,8 +102,8 @@ class CachedResults:
             self._log.error("A cached result that hooks change or withhold could not be dropped (%s)", type(error).__name__)
 
     def drop_written(self, writes: frozenset[str]) -> None:
-        """Remove the results that were read from these resources, also from the store beside the journal that other engines use."""
-        self.drop_for_others(writes, persistent=True)
+        """Remove the results that were read from resources that a call of this engine writes, from every store."""
+        self.drop_written_elsewhere(writes, persistent=True)
         if self._common is not None and not self.is_common:
             try:
                 self._common.drop_written(writes)
@@ -111,8 +111,8 @@ class CachedResults:
                 why = f"{type(error).__name__}: {error}"
                 self._log.error("The cache beside the journal could not forget what is written now (%s)", why)
 
-    def drop_for_others(self, writes: frozenset[str], *, persistent: bool) -> None:
-        """Remove the results that were read from resources that others have written.
+    def drop_written_elsewhere(self, writes: frozenset[str], *, persistent: bool) -> None:
+        """Remove the results that were read from resources that were written by other engines, or outside of any call.
 
         Args:
             persistent: Whether to remove them from the persistent store, too.

@@ -252,7 +252,7 @@ class Cache:
         """
         self._forget_shared_runs(ANYTHING)
         if self._cached_results.may_exist:
-            self._cached_results.drop_for_others(ANYTHING, persistent=outside or not self._cached_results.is_common)
+            self._cached_results.drop_written_elsewhere(ANYTHING, persistent=outside or not self._cached_results.is_common)
 
     def begin_writing(self, uid: str, touched: TouchedKeys | None) -> frozenset[str]:
         """Drop all results that were read from resources which a call writes from now on.

@@ -5,7 +5,7 @@
   reads and writes the JSON in a line. `shown_command` shows a command without its secrets.
 - `server_errors` has the errors of a request to a server; `server_executions` and `content_items` turn errors and content into the
   execution of a call.
-- `named_tools` finds names of tools in a server's configuration that no tool has.
+- `unknown_tool_names` finds names of tools in a server's configuration that no tool has.
 - `protocol_streams` is for the other side: a process whose standard input and output carry a protocol.
 
 Knows no protocol of messages.

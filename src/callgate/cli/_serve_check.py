@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from rich.text import Text
 
-from callgate._server_processes.named_tools import describe_unknown_tools
+from callgate._server_processes.unknown_tool_names import describe_unknown_tools
 from callgate._terminal_text import one_line, printable
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._command_options import ServeOptions

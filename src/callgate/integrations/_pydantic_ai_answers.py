@@ -32,8 +32,8 @@ def is_started_elsewhere(error: BaseException) -> bool:
 async def record_answers(engine: Engine, ctx: RunContext[Any], scope: object) -> None:
     """Record the answers in the latest message. If a denied call was started before, the model is told so, too."""
     for answered in answered_calls(ctx):
-        its = replace(ctx, tool_name=answered.tool_name, tool_call_id=answered.tool_call_id)
-        placed = placed_scope(scope, its, place_of(its), its.run_id or "")
+        ctx_of_call = replace(ctx, tool_name=answered.tool_name, tool_call_id=answered.tool_call_id)
+        placed = placed_scope(scope, ctx_of_call, place_of(ctx_of_call), ctx.run_id or "")
         if answered.outcome == "denied":
             answered.content = await record_denial(engine, placed, answered.tool_call_id, str(answered.content))
         else:

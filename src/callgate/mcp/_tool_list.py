@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from callgate._run_in_thread import in_thread
-from callgate._server_processes.named_tools import describe_unknown_tools
+from callgate._server_processes.unknown_tool_names import describe_unknown_tools
 from callgate.calls import Effect
 from callgate.mcp._connection import Message, NotSent
 from callgate.mcp._tool_changes import Definition

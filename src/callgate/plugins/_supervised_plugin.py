@@ -22,9 +22,9 @@ from msgspec.structs import replace
 from callgate._clock import Clock
 from callgate._run_in_thread import in_thread
 from callgate._server_processes.child_process import ServerCommand
-from callgate._server_processes.named_tools import describe_unknown_tools
 from callgate._server_processes.server_errors import NotSent, ToolServerError
 from callgate._server_processes.server_lifecycle import ServerLifecycle, ServerWork, State
+from callgate._server_processes.unknown_tool_names import describe_unknown_tools
 from callgate.errors import UsageError
 from callgate.plugins._described_tools import missing_tools, tools_of
 from callgate.plugins._environment_locks import HeldEnvironment, hold_environment

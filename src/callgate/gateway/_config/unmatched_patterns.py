@@ -1,4 +1,4 @@
-"""Find patterns in the configuration of a gateway that fit nothing: a misspelled one gates, offers or allows something else than it says.
+"""Find names and patterns in the configuration of a gateway that fit no tool or no principal, because they are misspelled.
 
 Patterns of tools are compared with the tools that the servers have listed, patterns of principals with the principals of the file. Starts
 and reads nothing.
@@ -6,11 +6,11 @@ and reads nothing.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from callgate._terminal_text import one_line
+from callgate.argument_checks import closest_names
 from callgate.errors import UsageError
 from callgate.gateway._server_features.operator_tools import OPERATOR_TOOLS
 from callgate.gateway.config import GatewayConfig
@@ -63,6 +63,6 @@ def _fits(pattern: str, names: Collection[str]) -> bool:
 
 
 def _unmatched(where: str, pattern: str, what: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(pattern[:128], known, n=1)
+    near = closest_names(pattern, known)
     meant = f"; did you mean '{one_line(near[0], 128)}'?" if near else "."
     return f"{one_line(where)} has '{one_line(pattern, 128)}', which fits no {what}{meant} Correct it."

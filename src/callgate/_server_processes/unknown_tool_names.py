@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 
 from callgate._terminal_text import one_line
+from callgate.argument_checks import closest_names
 
 __all__ = ["describe_unknown_tools"]
 
@@ -25,5 +25,5 @@ def describe_unknown_tools(server: str, named: Iterable[str], tools: Sequence[st
 
 
 def _with_suggestion(name: str, tools: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name[:128], tools, n=1)
+    near = closest_names(name, tools)
     return f"{one_line(name, 128)}{f' (did you mean {one_line(near[0], 128)}?)' if near else ''}"
