@@ -415,3 +415,18 @@ async def test_the_strictest_matching_rule_decides_in_any_order(verdicts: list[s
     rules = "".join(rule(verdict, '"arguments.to" = "ann"', id=f"r{n}") for n, verdict in enumerate(verdicts))
     expected = next((word for word in ("deny", "ask", "allow") if word in verdicts), "allow")
     assert await decide(rules, call("refund", amount=1)) == expected
+
+
+async def test_rules_that_two_engines_share_know_the_aliases_of_each() -> None:
+    def made(*aliases: str) -> Tool:
+        @tool(name="get", effect="none", aliases=aliases)
+        async def get(url: str) -> str:
+            """Get."""
+            return "page"
+
+        return get
+
+    rules = Rules.parse('[[rule]]\nid = "r"\nverdict = "deny"\ntool = "download"\noptional = true\n')
+    async with Engine([made()], policies=[rules]) as one, Engine([made("download")], policies=[rules]) as two:
+        outcomes = [await engine.call(RawCall(name="get", arguments={"url": "x"})) for engine in (one, two)]
+    assert [word(outcome) for outcome in outcomes] == ["allow", "deny"]

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import pytest
 
-from callgate import Engine, EventQuery, Scope, tool
-from callgate.errors import CallgateError
+from callgate import Engine, EventQuery, MemoryJournal, Scope, tool
+from callgate.errors import CallgateError, UsageError
 from callgate.events import TERMINAL, Draft, Event
 from callgate.protocols import Journal
 from tests.effect_ledger import Ledger
@@ -211,3 +211,29 @@ async def test_a_journal_written_by_two_engines_in_turn_verifies(place: Callable
         assert len(first) == len(second) == 1
         assert min(second) > max(first)
     await journal.close()
+
+
+async def test_one_journal_object_serves_one_engine_at_a_time(journal: Journal) -> None:
+    async with Engine([pay], journal=journal) as first:
+        assert (await said(first, call("pay", to="ann"), Scope(run="order"))).text == "paid ann"
+        second = Engine([pay], journal=journal)
+        for attempt in (second.start(), second.call(call("pay", to="ben"), Scope(run="order")), second.start()):
+            with pytest.raises(UsageError, match=r"is used by another engine that is not closed\. Close that one, or give each engine a"):
+                await attempt
+        assert (await said(first, call("pay", to="eva"), Scope(run="order"))).text == "paid eva"
+        assert [event.kind for event in journal.read(run="order")].count("call.completed") == 2
+
+
+def test_a_journal_in_memory_is_free_when_its_engine_is_gone_or_its_event_loop_is_closed() -> None:
+    journal = MemoryJournal()
+
+    async def pay_once(engine: Engine, to: str) -> str:
+        return (await said(engine, call("pay", to=to), Scope(run="order"))).text
+
+    async def pay_with_two_engines() -> list[str]:
+        return [await pay_once(Engine([pay], journal=journal), to) for to in ("ann", "ben")]
+
+    assert asyncio.run(pay_with_two_engines()) == ["paid ann", "paid ben"]
+    never_closed = Engine([pay], journal=journal)
+    assert asyncio.run(pay_once(never_closed, "eva")) == "paid eva"
+    assert asyncio.run(pay_once(Engine([pay], journal=journal), "tom")) == "paid tom"

@@ -7,7 +7,7 @@ In reading order:
   `pending_events` are those that it has not written yet. `commit_writer` makes one commit, `event_positions` corrects the positions of
   events, and `commit_waiters` wakes the tasks that wait.
 - `lease_acquisition` decides which engine holds a run, and `lease_changes` collects the changes of leases for the next commit.
-  `delivered_messages` decides which message is new, `journal_watchers` notifies engines, and `inbox_sender` sends messages.
+  `delivered_messages` decides which message is new, `journal_watcher` notifies the engine, and `inbox_sender` sends messages.
 - `event_rows` and `sql_schema` map events to tables; `sql_leases` does the same for leases and the inbox.
 - `sqlite_journal` is the journal in a file. It uses `open_sqlite`, `sqlite_store`, `sqlite_rows` and `sqlite_reader`; `lock_file`,
   `sqlite_file_checks` and `write_ahead_log` detect other writers and missing files; `journal_blobs` stores large results.

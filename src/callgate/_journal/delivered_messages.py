@@ -1,6 +1,6 @@
 """Remember which messages of the inbox one opened journal has delivered, so that each is delivered once and recorded once.
 
-Stands between an `Inbox`, which stores messages, and the watchers of the journal's runs. Used by one thread at a time. Knows no database
+Stands between an `Inbox`, which stores messages, and the engine that uses the journal. Used by one thread at a time. Knows no database
 and no engine.
 """
 

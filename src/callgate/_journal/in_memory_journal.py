@@ -13,7 +13,7 @@ from callgate._clock import Clock, SystemClock
 from callgate._journal.delivered_messages import JournalInbox
 from callgate._journal.event_rows import ChainFault
 from callgate._journal.in_memory_store import MemoryStore
-from callgate._journal.journal_watchers import Watchers
+from callgate._journal.journal_watcher import JournalWatcher
 from callgate._journal.lease_acquisition import Leases
 from callgate._option_checks import by_name
 from callgate.errors import LeaseLost, RunHeld, UsageError
@@ -58,7 +58,7 @@ class MemoryJournal:
         self._lock = store.lock
         self._events = store.events
         self._all_leases = store.leases
-        self._watchers = Watchers()
+        self._watcher = JournalWatcher("in memory")
         with store.lock:
             self._writer = store.leases.join(self._deliver)
             self._leases = Leases(store.leases, self._writer.number, store.who, lease_s=None)
@@ -124,7 +124,7 @@ class MemoryJournal:
         return self._deliver()
 
     def _find_lost(self) -> None:
-        """Detect the runs that other engines have taken, and notify the watchers of those that were not offered."""
+        """Detect the runs that other engines have taken, and notify the engine of those that were not offered."""
         offered = set(self._leases.offered)
         for run in self._leases.find_lost(self._all_leases.last_epoch()):
             error = LeaseLost(_TAKEN.format(run=run[:80]))
@@ -135,15 +135,15 @@ class MemoryJournal:
 
     def _lose(self, run: str, error: LeaseLost) -> None:
         self._lost[run] = error
-        self._watchers.lost(run, str(error))
+        self._watcher.lost(run, str(error))
 
     def _deliver(self) -> bool:
-        """Pass new messages for held runs to the watchers, and return whether there were any."""
+        """Pass new messages for held runs to the engine, and return whether there were any."""
         delivered = False
-        while self._watchers and (messages := self._inbox.take_new()):
+        while self._watcher and (messages := self._inbox.take_new()):
             delivered = True
             for message in messages:
-                self._watchers.message_arrived(message)
+                self._watcher.message_arrived(message)
         return delivered
 
     async def durable(self, position: int) -> None:
@@ -164,7 +164,7 @@ class MemoryJournal:
             told = self._take(run)
             self._lost.pop(run, None)
         if told:
-            await asyncio.sleep(0)  # watchers are notified before `acquire_lease` returns
+            await asyncio.sleep(0)  # the engine is notified before `acquire_lease` returns
         return True
 
     def offer_lease(self, run: str) -> None:
@@ -178,7 +178,7 @@ class MemoryJournal:
 
     def watch(self, watcher: RunWatcher) -> None:
         with self._lock:
-            self._watchers.add(watcher)
+            self._watcher.set(watcher)
             self._deliver()
 
     def read(
@@ -197,7 +197,7 @@ class MemoryJournal:
         """Release all leases. The events stay: a closed journal may still be read, and another engine may still write to it."""
         with self._lock:
             self._leases.release_all()
-            self._watchers.clear()
+            self._watcher.clear()
 
 
 class MemoryReader:

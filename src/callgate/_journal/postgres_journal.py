@@ -24,7 +24,7 @@ from callgate._journal.commit_writer import CommitWriter
 from callgate._journal.event_positions import JournalEnd
 from callgate._journal.event_rows import ChainFault, Value, calls_of, causes_of, event_to_row, row_to_event
 from callgate._journal.journal_reader import select_and_limit, verify_events
-from callgate._journal.journal_watchers import Watchers
+from callgate._journal.journal_watcher import JournalWatcher
 from callgate._journal.lease_acquisition import Leases, refuse_odd_lease
 from callgate._journal.postgres_blobs import TABLE, PostgresBlobs, read_blob
 from callgate._journal.postgres_server import PostgresSchema, opening_errors, server_errors, sql, without_nul
@@ -105,7 +105,7 @@ class PostgresJournal(StoredJournal):
         self._reading = threading.Lock()
         self.blobs = PostgresBlobs(self._read_blob)
         """Large results, in the same schema. Each is stored before the event that refers to it."""
-        self._watchers = Watchers()
+        self._watcher = JournalWatcher(place.name)
         store = _Store(place, writing, self.blobs)
         leases = Leases(store.leases, number, f"process {os.getpid()} on {socket.gethostname()}", lease_s)
         self._commits = CommitQueue(
@@ -113,8 +113,8 @@ class PostgresJournal(StoredJournal):
             clock or SystemClock(),
             lambda run: seqs.get(run, 0),
             where=place.name,
-            on_lost=self._watchers.lost,
-            on_message=self._watchers.message_arrived,
+            on_lost=self._watcher.lost,
+            on_message=self._watcher.message_arrived,
         )
         self._closed = False
 

@@ -22,7 +22,7 @@ from callgate._journal.commit_batching import CommitQueue
 from callgate._journal.commit_writer import CommitWriter
 from callgate._journal.event_rows import ChainFault
 from callgate._journal.journal_blobs import JournalBlobs
-from callgate._journal.journal_watchers import Watchers
+from callgate._journal.journal_watcher import JournalWatcher
 from callgate._journal.lease_acquisition import Leases, refuse_odd_lease
 from callgate._journal.lock_file import LockFile, LockFileReader, RecordedEnd, this_boot
 from callgate._journal.open_sqlite import open_file
@@ -85,7 +85,7 @@ class SqliteJournal(StoredJournal):
         self._reading = threading.Lock()
         others = {self._lock.path: self._lock.identity}
         self._files = JournalFiles(self.path, self._reader, others)
-        self._watchers = Watchers()
+        self._watcher = JournalWatcher(str(self.path))
         files = JournalFiles(self.path, opened.beside, others)
         store = SqliteStore(self.path, opened.writing, opened.beside, files, MachineClock(self._lock), self._end_recorder())
         leases = Leases(store.leases, opened.number, f"process {os.getpid()}", lease_s)
@@ -94,8 +94,8 @@ class SqliteJournal(StoredJournal):
             clock or SystemClock(),
             self._last_seq,
             where=str(self.path),
-            on_lost=self._watchers.lost,
-            on_message=self._watchers.message_arrived,
+            on_lost=self._watcher.lost,
+            on_message=self._watcher.message_arrived,
         )
         self._closed = False
 

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 from callgate._journal.commit_batching import CommitQueue
-from callgate._journal.journal_watchers import Watchers
+from callgate._journal.journal_watcher import JournalWatcher
 from callgate.event_queries import EventQuery
 from callgate.events import Draft, Event
 from callgate.protocols import RunWatcher
@@ -23,7 +23,7 @@ class StoredJournal(ABC):
     remote = False
     shared = True
     _commits: CommitQueue
-    _watchers: Watchers
+    _watcher: JournalWatcher
 
     def append(self, draft: Draft) -> int:
         return self._commits.append(draft)
@@ -54,7 +54,7 @@ class StoredJournal(ABC):
         self._commits.release_lease(run)
 
     def watch(self, watcher: RunWatcher) -> None:
-        self._watchers.add(watcher)
+        self._watcher.set(watcher)
         self._commits.watch_inbox()
 
     def read(

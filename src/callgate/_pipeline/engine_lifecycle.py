@@ -87,7 +87,7 @@ class Lifecycle:
 
         Raises:
             UsageError: The engine belongs to another event loop, is closed, or is used at the top level of a module that a worker process
-                imports; or it has a shared journal, and this process was forked since.
+                imports; it has a shared journal, and this process was forked since; or its journal is used by another engine.
         """
         loop = get_running_loop()
         if self.loop is not loop:
@@ -109,8 +109,8 @@ class Lifecycle:
                     "This engine belongs to another event loop. Make an engine for each loop, inside the function"
                     " that asyncio.run gets. Code without a loop, such as call_sync or the invoke of a graph, needs one of its own, too."
                 )
+            self._journal.watch(self._watcher)
             self.loop = loop
-        self._journal.watch(self._watcher)
 
     def shut(self) -> None:
         """Refuse all new calls and runs."""

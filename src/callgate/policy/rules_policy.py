@@ -48,7 +48,8 @@ class Rules:
         self.rules = rules
         self.default = default
         self._where = where
-        self._about: dict[str, tuple[Rule, ...]] = {}
+        self._about: dict[tuple[str, ...], tuple[Rule, ...]] = {}
+        """The rules about a tool, by its names."""
         self._default_name = f"default ({where})" if where else "default"
         self._pool = BlockingPool("callgate policy", _THREADS)
 
@@ -121,10 +122,11 @@ class Rules:
 
     def _rules_about(self, tool: BoundTool) -> tuple[Rule, ...]:
         """Return the rules for this tool, the strictest first."""
-        rules = self._about.get(tool.identity)
+        key = (tool.name, *tool.tool.aliases)
+        rules = self._about.get(key)
         if rules is None:
             about = [rule for rule in self.rules if rule.about(tool)]
-            rules = self._about[tool.identity] = tuple(sorted(about, key=lambda rule: WORDS.index(rule.verdict)))
+            rules = self._about[key] = tuple(sorted(about, key=lambda rule: WORDS.index(rule.verdict)))
         return rules
 
     def _by_default(self, tool: str) -> Verdict:

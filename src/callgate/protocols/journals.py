@@ -87,7 +87,11 @@ class Journal(Protocol):
         ...
 
     def watch(self, watcher: RunWatcher) -> None:
-        """Send news of held runs to an observer on the running event loop."""
+        """Send news of held runs to the engine that uses this journal object, on the running event loop.
+
+        Raises:
+            UsageError: Another engine that is not closed uses it.
+        """
         ...
 
     def read(
