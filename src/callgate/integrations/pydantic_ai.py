@@ -18,6 +18,7 @@ try:
     from pydantic_ai import ApprovalRequired, CallDeferred, ModelRetry, RunContext, ToolFailed
     from pydantic_ai.capabilities import AbstractCapability
     from pydantic_ai.messages import ToolCallPart
+    from pydantic_ai.output import OutputContext
     from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 except ModuleNotFoundError as error:
     raise UsageError("callgate.integrations.pydantic_ai needs Pydantic AI 2.68 or later: pip install 'pydantic-ai-slim>=2.68'.") from error
@@ -34,6 +35,7 @@ from callgate.integrations._pydantic_ai_messages import (
     recorded_answers,
     wait_until_answered,
 )
+from callgate.integrations._pydantic_ai_outputs import check_output_function
 from callgate.integrations._pydantic_ai_results import encode, output_of
 from callgate.integrations._pydantic_ai_tools import (
     check_names,
@@ -181,7 +183,7 @@ class CallgateCapability(AbstractCapability[Any]):
     ) -> None:
         super().__init__()
         check_scope(scope)
-        WrappedTools("CallgateCapability", engine, effects, options)  # refuses at once what the toolset of each run would refuse
+        self._tools = WrappedTools("CallgateCapability", engine, effects, options)  # refuses at once what the toolset of each run would
         self._engine, self._wrap = engine, partial(_AgentToolset, engine=engine, effects=effects, options=options, scope=scope)
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
@@ -190,3 +192,7 @@ class CallgateCapability(AbstractCapability[Any]):
     async def before_tool_validate(self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: object, args: Any) -> Any:
         note_answer(self._engine, ctx, call)
         return args
+
+    async def before_output_process(self, ctx: RunContext[Any], *, output_context: OutputContext, output: Any) -> Any:
+        check_output_function(self._engine, self._tools, output_context)
+        return output
