@@ -26,7 +26,8 @@ except ModuleNotFoundError as error:
 from callgate.calls import Effect, Scope, Suspended
 from callgate.engine import Engine
 from callgate.integrations._pydantic_ai_answers import is_started_elsewhere, record_answers
-from callgate.integrations._pydantic_ai_edits import asked_arguments, note_answer, watch_validation
+from callgate.integrations._pydantic_ai_defaults import first_arguments, with_first_defaults
+from callgate.integrations._pydantic_ai_edits import asked_arguments, given_arguments, note_answer, watch_validation
 from callgate.integrations._pydantic_ai_messages import (
     asks_itself,
     goes_on_with_record,
@@ -122,12 +123,15 @@ class CallgateToolset(WrapperToolset[Any]):
         return {name: watch_validation(self.engine, one) for name, one in tools.items()}
 
     async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Any:
-        given, place = plain(tool_args, tool), place_of(ctx)
+        validated, place = plain(tool_args, tool), place_of(ctx)
+        scope, call_id = placed_scope(self.scope, ctx, place, ctx.run_id or ""), ctx.tool_call_id or ""
+        first = await first_arguments(self.engine, validated, scope, ctx, tool)
+        given = with_first_defaults(validated, given_arguments(self.engine, ctx), first)
 
         def run(arguments: dict[str, Any]) -> Awaitable[Any]:
             if call.arguments != given and arguments == call.arguments and (refusal := refusal_by(edit, arguments)) is not None:
                 raise refusal
-            valid = tool_args if arguments == given else tool.args_validator.validate_python(arguments, context=ctx.validation_context)
+            valid = tool_args if arguments == validated else tool.args_validator.validate_python(arguments, context=ctx.validation_context)
             work = self.wrapped.call_tool(name, valid, ctx, without_timeout(tool))
             return in_thread_until_ended(work) if is_sync(tool) else work
 
@@ -138,7 +142,6 @@ class CallgateToolset(WrapperToolset[Any]):
                 raise ToolFailed(problem)
             return edit if call.arguments != given else HumanDecision(allow=True)
 
-        scope, call_id = placed_scope(self.scope, ctx, place, ctx.run_id or ""), ctx.tool_call_id or ""
         call = FrameworkCall(framework=_PYDANTIC_AI, name=name, arguments=given, id=call_id, scope=scope, place=place, run=run)
         call.is_cut = is_cut(ctx)
         if is_on_route(self.engine, call):
@@ -148,7 +151,7 @@ class CallgateToolset(WrapperToolset[Any]):
         if recorded and not await was_asked(self.engine, call):
             raise ApprovalRequired(metadata={"question": asks_itself(name, call_id)})
         if ctx.tool_call_approved:
-            call.arguments = await asked_arguments(self.engine, call, ctx, tool)
+            call.arguments = await asked_arguments(self.engine, call, validated, first, ctx, tool)
             if call.arguments != given:
                 await record_edit(self.engine, call, edit, wait_until_answered(ctx), is_external=self._tools.is_external(name))
         result = await run_call(self.engine, call, decide if ctx.tool_call_approved and not recorded else None, wait_until_answered(ctx))
