@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ToolApproved
 
 from callgate import Engine
-from callgate.integrations.pydantic_ai import CallgateCapability, recorded_answers
+from callgate.integrations.pydantic_ai import CallgateCapability, CallgateToolset, recorded_answers
 from tests.integrations.contract import Call
 from tests.integrations.test_pydantic_ai_contract import scripted, told_in
 
@@ -75,6 +75,17 @@ async def test_a_call_that_is_made_again_with_another_default_is_not_run_twice(k
     assert told_in(again.all_messages())["c1"].text == "A7 paid"
 
 
+async def test_a_call_of_a_tool_with_a_prefix_that_is_made_again_is_not_run_twice() -> None:
+    payments = Payments()
+    tool, arguments = payments.tools["parameter"]
+    async with Engine() as engine:
+        prefixed = CallgateToolset([tool], engine).prefixed("shop")
+        agent = Agent(scripted([Call("shop_pay", arguments)], "done"), toolsets=[prefixed])
+        first = await agent.run("go")
+        await agent.run(message_history=first.all_messages()[:2])
+    assert len(payments.made) == 1
+
+
 @KINDS
 @pytest.mark.parametrize("recorded", [False, True], ids=["through the framework", "in the engine"])
 async def test_a_call_that_was_approved_runs_with_the_default_that_the_human_has_seen(kind: str, recorded: bool) -> None:
@@ -99,7 +110,8 @@ async def test_arguments_that_a_human_gives_instead_have_the_first_default_only_
         agent = payments.agent("parameter", engine, requires_approval=True)
         asked = await agent.run("go")
         results = DeferredToolResults(approvals={"c1": ToolApproved(override_args=given)})
-        await agent.run(message_history=asked.all_messages(), deferred_tool_results=results)
+        for _ in range(2):  # as after a crash
+            await agent.run(message_history=asked.all_messages(), deferred_tool_results=results)
     shown = re.findall(r"r\d+", asked.output.metadata["c1"]["question"])
     assert payments.made == [f"B {given.get('reference', shown[0])}"]
 

@@ -21,20 +21,20 @@ __all__ = ["first_arguments", "with_first_defaults"]
 
 
 async def first_arguments(
-    engine: Engine, arguments: Mapping[str, Any], scope: Scope, ctx: RunContext[Any], tool: ToolsetTool[Any]
+    engine: Engine, name: str, arguments: Mapping[str, Any], scope: Scope, ctx: RunContext[Any], tool: ToolsetTool[Any]
 ) -> Mapping[str, object] | None:
     """Return the arguments with which a call was made before, if the model has left out some of them that may have other defaults now.
 
     None if the call was not made, or if the record does not have its true arguments.
     """
     made, properties = made_by(ctx)[1], tool.tool_def.parameters_json_schema.get("properties", {})
-    unfixed = {name: value for name, value in arguments.items() if "default" not in properties.get(name, {})}
+    unfixed = {one: value for one, value in arguments.items() if "default" not in properties.get(one, {})}
     if made is None or not _omits(made.args_as_dict(), unfixed):
         return None
-    journal, raw = engine.journal, RawCall(name=made.tool_name, arguments=arguments)
+    journal, raw = engine.journal, RawCall(name=name, arguments=arguments)
     if as_recorded(raw, scope, engine.redactor).arguments != as_recorded(raw, scope, None).arguments:
         return None
-    return await read_journal(journal, lambda: recorded_arguments(journal, ctx.tool_name or "", made.tool_call_id, scope))
+    return await read_journal(journal, lambda: recorded_arguments(journal, name, made.tool_call_id, scope))
 
 
 def _omits(given: Any, values: Any) -> bool:

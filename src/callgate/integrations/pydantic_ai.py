@@ -125,7 +125,7 @@ class CallgateToolset(WrapperToolset[Any]):
     async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Any:
         validated, place = plain(tool_args, tool), place_of(ctx)
         scope, call_id = placed_scope(self.scope, ctx, place, ctx.run_id or ""), ctx.tool_call_id or ""
-        first = await first_arguments(self.engine, validated, scope, ctx, tool)
+        first = await first_arguments(self.engine, name, validated, scope, ctx, tool)
         given = with_first_defaults(validated, given_arguments(self.engine, ctx), first)
 
         def run(arguments: dict[str, Any]) -> Awaitable[Any]:
