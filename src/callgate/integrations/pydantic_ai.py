@@ -42,11 +42,9 @@ from callgate.integrations._pydantic_ai_tools import (
     check_names,
     declared_tool,
     describe_in_step,
-    in_thread_until_ended,
-    is_sync,
     plain,
+    start_tool,
     toolset_of,
-    without_timeout,
 )
 from callgate.integrations._pydantic_ai_warnings import remember_run, warn_of_repeats
 from callgate.integrations.framework_call import Framework, FrameworkCall, HumanDecision, is_on_route, run_call
@@ -132,8 +130,7 @@ class CallgateToolset(WrapperToolset[Any]):
             if call.arguments != given and arguments == call.arguments and (refusal := refusal_by(edit, arguments)) is not None:
                 raise refusal
             valid = tool_args if arguments == validated else tool.args_validator.validate_python(arguments, context=ctx.validation_context)
-            work = self.wrapped.call_tool(name, valid, ctx, without_timeout(tool))
-            return in_thread_until_ended(work) if is_sync(tool) else work
+            return start_tool(self.wrapped, name, valid, ctx, tool)
 
         edit = HumanDecision(allow=True, arguments=given)
 
