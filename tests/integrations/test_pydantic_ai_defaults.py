@@ -8,8 +8,9 @@ from itertools import count
 from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, SecretStr
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ToolApproved
+from pydantic_ai.capabilities import AbstractCapability
 
 from callgate import Engine
 from callgate.integrations.pydantic_ai import CallgateCapability, CallgateToolset, recorded_answers
@@ -132,3 +133,37 @@ async def test_a_default_that_is_hidden_in_the_record_is_not_taken_from_it() -> 
         again = await agent.run(message_history=asked.all_messages(), deferred_tool_results=results)
     assert isinstance(again.output, DeferredToolRequests)
     assert not payments.made
+
+
+async def test_a_secret_that_the_model_gives_reaches_the_tool_beside_the_first_default() -> None:
+    made: list[str] = []
+
+    def pay(pin: SecretStr, reference: Annotated[str, Field(default_factory=reference)]) -> str:
+        made.append(pin.get_secret_value())
+        return "paid"
+
+    async with Engine() as engine:
+        gate = CallgateCapability(engine, options={"pay": {"requires_approval": True}})
+        model = scripted([Call("pay", {"pin": "1234"})], "done")
+        agent = Agent(model, tools=[pay], capabilities=[gate], output_type=[str, DeferredToolRequests])
+        asked = await agent.run("go")
+        await agent.run(message_history=asked.all_messages(), deferred_tool_results=DeferredToolResults(approvals={"c1": True}))
+    assert made == ["1234"]
+
+
+async def test_an_argument_that_a_hook_makes_anew_each_time_stays_the_first_one() -> None:
+    made: list[str] = []
+
+    def pay(name: str, key: str = "") -> str:
+        made.append(f"{name} {key}")
+        return "paid"
+
+    class AddsKey(AbstractCapability[Any]):
+        async def before_tool_execute(self, ctx: Any, *, call: Any, tool_def: Any, args: Any) -> Any:
+            return {**args, "key": reference()}
+
+    async with Engine() as engine:
+        agent = Agent(scripted([Call("pay", {"name": "A7"})], "done"), tools=[pay], capabilities=[AddsKey(), CallgateCapability(engine)])
+        first = await agent.run("go")
+        await agent.run(message_history=first.all_messages()[:2])
+    assert len(made) == 1

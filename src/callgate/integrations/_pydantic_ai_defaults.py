@@ -7,17 +7,23 @@ With other defaults, it would be another call: nobody could approve it, and its 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any, cast
 
+from pydantic import ValidationError
 from pydantic_ai import RunContext
 from pydantic_ai.toolsets import ToolsetTool
 
 from callgate.calls import RawCall, Scope
 from callgate.engine import Engine
 from callgate.integrations._pydantic_ai_messages import made_by
+from callgate.integrations._pydantic_ai_tools import plain
 from callgate.integrations.journaled_calls import as_recorded, read_journal, recorded_arguments
 
-__all__ = ["first_arguments", "with_first_defaults"]
+__all__ = ["first_arguments", "read_again", "with_first_defaults"]
+
+_NO_DEFAULT = object()
 
 
 async def first_arguments(
@@ -28,7 +34,7 @@ async def first_arguments(
     None if the call was not made, or if the record does not have its true arguments.
     """
     made, properties = made_by(ctx)[1], tool.tool_def.parameters_json_schema.get("properties", {})
-    unfixed = {one: value for one, value in arguments.items() if "default" not in properties.get(one, {})}
+    unfixed = {one: value for one, value in arguments.items() if properties.get(one, {}).get("default", _NO_DEFAULT) != value}
     if made is None or not _omits(made.args_as_dict(), unfixed):
         return None
     journal, raw = engine.journal, RawCall(name=name, arguments=arguments)
@@ -67,3 +73,33 @@ def _fill(given: Any, values: Any, first: Any) -> Any:
         case list(), list(), list() if len(given) == len(values) == len(first):
             return list(map(_fill, given, values, first))
     return values
+
+
+def read_again(
+    arguments: dict[str, Any], given: Mapping[str, Any] | None, validated: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
+) -> dict[str, Any]:
+    """Return arguments that differ from those which Pydantic AI has validated, as the tool gets them.
+
+    If only defaults differ, what was given is read as it was given: the JSON form of a secret does not have it.
+
+    Args:
+        given: The arguments before their validation; None if that is not known.
+    """
+    read = partial(tool.args_validator.validate_python, context=ctx.validation_context)
+    if given is not None:
+        with suppress(ValidationError):
+            own = read(_change_defaults(given, validated, arguments))
+            if plain(own, tool) == arguments:
+                return cast("dict[str, Any]", own)
+    return cast("dict[str, Any]", read(arguments))
+
+
+def _change_defaults(given: Any, validated: Any, wanted: Any) -> Any:
+    """Return given arguments with those that were left out and shall have another value than their validation has given them."""
+    match given, validated, wanted:
+        case dict(), dict(), dict():
+            kept = {name: _change_defaults(value, validated.get(name), wanted.get(name)) for name, value in given.items()}
+            return kept | {name: value for name, value in wanted.items() if name not in given and validated.get(name) != value}
+        case list(), list(), list() if len(given) == len(validated) == len(wanted):
+            return list(map(_change_defaults, given, validated, wanted))
+    return given

@@ -26,7 +26,7 @@ except ModuleNotFoundError as error:
 from callgate.calls import Effect, Scope, Suspended
 from callgate.engine import Engine
 from callgate.integrations._pydantic_ai_answers import is_started_elsewhere, record_answers
-from callgate.integrations._pydantic_ai_defaults import first_arguments, with_first_defaults
+from callgate.integrations._pydantic_ai_defaults import first_arguments, read_again, with_first_defaults
 from callgate.integrations._pydantic_ai_edits import asked_arguments, given_arguments, note_answer, watch_validation
 from callgate.integrations._pydantic_ai_messages import (
     asks_itself,
@@ -123,13 +123,13 @@ class CallgateToolset(WrapperToolset[Any]):
     async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Any:
         validated, place = plain(tool_args, tool), place_of(ctx)
         scope, call_id = placed_scope(self.scope, ctx, place, ctx.run_id or ""), ctx.tool_call_id or ""
-        first = await first_arguments(self.engine, name, validated, scope, ctx, tool)
-        given = with_first_defaults(validated, given_arguments(self.engine, ctx), first)
+        first, raw = await first_arguments(self.engine, name, validated, scope, ctx, tool), given_arguments(self.engine, ctx)
+        given = with_first_defaults(validated, raw, first)
 
         def run(arguments: dict[str, Any]) -> Awaitable[Any]:
             if call.arguments != given and arguments == call.arguments and (refusal := refusal_by(edit, arguments)) is not None:
                 raise refusal
-            valid = tool_args if arguments == validated else tool.args_validator.validate_python(arguments, context=ctx.validation_context)
+            valid = tool_args if arguments == validated else read_again(arguments, raw, validated, ctx, tool)
             return start_tool(self.wrapped, name, valid, ctx, tool)
 
         edit = HumanDecision(allow=True, arguments=given)
