@@ -12,8 +12,10 @@ from pydantic import BaseModel, Field, SecretStr
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ToolApproved
 from pydantic_ai.capabilities import AbstractCapability
 
-from callgate import Engine
+from callgate import Allow, Engine, Modify
 from callgate.integrations.pydantic_ai import CallgateCapability, CallgateToolset, recorded_answers
+from callgate.protocols import Verdict
+from callgate.stage_types import ValidatedCall
 from tests.integrations.contract import Call
 from tests.integrations.test_pydantic_ai_contract import scripted, told_in
 
@@ -135,20 +137,31 @@ async def test_a_default_that_is_hidden_in_the_record_is_not_taken_from_it() -> 
     assert not payments.made
 
 
-async def test_a_secret_that_the_model_gives_reaches_the_tool_beside_the_first_default() -> None:
+class PaysAtMostTen:
+    """A policy that changes the amount of a payment."""
+
+    async def decide(self, call: ValidatedCall) -> Verdict:
+        amount: Any = call.arguments["amount"]
+        if amount <= 10:
+            return Allow(rule="small")
+        return Modify(arguments={**call.arguments, "amount": 10}, reason="at most 10")
+
+
+@pytest.mark.parametrize("amount", [5, 50], ids=["unchanged", "changed by a policy"])
+async def test_a_secret_that_the_model_gives_reaches_the_tool_beside_other_arguments_that_change(amount: int) -> None:
     made: list[str] = []
 
-    def pay(pin: SecretStr, reference: Annotated[str, Field(default_factory=reference)]) -> str:
-        made.append(pin.get_secret_value())
+    def pay(amount: int, pin: SecretStr, reference: Annotated[str, Field(default_factory=reference)]) -> str:
+        made.append(f"{amount} {pin.get_secret_value()}")
         return "paid"
 
-    async with Engine() as engine:
+    async with Engine(policies=[PaysAtMostTen()]) as engine:
         gate = CallgateCapability(engine, options={"pay": {"requires_approval": True}})
-        model = scripted([Call("pay", {"pin": "1234"})], "done")
+        model = scripted([Call("pay", {"amount": amount, "pin": "1234"})], "done")
         agent = Agent(model, tools=[pay], capabilities=[gate], output_type=[str, DeferredToolRequests])
         asked = await agent.run("go")
         await agent.run(message_history=asked.all_messages(), deferred_tool_results=DeferredToolResults(approvals={"c1": True}))
-    assert made == ["1234"]
+    assert made == [f"{min(amount, 10)} 1234"]
 
 
 async def test_an_argument_that_a_hook_makes_anew_each_time_stays_the_first_one() -> None:

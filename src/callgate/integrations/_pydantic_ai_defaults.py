@@ -80,7 +80,7 @@ def read_again(
 ) -> dict[str, Any]:
     """Return arguments that differ from those which Pydantic AI has validated, as the tool gets them.
 
-    If only defaults differ, what was given is read as it was given: the JSON form of a secret does not have it.
+    Where they do not differ, what was given is read as it was given: the JSON form of a secret does not have it.
 
     Args:
         given: The arguments before their validation; None if that is not known.
@@ -88,18 +88,19 @@ def read_again(
     read = partial(tool.args_validator.validate_python, context=ctx.validation_context)
     if given is not None:
         with suppress(ValidationError):
-            own = read(_change_defaults(given, validated, arguments))
+            own = read(_change(given, validated, arguments))
             if plain(own, tool) == arguments:
                 return cast("dict[str, Any]", own)
     return cast("dict[str, Any]", read(arguments))
 
 
-def _change_defaults(given: Any, validated: Any, wanted: Any) -> Any:
-    """Return given arguments with those that were left out and shall have another value than their validation has given them."""
+def _change(given: Any, validated: Any, wanted: Any) -> Any:
+    """Return given arguments in which those have changed that shall have another value than their validation has given them."""
     match given, validated, wanted:
         case dict(), dict(), dict():
-            kept = {name: _change_defaults(value, validated.get(name), wanted.get(name)) for name, value in given.items()}
-            return kept | {name: value for name, value in wanted.items() if name not in given and validated.get(name) != value}
+            kept = {name: value for name, value in given.items() if name in wanted or name not in validated}
+            changed = {name: _change(value, validated.get(name), wanted.get(name)) for name, value in kept.items()}
+            return changed | {name: value for name, value in wanted.items() if name not in given and validated.get(name) != value}
         case list(), list(), list() if len(given) == len(validated) == len(wanted):
-            return list(map(_change_defaults, given, validated, wanted))
-    return given
+            return list(map(_change, given, validated, wanted))
+    return given if validated == wanted else wanted
