@@ -108,6 +108,8 @@ def sending_agent(engine: Engine, tools: Sequence[Any], model: ScriptedChat) -> 
 
 
 GRAPHS = pytest.mark.parametrize("graph", [langchain_agent, langgraph_agent, sending_agent])
+BROKEN_OFF = ("anthropic", "bedrock_converse", "deepseek", "fireworks", "google_genai", "groq", "mistralai", "openai", "openrouter", "xai")
+"""The providers whose packages name themselves in the chunks of a stream, and the reason of its end in the last chunk."""
 ENDS: dict[str, list[dict[str, str]]] = {
     "openai": [{"finish_reason": "length"}],
     "openai responses": [{"status": "incomplete"}],
@@ -115,7 +117,7 @@ ENDS: dict[str, list[dict[str, str]]] = {
     "google": [{"finish_reason": "MAX_TOKENS"}],
     "bedrock": [{"stopReason": "max_tokens"}],
     "ollama": [{"done_reason": "length"}],
-    "broken off": [{"model_provider": "openai"}],
+    **{f"{name} broken off": [{"model_provider": name}] for name in BROKEN_OFF},
     "sent twice": [{"finish_reason": "length"}] * 2,
 }
 

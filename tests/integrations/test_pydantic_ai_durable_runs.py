@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta, timezone
 from pathlib import Path
 
 from pydantic_ai import Agent
@@ -11,6 +13,8 @@ from pydantic_ai.tools import Tool
 
 from callgate import Engine, Scope, SqliteJournal
 from callgate.integrations.pydantic_ai import CallgateCapability
+from tests.integrations.contract import Call
+from tests.integrations.test_pydantic_ai_contract import scripted
 
 
 def _recorded(history: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -32,4 +36,22 @@ async def test_a_run_that_the_scope_names_repeats_no_call_if_the_executor_gives_
         async with Engine(journal=SqliteJournal(tmp_path / "calls.db")) as engine:
             gated = CallgateCapability(engine, scope=Scope(run="case-7"))
             await Agent(FunctionModel(_recorded), tools=[Tool(pay)], capabilities=[gated]).run("go")
+    assert made == ["A7"]
+
+
+async def test_messages_that_a_store_has_given_another_time_zone_repeat_no_call() -> None:
+    made: list[str] = []
+
+    async def pay(invoice: str) -> str:
+        """Pay an invoice."""
+        made.append(invoice)
+        return f"{invoice} paid"
+
+    async with Engine() as engine:
+        model = scripted([Call("pay", {"invoice": "A7"})], "done")
+        agent = Agent(model, tools=[Tool(pay)], capabilities=[CallgateCapability(engine)])
+        request, response = (await agent.run("go")).all_messages()[:2]
+        assert isinstance(response, ModelResponse)
+        stored = replace(response, timestamp=response.timestamp.astimezone(timezone(timedelta(hours=2))))
+        await agent.run(message_history=[request, stored])
     assert made == ["A7"]

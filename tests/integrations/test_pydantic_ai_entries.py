@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent, DeferredToolRequests, RunContext, ToolOutput
+from pydantic_ai import Agent, DeferredToolRequests, PromptedOutput, RunContext, TextOutput, ToolOutput
 from pydantic_ai.tools import Tool, ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 
 from callgate import Engine
 from callgate.errors import UsageError
+from callgate.integrations import import_tools
 from callgate.integrations.pydantic_ai import CallgateCapability
-from tests.integrations.contract import Call
+from tests.integrations.contract import Call, WrittenPolicy
 from tests.integrations.test_pydantic_ai_contract import scripted
 
 ASKS: Any = {"delete": {"requires_approval": True}}
@@ -107,3 +108,59 @@ async def test_an_entry_for_an_output_function_says_that_it_is_not_a_tool() -> N
         agent = agent_with(engine, [], {"transfer": {"requires_approval": True}}, output_type=ToolOutput(transfer, name="transfer"))
         with pytest.raises(UsageError, match="An output function is not a tool"):
             await agent.run("go")
+
+
+def paying() -> tuple[list[str], Any]:
+    """Return a list, and a function that adds what it pays to it."""
+    paid: list[str] = []
+
+    def pay(order: str) -> str:
+        """Pay an order."""
+        paid.append(order)
+        return f"{order} paid"
+
+    return paid, pay
+
+
+OUTPUTS: dict[str, Any] = {
+    "bare": (lambda pay: pay, [Call("final_result", {"order": "A7"})]),
+    "named": (lambda pay: ToolOutput(pay, name="settle"), [Call("settle", {"order": "A7"})]),
+    "text": (TextOutput, "A7"),
+    "prompted": (PromptedOutput, '{"order": "A7"}'),
+}
+
+
+@pytest.mark.parametrize("kind", OUTPUTS)
+async def test_an_output_function_with_the_name_of_a_gated_tool_does_not_run(kind: str) -> None:
+    paid, pay = paying()
+    output, message = OUTPUTS[kind]
+    engine = Engine(import_tools([pay], options={"pay": {"requires_approval": True}}))
+    agent: Agent[None, Any] = Agent(scripted(message), output_type=output(pay), capabilities=[CallgateCapability(engine)])
+    async with engine:
+        with pytest.raises(UsageError, match="The output function 'pay' would run without callgate"):
+            await agent.run("go")
+    assert not paid
+
+
+async def test_an_output_function_with_an_entry_does_not_run_if_the_tools_of_the_agent_are_not_known() -> None:
+    paid, pay = paying()
+    async with Engine() as engine:
+        gate = CallgateCapability(engine, options={"pay": {"requires_approval": True}})
+        message = [Call("final_result", {"order": "A7"})]
+        agent: Agent[None, Any] = Agent(scripted(message), toolsets=[dynamic], output_type=pay, capabilities=[gate])
+        with pytest.raises(UsageError, match="The output function 'pay' would run without callgate"):
+            await agent.run("go")
+    assert not paid
+
+
+async def test_that_the_policies_do_not_see_an_output_function_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    paid, pay = paying()
+    for policies in ([], [WrittenPolicy({})]):
+        async with Engine(policies=policies) as engine:
+            message = [Call("final_result", {"order": "A7"})]
+            for _ in range(2):
+                agent: Agent[None, Any] = Agent(scripted(message), output_type=pay, capabilities=[CallgateCapability(engine)])
+                assert (await agent.run("go")).output == "A7 paid"
+    logged = [one.getMessage() for one in caplog.records if "output function" in one.getMessage()]
+    assert logged == ["The output function pay runs without callgate: no rule counts for it. If it has an effect, make it a tool."]
+    assert len(paid) == 4

@@ -23,10 +23,15 @@ PAY = [Call("pay", {"invoice": "A7"})]
 
 
 class DeprecatedDurableModel(WrapperModel):
-    """Stands for the model that DBOSAgent, PrefectAgent or TemporalAgent gives its agent."""
+    """Stands for the model that DBOSAgent or TemporalAgent gives its agent."""
+
+
+class ModelOfPrefectAgent(WrapperModel):
+    """Stands for the model that PrefectAgent gives its agent."""
 
 
 DeprecatedDurableModel.__module__ = "pydantic_ai.durable_exec.dbos._model"
+ModelOfPrefectAgent.__module__ = "pydantic_ai.durable_exec.prefect._model"
 
 
 @pytest.fixture
@@ -129,3 +134,14 @@ async def test_a_deprecated_durable_agent_is_told_to_name_its_conversation_or_it
             await agent.run("go", model=DeprecatedDurableModel(scripted(PAY, "done")), **run)
     assert len(warned()) == times
     assert all("begins a new conversation each time" in one and "conversation_id=..." in one for one in warned())
+
+
+async def test_a_prefect_agent_with_a_conversation_is_told_that_its_calls_are_made_again(
+    made: list[str], warned: Callable[[], list[str]], tmp_path: Path
+) -> None:
+    async with Engine(journal=SqliteJournal(tmp_path / "calls.db")) as engine:
+        for _ in range(2):
+            await agent_of(engine, made).run("go", model=ModelOfPrefectAgent(scripted(PAY, "done")), conversation_id="c")
+    (said,) = warned()
+    assert "asks the model again each time that a flow is retried" in said
+    assert "PrefectDurability" in said

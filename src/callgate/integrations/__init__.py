@@ -21,9 +21,9 @@ What a human decides through a framework
 The wrappers
     `langchain` and `langgraph`, with `_langchain_starts`, `_langgraph_calls`, `_langgraph_decisions`, `_langgraph_execution`,
         `_langgraph_order`, `_langgraph_questions` and `_langgraph_warnings`. `pydantic_ai`, with `_pydantic_ai_messages`,
-        `_pydantic_ai_answers`, `_pydantic_ai_edits`, `_pydantic_ai_results` and `_pydantic_ai_warnings`. `openai_agents`, with
-        `_openai_agents_runs` and `_openai_agents_denials`. `agent_framework`, with `_agent_framework_messages` and
-        `_agent_framework_warnings`.
+        `_pydantic_ai_answers`, `_pydantic_ai_defaults`, `_pydantic_ai_edits`, `_pydantic_ai_outputs`, `_pydantic_ai_results` and
+        `_pydantic_ai_warnings`. `openai_agents`, with `_openai_agents_runs` and `_openai_agents_denials`. `agent_framework`, with
+        `_agent_framework_messages` and `_agent_framework_warnings`.
 """
 
 from __future__ import annotations

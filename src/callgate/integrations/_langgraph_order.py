@@ -23,7 +23,9 @@ MESSAGES = "messages"
 """The key of the messages in a graph's state, unless a node is given another one."""
 _REASONS = ("finish_reason", "finishReason", "stop_reason", "stopReason", "done_reason", "status")
 """The keys under which the chat models of LangChain keep why a message ended."""
-_ALWAYS_WITH_REASON = frozenset({"openai", "anthropic"})
+_ALWAYS_WITH_REASON = frozenset(
+    {"anthropic", "bedrock_converse", "deepseek", "fireworks", "google_genai", "groq", "mistralai", "openai", "openrouter", "xai"}
+)
 """The providers whose packages keep the reason of each whole message, so that a message without one is of a stream that broke off."""
 _REPEATED = re.compile(r"(.+?)\1+")
 """A word several times in a row: LangChain joins those of a stream that sends it with more than one chunk."""

@@ -18,12 +18,13 @@ from pydantic_ai.toolsets import ToolsetTool
 
 from callgate._json import json_text
 from callgate.engine import Engine
+from callgate.integrations._pydantic_ai_defaults import with_first_defaults
 from callgate.integrations._pydantic_ai_messages import made_by
 from callgate.integrations._pydantic_ai_tools import plain
 from callgate.integrations.framework_call import FrameworkCall
 from callgate.integrations.open_questions import was_asked, was_asked_with
 
-__all__ = ["asked_arguments", "note_answer", "watch_validation"]
+__all__ = ["asked_arguments", "given_arguments", "note_answer", "watch_validation"]
 
 _MOST = 1_000
 
@@ -33,6 +34,8 @@ class _GivenArguments(Struct):
 
     has_own_arguments: bool = True
     """Whether the human has given other arguments than the model, as far as that can be seen."""
+    given: Mapping[str, Any] | None = None
+    """The arguments before their validation, as the human or the model has given them; None if that cannot be seen."""
     arguments: Mapping[str, object] | None = None
     """The arguments as Pydantic AI has validated them, before later hooks have changed them."""
 
@@ -45,7 +48,16 @@ def note_answer(engine: Engine, ctx: RunContext[Any], call: ToolCallPart) -> Non
     """Note whether the arguments of an approved call are those of the model, before any hook changes them."""
     made = made_by(ctx)[1]
     if ctx.tool_call_approved and made is not None:
-        _answer_to(engine, ctx).has_own_arguments = call.args_as_dict() != made.args_as_dict()
+        answer, given = _answer_to(engine, ctx), call.args_as_dict()
+        answer.given, answer.has_own_arguments = given, given != made.args_as_dict()
+
+
+def given_arguments(engine: Engine, ctx: RunContext[Any]) -> Mapping[str, Any] | None:
+    """Return the arguments of a call before their validation; None if that cannot be seen."""
+    made = made_by(ctx)[1]
+    if ctx.tool_call_approved:
+        return _answer_to(engine, ctx).given
+    return made.args_as_dict() if made is not None else None
 
 
 def watch_validation(engine: Engine, tool: ToolsetTool[Any]) -> ToolsetTool[Any]:
@@ -68,8 +80,19 @@ def _answer_to(engine: Engine, ctx: RunContext[Any]) -> _GivenArguments:
     return answer
 
 
-async def asked_arguments(engine: Engine, call: FrameworkCall, ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Mapping[str, object] | str:
+async def asked_arguments(
+    engine: Engine,
+    call: FrameworkCall,
+    validated: Mapping[str, object],
+    first: Mapping[str, object] | None,
+    ctx: RunContext[Any],
+    tool: ToolsetTool[Any],
+) -> Mapping[str, object] | str:
     """Return the arguments that the engine has asked about, if a human has approved the call with others; else its own.
+
+    Args:
+        validated: The call's own arguments with defaults of this time.
+        first: The arguments with which the call was made before, if it may have other defaults now.
 
     Raises:
         ToolFailed: A hook has changed the arguments that the human gave.
@@ -77,13 +100,15 @@ async def asked_arguments(engine: Engine, call: FrameworkCall, ctx: RunContext[A
     made, answer = made_by(ctx)[1], _answer_to(engine, ctx)
     if made is None or answer.arguments is None or not answer.has_own_arguments:
         return call.arguments
-    own = plain(tool.args_validator.validate_python(made.args_as_dict(), context=ctx.validation_context), tool)
+    given = made.args_as_dict()
+    own = with_first_defaults(plain(tool.args_validator.validate_python(given, context=ctx.validation_context), tool), given, first)
     if answer.arguments == own:
         return call.arguments
-    if answer.arguments != call.arguments:
+    if answer.arguments != validated:
         await _refuse_changed(engine, call, answer.arguments)
         return call.arguments
-    is_edit = not await was_asked_with(engine, call, answer.arguments) and await was_asked_with(engine, call, own)
+    shown = with_first_defaults(dict(answer.arguments), answer.given, first)
+    is_edit = not await was_asked_with(engine, call, shown) and await was_asked_with(engine, call, own)
     return own if is_edit else call.arguments
 
 

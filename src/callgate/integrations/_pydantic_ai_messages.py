@@ -6,6 +6,7 @@ Must not know of engines.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext, ToolApproved, ToolDenied
@@ -109,7 +110,12 @@ def wait_until_answered(ctx: RunContext[Any]) -> str:
 def made_by(ctx: RunContext[Any]) -> tuple[str, ToolCallPart | None]:
     """Return what identifies the model's message that made the call, and the call as the model made it."""
     response, part = _response_with(ctx)
-    return (response.provider_response_id or response.timestamp.isoformat(), part) if response is not None else ("", None)
+    return (response.provider_response_id or _in_utc(response.timestamp), part) if response is not None else ("", None)
+
+
+def _in_utc(time: datetime) -> str:
+    """Return a time as text, the same whatever time zone the store of the messages has given it."""
+    return (time.astimezone(UTC) if time.tzinfo is not None else time).isoformat()
 
 
 def is_cut(ctx: RunContext[Any]) -> bool:

@@ -1,4 +1,7 @@
-"""Pydantic AI's tools and toolsets: their descriptions, and their arguments as JSON data. Must not know of calls."""
+"""Pydantic AI's tools and toolsets: their descriptions, their arguments as JSON data, and the start of their code.
+
+Must not know of calls.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from msgspec import structs
-from pydantic_ai import _utils
+from pydantic_ai import RunContext, _utils
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.tools import Tool, ToolDefinition
 from pydantic_ai.toolsets import (
@@ -39,11 +42,9 @@ __all__ = [
     "describe",
     "describe_definition",
     "describe_in_step",
-    "in_thread_until_ended",
-    "is_sync",
     "plain",
+    "start_tool",
     "toolset_of",
-    "without_timeout",
 ]
 
 T = TypeVar("T")
@@ -131,7 +132,7 @@ def _describe(tool: Tool[Any], timeout_s: float | None = None) -> ToolDescriptio
             raise NotDone(f"{tool.name} needs the run context of a Pydantic AI agent; call it through CallgateToolset")
         schema = tool.function_schema
         work = schema.call(schema.validator.validate_python(arguments), cast("Any", None))
-        return encode(await (work if schema.is_async else in_thread_until_ended(work)))
+        return encode(await (work if schema.is_async else _in_thread_until_ended(work)))
 
     read = ModelArguments(tool.function_schema.validator.validate_python, tool.tool_def.parameters_json_schema)
     return structs.replace(describe_definition(tool.tool_def, run, timeout_s), forms=read.forms)
@@ -169,7 +170,15 @@ def describe_in_step(tool: ToolsetTool[Any], registered: BoundTool | None, _: ob
     return (structs.replace(found, parameters=schema) if schema else found,)
 
 
-def without_timeout(tool: ToolsetTool[Any]) -> ToolsetTool[Any]:
+def start_tool(
+    toolset: AbstractToolset[Any], name: str, arguments: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
+) -> Awaitable[Any]:
+    """Return the work of a tool's code, which lasts until the code has ended, also in a thread that a cancellation does not stop."""
+    work = toolset.call_tool(name, arguments, ctx, _without_timeout(tool))
+    return _in_thread_until_ended(work) if _is_sync(tool) else work
+
+
+def _without_timeout(tool: ToolsetTool[Any]) -> ToolsetTool[Any]:
     """Return the tool, which Pydantic AI does not stop: it would tell the model to try again, whatever the tool has done."""
     if _timeout_of(tool) is None:
         return tool
@@ -195,7 +204,7 @@ def _unwrap(tool: ToolsetTool[Any]) -> ToolsetTool[Any]:
     return tool
 
 
-def is_sync(tool: ToolsetTool[Any]) -> bool:
+def _is_sync(tool: ToolsetTool[Any]) -> bool:
     """Return whether Pydantic AI runs the tool's code in a thread, so that a cancellation does not stop it."""
     return getattr(_unwrap(tool), "is_async", True) is False
 
@@ -208,7 +217,7 @@ def plain(arguments: Mapping[str, Any], tool: ToolsetTool[Any]) -> dict[str, Any
     return cast("dict[str, Any]", fields if isinstance(fields, dict) else values)
 
 
-async def in_thread_until_ended(work: Awaitable[T]) -> T:
+async def _in_thread_until_ended(work: Awaitable[T]) -> T:
     """Await work that Pydantic AI does in a thread, as `until_ended` does. A thread pool that the host has given is used."""
     host = getattr(_utils, "_thread_executor", None)
     if host is None or host.get() is not None:

@@ -30,13 +30,17 @@ _OTHER_RUN = "The model's message with this call is from a run that this engine 
 _NEW_CONVERSATION = (
     "This durable agent begins a new conversation each time that its workflow is recovered, so that the engine takes an interrupted call of"
     " %s for a new one, and runs it again. Give agent.run(..., conversation_id=...), or name the run in the scope of the wrapper:"
-    " Scope(run=...) with the id of the workflow; or use DBOSDurability or PrefectDurability instead of the deprecated agent."
+    " Scope(run=...) with the id of the workflow; or use DBOSDurability instead of the deprecated DBOSAgent."
+)
+_NEW_MESSAGE = (
+    "PrefectAgent asks the model again each time that a flow is retried, so that the engine takes the calls of %s, those that have ended"
+    " included, for new ones, and runs them again. Use PrefectDurability instead of the deprecated PrefectAgent, or give the tool a key."
 )
 _MOST_RUNS = 10_000
 _runs: WeakKeyDictionary[Engine, dict[str | None, None]] = WeakKeyDictionary()
 """The ids of the latest `_MOST_RUNS` runs that each engine with a journal in memory has seen."""
 _warned_of_record: WeakSet[Engine] = WeakSet()
-_warned_of_conversation: WeakSet[Engine] = WeakSet()
+_warned_of_repeats: WeakSet[Engine] = WeakSet()
 
 
 def remember_run(engine: Engine, ctx: RunContext[Any]) -> None:
@@ -53,16 +57,18 @@ def warn_of_repeats(engine: Engine, call: FrameworkCall, ctx: RunContext[Any]) -
     tool = engine.tools.get(call.name)
     if tool is None or tool.effect == "none":
         return
-    is_deprecated = type(ctx.model).__module__.startswith("pydantic_ai.durable_exec.")
+    of_model = type(ctx.model).__module__
+    is_deprecated, is_prefect = of_model.startswith("pydantic_ai.durable_exec."), of_model.startswith("pydantic_ai.durable_exec.prefect.")
     if engine.journal.strength == "memory" and engine not in _warned_of_record:
         is_durable = is_deprecated or ctx.in_durable_context
         if is_durable or _run_that_made(ctx) not in _runs.get(engine, ()):
             _warned_of_record.add(engine)
             _runs.pop(engine, None)
             log.warning(_LOST_RECORD, _DURABLE if is_durable else _OTHER_RUN, call.name)
-    if is_deprecated and tool.effect_key is None and engine not in _warned_of_conversation and _is_new_conversation(call, ctx):
-        _warned_of_conversation.add(engine)
-        log.warning(_NEW_CONVERSATION, call.name)
+    repeats = is_prefect or (is_deprecated and _is_new_conversation(call, ctx))
+    if repeats and tool.effect_key is None and engine not in _warned_of_repeats:
+        _warned_of_repeats.add(engine)
+        log.warning(_NEW_MESSAGE if is_prefect else _NEW_CONVERSATION, call.name)
 
 
 def _run_that_made(ctx: RunContext[Any]) -> str | None:

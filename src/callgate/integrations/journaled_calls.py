@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TypeVar
 
@@ -27,6 +27,7 @@ __all__ = [
     "made_for_same",
     "read_journal",
     "received_call",
+    "recorded_arguments",
     "recorded_call_id",
     "recorded_principal",
     "recorded_scope",
@@ -105,6 +106,18 @@ def recorded_scope(journal: Journal, call: RawCall, scope: Scope, redactor: Reda
         if _call_identity(earlier) == _call_identity(now) and old.get("tick") == new.get("tick"):
             return replace(scope, **{name: str(old.get(name, "")) for name in _FOR_WHOM if old.get(name) != new.get(name)})
     return scope
+
+
+def recorded_arguments(journal: Journal, name: str, call_id: str, scope: Scope) -> Mapping[str, object] | None:
+    """Return the arguments with which a call of a message was made last; None if it was not, or if they are too large for the record."""
+    for earlier in _received_in(journal, scope.run):
+        if (earlier.name, earlier.id) == (name, recorded_call_id(call_id)) and is_in_message(earlier, scope):
+            try:
+                arguments = decode(earlier.arguments)
+            except ValueError:
+                return None
+            return arguments if isinstance(arguments, dict) else None
+    return None
 
 
 def was_made_for(call: Received, scope: Scope, redactor: Redactor | None) -> bool:

@@ -18,6 +18,7 @@ try:
     from pydantic_ai import ApprovalRequired, CallDeferred, ModelRetry, RunContext, ToolFailed
     from pydantic_ai.capabilities import AbstractCapability
     from pydantic_ai.messages import ToolCallPart
+    from pydantic_ai.output import OutputContext
     from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 except ModuleNotFoundError as error:
     raise UsageError("callgate.integrations.pydantic_ai needs Pydantic AI 2.68 or later: pip install 'pydantic-ai-slim>=2.68'.") from error
@@ -25,7 +26,8 @@ except ModuleNotFoundError as error:
 from callgate.calls import Effect, Scope, Suspended
 from callgate.engine import Engine
 from callgate.integrations._pydantic_ai_answers import is_started_elsewhere, record_answers
-from callgate.integrations._pydantic_ai_edits import asked_arguments, note_answer, watch_validation
+from callgate.integrations._pydantic_ai_defaults import first_arguments, read_again, with_first_defaults
+from callgate.integrations._pydantic_ai_edits import asked_arguments, given_arguments, note_answer, watch_validation
 from callgate.integrations._pydantic_ai_messages import (
     asks_itself,
     goes_on_with_record,
@@ -34,16 +36,15 @@ from callgate.integrations._pydantic_ai_messages import (
     recorded_answers,
     wait_until_answered,
 )
+from callgate.integrations._pydantic_ai_outputs import check_output_function
 from callgate.integrations._pydantic_ai_results import encode, output_of
 from callgate.integrations._pydantic_ai_tools import (
     check_names,
     declared_tool,
     describe_in_step,
-    in_thread_until_ended,
-    is_sync,
     plain,
+    start_tool,
     toolset_of,
-    without_timeout,
 )
 from callgate.integrations._pydantic_ai_warnings import remember_run, warn_of_repeats
 from callgate.integrations.framework_call import Framework, FrameworkCall, HumanDecision, is_on_route, run_call
@@ -120,14 +121,16 @@ class CallgateToolset(WrapperToolset[Any]):
         return {name: watch_validation(self.engine, one) for name, one in tools.items()}
 
     async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Any:
-        given, place = plain(tool_args, tool), place_of(ctx)
+        validated, place = plain(tool_args, tool), place_of(ctx)
+        scope, call_id = placed_scope(self.scope, ctx, place, ctx.run_id or ""), ctx.tool_call_id or ""
+        first, raw = await first_arguments(self.engine, name, validated, scope, ctx, tool), given_arguments(self.engine, ctx)
+        given = with_first_defaults(validated, raw, first)
 
         def run(arguments: dict[str, Any]) -> Awaitable[Any]:
             if call.arguments != given and arguments == call.arguments and (refusal := refusal_by(edit, arguments)) is not None:
                 raise refusal
-            valid = tool_args if arguments == given else tool.args_validator.validate_python(arguments, context=ctx.validation_context)
-            work = self.wrapped.call_tool(name, valid, ctx, without_timeout(tool))
-            return in_thread_until_ended(work) if is_sync(tool) else work
+            valid = tool_args if arguments == validated else read_again(arguments, raw, validated, ctx, tool)
+            return start_tool(self.wrapped, name, valid, ctx, tool)
 
         edit = HumanDecision(allow=True, arguments=given)
 
@@ -136,7 +139,6 @@ class CallgateToolset(WrapperToolset[Any]):
                 raise ToolFailed(problem)
             return edit if call.arguments != given else HumanDecision(allow=True)
 
-        scope, call_id = placed_scope(self.scope, ctx, place, ctx.run_id or ""), ctx.tool_call_id or ""
         call = FrameworkCall(framework=_PYDANTIC_AI, name=name, arguments=given, id=call_id, scope=scope, place=place, run=run)
         call.is_cut = is_cut(ctx)
         if is_on_route(self.engine, call):
@@ -146,7 +148,7 @@ class CallgateToolset(WrapperToolset[Any]):
         if recorded and not await was_asked(self.engine, call):
             raise ApprovalRequired(metadata={"question": asks_itself(name, call_id)})
         if ctx.tool_call_approved:
-            call.arguments = await asked_arguments(self.engine, call, ctx, tool)
+            call.arguments = await asked_arguments(self.engine, call, validated, first, ctx, tool)
             if call.arguments != given:
                 await record_edit(self.engine, call, edit, wait_until_answered(ctx), is_external=self._tools.is_external(name))
         result = await run_call(self.engine, call, decide if ctx.tool_call_approved and not recorded else None, wait_until_answered(ctx))
@@ -181,7 +183,7 @@ class CallgateCapability(AbstractCapability[Any]):
     ) -> None:
         super().__init__()
         check_scope(scope)
-        WrappedTools("CallgateCapability", engine, effects, options)  # refuses at once what the toolset of each run would refuse
+        self._tools = WrappedTools("CallgateCapability", engine, effects, options)  # refuses at once what the toolset of each run would
         self._engine, self._wrap = engine, partial(_AgentToolset, engine=engine, effects=effects, options=options, scope=scope)
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
@@ -190,3 +192,7 @@ class CallgateCapability(AbstractCapability[Any]):
     async def before_tool_validate(self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: object, args: Any) -> Any:
         note_answer(self._engine, ctx, call)
         return args
+
+    async def before_output_process(self, ctx: RunContext[Any], *, output_context: OutputContext, output: Any) -> Any:
+        check_output_function(self._engine, self._tools, output_context)
+        return output

@@ -92,6 +92,10 @@ class WrappedTools:
         tool = registered.tool if registered is not None else None
         return (tool.final(arguments) if isinstance(tool, ExternalTool) else None) or arguments
 
+    def are_about(self, name: str) -> bool:
+        """Return whether the engine has a tool of this name, or an effect or option is given for one."""
+        return name in self._engine.tools or any(name == one for _, one in self._given.entries)
+
     def unregistered(self) -> bool:
         """Return whether an effect or option is given for a tool that the engine does not have."""
         return any(name not in self._engine.tools for _, name in self._given.entries)
