@@ -1,4 +1,4 @@
-"""Convert Python types without a JSON equivalent: dates, decimals, paths, sets, dataclasses, Structs, pydantic models.
+"""Convert Python types without a JSON equivalent: dates, decimals, paths, sets, dataclasses, Structs, pydantic models, NumPy's values.
 
 This module is imported when the first such value occurs. All other types are refused, because their JSON form might
 differ from run to run.
@@ -7,14 +7,16 @@ differ from run to run.
 from __future__ import annotations
 
 import base64
+import collections
 import dataclasses
 import datetime
 import decimal
 import enum
 import inspect
 import pathlib
+import sys
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, ItemsView, Iterable, KeysView, ValuesView
 from typing import Any, Protocol
 
 import msgspec
@@ -35,6 +37,8 @@ _WITHOUT_CODE = frozenset(
         pathlib.PurePosixPath,
     }
 )
+
+_LISTS = (tuple, list, range, collections.deque, KeysView, ValuesView, ItemsView)
 
 
 class ToPlainData(Protocol):
@@ -70,7 +74,7 @@ def unfold(value: object, maker: ToPlainData, depth: int) -> object:
     for kind, write in _SCALARS:
         if isinstance(value, kind):
             return maker.plain(write(value), depth)
-    if isinstance(value, (tuple, list)):
+    if isinstance(value, _LISTS):
         return maker.listed(value, depth)
     if isinstance(value, (set, frozenset)):
         return sorted(maker.listed(value, depth), key=msgspec.json.encode)
@@ -86,10 +90,23 @@ def _convert_fields(value: Any, maker: ToPlainData, depth: int) -> object:
         return maker.mapped([(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)], depth)
     if hasattr(type(value), "__pydantic_serializer__") and hasattr(value, "model_dump"):
         return maker.plain(value.model_dump(mode="json"), depth)
+    if (size := _numpy_size(value)) is not None:
+        maker.check_size(size)
+        return maker.plain(value.tolist(), depth)
     if inspect.iscoroutine(value):
         value.close()
         raise NotJson("is a coroutine that was never awaited")
     raise NotJson(f"is of type {type_name(value)}")
+
+
+def _numpy_size(value: Any) -> int | None:
+    """Return the number of values of an array or a number of NumPy; None for anything else, and for times, which it may give as integers.
+
+    NumPy is not imported: who has such a value, has imported it.
+    """
+    numpy = sys.modules.get("numpy")
+    kinds = tuple([kind for name in ("ndarray", "generic") if isinstance(kind := getattr(numpy, name, None), type)])
+    return int(value.size) if isinstance(value, kinds) and value.dtype.kind not in "mM" else None  # type: ignore[attr-defined]
 
 
 def _list_struct_fields(value: msgspec.Struct) -> Iterable[tuple[object, object]]:

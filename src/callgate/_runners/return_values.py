@@ -47,7 +47,12 @@ def read_result(execution: Execution, max_bytes: int, workspace: str | None = No
         found = content_of(execution.value, max_bytes, workspace)
         if found is not None:
             return Execution(
-                status="returned", value=found.value, content=found.parts, read=True, changes=execution.changes + found.changes
+                status="returned",
+                value=found.value,
+                content=found.parts,
+                read=True,
+                failure=found.failure,
+                changes=execution.changes + found.changes,
             )
         value, changes = to_jsonable(execution.value, max_bytes=max_bytes)
     except ResultNotSerializable as error:
