@@ -99,7 +99,7 @@ def message_id(api: str, value: _Value) -> str:
 
 
 def container_id(api: str, value: _Value) -> str:
-    """Return the id of the container in which Anthropic has run code for a message, as far as a response or a chunk shows it; else empty."""
+    """Return the id of the container in which Anthropic has run code for a message; empty if a response or a chunk has none."""
     if api != "anthropic.messages":
         return ""
     places = (value, as_object(value.get("message")), as_object(value.get("delta")))

@@ -120,7 +120,9 @@ def read_response(
     new_id = call_ids(lambda: found_id or _NO_ID)
     decoder = codec(api.api).decoder(streamed=False, names=names, new_id=new_id, calls_per_message=calls_per_message)
     events = decoder.feed_body(value)
-    found = finished_response([*events, *decoder.close()], api, message_id=found_id, names=names, takes_bytes=takes_bytes(response, api.api))
+    found = finished_response(
+        [*events, *decoder.close()], api, message_id=found_id, names=names, takes_bytes=takes_bytes(response, api.api)
+    )
     container = container_id(api.api, value)
     return replace(found, container=container) if container else found
 
