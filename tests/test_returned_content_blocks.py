@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-from collections import deque
-from typing import Any, Literal, TypedDict
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypedDict
 
 import pytest
 from mcp.types import CallToolResult, ImageContent, TextContent
+from pydantic import BaseModel
 
 from callgate import Engine, Link, Tool, tool
 from callgate.calls import Audio, Image, Resource, Text
@@ -294,3 +296,52 @@ async def test_a_tool_class_may_return_a_result_of_mcp() -> None:
 async def test_collections_of_python_are_lists() -> None:
     for value in (range(1, 3), deque([1, 2]), {1: 0, 2: 0}.keys()):
         assert (await result_with(value)).structured == [1, 2]
+
+
+@dataclass
+class Page:
+    title: str
+    scan: object
+
+
+class Named(NamedTuple):
+    scan: Image
+
+
+class Model(BaseModel):
+    scan: bytes
+
+
+class Url(BaseModel):
+    scan: str
+
+
+@pytest.mark.parametrize("thread", [False, True])
+@pytest.mark.parametrize(
+    ("value", "data"),
+    [
+        (Page("May", PICTURE), {"title": "May", "scan": {**MCP, "data": "[70 bytes]"}}),
+        (Page("May", base64.b64decode(PNG)), {"title": "May", "scan": "data:image/png;base64,[70 bytes]"}),
+        ({"page": Page("May", PICTURE)}, {"page": {"title": "May", "scan": {**MCP, "data": "[70 bytes]"}}}),
+        (OrderedDict(scan=PICTURE), {"scan": {**MCP, "data": "[70 bytes]"}}),
+        (Model(scan=base64.b64decode(PNG)), {"scan": "data:image/png;base64,[70 bytes]"}),
+        ([Url(scan=URL)], [{"scan": "data:image/png;base64,[70 bytes]"}]),
+        (
+            Page("May", [PICTURE, Page("June", None)]),
+            {"title": "May", "scan": [{**MCP, "data": "[70 bytes]"}, {"title": "June", "scan": None}]},
+        ),
+    ],
+)
+async def test_an_image_in_an_object_follows_its_data(value: Any, data: Any, thread: bool) -> None:
+    text, picture = await content_of(value, thread=thread)
+    assert (json.loads(text.text), picture) == (data, PICTURE)
+
+
+async def test_an_image_of_the_tool_beside_one_in_an_object_is_shown_once() -> None:
+    text, first, second = await content_of({"cover": PICTURE, "page": Page("May", PICTURE)})
+    assert (PNG in text.text, first, second) == (False, PICTURE, PICTURE)
+    assert await content_of(Named(PICTURE)) == (PICTURE,)
+
+
+async def test_bytes_of_a_model_that_are_no_text_are_base64() -> None:
+    assert (await result_with(Model(scan=b"\xff\x00"))).structured == {"scan": "/wA="}

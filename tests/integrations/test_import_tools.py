@@ -200,7 +200,10 @@ def _snap(month: str) -> list[Any]:
     """Take a picture."""
     if month == "never":
         raise ToolError([{"type": "text", "text": "no picture of never"}])
-    return [{"type": "text", "text": month}, {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}]
+    return [
+        {"type": "text", "text": month},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}},
+    ]
 
 
 async def _snap_async(month: str) -> list[Any]:

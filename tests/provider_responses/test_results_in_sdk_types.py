@@ -1,4 +1,4 @@
-"""The items of `reply.messages` for results of every kind: the types of the providers' SDKs take them, with the ids and order of the calls."""
+"""Results of every kind in `reply.messages`: the types of the providers' SDKs take them, with the ids and order of the calls."""
 
 from __future__ import annotations
 

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 import msgspec
 
 from callgate._json.unsupported_values import NotJson, type_name
+from callgate._media_types import SURE_IMAGES, media_type
 
 __all__ = ["has_own_code", "unfold"]
 
@@ -38,6 +39,7 @@ _WITHOUT_CODE = frozenset(
     }
 )
 
+_FIRST_BYTES = 64
 _LISTS = (tuple, list, range, collections.deque, KeysView, ValuesView, ItemsView)
 
 
@@ -70,7 +72,7 @@ def unfold(value: object, maker: ToPlainData, depth: int) -> object:
         return maker.plain(value.value, depth)
     if isinstance(value, (bytes, bytearray, memoryview)):
         maker.check_size(value.nbytes if isinstance(value, memoryview) else len(value))
-        return maker.plain(base64.b64encode(value).decode(), depth)
+        return maker.plain(_image_head(value) + base64.b64encode(value).decode(), depth)
     for kind, write in _SCALARS:
         if isinstance(value, kind):
             return maker.plain(write(value), depth)
@@ -89,7 +91,7 @@ def _convert_fields(value: Any, maker: ToPlainData, depth: int) -> object:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return maker.mapped([(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)], depth)
     if hasattr(type(value), "__pydantic_serializer__") and hasattr(value, "model_dump"):
-        return maker.plain(value.model_dump(mode="json"), depth)
+        return maker.plain(_dump_model(value), depth)
     if (size := _numpy_size(value)) is not None:
         maker.check_size(size)
         return maker.plain(value.tolist(), depth)
@@ -97,6 +99,21 @@ def _convert_fields(value: Any, maker: ToPlainData, depth: int) -> object:
         value.close()
         raise NotJson("is a coroutine that was never awaited")
     raise NotJson(f"is of type {type_name(value)}")
+
+
+def _image_head(data: bytes | bytearray | memoryview) -> str:
+    """Return what makes the Base64 of an image its data URL; empty for other bytes."""
+    kind = media_type(bytes(data[:_FIRST_BYTES]))
+    return f"data:{kind};base64," if kind in SURE_IMAGES else ""
+
+
+def _dump_model(model: Any) -> object:
+    """Return a pydantic model as data; one with bytes that are no text, or with values of a type of which pydantic knows no JSON, field by
+    field."""
+    try:
+        return model.model_dump(mode="json")
+    except ValueError:
+        return model.model_dump()
 
 
 def _numpy_size(value: Any) -> int | None:

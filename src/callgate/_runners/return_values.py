@@ -44,22 +44,20 @@ def read_result(execution: Execution, max_bytes: int, workspace: str | None = No
     if execution.status != "returned":
         return execution
     try:
-        found = content_of(execution.value, max_bytes, workspace)
+        value, changes = execution.value, execution.changes
+        found = content_of(value, max_bytes, workspace)
+        if found is None:
+            value, made = to_jsonable(value, max_bytes=max_bytes)
+            changes += made
+            found = content_of(value, max_bytes, None) if made and type(value) in (dict, list) else None  # parts within objects
         if found is not None:
-            return Execution(
-                status="returned",
-                value=found.value,
-                content=found.parts,
-                read=True,
-                failure=found.failure,
-                changes=execution.changes + found.changes,
-            )
-        value, changes = to_jsonable(execution.value, max_bytes=max_bytes)
+            changes += found.changes
+            return Execution(status="returned", value=found.value, content=found.parts, read=True, failure=found.failure, changes=changes)
     except ResultNotSerializable as error:
         return execution_unreadable(str(error), error.code)
     except BaseException as error:  # foreign code may raise anything; in a thread, nothing else would catch it
         return execution_unreadable(f"The tool's result cannot be read: {message_of(error).rstrip('.')}.")
-    return Execution(status="returned", value=value, read=True, changes=execution.changes + changes)
+    return Execution(status="returned", value=value, read=True, changes=changes)
 
 
 def execution_unreadable(why: str, code: str = "non_serializable") -> Execution:

@@ -153,6 +153,8 @@ class _PartReader:
         parts: list[Part] = []
         data, changes = to_jsonable(self._extract_parts(value, parts, 0), max_bytes=max(0, self._left))
         self.changes += changes
+        if changes and _holds_own(data):  # within objects that have become dicts
+            data = self._extract_parts(data, parts, 0)
         return data, (Text(text=json_text(data)), *parts)
 
     def _extract_parts(self, value: object, parts: list[Part], depth: int) -> object:
