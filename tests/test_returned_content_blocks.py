@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections import OrderedDict, deque
@@ -9,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypedDict
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mcp.types import CallToolResult, ImageContent, TextContent
 from pydantic import BaseModel
 
@@ -345,3 +348,48 @@ async def test_an_image_of_the_tool_beside_one_in_an_object_is_shown_once() -> N
 
 async def test_bytes_of_a_model_that_are_no_text_are_base64() -> None:
     assert (await result_with(Model(scan=b"\xff\x00"))).structured == {"scan": "/wA="}
+
+
+LEAVES = st.sampled_from(
+    [
+        None,
+        7,
+        "May",
+        URL,
+        MCP,
+        ANTHROPIC,
+        PICTURE,
+        {"type": "text", "text": "May"},
+        {"type": "other"},
+        {"inlineData": {"mimeType": "image/png", "data": PNG}},
+    ]
+)
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.dictionaries(st.sampled_from(["type", "content", "a"]), inner, max_size=3),
+        st.builds(Page, st.just("May"), inner),
+        st.builds(lambda items: {"type": "tool_result", "content": items}, st.lists(inner, max_size=3)),
+        st.builds(lambda items, failed: {"content": items, "isError": failed}, st.lists(inner, max_size=3), st.booleans()),
+    ),
+    max_leaves=10,
+)
+
+
+def images_in(value: Any) -> int:
+    if isinstance(value, Page):
+        return images_in(value.scan)
+    if isinstance(value, list):
+        return sum(map(images_in, value))
+    if isinstance(value, dict) and value not in (MCP, ANTHROPIC) and "inlineData" not in value:
+        return sum(map(images_in, value.values()))
+    return int(isinstance(value, (dict, Image)) or value == URL)
+
+
+@given(VALUES)
+def test_each_image_of_any_value_is_shown_once_and_never_as_text(value: Any) -> None:
+    result = asyncio.run(result_with(value))
+    assert sum(isinstance(part, Image) for part in result.content) == images_in(value)
+    assert PNG not in result.text
+    assert PNG not in json.dumps(result.structured)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callgate._json import json_text, to_jsonable, type_name
 from callgate._media_types import SURE_IMAGES, media_type
@@ -57,16 +58,26 @@ def _may_hold_parts(value: object) -> bool:
     return _is_part(value) or isinstance(value, Path)
 
 
-def content_of(value: object, max_bytes: int, workspace: str | None) -> ReturnedContent | None:
-    """Return the parts of a tool's value and its data without their bytes; None if it has none.
+def content_of(value: object, max_bytes: int, workspace: str | None) -> ReturnedContent:
+    """Return a tool's value as data without the bytes of its parts, and these parts.
 
     Args:
         max_bytes: The maximum size of all data.
         workspace: The folder in which a returned path is read; if empty, any; None if no path is read.
 
     Raises:
-        ResultNotSerializable: A part is invalid, or together they are too large.
+        ResultNotSerializable: The value has no JSON form, a part is invalid, or together they are too large.
     """
+    found = _find_parts(value, max_bytes, workspace)
+    if found is not None:
+        return found
+    data, changes = to_jsonable(value, max_bytes=max_bytes)
+    found = _find_parts(data, max_bytes, None) if changes and type(data) in _CONTAINERS else None  # within objects that have become dicts
+    return ReturnedContent(data, changes=changes) if found is None else replace(found, changes=changes + found.changes)
+
+
+def _find_parts(value: object, max_bytes: int, workspace: str | None) -> ReturnedContent | None:
+    """Return the data and the parts of a value that has parts; else None."""
     value = mcp_data(value)
     if (wrapped := wrapped_result(value)) is not None:
         return _read_wrapped(wrapped, max_bytes, workspace)
@@ -94,7 +105,7 @@ def content_of(value: object, max_bytes: int, workspace: str | None) -> Returned
 def _read_wrapped(wrapped: WrappedResult, max_bytes: int, workspace: str | None) -> ReturnedContent:
     """Return a tool result's content as parts, and its error. The data keep their form."""
     content = [wrapped.content] if isinstance(wrapped.content, str) else wrapped.content
-    found = content_of(content, max_bytes, workspace) or ReturnedContent(content)
+    found = content_of(content, max_bytes, workspace)
     parts = found.parts or tuple([Text(text=item) for item in content if isinstance(item, str)])
     value, changes = to_jsonable(wrapped.with_content(found.value), max_bytes=max_bytes)
     if not wrapped.is_error:
@@ -119,7 +130,7 @@ class _PartReader:
 
     def of_item(self, item: object) -> tuple[object, tuple[Part, ...]]:
         """Return the data and the parts of one item of a list that has parts."""
-        if type(item) in _CONTAINERS and not _is_own(item) and _holds_own(item):
+        if not _is_part(item) and not isinstance(item, (str, Path)):
             return self.of_data(item)
         part = self.part(item)
         return self.data(item, part), (part,)
@@ -155,7 +166,9 @@ class _PartReader:
         self.changes += changes
         if changes and _holds_own(data):  # within objects that have become dicts
             data = self._extract_parts(data, parts, 0)
-        return data, (Text(text=json_text(data)), *parts)
+        text = json_text(data)
+        self._spend(len(text))
+        return data, (Text(text=text), *parts)
 
     def _extract_parts(self, value: object, parts: list[Part], depth: int) -> object:
         """Return a value with the data of each part in its place, and add these parts to `parts`."""
@@ -176,7 +189,7 @@ class _PartReader:
 
     def _extract_item_parts(self, item: object, parts: list[Part], depth: int, *, has_parts: bool) -> object:
         """Return an item of a list with the data of each part in its place. Bytes beside a part are a part, too."""
-        if not has_parts or type(item) in _CONTAINERS or _is_own(item):
+        if not has_parts or not isinstance(item, (*_BYTES, Path)):
             return self._extract_parts(item, parts, depth)
         part = self.part(item)
         if not isinstance(part, Text):
@@ -184,7 +197,7 @@ class _PartReader:
         return part_data(part)
 
     def part(self, item: object) -> Part:
-        """Return one item as a part: text and parts unchanged, bytes and files by their content, anything else as JSON text."""
+        """Return text, or what is a part, as a part: text and parts unchanged, bytes and files by their content."""
         if isinstance(item, _PARTS):
             return self._check(item)
         if isinstance(item, _BYTES):
@@ -199,11 +212,8 @@ class _PartReader:
             return self._encode_picture(item)
         if (block := media_part(item)) is not None:
             return self._check(block)
-        if isinstance(item, str):
-            return self._check(Text(text=str.__str__(item)))
-        data, changes = to_jsonable(item, max_bytes=max(0, self._left))
-        self.changes += changes
-        return self._check(Text(text=json_text(data)))
+        assert isinstance(item, str)
+        return self._check(Text(text=str.__str__(item)))
 
     def file(self, path: Path) -> Part | None:
         """Return the content of a file, or why it is not read; None if there is no such file."""
