@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, TypedDict
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mcp.server.mcpserver import Image as ServerImage
 from mcp.types import CallToolResult, ImageContent, TextContent
 from pydantic import BaseModel
 
@@ -245,10 +246,11 @@ WRAPPED = [
     {"content": [{"type": "text", "text": "May"}, MCP], "isError": False},
     CallToolResult.model_validate({"content": [{"type": "text", "text": "May"}, MCP]}),
     [TextContent(type="text", text="May"), ImageContent.model_validate(MCP)],
+    ["May", ServerImage(data=base64.b64decode(PNG), format="png")],
 ]
 
 
-@pytest.mark.parametrize("value", WRAPPED, ids=["Anthropic", "MCP", "MCP's object", "MCP's contents"])
+@pytest.mark.parametrize("value", WRAPPED, ids=["Anthropic", "MCP", "MCP's object", "MCP's contents", "MCP's image"])
 async def test_a_tool_result_of_an_api_is_its_content(value: Any) -> None:
     assert await content_of(value) == (Text(text="May"), PICTURE)
 
