@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, TypedDict
 
 import pytest
@@ -70,6 +71,7 @@ SHOWN: dict[str, tuple[object, Part]] = {
     "a sound": (WAV, Audio.from_bytes(WAV)),
     "a PDF": (PDF, Resource.from_bytes(PDF)),
     "text as bytes": ("gr\u00fcn".encode(), Text(text="gr\u00fcn")),
+    "a file in memory": (io.BytesIO(PNG), PICTURE),
     "other bytes": (b"\x00\x01", Resource(resource={"uri": "file:///file", "mimeType": "application/octet-stream", "blob": "AAE="})),
     "a part": (PICTURE, PICTURE),
     "a link": (Link(uri="https://a.example", name="A"), Link(uri="https://a.example", name="A")),
@@ -293,6 +295,44 @@ async def test_an_image_of_pillow_is_shown_as_an_image(monkeypatch: pytest.Monke
     module.Image = Drawing  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "PIL.Image", module)
     assert (await returned([Drawing(), "drawn"])).content == (PICTURE, Text(text="drawn"))
+
+
+async def test_a_figure_of_matplotlib_is_shown_as_an_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a module with Matplotlib's interface, because Matplotlib is not a dependency."""
+
+    class Figure:
+        def savefig(self, file: Any, format: str) -> None:
+            assert format == "PNG"
+            file.write(PNG)
+
+    module = ModuleType("matplotlib.figure")
+    module.Figure = Figure  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", module)
+    for later in (False, True):
+        assert (await returned(Figure(), later=later)).content == (PICTURE,)
+        assert (await returned({"plot": Figure()}, later=later)).structured == {"plot": SUMMARY}
+
+
+async def test_numbers_and_arrays_of_numpy_are_numbers_and_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a module with NumPy's interface, because NumPy is not a dependency."""
+
+    class Array:
+        def __init__(self, value: Any, size: int, kind: str = "i") -> None:
+            self.value, self.size, self.dtype = value, size, SimpleNamespace(kind=kind)
+
+        def tolist(self) -> Any:
+            return self.value
+
+    class Number(Array): ...
+
+    module = ModuleType("numpy")
+    module.ndarray, module.generic = Array, Number  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "numpy", module)
+    result = await returned({"sum": Number(3, 1), "rows": Array([[1, 2], [3, 4]], 4)})
+    assert result.structured == {"sum": 3, "rows": [[1, 2], [3, 4]]}
+    assert (await returned(Array([], 10**9))).code == "output_too_large"
+    assert "nan, which JSON does not have" in (await returned([Number(float("nan"), 1)])).text
+    assert "is of type Number" in (await returned(Number(1_750_000_000_000_000_000, 1, kind="M"))).text
 
 
 def test_parts_are_made_from_bytes_and_files_of_the_right_kind(tmp_path: Path) -> None:

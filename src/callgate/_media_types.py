@@ -5,14 +5,19 @@ A low layer, because values of the interface and readers of files use it. Knows 
 
 from __future__ import annotations
 
+import base64
 import codecs
 from typing import Final
 
-__all__ = ["BINARY", "TEXT", "media_type"]
+__all__ = ["BINARY", "SURE_IMAGES", "TEXT", "media_type", "media_type_of_base64"]
 
 TEXT: Final = "text/plain"
 BINARY: Final = "application/octet-stream"
 
+SURE_IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""The types of images that the first bytes show beyond doubt."""
+_FIRST_CHARS: Final = 64
+"""The length of the Base64 of the bytes that show a type."""
 _SIGNATURES: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -69,6 +74,15 @@ def media_type(data: bytes, name: str = "") -> str:
     if _is_text(data):
         return named if named.startswith(("text/", "image/svg", "application/json", "application/xml")) else TEXT
     return named if named.startswith(("audio/", "video/")) else BINARY
+
+
+def media_type_of_base64(data: str) -> str:
+    """Return the media type that the first bytes show.
+
+    Args:
+        data: Valid Base64.
+    """
+    return media_type(base64.b64decode(data[:_FIRST_CHARS]))
 
 
 def _by_signature(data: bytes) -> str:

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._media_types import media_type
+from callgate._media_types import SURE_IMAGES, media_type, media_type_of_base64
 from callgate._option_checks import NamedStruct
 from callgate.errors import UsageError
 
@@ -37,10 +37,6 @@ __all__ = [
 
 _MOST_FILE_BYTES = 67_108_864
 """The largest file that `from_file` reads."""
-_SURE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""The types of images that the first bytes show beyond doubt."""
-_FIRST_CHARS = 64
-"""The length of the Base64 of an image's first bytes."""
 _NO_NAME = "file"
 """The name of bytes without one."""
 _NAMELESS = f"file:///{_NO_NAME}"
@@ -205,8 +201,8 @@ def with_true_type(image: Image, changes: list[str]) -> Image:
         image: Its data is Base64.
         changes: Gets a sentence if another type was declared.
     """
-    found = media_type(base64.b64decode(image.data[:_FIRST_CHARS]))
-    if found not in _SURE_TYPES or found == image.mime_type:
+    found = media_type_of_base64(image.data)
+    if found not in SURE_IMAGES or found == image.mime_type:
         return image
     changes.append(f"an image declared as {image.mime_type[:80]} was read as {found}")
     return replace(image, mime_type=found)

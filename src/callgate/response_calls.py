@@ -65,6 +65,10 @@ class ResponseReply(Struct, frozen=True, kw_only=True):
     """
     reason: str = ""
     """The reason of `ended`, in words."""
+    container: str | None = None
+    """The id of the container in which Anthropic has run code for the message. Send it as `container` with the next requests, which the API
+    may refuse without it.
+    """
     message_id: str = ""
     """The id of the message, which distinguishes its calls from those of other messages."""
 
@@ -111,6 +115,7 @@ def failed_reply(response: ProviderResponse) -> ResponseReply | None:
         finish=response.finish,
         ended="aborted",
         reason=reason,
+        container=response.container or None,
         message_id=response.message_id,
     )
 
@@ -154,6 +159,7 @@ def reply_to(response: ProviderResponse, ends: Sequence[EndedCall]) -> ResponseR
         finish=response.finish,
         ended=ended,
         reason=reason,
+        container=response.container or None,
         message_id=response.message_id,
     )
 

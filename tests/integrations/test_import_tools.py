@@ -200,7 +200,10 @@ def _snap(month: str) -> list[Any]:
     """Take a picture."""
     if month == "never":
         raise ToolError([{"type": "text", "text": "no picture of never"}])
-    return [{"type": "text", "text": month}, {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}]
+    return [
+        {"type": "text", "text": month},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}},
+    ]
 
 
 async def _snap_async(month: str) -> list[Any]:
@@ -215,5 +218,5 @@ async def test_a_tool_of_anthropics_sdk_runs_with_its_schema_and_its_images(made
         shown = await said(engine, call("snap", month="May"))
         failed = await said(engine, call("snap", month="never"))
     assert (schema["name"], schema["description"], list(schema["input_schema"]["properties"])) == ("snap", "Take a picture.", ["month"])
-    assert shown.content == (Text(text="May"), Image(data="AAAA", mime_type="image/png"))
+    assert shown.content == (Text(text="May"), Image(data="iVBORw0KGgo=", mime_type="image/png"))
     assert (failed.status, failed.failure_class, failed.error) == ("error", "tool_declared", "no picture of never")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -100,3 +100,83 @@ def test_gemini_gets_audio_after_the_results_and_documents_where_its_generation_
     inside = contents[2]["parts"][0]["functionResponse"].get("parts")
     after = [{"text": "Files from the results above:"}, sound]
     assert (inside, contents[3]["parts"]) == (([pdf], after) if "3" in model.split("-")[1] else (None, [*after, pdf]))
+
+
+def test_gemini_gets_an_image_that_a_result_may_not_hold_after_it() -> None:
+    photo = Image(data="UElDVFVSRQ==", mime_type="image/heic")
+    contents = body("gemini.generate", (PICTURE, photo), model="gemini-3-pro")["contents"]
+    assert [part["inlineData"]["mimeType"] for part in contents[2]["parts"][0]["functionResponse"]["parts"]] == ["image/png"]
+    assert contents[3]["parts"][1:] == [{"inlineData": {"mimeType": "image/heic", "data": photo.data}}]
+
+
+def test_an_interaction_gets_an_image_of_a_type_that_gemini_refuses_as_text() -> None:
+    assert "UElDVFVSRQ" in json.dumps(body("gemini.interactions", (Image(data="UElDVFVSRQ==", mime_type="image/bmp"),)))
+    sent = json.dumps(body("gemini.interactions", (Image(data="UElDVFVSRQ==", mime_type="image/svg+xml"),)))
+    assert "[An image of type image/svg+xml with 7 bytes was left out" in sent
+
+
+@pytest.mark.parametrize(
+    ("model", "is_sent"),
+    [("gpt-5", False), ("openai/o4-mini", False), ("gpt-4o-audio-preview", True), ("gpt-audio-1.5", True), ("voxtral-small", True)],
+)
+def test_audio_of_a_result_is_named_for_the_models_of_openai_that_refuse_audio(model: str, is_sent: bool) -> None:
+    sent = json.dumps(body("openai.chat", (SOUND,), model=model))
+    assert (SOUND.data in sent, "[audio/wav]" in sent) == (is_sent, not is_sent)
+
+
+def _jpeg(width: int, height: int) -> bytes:
+    """The beginning of a JPEG, with a profile before its dimensions."""
+    profile = b"\xff\xe1" + (66 + 2).to_bytes(2, "big") + bytes(66)
+    return b"\xff\xd8" + profile + b"\xff\xc2\x00\x11\x08" + height.to_bytes(2, "big") + width.to_bytes(2, "big") + bytes(12)
+
+
+def _png(width: int, height: int) -> bytes:
+    return b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + width.to_bytes(4, "big") + height.to_bytes(4, "big") + bytes(9)
+
+
+def _gif(width: int, height: int) -> bytes:
+    return b"GIF89a" + width.to_bytes(2, "little") + height.to_bytes(2, "little") + bytes(9)
+
+
+def _webp(width: int, height: int) -> bytes:
+    sides = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
+    return b"RIFF\x00\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00\x00\x00\x00\x00" + sides
+
+
+def _lossy_webp(width: int, height: int) -> bytes:
+    head = b"RIFF\x00\x00\x00\x00WEBPVP8 \x00\x00\x00\x00\x00\x00\x00\x9d\x01\x2a"
+    return head + width.to_bytes(2, "little") + height.to_bytes(2, "little") + bytes(9)
+
+
+def _lossless_webp(width: int, height: int) -> bytes:
+    return b"RIFF\x00\x00\x00\x00WEBPVP8L\x00\x00\x00\x00\x2f" + (width - 1 | height - 1 << 14).to_bytes(4, "little") + bytes(9)
+
+
+@pytest.mark.parametrize("is_error", [False, True], ids=["ok", "failed"])
+@pytest.mark.parametrize("api", ["anthropic.messages", "bedrock.converse", "bedrock.invoke"])
+@pytest.mark.parametrize("make", [_jpeg, _png, _gif, _webp, _lossy_webp, _lossless_webp])
+def test_an_image_with_a_longer_side_than_anthropic_and_bedrock_take_is_named(
+    api: str, make: Callable[[int, int], bytes], is_error: bool
+) -> None:
+    """A screenshot of a whole page is often longer, and would end the conversation: all later requests have it, too."""
+    for width, height in ((900, 8_001), (8_001, 900)):
+        sent = json.dumps(body(api, (Image.from_bytes(make(width, height)),), is_error=is_error))
+        assert f"[An image with {width} x {height} pixels was left out: the provider takes at most 8000 pixels on each side." in sent
+    fits = Image.from_bytes(make(8_000, 8_000))
+    assert fits.data in json.dumps(body(api, (fits,), is_error=is_error))
+
+
+@pytest.mark.parametrize("api", ["anthropic.messages", "bedrock.converse"])
+def test_an_image_with_more_bytes_than_anthropic_and_bedrock_take_is_named(api: str) -> None:
+    """They count its Base64, so that their limit is below `Limits.media_bytes`."""
+    fits, large = (Image.from_bytes(_png(9, 9).ljust(size, b"\0")) for size in (3_932_160, 3_932_163))
+    assert fits.data in json.dumps(body(api, (fits,)))
+    sent = json.dumps(body(api, (large,)))
+    assert "[An image with 3932163 bytes was left out: the provider takes at most 3932160 bytes." in sent
+    assert large.data in json.dumps(body("openai.chat", (large,)))
+
+
+@pytest.mark.parametrize("data", [b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"\xff\xd8\xff\xe1\x00\x00" * 9, b"GIF89a", b"RIFF0000WEBPVP8X"])
+def test_an_image_whose_dimensions_are_not_found_is_sent(data: bytes) -> None:
+    image = Image.from_bytes(data)
+    assert image.data in json.dumps(body("anthropic.messages", (image,)))

@@ -70,6 +70,11 @@ def picture() -> object:
     return b"\\x89PNG\\r\\n\\x1a\\n" + b"0" * 32
 
 @tool
+def declines() -> dict[str, object]:
+    """Pass on an error that an MCP server has sent."""
+    return {"content": [{"type": "text", "text": "too dark"}], "isError": True}
+
+@tool
 def raises() -> None:
     """Fail after who knows what."""
     raise ValueError("halfway")
@@ -115,7 +120,7 @@ def pays(cents: int) -> str:
     """Pay."""
     return "paid"
 
-serve([waits, watches, scope, noisy, picture, raises, odd, leaves, second_time, halves, pays, dials, unreachable])
+serve([waits, watches, scope, noisy, picture, declines, raises, odd, leaves, second_time, halves, pays, dials, unreachable])
 '''
 
 
@@ -158,6 +163,12 @@ async def test_an_image_arrives_as_an_image(served: Plugin) -> None:
     async with Engine(servers=[served]) as engine:
         found = await said(engine, call("picture"))
     assert [part.mime_type for part in found.content if isinstance(part, Image)] == ["image/png"]
+
+
+async def test_an_error_that_a_tool_returns_in_the_form_of_mcp_is_a_failure(served: Plugin) -> None:
+    async with Engine(servers=[served]) as engine:
+        found = await said(engine, call("declines"))
+    assert (found.status, found.failure_class, found.error) == ("error", "tool_declared", "too dark")
 
 
 @pytest.mark.parametrize(("name", "text"), [("raises", "halfway"), ("leaves", "sys.exit(3)")])

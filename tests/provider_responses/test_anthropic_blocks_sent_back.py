@@ -109,3 +109,23 @@ async def test_after_a_kill_the_message_has_no_block_that_the_provider_would_sti
     assert reply.ended == "aborted"
     assert types_of(reply) == [["thinking", "tool_use"], ["tool_result"]]
     assert reply.messages[0]["content"][1] == REFUND
+
+
+@pytest.mark.parametrize("way", ["respond", "object", "watch from the start", "watch to the end"])
+async def test_the_reply_has_the_container_that_the_next_request_must_name(way: str) -> None:
+    """The API refuses results of calls that code in a container has made if the request does not name the container."""
+    container = {"id": "container_1", "expires_at": "2026-12-01T00:00:00Z", "skills": None}
+    called = {**REFUND, "caller": {"type": "code_execution_20260120", "tool_id": "srvtoolu_1"}}
+    whole = message(CODE, called, reason="tool_use")
+    async with Engine([refund]) as engine:
+        if way == "respond":
+            reply = await engine.respond({**whole, "container": container})
+        elif way == "object":
+            reply = await engine.respond(Message.model_validate({**whole, "container": container}))
+        else:
+            chunks = chunks_of(whole)
+            place = chunks[0]["message"] if way == "watch from the start" else chunks[-2]["delta"]
+            place["container"] = container
+            reply = await engine.watch(chunks).reply()
+        assert (reply.container, len(reply.outcomes)) == ("container_1", 1)
+        assert (await engine.respond({**whole, "id": "msg_2", "container": None})).container is None

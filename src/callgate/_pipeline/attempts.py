@@ -28,7 +28,7 @@ from callgate._pipeline.policy_recheck import PolicyRecheck
 from callgate._pipeline.result_check import AttemptsResult, proves_nothing_happened
 from callgate._pipeline.tool_plan import ToolPlan
 from callgate._runners import Runners
-from callgate._runners.content_blocks import may_be_blocks
+from callgate._runners.content_blocks import DATA_URL, may_be_blocks
 from callgate.errors import RecordFailed
 from callgate.protocols import Execution, RunRequest
 from callgate.protocols.runners import CancelledUnstarted
@@ -38,6 +38,8 @@ from callgate.tools._human_time import HumanTime
 from callgate.tools.result_format import declared_failure, has_standard_shape
 
 __all__ = ["Attempts"]
+
+_CONTAINERS = frozenset({dict, list, tuple})
 
 
 class Attempts:
@@ -88,7 +90,8 @@ class Attempts:
                 time.leave_out_human_time(context.human_time.passed_s, context, state)
             if not execution.read and (execution.status == "returned" or execution.value is not None):
                 value = execution.value
-                at_once = execution.status == "returned" and not (type(value) in (list, dict) and may_be_blocks(value))
+                blocks = value.startswith(DATA_URL) if type(value) is str else type(value) in _CONTAINERS and may_be_blocks(value)
+                at_once = execution.status == "returned" and not blocks
                 small = small_jsonable(value, self._reader.max_bytes) if at_once else None
                 execution = await self._read_large(execution, request) if small is None else _set_value(execution, *small)
             if execution.status == "returned":

@@ -5,7 +5,8 @@ All implement `callgate.protocols.Runner` and pass one contract suite. Threads a
 work in threads.
 
 `thread_pool` has the threads, and `progress_relay` brings progress from them to the event loop. `return_values` reads what a tool returned
-or raised, with `returned_content`, `content_blocks`, `exception_results` and `tracebacks`; `output_limits` limits what it printed.
+or raised, with `returned_content`, `content_blocks`, `result_wrappers`, `exception_results` and `tracebacks`; `output_limits` limits what
+it printed.
 `await_host_code` awaits the host's own coroutines, and `blocking_steps` warns of async tools that block.
 """
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal
-from callgate._json import to_jsonable, type_name
+from callgate._json import type_name
 from callgate._runners.exception_results import TimeBound, clean, execution_of_exception, execution_overdue, message_of
 from callgate._runners.offload_to_threads import Offload, WorkAbandoned
 from callgate._runners.returned_content import content_of
@@ -45,16 +45,18 @@ def read_result(execution: Execution, max_bytes: int, workspace: str | None = No
         return execution
     try:
         found = content_of(execution.value, max_bytes, workspace)
-        if found is not None:
-            return Execution(
-                status="returned", value=found.value, content=found.parts, read=True, changes=execution.changes + found.changes
-            )
-        value, changes = to_jsonable(execution.value, max_bytes=max_bytes)
     except ResultNotSerializable as error:
         return execution_unreadable(str(error), error.code)
     except BaseException as error:  # foreign code may raise anything; in a thread, nothing else would catch it
         return execution_unreadable(f"The tool's result cannot be read: {message_of(error).rstrip('.')}.")
-    return Execution(status="returned", value=value, read=True, changes=execution.changes + changes)
+    return Execution(
+        status="returned",
+        value=found.value,
+        content=found.parts,
+        read=True,
+        failure=found.failure,
+        changes=execution.changes + found.changes,
+    )
 
 
 def execution_unreadable(why: str, code: str = "non_serializable") -> Execution:

@@ -1,4 +1,5 @@
-"""Make content parts of what a tool returned: parts, bytes, the path of a file, pictures of Pillow, and lists and dicts with them.
+"""Make content parts of what a tool returned: parts, bytes, the path of a file, pictures of Pillow and Matplotlib, content blocks of other
+APIs, and lists and dicts with them.
 
 Belongs to reading a result, because a file is read and a picture is encoded where the tool ran and within its time. A path is read only
 beneath the workspace, if the call has one. Knows no limit on what a model is shown.
@@ -15,21 +16,24 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callgate._json import json_text, to_jsonable, type_name
-from callgate._runners.content_blocks import parts_in_blocks
+from callgate._media_types import SURE_IMAGES, media_type
+from callgate._runners.content_blocks import MOST_ITEMS, media_part, parts_in_blocks, without_bytes
+from callgate._runners.result_wrappers import WrappedResult, mcp_data, wrapped_result
 from callgate.content_parts import Audio, Image, Link, Part, Resource, Text, data_of, is_base64, part_from_bytes, with_true_type
 from callgate.errors import ResultNotSerializable
 
-__all__ = ["ReturnedContent", "content_of", "may_hold_parts", "part_data"]
+__all__ = ["ReturnedContent", "content_of", "part_data"]
 
 _PARTS = (Image, Audio, Link, Resource, Text)
-_BYTES = (bytes, bytearray, memoryview)
+_BYTES = (bytes, bytearray, memoryview, io.BytesIO)
+_RAW = (bytes, bytearray)
+_FIRST_BYTES = 64
 _NAMES = {Text: "text", Image: "an image", Audio: "audio", Resource: "a file"}
 _CONTAINERS = frozenset({dict, list, tuple})
-_PLAIN = frozenset({str, int, float, bool, type(None)})
-_MOST_ITEMS = 10_000
-"""The number of items in which parts are searched, so that large data costs little."""
+_SCALARS = frozenset({int, float, bool, type(None)})
 _MOST_DEPTH = 50
 _PICTURE_FORMATS = frozenset({"PNG", "JPEG", "GIF", "WEBP"})
 
@@ -40,10 +44,12 @@ class ReturnedContent(Struct, frozen=True):
     value: object
     parts: tuple[Part, ...] = ()
     changes: tuple[str, ...] = ()
+    failure: str | None = None
+    """What has failed, if the value says so in the form of a tool result of an API."""
 
 
-def may_hold_parts(value: object) -> bool:
-    """Return whether a value can have parts, so that `content_of` has to read it. Runs no foreign code."""
+def _may_hold_parts(value: object) -> bool:
+    """Return whether a value has parts. Runs no foreign code."""
     kind = type(value)
     if kind is list or kind is tuple:
         return any(_is_part(item) for item in value) or _holds_own(value)  # type: ignore[attr-defined]
@@ -52,33 +58,65 @@ def may_hold_parts(value: object) -> bool:
     return _is_part(value) or isinstance(value, Path)
 
 
-def content_of(value: object, max_bytes: int, workspace: str | None) -> ReturnedContent | None:
-    """Return the parts of a tool's value and its data without their bytes; None if it has none.
+def content_of(value: object, max_bytes: int, workspace: str | None) -> ReturnedContent:
+    """Return a tool's value as data without the bytes of its parts, and these parts.
 
     Args:
         max_bytes: The maximum size of all data.
         workspace: The folder in which a returned path is read; if empty, any; None if no path is read.
 
     Raises:
-        ResultNotSerializable: A part is invalid, or together they are too large.
+        ResultNotSerializable: The value has no JSON form, a part is invalid, or together they are too large.
     """
-    if not may_hold_parts(value):
-        blocks = parts_in_blocks(value)
-        return None if blocks is None else _PartReader(max_bytes, workspace).of_blocks(value, blocks)
+    found = _find_parts(value, max_bytes, workspace)
+    if found is not None:
+        return found
+    data, changes = to_jsonable(value, max_bytes=max_bytes)
+    found = _find_parts(data, max_bytes, None) if changes and type(data) in _CONTAINERS else None  # within objects that have become dicts
+    return ReturnedContent(data, changes=changes) if found is None else replace(found, changes=changes + found.changes)
+
+
+def _find_parts(value: object, max_bytes: int, workspace: str | None) -> ReturnedContent | None:
+    """Return the data and the parts of a value that has parts; else None."""
+    value = mcp_data(value)
+    if (wrapped := wrapped_result(value)) is not None:
+        return _read_wrapped(wrapped, max_bytes, workspace)
     reader = _PartReader(max_bytes, workspace)
-    if isinstance(value, dict) or (isinstance(value, (list, tuple)) and not any(map(_is_part, value))):
+    if (blocks := parts_in_blocks(value)) is not None:
+        data, parts = reader.of_blocks(value, blocks)
+    elif not _may_hold_parts(value):
+        return None
+    elif isinstance(value, dict) or (isinstance(value, (list, tuple)) and not any(map(_is_part, value))):
         data, parts = reader.of_data(value)
-        return ReturnedContent(data, parts, tuple(dict.fromkeys(reader.changes)))
-    if isinstance(value, (list, tuple)):
+    elif isinstance(value, (list, tuple)):
         items = [reader.of_item(item) for item in value]
-        return ReturnedContent(
-            [data for data, _ in items], tuple([part for _, parts in items for part in parts]), tuple(dict.fromkeys(reader.changes))
-        )
-    if isinstance(value, Path):
+        data, parts = [data for data, _ in items], tuple([part for _, parts in items for part in parts])
+    elif isinstance(value, Path):
         file = reader.file(value)
-        return None if file is None else ReturnedContent(part_data(file), (file,))
-    part = reader.part(value)
-    return ReturnedContent(part_data(part), (part,), tuple(dict.fromkeys(reader.changes)))
+        if file is None:
+            return None
+        data, parts = part_data(file), (file,)
+    else:
+        part = reader.part(value)
+        data, parts = reader.data(value, part), (part,)
+    return ReturnedContent(data, parts, tuple(dict.fromkeys(reader.changes)))
+
+
+def _read_wrapped(wrapped: WrappedResult, max_bytes: int, workspace: str | None) -> ReturnedContent:
+    """Return a tool result's content as parts, and its error. The data keep their form."""
+    content = [wrapped.content] if isinstance(wrapped.content, str) else wrapped.content
+    found = content_of(content, max_bytes, workspace)
+    parts = found.parts or tuple([Text(text=item) for item in content if isinstance(item, str)])
+    value, changes = to_jsonable(wrapped.with_content(found.value), max_bytes=max_bytes)
+    if not wrapped.is_error:
+        return ReturnedContent(value, parts, found.changes + changes)
+    failure = "\n".join([part.text for part in parts if isinstance(part, Text)]).strip()
+    return ReturnedContent(
+        value=to_jsonable(wrapped.structured, max_bytes=max_bytes)[0] if failure else value,
+        parts=tuple([part for part in parts if not isinstance(part, Text)]),
+        changes=found.changes + changes,
+        failure=failure or "The tool reported a failure without a text",
+    )
 
 
 class _PartReader:
@@ -92,43 +130,56 @@ class _PartReader:
 
     def of_item(self, item: object) -> tuple[object, tuple[Part, ...]]:
         """Return the data and the parts of one item of a list that has parts."""
-        if type(item) in _CONTAINERS and _holds_own(item):
+        if not _is_part(item) and not isinstance(item, (str, Path)):
             return self.of_data(item)
         part = self.part(item)
-        return part_data(part), (part,)
+        return self.data(item, part), (part,)
 
-    def of_blocks(self, value: object, blocks: Sequence[Part | str | dict[str, Any]]) -> ReturnedContent:
-        """Return a block, or a list of blocks, as data that are still blocks, and its parts."""
-        items = [self._of_block(block) for block in blocks]
+    def of_blocks(self, value: Any, blocks: Sequence[Part | str | dict[str, Any]]) -> tuple[object, tuple[Part, ...]]:
+        """Return a block, or a list of blocks, as data without bytes that are still blocks, and its parts."""
+        given = [value] if type(value) is dict else value
+        items = [self._of_block(block, read) for block, read in zip(given, blocks, strict=True)]
         data = [item for item, _ in items]
-        return ReturnedContent(
-            data[0] if type(value) is dict else data, tuple([part for _, part in items]), tuple(dict.fromkeys(self.changes))
-        )
+        return data[0] if type(value) is dict else data, tuple([part for _, parts in items for part in parts])
 
-    def _of_block(self, block: Part | str | dict[str, Any]) -> tuple[object, Part]:
-        """Return the data and the part of a block. One of a kind that is no part is JSON text."""
-        if isinstance(block, dict):
-            data, changes = to_jsonable(block, max_bytes=max(0, self._left))
-            self.changes += changes
-            return data, self._check(Text(text=json_text(data)))
-        part = self.part(block)
-        return {"type": "text", "text": part.text} if isinstance(block, Text) and isinstance(part, Text) else part_data(part), part
+    def _of_block(self, block: object, read: Part | str | dict[str, Any]) -> tuple[object, tuple[Part, ...]]:
+        """Return the data and the parts of a block. One of a kind that is no part is JSON text, followed by the parts in it."""
+        if isinstance(read, dict):
+            return self.of_data(read)
+        part = self.part(read)
+        return self.data(block, part), (part,)
+
+    def data(self, value: object, part: Part) -> object:
+        """Return what a program reads of a value that is a part."""
+        if type(value) is str and isinstance(part, Text):
+            return part.text
+        if type(value) is not dict and type(value) is not str:
+            return part_data(part)
+        data, changes = to_jsonable(without_bytes(value, part, f"[{_size(part)} bytes]"), max_bytes=max(0, self._left))
+        self.changes += changes
+        return data
 
     def of_data(self, value: object) -> tuple[object, tuple[Part, ...]]:
         """Return a dict or list without the bytes of its parts, and its text, followed by its parts at any depth."""
         parts: list[Part] = []
         data, changes = to_jsonable(self._extract_parts(value, parts, 0), max_bytes=max(0, self._left))
         self.changes += changes
-        return data, (Text(text=json_text(data)), *parts)
+        if changes and _holds_own(data):  # within objects that have become dicts
+            data = self._extract_parts(data, parts, 0)
+        text = json_text(data)
+        self._spend(len(text))
+        return data, (Text(text=text), *parts)
 
     def _extract_parts(self, value: object, parts: list[Part], depth: int) -> object:
         """Return a value with the data of each part in its place, and add these parts to `parts`."""
         self._visited += 1
-        if self._visited > _MOST_ITEMS or depth > _MOST_DEPTH:  # also ends in a value that contains itself
+        if self._visited > MOST_ITEMS or depth > _MOST_DEPTH:  # also ends in a value that contains itself
             return value
         if _is_own(value):
-            parts.append(self.part(value))
-            return part_data(parts[-1])
+            parts.append(part := self.part(value))
+            if isinstance(value, _RAW) and isinstance(part, Image):
+                return f"[{part.mime_type}, {_size(part)} bytes]"  # text, as other bytes in data are
+            return self.data(value, part)
         if type(value) is dict:
             return {key: self._extract_parts(item, parts, depth + 1) for key, item in value.items()}
         if type(value) is list or type(value) is tuple:
@@ -138,7 +189,7 @@ class _PartReader:
 
     def _extract_item_parts(self, item: object, parts: list[Part], depth: int, *, has_parts: bool) -> object:
         """Return an item of a list with the data of each part in its place. Bytes beside a part are a part, too."""
-        if not has_parts or type(item) in _CONTAINERS or _is_own(item):
+        if not has_parts or not isinstance(item, (*_BYTES, Path)):
             return self._extract_parts(item, parts, depth)
         part = self.part(item)
         if not isinstance(part, Text):
@@ -146,23 +197,23 @@ class _PartReader:
         return part_data(part)
 
     def part(self, item: object) -> Part:
-        """Return one item as a part: text and parts unchanged, bytes and files by their content, anything else as JSON text."""
+        """Return text, or what is a part, as a part: text and parts unchanged, bytes and files by their content."""
         if isinstance(item, _PARTS):
             return self._check(item)
         if isinstance(item, _BYTES):
+            item = item.getvalue() if isinstance(item, io.BytesIO) else item
             self._spend(len(item) * 4 // 3)
             found = part_from_bytes(bytes(item))
             self.changes.append(f"bytes were read as {_NAMES[type(found)]}")
             return found
         if isinstance(item, Path):
             return self.file(item) or self._check(Text(text=str(item)))
-        if _is_picture(item):
+        if _is_picture(item) or _is_figure(item):
             return self._encode_picture(item)
-        if isinstance(item, str):
-            return self._check(Text(text=str.__str__(item)))
-        data, changes = to_jsonable(item, max_bytes=max(0, self._left))
-        self.changes += changes
-        return self._check(Text(text=json_text(data)))
+        if (block := media_part(item)) is not None:
+            return self._check(block)
+        assert isinstance(item, str)
+        return self._check(Text(text=str.__str__(item)))
 
     def file(self, path: Path) -> Part | None:
         """Return the content of a file, or why it is not read; None if there is no such file."""
@@ -200,7 +251,7 @@ class _PartReader:
         kind = kind if kind in _PICTURE_FORMATS else "PNG"
         file = io.BytesIO()
         try:
-            picture.save(file, format=kind)  # type: ignore[attr-defined]
+            (picture.savefig if _is_figure(picture) else picture.save)(file, format=kind)  # type: ignore[attr-defined]
         except Exception as error:
             raise ResultNotSerializable(
                 f"The tool's result has a picture that cannot be encoded as {kind} ({type_name(error)}).", code="non_serializable"
@@ -219,7 +270,7 @@ class _PartReader:
 
 def _holds_own(value: object) -> bool:
     """Return whether a dict or list contains what can only be meant as a part, at any depth. Large values are not searched to their end."""
-    left = _MOST_ITEMS
+    left = MOST_ITEMS
     waiting: list[Any] = [value]
     while waiting:
         item = waiting.pop()
@@ -229,24 +280,37 @@ def _holds_own(value: object) -> bool:
             if left < 0:
                 return False
             waiting.extend(item.values() if kind is dict else item)
-        elif kind not in _PLAIN and _is_own(item):
+        if kind not in _SCALARS and _is_own(item):
             return True
     return False
 
 
 def _is_own(value: object) -> bool:
     """Return whether a value can only be meant as a part."""
-    return isinstance(value, (Image, Audio, Link, Resource)) or _is_picture(value)
+    if type(value) is dict or type(value) is str:
+        return media_part(value) is not None
+    if isinstance(value, _RAW):
+        return media_type(bytes(value[:_FIRST_BYTES])) in SURE_IMAGES
+    return isinstance(value, (Image, Audio, Link, Resource)) or _is_picture(value) or _is_figure(value)
 
 
 def _is_part(value: object) -> bool:
-    return isinstance(value, (*_PARTS, *_BYTES)) or _is_picture(value)
+    return isinstance(value, (Text, *_BYTES)) or _is_own(value)
 
 
 def _is_picture(value: object) -> bool:
-    """Return whether a value is an image of Pillow. It is not imported: who has such an image, has imported it."""
-    module = sys.modules.get("PIL.Image")
-    kind = None if module is None else getattr(module, "Image", None)
+    """Return whether a value is an image of Pillow."""
+    return _is_of(value, "PIL.Image", "Image")
+
+
+def _is_figure(value: object) -> bool:
+    """Return whether a value is a figure of Matplotlib."""
+    return _is_of(value, "matplotlib.figure", "Figure")
+
+
+def _is_of(value: object, module: str, name: str) -> bool:
+    """Return whether a value is of a class. Its module is not imported: who has such a value, has imported it."""
+    kind = getattr(sys.modules.get(module), name, None)
     return isinstance(kind, type) and isinstance(value, kind)
 
 

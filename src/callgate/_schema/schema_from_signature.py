@@ -28,6 +28,8 @@ __all__ = ["FunctionSchema", "function_schema"]
 
 _EMPTY = inspect.Parameter.empty
 _PARTS = get_args(Part)
+_CONTENT_MODULES = ("mcp", "mcp_types", "fastmcp")
+"""The packages whose types are content that tools return."""
 _SEQUENCES = (list, tuple, Sequence, types.UnionType, typing.Union, typing.Annotated)
 _MOST_DEPTH = 8
 _SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
@@ -275,7 +277,7 @@ def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
 
 def _result(kind: Any, where: str) -> Schema | None:
     """Return the schema that results must match; None if the annotation is missing or allows anything."""
-    if kind in (_EMPTY, None, type(None), Any) or str(getattr(kind, "__module__", "")).startswith("callgate"):
+    if kind in (_EMPTY, None, type(None), Any) or _module_of(kind).startswith("callgate"):
         return None
     if _holds_content(kind):
         return None
@@ -286,13 +288,17 @@ def _result(kind: Any, where: str) -> Schema | None:
     return {**schemas["return"], **({"$defs": defs} if defs else {})} or None
 
 
+def _module_of(kind: Any) -> str:
+    return str(getattr(kind, "__module__", ""))
+
+
 def _holds_content(kind: Any, depth: int = 0, *, keyed: bool = False) -> bool:
     """Return whether values of a type may have images or files, which are shown as parts and are not JSON data.
 
     Args:
         keyed: Whether the values are those of a dict's keys, where bytes are text in Base64.
     """
-    if kind in _PARTS or (kind in (bytes, bytearray) and not keyed):
+    if kind in _PARTS or (kind in (bytes, bytearray) and not keyed) or _module_of(kind).partition(".")[0] in _CONTENT_MODULES:
         return True
     if depth >= _MOST_DEPTH:
         return False

@@ -181,16 +181,16 @@ def _run_in_this_thread(tool: Tool, context: ToolContext, arguments: dict[str, A
 
 def _answer(execution: Execution) -> dict[str, object]:
     """Return an execution as a `result` or an `error`."""
-    if execution.status == "returned" and not execution.error:
+    if execution.status == "returned" and not execution.error and execution.failure is None:
         answer: dict[str, object] = {"kind": "result", "value": execution.value}
         if execution.content:
             answer["content"] = execution.content
         return answer
     return {
         "kind": "error",
-        "message": execution.error,
+        "message": execution.failure or execution.error,
         "code": execution.error_type,
-        "done": execution.status == "returned",  # only its result cannot be used
+        "done": execution.status == "returned",  # its result cannot be used, or says that it has failed
         "not_done": execution.evidence == "not_done",
         "not_sent": execution.evidence == "not_sent",
         "retry_after_s": (execution.retry_after_s or 0.0) if execution.retryable else None,

@@ -8,7 +8,7 @@ from contextlib import suppress
 from callgate.models.wire.bedrock_invoke.decoder import chunk_event
 from callgate.models.wire.json_fields import as_object
 
-__all__ = ["api_of_chunk", "api_of_response", "message_id"]
+__all__ = ["api_of_chunk", "api_of_response", "container_id", "message_id"]
 
 _Value = Mapping[str, object]
 _ANTHROPIC_EVENTS = frozenset(
@@ -96,6 +96,14 @@ def message_id(api: str, value: _Value) -> str:
         if text := _text(value.get(field)) or _text(inner.get(field)):
             return text
     return ""
+
+
+def container_id(api: str, value: _Value) -> str:
+    """Return the id of the container in which Anthropic has run code for a message; empty if a response or a chunk has none."""
+    if api != "anthropic.messages":
+        return ""
+    places = (value, as_object(value.get("message")), as_object(value.get("delta")))
+    return next((found for place in places if (found := _text(as_object(place.get("container")).get("id")))), "")
 
 
 def _text(value: object) -> str:

@@ -19,7 +19,7 @@ from callgate.models.wire import codec
 from callgate.models.wire.base_decoder import new_call_id
 from callgate.models.wire.json_fields import as_object, as_objects
 from callgate.models.wire.tool_names import WireNames
-from callgate.provider_responses.api_detection import api_of_response, message_id
+from callgate.provider_responses.api_detection import api_of_response, container_id, message_id
 from callgate.provider_responses.message_shapes import check_response_shape
 from callgate.provider_responses.plain_values import camel_case_keys, has_bytes, plain_value
 from callgate.provider_responses.provider_names import ProviderApi, provider_api, shown_api
@@ -73,6 +73,8 @@ class ProviderResponse(Struct, frozen=True, kw_only=True):
     """The same in the provider's own word."""
     message_id: str = ""
     """The provider's id of the message; empty if there is none."""
+    container: str = ""
+    """The id of the container in which Anthropic has run code for the message; empty if there is none."""
     model: str = ""
     """The model that answered, by the provider's name for it; empty if the response does not name it."""
     usage: Usage | None = None
@@ -118,7 +120,11 @@ def read_response(
     new_id = call_ids(lambda: found_id or _NO_ID)
     decoder = codec(api.api).decoder(streamed=False, names=names, new_id=new_id, calls_per_message=calls_per_message)
     events = decoder.feed_body(value)
-    return finished_response([*events, *decoder.close()], api, message_id=found_id, names=names, takes_bytes=takes_bytes(response, api.api))
+    found = finished_response(
+        [*events, *decoder.close()], api, message_id=found_id, names=names, takes_bytes=takes_bytes(response, api.api)
+    )
+    container = container_id(api.api, value)
+    return replace(found, container=container) if container else found
 
 
 def finished_response(

@@ -6,13 +6,15 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from callgate._engine_limits import Limits
 from callgate.models.model_events import CallReopened, CallSealed, Finished, ModelEvent, Usage
 from callgate.models.wire import codec
 from callgate.models.wire.base_decoder import Decoder
 from callgate.models.wire.json_fields import as_objects
 from callgate.models.wire.tool_names import WireNames
-from callgate.provider_responses.api_detection import api_of_chunk, message_id
+from callgate.provider_responses.api_detection import api_of_chunk, container_id, message_id
 from callgate.provider_responses.message_shapes import check_chunk_shape
 from callgate.provider_responses.plain_values import is_model_object, plain_value
 from callgate.provider_responses.provider_names import provider_api, shown_api
@@ -93,6 +95,7 @@ class StreamReader:
         """Whether the SDK takes bytes where JSON has Base64, as far as the chunks have shown."""
         self._decoder: Decoder | None = None
         self._names: WireNames | None = None
+        self._container = ""
         self._choice: object = None
         """The index of the stream's choice or candidate."""
         self._events: list[ModelEvent] = []
@@ -123,6 +126,7 @@ class StreamReader:
         if not self.message_id or (not self._has_own_id and _WHOLE_MESSAGE_FIELDS.get(self._provider.api) in value):
             self.message_id = safe_message_id(message_id(self._provider.api, value)) or self.message_id
             self._first_id = self._first_id or self.message_id
+        self._container = container_id(self._provider.api, value) or self._container
         self._takes_bytes = self._takes_bytes or takes_bytes(inner, self._provider.api, of_boto3=self._of_boto3)
         events = decoder.feed_frame(value)
         counts = [event for event in events if type(event) is Usage]
@@ -148,7 +152,10 @@ class StreamReader:
             self._decoder.end_stream()
         self._warn_of_ids()
         self._keep(self._decoder.close(broken=broken))
-        return finished_response(self._events, self._provider, message_id=self.message_id, names=self._names, takes_bytes=self._takes_bytes)
+        found = finished_response(
+            self._events, self._provider, message_id=self.message_id, names=self._names, takes_bytes=self._takes_bytes
+        )
+        return replace(found, container=self._container) if self._container else found
 
     @property
     def origin(self) -> str:

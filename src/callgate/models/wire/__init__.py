@@ -9,7 +9,8 @@ one message and its events); then, for requests, `history_encoding`, `result_ord
 with `decoder` and `encoder`. Nothing here opens a connection, waits, or knows a tool.
 
 The APIs are `openai_chat`, `openai_responses`, `anthropic_messages`, `gemini_generate`, `gemini_interactions`, `bedrock_converse`,
-`bedrock_invoke`, `cohere_chat` and `ollama_chat`. `image_types` replaces images that one of them does not take.
+`bedrock_invoke`, `cohere_chat` and `ollama_chat`. `image_types` replaces images that one of them does not take,
+with `image_dimensions`.
 """
 
 from __future__ import annotations

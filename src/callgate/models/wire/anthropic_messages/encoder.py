@@ -106,7 +106,7 @@ def encode_history(request: ModelRequest, names: WireNames, quirks: Mapping[str,
     Args:
         api: Whose reasoning and opaque parts are sent back.
     """
-    messages = with_accepted_images(request.messages)
+    messages = with_accepted_images(request.messages, bounded=True)
     turns: list[_Item] = []
     answered_ids = _answered_native_calls(messages)
     placed = list(group_results(order_results(messages)))

@@ -93,7 +93,7 @@ def encode_history(request: ModelRequest, names: WireNames, quirks: Mapping[str,
     """Return the conversation as the request's `messages`: alternating turns, the user's first."""
     turns: list[tuple[str, list[_Block]]] = [("user", [])]
     is_anthropic = "anthropic" in request.model.lower()
-    placed = order_results(with_accepted_images(request.messages))
+    placed = order_results(with_accepted_images(request.messages, bounded=True))
     for message in group_results(_with_anthropic_ids(message) if is_anthropic else message for message in placed):
         role = "assistant" if isinstance(message, AssistantMessage) else "user"
         blocks = _encode_message(message, names, as_received=bool(quirks.get("as_received")))

@@ -38,6 +38,8 @@ _NO_SIGNATURE = "skip_thought_signature_validator"
 _Item = dict[str, object]
 
 _MEDIA = ("audio/", "video/", "text/")
+_INSIDE = frozenset({"image/png", "image/jpeg", "image/webp"})
+"""The images that a result may hold."""
 
 
 def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> HttpRequest:
@@ -141,8 +143,13 @@ def _is_media(part: Part) -> bool:
 
 
 def _is_after(part: Part) -> bool:
-    """Whether a part is sent after the results in any generation: they hold no audio and no video."""
-    return _is_media(part) and not isinstance(part, Image) and not pdf_data(part)
+    """Whether a part is sent after the results in any generation: they hold no audio, no video and not every image."""
+    return _is_media(part) and not _is_inside(part)
+
+
+def _is_inside(part: Part) -> bool:
+    """Whether a result of the third generation may hold a part."""
+    return bool(pdf_data(part)) or (isinstance(part, Image) and part.mime_type in _INSIDE)
 
 
 def _media_blob(part: Part) -> tuple[str, str] | None:
@@ -158,7 +165,7 @@ def _media_blob(part: Part) -> tuple[str, str] | None:
 
 def _with_media(item: _Item, message: ToolMessage) -> _Item:
     """Return a result with its images and documents inside."""
-    parts = [_encode_part(part) for part in message.content if isinstance(part, Image) or pdf_data(part)]
+    parts = [_encode_part(part) for part in message.content if _is_inside(part)]
     response = item["functionResponse"]
     return {"functionResponse": {**response, "parts": parts}} if parts and isinstance(response, dict) else item
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from callgate.content_parts import Audio, Image, Part, Resource, Text, part_text
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
 from callgate.models.wire.history_encoding import argument_object, encode_body, pdf_data, system_text
+from callgate.models.wire.image_types import INTERACTION_IMAGES, with_accepted_images
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
 from callgate.models.wire.result_order import order_results
 from callgate.models.wire.tool_names import WireNames
@@ -38,7 +39,8 @@ def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]
 
 def encode_history(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> list[_StepItem]:
     """Return the conversation as the request's `input`."""
-    return [step for message in order_results(request.messages) for step in _encode_message(message, names)]
+    messages = with_accepted_images(request.messages, INTERACTION_IMAGES)
+    return [step for message in order_results(messages) for step in _encode_message(message, names)]
 
 
 def encode_tools(tools: Sequence[ToolSpec], names: WireNames, quirks: Mapping[str, object]) -> list[_StepItem]:

@@ -2,7 +2,8 @@
 
 Quirks of servers: `max_tokens_key`, `stream_usage`, `system_role`, `reasoning_key`, `id_chars`, `plain_audio` (audio is Base64 without its
 format), `custom_tools` (off if the server does not know free-text tools), `answers_results` (the assistant must speak between results and
-the user; detected for Mistral's models by name), `as_received` (a refusal and a spoken answer go back in their own fields).
+the user; detected for Mistral's models by name), `result_audio` (whether the audio of results is sent; not to OpenAI's models that take
+none, by name), `as_received` (a refusal and a spoken answer go back in their own fields).
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ __all__ = ["encode", "encode_history", "encode_messages", "encode_result", "enco
 _API = "openai.chat"
 _MISTRAL_MODEL = re.compile(r"[sx]tral")
 """Matches the names of Mistral's models: mistral, codestral, devstral, pixtral, mixtral."""
+_TEXT_MODEL = re.compile(r"(^|/)(gpt-\d|o\d|chatgpt)(?!.*audio)")
+"""Matches the names of OpenAI's models that refuse a request with audio."""
 _AUDIO_FORMATS = {"audio/mpeg": "mp3", "audio/x-wav": "wav", "audio/wave": "wav"}
 """Format names that differ from the MIME subtype."""
 _AUDIO = frozenset({"mp3", "wav"})
@@ -66,6 +69,7 @@ def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]
 
 def encode_history(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> list[dict[str, object]]:
     """Return the conversation as the request's `messages`."""
+    quirks = {"result_audio": not _TEXT_MODEL.search(request.model.lower()), **quirks}
     messages = encode_messages(with_accepted_images(request.messages), names, quirks)
     if quirks.get("answers_results", bool(_MISTRAL_MODEL.search(request.model.lower()))):
         return _insert_bridges(messages)
@@ -111,7 +115,9 @@ def _is_apart(quirks: Mapping[str, object]) -> Callable[[Part], bool]:
     """Return whether a part of a result is sent after the results, which hold text only."""
 
     def is_apart(part: Part) -> bool:
-        return isinstance(part, Image) or (isinstance(part, Audio) and _audio_format(part) in _AUDIO) or _takes_file(part, quirks)
+        if isinstance(part, Audio):
+            return bool(quirks.get("result_audio", True)) and _audio_format(part) in _AUDIO
+        return isinstance(part, Image) or _takes_file(part, quirks)
 
     return is_apart
 
