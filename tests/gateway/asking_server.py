@@ -1,12 +1,12 @@
 """An MCP server over stdio that asks its client during calls: `python asking_server.py ERA LOG`. It needs only the standard library.
 
 Its tools: `ask` asks the user for a name, and returns the answer; `ask_twice` asks for two names, one after the other; `model` asks for a
-message of a language model; `folders` asks for the roots; `work` reports progress and a log message, then answers; `wait` waits until it
-is cancelled. A tool with `_later` at the end of its name does nothing until the file `LOG.go` exists, or `LOG.X` with the argument `go: X`;
-then it does what the name before that says, and `fail` answers with a JSON-RPC error. `pay_first` refuses its first call, in the way of
-revision 2025-11-25, until the user has opened an address. The argument `as` is part of the question; with
-`mode: url`, `ask` sends the user to an address; the arguments of `model` are part of its request. `LOG` is a file: one line for each start
-of the process, each call and each cancellation, and in the handshake era for each question and its answer.
+message of a language model; `folders` asks for the roots; `work` reports progress and a log message, then answers, and so do reads of
+resources and prompts; `wait` waits until it is cancelled. A tool with `_later` at the end of its name does nothing until the file `LOG.go`
+exists, or `LOG.X` with the argument `go: X`; then it does what the name before that says, and `fail` answers with a JSON-RPC error.
+`pay_first` refuses its first call, in the way of revision 2025-11-25, until the user has opened an address. The argument `as` is part of
+the question; with `mode: url`, `ask` sends the user to an address; the arguments of `model` are part of its request. `LOG` is a file: one
+line for each start of the process, each call and each cancellation, and in the handshake era for each question and its answer.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ TOOLS = (
 )
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 PAGE = {"mode": "url", "message": "Pay", "elicitationId": "p", "url": "https://shop.example/pay"}
+CONTENT: dict[str, Any] = {"tools": {}, "resources": {}, "prompts": {}}
 CACHED: dict[str, Any] = {"ttlMs": 0, "cacheScope": "private"} if ERA == "stateless" else {}
 waiting: dict[object, Any] = {}
 """What continues when the client answers a request of this server, by the request's id."""
@@ -69,8 +70,16 @@ def question(tool: str, round_: int, params: dict[str, Any]) -> tuple[str, dict[
     return "elicitation/create", {"mode": "form", "message": f"Your name? ({asks_as})", "requestedSchema": FORM}
 
 
-def call(number: object, tool: str, params: dict[str, Any]) -> None:
+def report(params: dict[str, Any]) -> None:
+    notes: list[dict[str, Any]] = [{"progress": 1, "total": 2, "message": "half", "vendor": 1}, {"progress": 2, "total": 2}]
     meta = params.get("_meta", {})
+    if "progressToken" in meta:
+        for note in notes:
+            send({"method": "notifications/progress", "params": {**note, "progressToken": meta["progressToken"]}})
+    send({"method": "notifications/message", "params": {"level": "warning", "logger": "x", "data": {"b": 1, "a": 2}}})
+
+
+def call(number: object, tool: str, params: dict[str, Any]) -> None:
     if tool == "fail":
         send({"id": number, "error": {"code": -32050, "message": "out of paper", "data": {"tray": 2}}})
     elif tool == "pay_first":
@@ -81,11 +90,7 @@ def call(number: object, tool: str, params: dict[str, Any]) -> None:
         else:
             send({"id": number, "error": {"code": -32042, "message": "Pay first.", "data": {"elicitations": [PAGE], "vendor": 1}}})
     elif tool == "work":
-        notes: list[dict[str, Any]] = [{"progress": 1, "total": 2, "message": "half", "vendor": 1}, {"progress": 2, "total": 2}]
-        if "progressToken" in meta:
-            for note in notes:
-                send({"method": "notifications/progress", "params": {**note, "progressToken": meta["progressToken"]}})
-        send({"method": "notifications/message", "params": {"level": "warning", "logger": "x", "data": {"b": 1, "a": 2}}})
+        report(params)
         text(number, "done")
     elif tool != "wait":
         (ask_stateless if ERA == "stateless" else ask_handshake)(number, tool, params)
@@ -137,9 +142,9 @@ def take(message: dict[str, Any]) -> None:
         case "initialize" if ERA == "handshake":
             log(f"initialize {json.dumps(params['capabilities'], sort_keys=True)}")
             about = {"name": "asking", "version": "1"}
-            reply(number, protocolVersion="2025-11-25", capabilities={"tools": {}, "logging": {}}, serverInfo=about)
+            reply(number, protocolVersion="2025-11-25", capabilities={**CONTENT, "logging": {}}, serverInfo=about)
         case "server/discover" if ERA == "stateless":
-            reply(number, supportedVersions=["2026-07-28"], capabilities={"tools": {}}, ttlMs=0, cacheScope="private")
+            reply(number, supportedVersions=["2026-07-28"], capabilities=CONTENT, ttlMs=0, cacheScope="private")
         case "tools/list":
             tools = [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]
             reply(number, tools=tools, **CACHED)
@@ -151,6 +156,12 @@ def take(message: dict[str, Any]) -> None:
                 threading.Thread(target=call_later, args=(number, tool.removesuffix("_later"), params), daemon=True).start()
             else:
                 call(number, tool, params)
+        case "resources/read":
+            report(params)
+            reply(number, contents=[{"uri": params["uri"], "text": "done"}], **CACHED)
+        case "prompts/get":
+            report(params)
+            reply(number, messages=[{"role": "user", "content": {"type": "text", "text": "done"}}])
         case "notifications/cancelled":
             log("cancelled")
         case "ping":

@@ -244,13 +244,20 @@ async def test_a_state_with_anything_added_is_refused(ending: str, tmp_path: Pat
 
 
 @pairs
-async def test_progress_and_logs_which_are_declared_reach_the_client_before_the_result(front: Era, upstream: Era, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [("tools/call", {"name": "work", "arguments": {}}), ("resources/read", {"uri": "a://b"}), ("prompts/get", {"name": "p"})],
+    ids=["call", "read", "prompt"],
+)
+async def test_progress_and_logs_which_are_declared_reach_the_client_before_the_result(
+    front: Era, upstream: Era, method: str, params: dict[str, Any], tmp_path: Path
+) -> None:
     meta = {"progressToken": "mine", "io.modelcontextprotocol/logLevel": "info"}
     async with gateway(front, upstream, tmp_path) as client:
         assert client.about["capabilities"]["logging"] == {}
-        response = await client.call("work", {}, _meta=meta if front == "stateless" else {"progressToken": "mine"})
+        response = await client.request(method, {**params, "_meta": meta if front == "stateless" else {"progressToken": "mine"}})
         told = [client.messages.get_nowait() for _ in range(client.messages.qsize())]
-    assert response["result"]["content"][0]["text"] == "done"
+    assert '"done"' in json.dumps(response["result"])
     by_method = [(message["method"], message["params"]) for message in told]
     assert by_method == [
         ("notifications/progress", {"progress": 1, "total": 2, "message": "half", "vendor": 1, "progressToken": "mine"}),

@@ -41,6 +41,7 @@ class Client:
         self.responses: list[Mapping[str, Any]] = []
 
     log_level = ""
+    wants_progress = False
 
     async def answer(self, method: str, params: Mapping[str, Any], name: str = "") -> Mapping[str, Any]:
         self.asked.append((method, params))

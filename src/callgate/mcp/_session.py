@@ -312,7 +312,7 @@ class Session:
             meta |= request_meta(self.revision, capabilities)
             if client is not None and client.log_level:
                 meta[LOG_LEVEL] = client.log_level
-        if caller.on_progress is not None:
+        if caller.on_progress is not None or (client is not None and client.wants_progress):
             meta["progressToken"] = request_id
         return meta
 

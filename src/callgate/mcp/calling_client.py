@@ -43,6 +43,11 @@ class CallingClient(Protocol):
         ...
 
     @property
+    def wants_progress(self) -> bool:
+        """Whether the client has asked for the progress of this call. Calls of tools report it in any case, for their record."""
+        ...
+
+    @property
     def own_session(self) -> object | None:
         """The session in which the client can be asked for the sake of any of its calls; calls with the same one are of the same client.
         None: a question reaches the client only as part of the call that it belongs to."""
