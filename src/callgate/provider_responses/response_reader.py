@@ -16,7 +16,6 @@ from callgate.errors import UsageError
 from callgate.messages import AssistantMessage, ToolCall
 from callgate.models.model_events import COMPLETE_REASONS, CallReopened, CallSealed, Fault, Finished, FinishReason, ModelEvent, Usage
 from callgate.models.wire import codec
-from callgate.models.wire.base_decoder import new_call_id
 from callgate.models.wire.json_fields import as_object, as_objects
 from callgate.models.wire.tool_names import WireNames
 from callgate.provider_responses.api_detection import api_of_response, message_id
@@ -47,7 +46,7 @@ __all__ = [
 _MOST_ID_CHARS = 200
 _DEFAULTS = Limits()
 _NO_ID = "-"
-"""Stands for the id of a response that has none. Its calls are numbered, so that they are the same when it is handed in again."""
+"""Stands for the id of a message that has none."""
 _GOOGLE_MODULE = "google.genai"
 _APIS_WITH_BYTES = frozenset({"bedrock.converse", "gemini.generate"})
 """The APIs whose SDKs take bytes. The same SDKs send the body of InvokeModel and an interaction as JSON."""
@@ -115,7 +114,7 @@ def read_response(
     check_response_shape(api.api, value, reader)
     found_id = message_id or _message_id(api.api, value)
     names = tools.names(api.api) if tools is not None else None
-    new_id = call_ids(lambda: found_id or _NO_ID)
+    new_id = call_ids(lambda: found_id)
     decoder = codec(api.api).decoder(streamed=False, names=names, new_id=new_id, calls_per_message=calls_per_message)
     events = decoder.feed_body(value)
     return finished_response([*events, *decoder.close()], api, message_id=found_id, names=names, takes_bytes=takes_bytes(response, api.api))
@@ -174,13 +173,14 @@ def same_call(before: ToolCall, now: ToolCall) -> bool:
 def call_ids(message_id: Callable[[], str]) -> Callable[[], str]:
     """Return a function that makes ids for calls without one.
 
-    If the message has an id, they are made from it, so that a response that is handed in again has the same calls.
+    They are made from the id of the message and the call's number, so that a message that is handed in again has the same calls, whole or
+    as chunks. Without an id of the message, they are only numbered.
     """
     numbers = count()
 
     def next_id() -> str:
-        found = message_id()
-        return f"call_{hashlib.sha256(found.encode()).hexdigest()[:16]}_{next(numbers)}" if found else new_call_id()
+        found = message_id() or _NO_ID
+        return f"call_{hashlib.sha256(found.encode()).hexdigest()[:16]}_{next(numbers)}"
 
     return next_id
 
