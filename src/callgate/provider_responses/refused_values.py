@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Mapping
 
 from callgate.errors import UsageError
@@ -14,14 +15,17 @@ from callgate.provider_responses.plain_values import is_model_object
 __all__ = [
     "check_complete",
     "check_single_choice",
+    "refuse_automatic_calls",
     "refuse_begun_stream",
     "refuse_non_response",
     "refuse_non_stream",
     "several_choices_error",
     "unknown_chunk_error",
     "unknown_response_error",
+    "warn_of_automatic_calls",
 ]
 
+log = logging.getLogger("callgate")
 _RESPONSES = (
     "Give it the whole response of an SDK (OpenAI, Anthropic, google-genai, boto3, Mistral, Cohere, Ollama), as it is or as a dict, or name"
     " its format with provider=..."
@@ -33,6 +37,9 @@ _FRAMEWORKS = {
     "agent_framework": "Microsoft Agent Framework",
 }
 """Frameworks with messages of their own, by the names of their packages."""
+_AUTOMATIC_CALLS = "automaticFunctionCallingHistory"
+"""The field in which google-genai reports the calls that it has run itself."""
+_OFFER_SCHEMAS = "Offer config={'tools': engine.schemas('gemini')} in place of functions, and disable automatic function calling."
 _PIECES = frozenset({"tool_calls", "tool_use", "function_call", "toolUse", "role", "parts", "function", "finish_reason"})
 
 
@@ -132,6 +139,30 @@ def unknown_chunk_error(value: object) -> UsageError:
         f"engine.watch has read a whole stream without a chunk of a known provider; the last was {_describe_type(value)}. Give it the"
         " stream of an SDK, not its texts, or name its format with provider=..."
     )
+
+
+def warn_of_automatic_calls(value: Mapping[str, object], reader: str) -> None:
+    """Log that Google's SDK has run calls itself. The response is read nevertheless, because it reports what they have done."""
+    if value.get(_AUTOMATIC_CALLS):
+        log.warning(
+            "%s was given a response before which google-genai has run calls of the model itself: no policy was asked about them, they are"
+            " not in the journal, and reply.messages has none of them. %s",
+            reader,
+            _OFFER_SCHEMAS,
+        )
+
+
+def refuse_automatic_calls(value: Mapping[str, object], reader: str) -> None:
+    """Refuse a stream in which Google's SDK has run calls itself: its chunks have these calls, which would run a second time.
+
+    Raises:
+        UsageError: A chunk of a later request reports such calls.
+    """
+    if value.get(_AUTOMATIC_CALLS):
+        raise UsageError(
+            f"{reader} was given a stream in which google-genai has run calls of the model itself: no policy was asked about them, and they"
+            f" are not in the journal. Nothing of the stream runs. {_OFFER_SCHEMAS}"
+        )
 
 
 def check_complete(value: Mapping[str, object], reader: str) -> None:

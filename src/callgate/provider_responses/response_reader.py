@@ -28,6 +28,7 @@ from callgate.provider_responses.refused_values import (
     refuse_chunk,
     refuse_non_response,
     unknown_response_error,
+    warn_of_automatic_calls,
 )
 from callgate.provider_responses.tool_definitions import ToolDefinitions
 
@@ -112,6 +113,7 @@ def read_response(
     refuse_chunk(value, reader)
     check_single_choice(value, reader)
     check_response_shape(api.api, value, reader)
+    warn_of_automatic_calls(value, reader)
     found_id = message_id or _message_id(api.api, value)
     names = tools.names(api.api) if tools is not None else None
     new_id = call_ids(lambda: found_id)

@@ -18,6 +18,7 @@ from callgate.provider_responses.plain_values import is_model_object, plain_valu
 from callgate.provider_responses.provider_names import provider_api, shown_api
 from callgate.provider_responses.refused_values import (
     check_single_choice,
+    refuse_automatic_calls,
     refuse_begun_stream,
     refuse_non_stream,
     several_choices_error,
@@ -120,6 +121,7 @@ class StreamReader:
             return []
         check_chunk_shape(self._provider.api, value)
         self._check_choice(value)
+        refuse_automatic_calls(value, "engine.watch")
         if not self.message_id or (not self._has_own_id and _WHOLE_MESSAGE_FIELDS.get(self._provider.api) in value):
             self.message_id = safe_message_id(message_id(self._provider.api, value)) or self.message_id
             self._first_id = self._first_id or self.message_id
