@@ -54,7 +54,10 @@ def refuse_non_response(value: object, reader: str) -> None:
         if callable(getattr(value.get("body"), "read", None)):
             raise UsageError(f"{reader} was given boto3's response with an unread body. Give it json.loads(response['body'].read()).")
         if "stream" in value and "ResponseMetadata" in value:
-            raise UsageError(f"{reader} was given a stream. Give response['stream'] to engine.watch.")
+            raise UsageError(
+                f"{reader} was given a stream. Give the whole dict, which has the id of the message, to engine.watch; or read the stream,"
+                f" and give {reader} the dict with 'stream' as the list of its chunks."
+            )
         return
     if is_model_object(value):
         return
@@ -111,7 +114,7 @@ def unknown_response_error(given: object, value: Mapping[str, object], reader: s
     return UsageError(f"{what} {_RESPONSES}")
 
 
-def refuse_begun_stream(api: str, first: Mapping[str, object]) -> None:
+def refuse_begun_stream(api: str, first: Mapping[str, object], reader: str) -> None:
     """Refuse a stream of Anthropic that begins within a message: a part of the message, such as a call, would be missing unnoticed.
 
     Args:
@@ -123,20 +126,20 @@ def refuse_begun_stream(api: str, first: Mapping[str, object]) -> None:
     kind = str(first.get("type"))
     if api == "anthropic.messages" and kind.startswith("content_block_") and (kind != "content_block_start" or first.get("index")):
         raise UsageError(
-            f"engine.watch was given a stream whose beginning has been read: it starts with {kind}, so a part of the message is missing."
+            f"{reader} was given a stream whose beginning has been read: it starts with {kind}, so a part of the message is missing."
             " Wrap the stream before you read it."
         )
 
 
-def unknown_chunk_error(value: object) -> UsageError:
+def unknown_chunk_error(value: object, reader: str) -> UsageError:
     """Return the error for a stream that ended without a chunk of a known API."""
     if value is None:
         return UsageError(
-            "engine.watch has read a stream without any chunk. It may have been read before, for example by iterating Anthropic's"
+            f"{reader} has read a stream without any chunk. It may have been read before, for example by iterating Anthropic's"
             " `stream.text_stream`: request it again, iterate only the chunks that engine.watch yields, and show those of the type 'text'."
         )
     return UsageError(
-        f"engine.watch has read a whole stream without a chunk of a known provider; the last was {_describe_type(value)}. Give it the"
+        f"{reader} has read a whole stream without a chunk of a known provider; the last was {_describe_type(value)}. Give it the"
         " stream of an SDK, not its texts, or name its format with provider=..."
     )
 
@@ -179,7 +182,7 @@ def refuse_chunk(value: Mapping[str, object], reader: str) -> None:
     choices = as_objects(value.get("choices"))
     of_ollama = value.get("done") is False and "message" in value
     if of_ollama or value.get("object") == "chat.completion.chunk" or any("delta" in one and "message" not in one for one in choices):
-        raise UsageError(f"{reader} was given a chunk of a stream. Give the whole stream to engine.watch.")
+        raise UsageError(f"{reader} was given a chunk of a stream. Give the whole stream to engine.watch, or give a list of all chunks.")
 
 
 def check_single_choice(value: Mapping[str, object], reader: str) -> None:
@@ -248,5 +251,5 @@ def _advice(value: object) -> str:
     if callable(getattr(value, "json", None)) and hasattr(value, "status_code"):
         return ", an HTTP response. Give it response.json()."
     if hasattr(value, "__aiter__") or hasattr(value, "__next__") or hasattr(value, "__iter__"):
-        return ", a stream. Give it to engine.watch."
+        return ", a stream. Give it to engine.watch, or read it and give a list of all its chunks."
     return f". {_RESPONSES}"
