@@ -85,6 +85,7 @@ async def test_a_dict_with_a_stream_that_was_not_read_is_refused_with_what_to_gi
                 await engine.respond(sent)
             with pytest.raises(UsageError, match=r"a stream\. Give it to engine\.watch, or read it and give a list of all its chunks"):
                 await engine.respond(sent["stream"])
+        sent["stream"].close()
 
 
 @pytest.mark.parametrize(

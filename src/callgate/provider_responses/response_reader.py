@@ -48,9 +48,6 @@ _MOST_ID_CHARS = 200
 _DEFAULTS = Limits()
 _NO_ID = "-"
 """Stands for the id of a message that has none."""
-_GOOGLE_MODULE = "google.genai"
-_APIS_WITH_BYTES = frozenset({"bedrock.converse", "gemini.generate"})
-"""The APIs whose SDKs take bytes. The same SDKs send the body of InvokeModel and an interaction as JSON."""
 _SNAKE_CASE_FIELDS = frozenset({"usage_metadata", "prompt_feedback", "model_version", "response_id", "sdk_http_response"})
 
 
@@ -79,7 +76,7 @@ class ProviderResponse(Struct, frozen=True, kw_only=True):
     fault: Fault | None = None
     """The error that the provider reported in the response, or None."""
     takes_bytes: bool = False
-    """Whether the SDK that returned the response takes bytes where JSON has Base64, as boto3 and google-genai do."""
+    """Whether the SDK that returned the response takes bytes where JSON has Base64, as boto3 does."""
     names: WireNames | None = None
     """The names of tools and parameters in the API. None: they are the tools' own."""
 
@@ -203,18 +200,14 @@ def _has_snake_case(candidates: object) -> bool:
 
 
 def takes_bytes(given: object, api: str, *, of_boto3: bool = False) -> bool:
-    """Return whether the SDK that a response or chunk came from takes bytes where JSON has Base64.
+    """Return whether a response or chunk came from boto3, which takes bytes where JSON has Base64.
 
     Args:
         of_boto3: Whether it is known to be of boto3, although the chunk may not show it.
     """
-    if api not in _APIS_WITH_BYTES:
+    if api != "bedrock.converse":  # boto3 sends the body of InvokeModel as JSON
         return False
-    if of_boto3:
-        return True
-    if isinstance(given, Mapping):
-        return "ResponseMetadata" in given or not _SNAKE_CASE_FIELDS.isdisjoint(given) or has_bytes(given)
-    return type(given).__module__.startswith(_GOOGLE_MODULE)
+    return of_boto3 or (isinstance(given, Mapping) and ("ResponseMetadata" in given or has_bytes(given)))
 
 
 def safe_message_id(found: str) -> str:

@@ -135,7 +135,7 @@ class StreamReader:
         self._of_boto3 = of_boto3
         self._reader = reader
         self._takes_bytes = False
-        """Whether the SDK takes bytes where JSON has Base64, as far as the chunks have shown."""
+        """Whether the chunks are of boto3, as far as they have shown."""
         self._decoder: Decoder | None = None
         self._names: WireNames | None = None
         self._choice: object = None
