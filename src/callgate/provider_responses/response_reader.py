@@ -68,6 +68,8 @@ class ProviderResponse(Struct, frozen=True, kw_only=True):
     """Why the message ended."""
     said: str = ""
     """The same in the provider's own word."""
+    explanation: str = ""
+    """The provider's text about it; empty if it gave none."""
     message_id: str = ""
     """The provider's id of the message; empty if there is none."""
     model: str = ""
@@ -141,6 +143,7 @@ def finished_response(
         host_calls=codec(api.api).host_calls(finished.message),
         finish=finished.reason,
         said=finished.said,
+        explanation=finished.explanation,
         message_id=message_id,
         model=finished.model,
         usage=finished.usage,
