@@ -55,8 +55,8 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "an option of another library": (lambda: tool(pay.function, **cast("Any", {"idempotent": True})), "did you mean 'effect'?"),
     "the command of a server": (lambda: Engine([pay], servers=cast("Any", ["uvx mcp-server-git"])), "Write mcp('uvx mcp-server-git')"),
     "with": (left_by_with, "async with Engine(...) as engine"),
-    "a watched stream in synchronous code": (watched_by_with, "stream.get_final_completion(), to engine.respond_sync"),
-    "an iteration over it in synchronous code": (watched_by_for, "stream.get_final_completion(), to engine.respond_sync"),
+    "a watched stream in synchronous code": (watched_by_with, "the list of all of them to engine.respond_sync"),
+    "an iteration over it in synchronous code": (watched_by_for, "the list of all of them to engine.respond_sync"),
 }
 
 

@@ -308,7 +308,8 @@ class Engine:
         effect return their stored results.
 
         Args:
-            response: The whole response: the SDK's object, or a dict of it.
+            response: The whole response: the SDK's object, or a dict of it. Or a list of all chunks of its stream; for
+                boto3, its dict with such a list as the `stream`.
             scope: Where and for whom the calls run. Without a `message_id`, the response's own id is used.
             provider: The provider or API, as for `schemas`. None: it is recognised by the response's fields.
 
@@ -316,13 +317,13 @@ class Engine:
             UsageError: It is not a whole response, its format is not known, its message is spoilt, or it has several
                 choices.
         """
-        from callgate.provider_responses import read_response
+        from callgate.provider_responses import are_chunks, read_chunks, read_response
         from callgate.response_calls import failed_reply, reply_to, scope_of
 
         self._parts.admission.check(scope)
         if not self._parts.servers.settled:
             await self.start()
-        read = read_response(
+        read = (read_chunks if are_chunks(response) else read_response)(
             response,
             provider,
             tools=self._definitions(),

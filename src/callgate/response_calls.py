@@ -69,6 +69,10 @@ class ResponseReply(Struct, frozen=True, kw_only=True):
     """The id of the container in which Anthropic has run code for the message. Send it as `container` with the next requests, which the API
     may refuse without it.
     """
+    retryable: bool = False
+    """Whether the message failed in a way that asking the model again may mend: it was cut, the provider had an error that passes, or it
+    could not parse what the model wrote. Nothing that has an effect has run.
+    """
     message_id: str = ""
     """The id of the message, which distinguishes its calls from those of other messages."""
 
@@ -102,7 +106,7 @@ def failed_reply(response: ProviderResponse) -> ResponseReply | None:
     if not reason:
         if response.finish == "other" and response.calls:
             log.warning(
-                "A message of %s with %d tool calls ended with '%s', which callgate does not know. Those that are complete run.",
+                "A message of %s with %d tool calls ended with '%s', which does not say whether it is complete. Its complete calls run.",
                 response.provider.api,
                 len(response.calls),
                 response.said,
@@ -116,6 +120,7 @@ def failed_reply(response: ProviderResponse) -> ResponseReply | None:
         ended="aborted",
         reason=reason,
         container=response.container or None,
+        retryable=response.fault.retryable if response.fault is not None else response.finish in ("error", "cut"),
         message_id=response.message_id,
     )
 
@@ -123,7 +128,8 @@ def failed_reply(response: ProviderResponse) -> ResponseReply | None:
 def _failure(response: ProviderResponse) -> str:
     """Return why none of the calls may run; empty if they may."""
     if response.finish == "content_filter":
-        return f"the provider blocked the answer ({response.said or response.finish}); nothing of it runs"
+        why = f"{response.said or response.finish}: {response.explanation}".removesuffix(": ")
+        return f"the provider blocked the answer ({why}); nothing of it runs"
     if response.finish == "other" and response.said in _CANCELLED:
         return "the response was cancelled; nothing of it runs"
     if response.finish not in ("error", "cut"):

@@ -31,7 +31,7 @@ log = logging.getLogger("callgate")
 _CLOSED = "its stream was closed before its calls were run"
 _ASYNC_ONLY = (
     "A watched stream is used as 'async with engine.watch(stream, scope) as chunks:', in async code. In synchronous code, iterate over the"
-    " SDK's own stream helper, and give the message that it has assembled, such as stream.get_final_completion(), to engine.respond_sync."
+    " SDK's stream, keep its chunks, and give the list of all of them to engine.respond_sync."
 )
 _NONE = object()
 

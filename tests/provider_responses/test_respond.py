@@ -272,6 +272,22 @@ def test_schemas_offers_the_named_tools_or_those_that_deliberate_mode_allows() -
         engine.schemas(None)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("google", "gemini"),
+        ("google_genai", "gemini"),
+        ("AWS", "bedrock"),
+        ("boto3", "bedrock"),
+        ("converse", "bedrock"),
+        ("claude", "anthropic"),
+    ],
+)
+def test_the_name_of_a_company_or_an_sdk_is_refused_with_that_of_its_provider(written: str, meant: str) -> None:
+    with pytest.raises(UsageError, match=f"Did you mean '{meant}'"):
+        Engine([stock]).schemas(written)
+
+
 def test_definitions_of_the_public_piece_are_those_of_the_engine() -> None:
     tools = ToolDefinitions(ToolRegistry([stock]))
     assert tools.definitions("gemini") == Engine([stock]).schemas("gemini")

@@ -178,5 +178,7 @@ async def test_chunks_that_a_host_has_kept_are_the_same_message_in_another_engin
     again: Any = {**sent, "stream": kept} if provider == "bedrock" else kept
     async with Engine([count], journal=SqliteJournal(tmp_path / "calls.db")) as engine:
         repeated = await engine.watch(again, Scope(run="r")).reply()
+        responded = await engine.respond(again, Scope(run="r"))
     assert (repeated.message_id, repeated.results) == (reply.message_id, reply.results)
+    assert (responded.message_id, responded.messages) == (reply.message_id, reply.messages)
     assert runs == ["lamp"]

@@ -179,13 +179,13 @@ async def test_the_calls_of_a_response_that_has_not_ended_do_not_run_when_its_st
     assert paid == []
 
 
-async def test_a_warning_names_an_ending_that_is_not_known(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_warning_names_an_ending_that_does_not_prove_the_calls_complete(caplog: pytest.LogCaptureFixture) -> None:
     kept = {**response(call_item()), "status": "expired"}
     with caplog.at_level(logging.WARNING, "callgate"):
         async with Engine([refund]) as engine:
             await engine.respond(kept)
             await engine.respond(completion(("refund", ARGUMENTS), finish="tired"))
-    said = [record.getMessage() for record in caplog.records if "callgate does not know" in record.getMessage()]
+    said = [record.getMessage() for record in caplog.records if "does not say whether it is complete" in record.getMessage()]
     assert ["'expired'" in said[0], "'tired'" in said[1], len(said)] == [True, True, 2]
 
 

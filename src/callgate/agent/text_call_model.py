@@ -204,7 +204,8 @@ class _MessageReader:
             self._add_call(found)
         self._out.model = event.model
         if event.reason != "error":
-            self._out.set_finish_reason("tool_calls" if self._out.calls and event.reason == "stop" else event.reason, event.said)
+            reason = "tool_calls" if self._out.calls and event.reason == "stop" else event.reason
+            self._out.set_finish_reason(reason, event.said, event.explanation)
         self._out.finish(complete=event.reason in COMPLETE_REASONS)
         events = self._take_events()
         end = events[-1]

@@ -107,6 +107,8 @@ class Finished(Struct, frozen=True, kw_only=True):
     reason: FinishReason
     said: str = ""
     """The reason as the provider wrote it."""
+    explanation: str = ""
+    """The provider's text about the reason; empty if it gave none."""
     message: AssistantMessage
     usage: Usage | None = None
     fault: Fault | None = None

@@ -15,7 +15,7 @@ from __future__ import annotations
 from callgate.provider_responses.history_items import HistoryItems, history_items
 from callgate.provider_responses.provider_names import ProviderApi, provider_api
 from callgate.provider_responses.response_reader import ProviderResponse, raw_call, read_response, same_call
-from callgate.provider_responses.stream_reader import StreamReader, chunks_of
+from callgate.provider_responses.stream_reader import StreamReader, are_chunks, chunks_of, read_chunks
 from callgate.provider_responses.tool_definitions import ToolDefinitions, tool_specs
 
 __all__ = [
@@ -24,10 +24,12 @@ __all__ = [
     "ProviderResponse",
     "StreamReader",
     "ToolDefinitions",
+    "are_chunks",
     "chunks_of",
     "history_items",
     "provider_api",
     "raw_call",
+    "read_chunks",
     "read_response",
     "same_call",
     "tool_specs",

@@ -107,11 +107,11 @@ def check_response_shape(api: str, value: Mapping[str, object], reader: str) -> 
         _check(value, fields, "", f"{reader} was given a response of {api}")
 
 
-def check_chunk_shape(api: str, value: Mapping[str, object]) -> None:
+def check_chunk_shape(api: str, value: Mapping[str, object], reader: str) -> None:
     """Raise `UsageError` for a chunk that has another shape than its API documents."""
     fields = _CHUNKS.get(api)
     if fields is not None and not value.get("error"):
-        _check(value, fields, "", f"engine.watch was given a chunk of {api}")
+        _check(value, fields, "", f"{reader} was given a chunk of {api}")
 
 
 def _check(value: Mapping[str, object], fields: tuple[_Field, ...], path: str, given: str) -> None:

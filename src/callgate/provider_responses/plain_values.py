@@ -1,7 +1,7 @@
 """Turn what an SDK returns into JSON data in the format of the provider's API.
 
 The SDKs' objects are pydantic models of the API's JSON; boto3 returns dicts with bytes. Bytes become Base64 text, as in JSON; `with_bytes`
-restores them for the next request, because these SDKs take no Base64.
+restores them for boto3's next request, because it takes no Base64. Google's SDK has bytes, too, and reads Base64 in dicts.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ __all__ = ["camel_case_keys", "has_bytes", "is_model_object", "plain_value", "wi
 _SNAKE = re.compile(r"_([a-z])")
 _HOST_DATA = frozenset({"input", "args", "response", "json", "arguments"})
 """Fields that hold values of tools, which are never changed."""
-_BYTE_FIELDS = frozenset({"bytes", "redactedContent", "thoughtSignature", "data"})
-"""Fields of Bedrock and Gemini that hold bytes."""
+_BYTE_FIELDS = frozenset({"bytes", "redactedContent"})
+"""Fields of Bedrock that hold bytes."""
 _JSON_TYPES = frozenset({str, int, float, bool, type(None), dict, list})
 _TEXT_API_FIELDS = frozenset({"choices", "object", "type", "message"})
 """Fields of the APIs whose SDKs return no bytes."""
@@ -105,7 +105,7 @@ def _is_wrapped(key: str, item: object) -> bool:
 
 
 def with_bytes(value: object) -> object:
-    """Return JSON data of Bedrock or Gemini with bytes where the API's JSON has Base64 text."""
+    """Return JSON data of Bedrock with bytes where the API's JSON has Base64 text."""
     if isinstance(value, list):
         return [with_bytes(item) for item in value]
     if not isinstance(value, dict):

@@ -13,6 +13,12 @@ from callgate.models.wire import known_apis
 __all__ = ["ProviderApi", "provider_api", "shown_api"]
 
 _USUAL = ("openai", "openai-responses", "anthropic", "gemini", "bedrock", "mistral", "cohere", "ollama")
+_OTHER_NAMES: Mapping[str, str] = {
+    **dict.fromkeys(("google", "google-genai", "genai", "vertex", "vertexai"), "gemini"),
+    **dict.fromkeys(("aws", "boto3", "amazon", "converse", "bedrock-runtime"), "bedrock"),
+    "claude": "anthropic",
+}
+"""Names of companies, SDKs and models, with the provider that they mean."""
 _SEPARATORS = str.maketrans("._ ", "---")
 
 
@@ -52,7 +58,7 @@ def provider_api(provider: str) -> ProviderApi:
 
 def _suggest_name(provider: str, known: Sequence[str]) -> str:
     """Return the question whether the most similar name is meant; empty if none is similar. Of equally similar names, the first counts."""
-    names = {_comparable(name): name for name in reversed(known)}
+    names = {**_OTHER_NAMES, **{_comparable(name): name for name in reversed(known)}}
     near = difflib.get_close_matches(_comparable(provider[:80]), names, n=1, cutoff=0.6)
     return f" Did you mean '{names[near[0]]}'?" if near else ""
 

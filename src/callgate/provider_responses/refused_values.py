@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Mapping
 
 from callgate.errors import UsageError
@@ -14,14 +15,17 @@ from callgate.provider_responses.plain_values import is_model_object
 __all__ = [
     "check_complete",
     "check_single_choice",
+    "refuse_automatic_calls",
     "refuse_begun_stream",
     "refuse_non_response",
     "refuse_non_stream",
     "several_choices_error",
     "unknown_chunk_error",
     "unknown_response_error",
+    "warn_of_automatic_calls",
 ]
 
+log = logging.getLogger("callgate")
 _RESPONSES = (
     "Give it the whole response of an SDK (OpenAI, Anthropic, google-genai, boto3, Mistral, Cohere, Ollama), as it is or as a dict, or name"
     " its format with provider=..."
@@ -33,6 +37,9 @@ _FRAMEWORKS = {
     "agent_framework": "Microsoft Agent Framework",
 }
 """Frameworks with messages of their own, by the names of their packages."""
+_AUTOMATIC_CALLS = "automaticFunctionCallingHistory"
+"""The field in which google-genai reports the calls that it has run itself."""
+_OFFER_SCHEMAS = "Offer config={'tools': engine.schemas('gemini')} in place of functions, and disable automatic function calling."
 _PIECES = frozenset({"tool_calls", "tool_use", "function_call", "toolUse", "role", "parts", "function", "finish_reason"})
 
 
@@ -47,7 +54,10 @@ def refuse_non_response(value: object, reader: str) -> None:
         if callable(getattr(value.get("body"), "read", None)):
             raise UsageError(f"{reader} was given boto3's response with an unread body. Give it json.loads(response['body'].read()).")
         if "stream" in value and "ResponseMetadata" in value:
-            raise UsageError(f"{reader} was given a stream. Give response['stream'] to engine.watch.")
+            raise UsageError(
+                f"{reader} was given a stream. Give the whole dict, which has the id of the message, to engine.watch; or read the stream,"
+                f" and give {reader} the dict with 'stream' as the list of its chunks."
+            )
         return
     if is_model_object(value):
         return
@@ -104,7 +114,7 @@ def unknown_response_error(given: object, value: Mapping[str, object], reader: s
     return UsageError(f"{what} {_RESPONSES}")
 
 
-def refuse_begun_stream(api: str, first: Mapping[str, object]) -> None:
+def refuse_begun_stream(api: str, first: Mapping[str, object], reader: str) -> None:
     """Refuse a stream of Anthropic that begins within a message: a part of the message, such as a call, would be missing unnoticed.
 
     Args:
@@ -116,22 +126,46 @@ def refuse_begun_stream(api: str, first: Mapping[str, object]) -> None:
     kind = str(first.get("type"))
     if api == "anthropic.messages" and kind.startswith("content_block_") and (kind != "content_block_start" or first.get("index")):
         raise UsageError(
-            f"engine.watch was given a stream whose beginning has been read: it starts with {kind}, so a part of the message is missing."
+            f"{reader} was given a stream whose beginning has been read: it starts with {kind}, so a part of the message is missing."
             " Wrap the stream before you read it."
         )
 
 
-def unknown_chunk_error(value: object) -> UsageError:
+def unknown_chunk_error(value: object, reader: str) -> UsageError:
     """Return the error for a stream that ended without a chunk of a known API."""
     if value is None:
         return UsageError(
-            "engine.watch has read a stream without any chunk. It may have been read before, for example by iterating Anthropic's"
+            f"{reader} has read a stream without any chunk. It may have been read before, for example by iterating Anthropic's"
             " `stream.text_stream`: request it again, iterate only the chunks that engine.watch yields, and show those of the type 'text'."
         )
     return UsageError(
-        f"engine.watch has read a whole stream without a chunk of a known provider; the last was {_describe_type(value)}. Give it the"
+        f"{reader} has read a whole stream without a chunk of a known provider; the last was {_describe_type(value)}. Give it the"
         " stream of an SDK, not its texts, or name its format with provider=..."
     )
+
+
+def warn_of_automatic_calls(value: Mapping[str, object], reader: str) -> None:
+    """Log that Google's SDK has run calls itself. The response is read nevertheless, because it reports what they have done."""
+    if value.get(_AUTOMATIC_CALLS):
+        log.warning(
+            "%s was given a response before which google-genai has run calls of the model itself: no policy was asked about them, they are"
+            " not in the journal, and reply.messages has none of them. %s",
+            reader,
+            _OFFER_SCHEMAS,
+        )
+
+
+def refuse_automatic_calls(value: Mapping[str, object], reader: str) -> None:
+    """Refuse a stream in which Google's SDK has run calls itself: its chunks have these calls, which would run a second time.
+
+    Raises:
+        UsageError: A chunk of a later request reports such calls.
+    """
+    if value.get(_AUTOMATIC_CALLS):
+        raise UsageError(
+            f"{reader} was given a stream in which google-genai has run calls of the model itself: no policy was asked about them, and they"
+            f" are not in the journal. Nothing of the stream runs. {_OFFER_SCHEMAS}"
+        )
 
 
 def check_complete(value: Mapping[str, object], reader: str) -> None:
@@ -148,7 +182,7 @@ def refuse_chunk(value: Mapping[str, object], reader: str) -> None:
     choices = as_objects(value.get("choices"))
     of_ollama = value.get("done") is False and "message" in value
     if of_ollama or value.get("object") == "chat.completion.chunk" or any("delta" in one and "message" not in one for one in choices):
-        raise UsageError(f"{reader} was given a chunk of a stream. Give the whole stream to engine.watch.")
+        raise UsageError(f"{reader} was given a chunk of a stream. Give the whole stream to engine.watch, or give a list of all chunks.")
 
 
 def check_single_choice(value: Mapping[str, object], reader: str) -> None:
@@ -217,5 +251,5 @@ def _advice(value: object) -> str:
     if callable(getattr(value, "json", None)) and hasattr(value, "status_code"):
         return ", an HTTP response. Give it response.json()."
     if hasattr(value, "__aiter__") or hasattr(value, "__next__") or hasattr(value, "__iter__"):
-        return ", a stream. Give it to engine.watch."
+        return ", a stream. Give it to engine.watch, or read it and give a list of all its chunks."
     return f". {_RESPONSES}"

@@ -16,7 +16,6 @@ from callgate.errors import UsageError
 from callgate.messages import AssistantMessage, ToolCall
 from callgate.models.model_events import COMPLETE_REASONS, CallReopened, CallSealed, Fault, Finished, FinishReason, ModelEvent, Usage
 from callgate.models.wire import codec
-from callgate.models.wire.base_decoder import new_call_id
 from callgate.models.wire.json_fields import as_object, as_objects
 from callgate.models.wire.tool_names import WireNames
 from callgate.provider_responses.api_detection import api_of_response, container_id, message_id
@@ -29,6 +28,7 @@ from callgate.provider_responses.refused_values import (
     refuse_chunk,
     refuse_non_response,
     unknown_response_error,
+    warn_of_automatic_calls,
 )
 from callgate.provider_responses.tool_definitions import ToolDefinitions
 
@@ -47,10 +47,7 @@ __all__ = [
 _MOST_ID_CHARS = 200
 _DEFAULTS = Limits()
 _NO_ID = "-"
-"""Stands for the id of a response that has none. Its calls are numbered, so that they are the same when it is handed in again."""
-_GOOGLE_MODULE = "google.genai"
-_APIS_WITH_BYTES = frozenset({"bedrock.converse", "gemini.generate"})
-"""The APIs whose SDKs take bytes. The same SDKs send the body of InvokeModel and an interaction as JSON."""
+"""Stands for the id of a message that has none."""
 _SNAKE_CASE_FIELDS = frozenset({"usage_metadata", "prompt_feedback", "model_version", "response_id", "sdk_http_response"})
 
 
@@ -71,6 +68,8 @@ class ProviderResponse(Struct, frozen=True, kw_only=True):
     """Why the message ended."""
     said: str = ""
     """The same in the provider's own word."""
+    explanation: str = ""
+    """The provider's text about it; empty if it gave none."""
     message_id: str = ""
     """The provider's id of the message; empty if there is none."""
     container: str = ""
@@ -81,7 +80,7 @@ class ProviderResponse(Struct, frozen=True, kw_only=True):
     fault: Fault | None = None
     """The error that the provider reported in the response, or None."""
     takes_bytes: bool = False
-    """Whether the SDK that returned the response takes bytes where JSON has Base64, as boto3 and google-genai do."""
+    """Whether the SDK that returned the response takes bytes where JSON has Base64, as boto3 does."""
     names: WireNames | None = None
     """The names of tools and parameters in the API. None: they are the tools' own."""
 
@@ -115,9 +114,10 @@ def read_response(
     refuse_chunk(value, reader)
     check_single_choice(value, reader)
     check_response_shape(api.api, value, reader)
+    warn_of_automatic_calls(value, reader)
     found_id = message_id or _message_id(api.api, value)
     names = tools.names(api.api) if tools is not None else None
-    new_id = call_ids(lambda: found_id or _NO_ID)
+    new_id = call_ids(lambda: found_id)
     decoder = codec(api.api).decoder(streamed=False, names=names, new_id=new_id, calls_per_message=calls_per_message)
     events = decoder.feed_body(value)
     found = finished_response(
@@ -149,6 +149,7 @@ def finished_response(
         host_calls=codec(api.api).host_calls(finished.message),
         finish=finished.reason,
         said=finished.said,
+        explanation=finished.explanation,
         message_id=message_id,
         model=finished.model,
         usage=finished.usage,
@@ -180,13 +181,14 @@ def same_call(before: ToolCall, now: ToolCall) -> bool:
 def call_ids(message_id: Callable[[], str]) -> Callable[[], str]:
     """Return a function that makes ids for calls without one.
 
-    If the message has an id, they are made from it, so that a response that is handed in again has the same calls.
+    They are made from the id of the message and the call's number, so that a message that is handed in again has the same calls, whole or
+    as chunks. Without an id of the message, they are only numbered.
     """
     numbers = count()
 
     def next_id() -> str:
-        found = message_id()
-        return f"call_{hashlib.sha256(found.encode()).hexdigest()[:16]}_{next(numbers)}" if found else new_call_id()
+        found = message_id() or _NO_ID
+        return f"call_{hashlib.sha256(found.encode()).hexdigest()[:16]}_{next(numbers)}"
 
     return next_id
 
@@ -207,18 +209,14 @@ def _has_snake_case(candidates: object) -> bool:
 
 
 def takes_bytes(given: object, api: str, *, of_boto3: bool = False) -> bool:
-    """Return whether the SDK that a response or chunk came from takes bytes where JSON has Base64.
+    """Return whether a response or chunk came from boto3, which takes bytes where JSON has Base64.
 
     Args:
         of_boto3: Whether it is known to be of boto3, although the chunk may not show it.
     """
-    if api not in _APIS_WITH_BYTES:
+    if api != "bedrock.converse":  # boto3 sends the body of InvokeModel as JSON
         return False
-    if of_boto3:
-        return True
-    if isinstance(given, Mapping):
-        return "ResponseMetadata" in given or not _SNAKE_CASE_FIELDS.isdisjoint(given) or has_bytes(given)
-    return type(given).__module__.startswith(_GOOGLE_MODULE)
+    return of_boto3 or (isinstance(given, Mapping) and ("ResponseMetadata" in given or has_bytes(given)))
 
 
 def safe_message_id(found: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import AsyncIterable, Iterable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -20,6 +20,7 @@ from callgate.provider_responses.plain_values import is_model_object, plain_valu
 from callgate.provider_responses.provider_names import provider_api, shown_api
 from callgate.provider_responses.refused_values import (
     check_single_choice,
+    refuse_automatic_calls,
     refuse_begun_stream,
     refuse_non_stream,
     several_choices_error,
@@ -35,13 +36,16 @@ from callgate.provider_responses.response_reader import (
 )
 from callgate.provider_responses.tool_definitions import ToolDefinitions
 
-__all__ = ["StreamReader", "chunks_of"]
+__all__ = ["StreamReader", "are_chunks", "chunks_of", "read_chunks"]
 
 _DERIVED_EVENTS = frozenset({"text", "thinking", "signature", "citation", "input_json", "compaction"})
 """The types of events that Anthropic's `messages.stream()` adds to the raw ones, and which repeat them."""
 _KEPT_EVENTS = frozenset({CallSealed, CallReopened, Finished})
 _WHOLE_MESSAGE_FIELDS = {"openai.responses": "response", "gemini.interactions": "interaction"}
 """By API: the field of a chunk that has the message as it is so far, with its id. That of the last chunk is the one that hosts keep."""
+
+_STREAM_FIELDS = ("stream", "body")
+"""The fields of boto3's dict that have the stream: of ConverseStream, and of InvokeModelWithResponseStream."""
 
 log = logging.getLogger("callgate")
 
@@ -54,12 +58,50 @@ def chunks_of(stream: object) -> tuple[Any, str, bool]:
     Raises:
         UsageError: It is not a stream.
     """
-    found_id = ""
+    found_id, of_boto3 = "", False
     if isinstance(stream, Mapping):
-        found_id = message_id("bedrock.converse", stream)
-        stream = next((stream[key] for key in ("stream", "body") if hasattr(stream.get(key), "__iter__")), stream)
+        found_id, of_boto3 = safe_message_id(message_id("bedrock.converse", stream)), "ResponseMetadata" in stream
+        stream = next((stream[key] for key in _STREAM_FIELDS if isinstance(stream.get(key), (AsyncIterable, Iterable))), stream)
     refuse_non_stream(stream)
-    return stream, found_id, "botocore" in type(stream).__module__
+    return stream, found_id, of_boto3 or "botocore" in type(stream).__module__
+
+
+def are_chunks(response: object) -> bool:
+    """Return whether a value is a list of a stream's chunks, or boto3's dict with such a list, and not a whole response."""
+    if isinstance(response, Mapping):
+        response = next((response[key] for key in _STREAM_FIELDS if key in response), None)
+    return isinstance(response, (list, tuple)) and any(_is_chunk(item) for item in response)
+
+
+def read_chunks(
+    chunks: object,
+    provider: str | None = None,
+    *,
+    tools: ToolDefinitions | None = None,
+    message_id: str = "",
+    calls_per_message: int = Limits().calls_per_message,
+    reader: str = "read_chunks",
+) -> ProviderResponse:
+    """Read all chunks of a stream that has ended, as `read_response` does a whole response.
+
+    Args:
+        chunks: A list of them, or boto3's dict with such a list as its `stream`.
+
+    Raises:
+        UsageError: As `StreamReader` does.
+    """
+    given, found_id, of_boto3 = chunks_of(chunks)
+    stream = StreamReader(
+        provider,
+        tools=tools,
+        message_id=message_id or found_id,
+        calls_per_message=calls_per_message,
+        of_boto3=of_boto3,
+        reader=reader,
+    )
+    for chunk in given:
+        stream.feed(chunk)
+    return stream.close()
 
 
 class StreamReader:
@@ -71,6 +113,7 @@ class StreamReader:
         message_id: The host's own id of the message, used in place of the provider's.
         calls_per_message: Maximum number of calls.
         of_boto3: Whether the stream is of boto3, which takes bytes where JSON has Base64.
+        reader: The name of the function that the host called, for errors.
     """
 
     def __init__(
@@ -81,6 +124,7 @@ class StreamReader:
         message_id: str = "",
         calls_per_message: int = Limits().calls_per_message,
         of_boto3: bool = False,
+        reader: str = "engine.watch",
     ) -> None:
         self.message_id = message_id
         """The id of the message; empty until a chunk has one. A later chunk may replace it."""
@@ -91,8 +135,9 @@ class StreamReader:
         self._tools = tools
         self._calls_per_message = calls_per_message
         self._of_boto3 = of_boto3
+        self._reader = reader
         self._takes_bytes = False
-        """Whether the SDK takes bytes where JSON has Base64, as far as the chunks have shown."""
+        """Whether the chunks are of boto3, as far as they have shown."""
         self._decoder: Decoder | None = None
         self._names: WireNames | None = None
         self._container = ""
@@ -121,8 +166,9 @@ class StreamReader:
         decoder = self._decoder or self._start(inner, value)
         if decoder is None or self._provider is None:
             return []
-        check_chunk_shape(self._provider.api, value)
+        check_chunk_shape(self._provider.api, value, self._reader)
         self._check_choice(value)
+        refuse_automatic_calls(value, self._reader)
         if not self.message_id or (not self._has_own_id and _WHOLE_MESSAGE_FIELDS.get(self._provider.api) in value):
             self.message_id = safe_message_id(message_id(self._provider.api, value)) or self.message_id
             self._first_id = self._first_id or self.message_id
@@ -146,7 +192,7 @@ class StreamReader:
             UsageError: No chunk was of a known API.
         """
         if self._decoder is None or self._provider is None:
-            raise unknown_chunk_error(self._last)
+            raise unknown_chunk_error(self._last, self._reader)
         if self._ends_with_usage and self._provider.api == "openai.chat" and not broken:
             # Some servers give no finish reason. The SDK hides the end marker, but the counts come only in front of it.
             self._decoder.end_stream()
@@ -174,12 +220,12 @@ class StreamReader:
 
     def _check_choice(self, value: Mapping[str, object]) -> None:
         """Raise `UsageError` for a choice or candidate besides the first one, which the decoder would ignore."""
-        check_single_choice(value, "engine.watch")
+        check_single_choice(value, self._reader)
         for field in ("choices", "candidates"):
             for choice in as_objects(value.get(field)):
                 self._choice = choice.get("index") or 0 if self._choice is None else self._choice
                 if (choice.get("index") or 0) != self._choice:
-                    raise several_choices_error("engine.watch", field, "several")
+                    raise several_choices_error(self._reader, field, "several")
 
     def _start(self, chunk: object, value: Mapping[str, object]) -> Decoder | None:
         """Make the decoder, if the API is known or shown by this chunk."""
@@ -189,7 +235,7 @@ class StreamReader:
                 return None
             self._provider = shown_api(api, chunk)
         api = self._provider.api
-        refuse_begun_stream(api, value)
+        refuse_begun_stream(api, value, self._reader)
         self._names = self._tools.names(api) if self._tools is not None else None
         self._decoder = codec(api).decoder(
             names=self._names, new_id=call_ids(lambda: self.message_id), calls_per_message=self._calls_per_message
@@ -199,6 +245,12 @@ class StreamReader:
     def _keep(self, events: list[ModelEvent]) -> list[ModelEvent]:
         self._events += [event for event in events if type(event) in _KEPT_EVENTS]
         return events
+
+
+def _is_chunk(value: object) -> bool:
+    """Return whether a value is a chunk that shows its API, and not a whole chat completion."""
+    plain = plain_gemini(plain_value(_raw_chunk(value)))
+    return api_of_chunk(plain) is not None and not any("message" in choice for choice in as_objects(plain.get("choices")))
 
 
 def _raw_chunk(chunk: object) -> object:

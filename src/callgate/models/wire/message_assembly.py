@@ -63,7 +63,7 @@ class MessageAssembly:
         self.events: list[ModelEvent] = []
         self.calls: list[OpenCall] = []
         self.reason: FinishReason | None = None
-        self.provider_reason = ""
+        self.provider_reason = self.explanation = ""
         self.model = ""
         self.server = server
         self.finished = False
@@ -268,7 +268,7 @@ class MessageAssembly:
         self.reason = "error"
         self.events.append(fault)
 
-    def set_finish_reason(self, reason: FinishReason, provider_reason: str = "") -> None:
+    def set_finish_reason(self, reason: FinishReason, provider_reason: str = "", explanation: str = "") -> None:
         """Set the reason why the message ends. Seal open calls if it proves that they are complete.
 
         Usage may still follow.
@@ -276,9 +276,10 @@ class MessageAssembly:
         Args:
             reason: The reason. In a message with calls, `stop` becomes `tool_calls`.
             provider_reason: The reason as the provider wrote it.
+            explanation: The provider's text about it.
         """
         if self.reason != "error":
-            self.reason, self.provider_reason = self._reason_with_calls(reason), provider_reason
+            self.reason, self.provider_reason, self.explanation = self._reason_with_calls(reason), provider_reason, explanation
         if self.reason in COMPLETE_REASONS:
             self._seal_all([call for _, call in sorted(self._open.items())], "finished")
 
@@ -298,7 +299,15 @@ class MessageAssembly:
         self._seal_all([call for call in self.calls if not call.sealed], "finished" if self.reason in COMPLETE_REASONS else "cut")
         message = AssistantMessage(parts=tuple(self._message_parts()), api=self._api)
         self.events.append(
-            Finished(reason=self.reason, said=self.provider_reason, message=message, usage=self._usage, fault=self._fault, model=self.model)
+            Finished(
+                reason=self.reason,
+                said=self.provider_reason,
+                explanation=self.explanation,
+                message=message,
+                usage=self._usage,
+                fault=self._fault,
+                model=self.model,
+            )
         )
 
     def _add(self, part: _TextRun | OpenCall | Native) -> None:

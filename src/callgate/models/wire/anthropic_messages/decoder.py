@@ -97,7 +97,7 @@ class AnthropicDecoder(Decoder):
             self._stop_block(self._block_at(value.get("index")))
         elif kind == "message_delta":
             self._read_usage(value.get("usage"))
-            self._read_stop_reason(as_object(value.get("delta")).get("stop_reason"))
+            self._read_stop_reason(as_object(value.get("delta")))
         elif kind == "message_stop":
             self._end_message()
         elif kind == "message":
@@ -135,7 +135,7 @@ class AnthropicDecoder(Decoder):
         for index, block in enumerate(as_objects(content)):
             self._open_block(index, block)
             self._stop_block(self._last_block)
-        self._read_stop_reason(message.get("stop_reason"))
+        self._read_stop_reason(message)
 
     def _open_block(self, index: object, block: Mapping[str, object]) -> None:
         self._leave_last_block()
@@ -242,13 +242,15 @@ class AnthropicDecoder(Decoder):
         self.message.set_arguments(call, _input_text(block.initial_input))
         self.message.seal(call)
 
-    def _read_stop_reason(self, provider_reason: object) -> None:
+    def _read_stop_reason(self, stopped: Mapping[str, object]) -> None:
+        provider_reason = stopped.get("stop_reason")
         if isinstance(provider_reason, str) and provider_reason:
             reason = finish_reason(provider_reason, _FINISH_REASONS)
             self._complete_blocks(complete=reason in COMPLETE_REASONS)
             if reason not in COMPLETE_REASONS and self._last_block is not None and self._last_block.call is not None:
                 self.message.cut(self._last_block.call)  # as in a body, which a host may keep and hand in again
-            self.message.set_finish_reason(reason, provider_reason)
+            explanation = as_text(as_object(stopped.get("stop_details")).get("explanation"))
+            self.message.set_finish_reason(reason, provider_reason, explanation)
 
     def _read_usage(self, usage: object) -> None:
         if isinstance(usage, dict):

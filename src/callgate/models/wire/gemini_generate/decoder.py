@@ -38,10 +38,17 @@ _FINISH_REASONS: Mapping[str, FinishReason] = {
 _CODE_KEYS = ("status", "code")
 _UNEXPECTED_CALL = "UNEXPECTED_TOOL_CALL"
 """The model called a tool that was not offered."""
-_MISWRITTEN_CALL = frozenset(
-    {"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "MISSING_THOUGHT_SIGNATURE", "TOO_MANY_TOOL_CALLS", _UNEXPECTED_CALL}
-)
-"""The model wrote a call that the provider could not parse, or refuses; a repeated request may succeed."""
+_MISSING_SIGNATURE = "MISSING_THOUGHT_SIGNATURE"
+_FAULTS: Mapping[str, str] = {
+    "MALFORMED_FUNCTION_CALL": "The model wrote a call that the provider could not parse.",
+    "MALFORMED_RESPONSE": "The model wrote an answer that the provider could not parse.",
+    "TOO_MANY_TOOL_CALLS": "The model made too many calls of the provider's own tools in one request.",
+    _UNEXPECTED_CALL: "The model called a tool that was not offered.",
+    _MISSING_SIGNATURE: "The request lacks the signature of a thought or a call. Send the model's messages back as they were received.",
+}
+"""By finish reason that makes an answer useless: what has happened, if the provider does not say it. A repeated request may succeed, unless
+it is the request that lacks something.
+"""
 _UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"
 _PART_METADATA = frozenset(
     {"thought", "thoughtSignature", "videoMetadata", "partMetadata", "mediaResolution", "mediaProcessing", "speechMetadata"}
@@ -82,9 +89,9 @@ class GeminiDecoder(Decoder):
         usage = value.get("usageMetadata")
         if isinstance(usage, dict):
             self.message.set_usage(_parse_usage(usage))
-        blocked = as_text(as_object(value.get("promptFeedback")).get("blockReason"))
-        if blocked:
-            self.message.set_finish_reason("content_filter", blocked)
+        feedback = as_object(value.get("promptFeedback"))
+        if blocked := as_text(feedback.get("blockReason")):
+            self.message.set_finish_reason("content_filter", blocked, as_text(feedback.get("blockReasonMessage")))
 
     def read_body(self, value: Mapping[str, object]) -> None:
         self.read_frame("", value)
@@ -160,12 +167,11 @@ class GeminiDecoder(Decoder):
         if reason in COMPLETE_REASONS:
             self._end_call()
         is_unexpected = provider_reason == _UNEXPECTED_CALL and bool(self.message.calls)
-        if provider_reason in _MISWRITTEN_CALL and not is_unexpected:
-            self.message.add_fault(
-                provider_reason, explanation or "The model wrote a call that the provider could not parse.", retryable=True
-            )
+        if provider_reason in _FAULTS and not is_unexpected:
+            retryable = provider_reason != _MISSING_SIGNATURE
+            self.message.add_fault(provider_reason, explanation or _FAULTS[provider_reason], retryable=retryable)
         else:
-            self.message.set_finish_reason("stop" if is_unexpected else reason, provider_reason)
+            self.message.set_finish_reason("stop" if is_unexpected else reason, provider_reason, explanation)
 
 
 def _parse_usage(usage: Mapping[str, object]) -> Usage:
