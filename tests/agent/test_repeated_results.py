@@ -69,6 +69,7 @@ async def test_a_call_that_a_tool_returned_does_not_run_when_the_model_shows_it(
     assert office.paid == []
     assert [one.name for one in result.results] == ["read"]
     assert '"order": "X"' in result.text
+    assert "}That is all" not in result.text
 
 
 async def test_escapes_of_json_in_a_result_do_not_hide_its_call() -> None:

@@ -127,6 +127,8 @@ class _MessageReader:
         self._gathered: list[str] = []
         """Text of a large possible call that has not been read yet."""
         self._gathered_chars = 0
+        self._is_after_quoted = False
+        """Whether a call was just shown as text. The reader drops the white space after a call, so that a line break stands for it."""
         self._quoting = ""
         """The text that ends the tool result that the model is writing itself; empty outside of one."""
 
@@ -221,14 +223,16 @@ class _MessageReader:
     def _add_parts(self, pieces: Sequence[ParsedPart]) -> None:
         for piece in pieces:
             if isinstance(piece, TextPart):
-                self._track_results(piece.text)
-                self._out.append_text(piece.text)
+                text, self._is_after_quoted = f"\n{piece.text}" if self._is_after_quoted else piece.text, False
+                self._track_results(text)
+                self._out.append_text(text)
             elif isinstance(piece, ReasoningPart):
                 if piece.reclassifies_text:
                     self._out.reclassify_text()
                 self._out.append_reasoning(piece.text)
             elif self._quoting or self._repeats_result(piece):
                 self._out.append_text(piece.source)
+                self._is_after_quoted = True
             elif self._holds_calls:
                 self._held_calls.append(piece)
             else:
