@@ -12,7 +12,7 @@ from callgate.models.wire import codec
 from callgate.models.wire.request import ModelRequest, ToolSpec
 from callgate.models.wire.tool_names import WireNames
 from callgate.tools import Tool
-from tests.engine_calls import said
+from tests.engine_calls import result_of, said
 
 DRAFT_4, DRAFT_7 = "http://json-schema.org/draft-04/schema#", "http://json-schema.org/draft-07/schema#"
 PAIR = {"type": "array", "items": [{"type": "string"}, {"type": "number"}]}
@@ -126,3 +126,28 @@ def test_a_request_has_no_form_of_an_older_draft_because_it_has_no_draft(api: st
     assert '"prefixItems":[{"type":"string"},{"type":"number"}]' in body.replace(" ", "")
     assert '"exclusiveMinimum":0' in body.replace(" ", "")
     assert schema["properties"]["v"] == PAIR
+
+
+CARD = {"type": "object", "properties": {"type": {"enum": ["card"]}, "number": {"type": "string"}}, "required": ["type", "number"]}
+IBAN = {"type": "object", "properties": {"type": {"const": "iban"}, "iban": {"type": "string"}}, "required": ["type", "iban"]}
+TAGGED: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "another alternative's key": ({"type": "iban", "number": "1"}, ["v.iban: expected text, got nothing: it is missing"]),
+    "a missing key": ({"type": "card"}, ["v.number: expected text, got nothing: it is missing"]),
+    "a wrong value": ({"type": "card", "number": 5}, ["v.number: expected text, got 5"]),
+    "an unknown tag": ({"type": "cash", "number": "1"}, ['v.type: expected one of "card", or "iban", got "cash"']),
+}
+
+
+@pytest.mark.parametrize("keyword", ["oneOf", "anyOf"])
+@pytest.mark.parametrize(("value", "told"), TAGGED.values(), ids=TAGGED)
+def test_a_wrong_argument_is_described_by_the_alternative_that_its_tag_names(keyword: str, value: object, told: list[str]) -> None:
+    """And no value of another alternative is suggested, which a model would send."""
+    engine = Engine([Foreign(of({keyword: [CARD, IBAN]}))])
+    result = result_of(engine.call_sync(RawCall(name="foreign", arguments={"v": value})))
+    assert [line.removeprefix("- ") for line in (result.error or "").splitlines()[1:]] == told
+
+
+def test_an_unknown_key_is_answered_with_all_keys_that_exist() -> None:
+    engine = Engine([Foreign({"type": "object", "properties": {"limit": {}, "kind": {}}, "additionalProperties": False})])
+    result = result_of(engine.call_sync(RawCall(name="foreign", arguments={"limit": 5, "page": 2})))
+    assert "page: this key is unknown here; it takes kind, limit" in (result.error or "")

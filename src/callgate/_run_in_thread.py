@@ -138,5 +138,9 @@ def _run(work: Callable[[], T], done: Future[T]) -> None:
         return
     try:
         done.set_result(work())
+    except StopIteration as error:  # a future of asyncio refuses it, and would never be done
+        failed = RuntimeError("blocking work raised StopIteration")
+        failed.__cause__ = error
+        done.set_exception(failed)
     except BaseException as error:
         done.set_exception(error)

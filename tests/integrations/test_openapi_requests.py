@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import threading
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -48,7 +49,8 @@ LIST, OBJECT = ["a b", "c,d"], {"R": 100, "G": "x&y"}
 QUERIES: dict[str, tuple[dict[str, Any], object, str]] = {
     "text": (q(), "ä/&=?#", "q=%C3%A4%2F%26%3D%3F%23"),
     "a flag": (q(), True, "q=true"),
-    "null": (q(), None, "q="),
+    "null": (q(), None, ""),
+    "null as json": (q(content={"application/json": {"schema": {}}}), None, "q=null"),
     "a list": (q(), LIST, "q=a%20b&q=c%2Cd"),
     "a list, not exploded": (q(explode=False), LIST, "q=a%20b,c%2Cd"),
     "no items": (q(), [], ""),
@@ -89,6 +91,13 @@ async def test_headers_and_cookies_are_sent() -> None:
     parameters = [{"name": "X-Tags", "in": "header", "schema": {}}, {"name": "session", "in": "cookie", "schema": {}}]
     request = await sent(*parameters, arguments={"X-Tags": ["a", "b"], "session": "x y"})
     assert (request.headers["x-tags"], request.headers["cookie"]) == ("a,b", "session=x%20y")
+
+
+async def test_null_leaves_out_a_header_and_a_cookie() -> None:
+    schema = {"type": "string", "nullable": True}
+    parameters = [{"name": "X-Tag", "in": "header", "schema": schema}, {"name": "session", "in": "cookie", "schema": schema}]
+    request = await sent(*parameters, arguments={"X-Tag": None, "session": None}, version="3.0.3")
+    assert not {"x-tag", "cookie"} & set(request.headers)
 
 
 @pytest.mark.parametrize(
@@ -183,6 +192,7 @@ async def test_binary_answers_are_content_parts() -> None:
 
 
 FAILURES: dict[int, str] = {
+    304: "Nothing has changed",
     301: "Redirects are not followed",
     400: "correct them as it says",
     401: "tell the user",
@@ -201,7 +211,7 @@ async def test_a_refusal_is_a_failure_that_the_model_can_act_on(status: int, hin
     assert (result.status, result.failure_class) == ("error", "tool_declared")
     assert f"GET /things answered {status}" in (result.error or "")
     assert hint in (result.error or "")
-    assert "name is missing" in result.text
+    assert ("name is missing" in result.text) == (status != 304)
 
 
 @pytest.mark.parametrize("method", ["get", "post"])
@@ -387,6 +397,98 @@ async def test_credentials_can_depend_on_the_call() -> None:
     async with HttpApi(ok) as api, Engine(openapi_tools(operation(), base_url=api.url, headers=headers)) as engine:
         await engine.call(call("ask"), Scope(run="r", principal="eve"))
         assert api.received[0].headers["x-token"] == "token-of-eve"
+
+
+async def test_a_plain_function_of_headers_does_not_hold_up_the_event_loop() -> None:
+    """The function waits for what only the loop can do."""
+    served = threading.Event()
+
+    def headers(context: ToolContext) -> dict[str, str]:
+        return {"X-Token": context.principal if served.wait(10) else "too late"}
+
+    async with HttpApi(ok) as api, Engine(openapi_tools(operation(), base_url=api.url, headers=headers)) as engine:
+        asked = asyncio.create_task(engine.call(call("ask"), Scope(run="r", principal="eve")))
+        asyncio.get_running_loop().call_later(0, served.set)
+        await asked
+        assert api.received[0].headers["x-token"] == "eve"
+
+
+async def test_nothing_is_sent_after_the_deadline_of_a_call_whose_headers_take_long() -> None:
+    release, ended = threading.Event(), threading.Event()
+
+    def headers(_: ToolContext) -> dict[str, str]:
+        release.wait(10)
+        ended.set()
+        return {}
+
+    async with HttpApi(ok) as api:
+        async with Engine(openapi_tools(operation(), base_url=api.url, headers=headers), timeout_s=0.05) as engine:
+            result = result_of(await engine.call(call("ask")))
+            release.set()
+        assert ended.wait(10)
+        assert (result.failure_class, api.received) == ("timeout", [])
+
+
+async def test_a_function_of_headers_may_raise_any_exception() -> None:
+    """`StopIteration` cannot be the exception of a future."""
+    tokens = iter([{"X-Token": "t"}])
+    async with HttpApi(ok) as api, Engine(openapi_tools(operation(), base_url=api.url, headers=lambda _: next(tokens))) as engine:
+        results = [result_of(await engine.call(call("ask"))) for _ in range(2)]
+        assert len(api.received) == 1
+    assert [result.status for result in results] == ["ok", "error"]
+    assert "StopIteration" in results[1].text
+
+
+async def test_a_header_of_a_function_is_not_replaced_by_the_user_of_the_url() -> None:
+    async with HttpApi(ok) as api:
+        url = api.url.replace("://", "://eve:pw@")
+        result = await ask(openapi_tools(operation(), base_url=url, headers=lambda _: {"authorization": "Bearer t"}))
+        assert api.received == []
+    assert "would replace the header Authorization" in result.text
+    assert "pw" not in result.text
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [(json_answer("{}", 429, Retry_After="4000"), "try again after 4000 s"), (json_answer("{}", 503, Retry_After="4000"), "after 4000 s")],
+)
+async def test_a_server_that_is_busy_for_long_is_not_blamed_on_the_arguments(answer: Answer, told: str) -> None:
+    async with HttpApi(lambda _: answer) as api:
+        result = await ask(openapi_tools(operation(), base_url=api.url))
+        assert len(api.received) == 1
+    assert told in (result.error or "")
+    assert "arguments" not in (result.error or "")
+
+
+async def test_a_server_that_is_down_is_not_blamed_on_the_arguments() -> None:
+    async with HttpApi(ok) as api:
+        url = api.url
+    tools = openapi_tools(operation(), base_url=url)
+    tools[0].retry = RetryPolicy(attempts=1)
+    assert "The cause may pass: try again later" in ((await ask(tools)).error or "")
+
+
+async def test_options_of_an_operation_are_those_of_its_tool() -> None:
+    def paid(arguments: dict[str, Any], _: Scope) -> str:
+        return str(arguments["body"]["order"])
+
+    document = operation(method="post", requestBody={"content": {"application/json": {"schema": {"type": "object"}}}})
+    async with HttpApi(ok) as api:
+        tools = openapi_tools(
+            document, base_url=api.url, options={"POST *": {"timeout_s": 5, "key": "{body}"}, "ask": {"key": paid, "parallel": 1}}
+        )
+        async with Engine(tools) as engine:
+            for run in "ab":
+                await engine.call(RawCall(name="ask", arguments={"body": {"order": "A7", "run": run}}), Scope(run=run))
+        assert len(api.received) == 1
+    assert (tools[0].timeout_s, tools[0].parallel) == (5, 1)
+
+
+async def test_an_operation_that_requires_approval_waits_for_it() -> None:
+    async with HttpApi(ok) as api:
+        async with Engine(openapi_tools(operation(), base_url=api.url, options={"ask": {"requires_approval": True}})) as engine:
+            outcome = await engine.call(call("ask"))
+        assert (type(outcome).__name__, api.received) == ("Suspended", [])
 
 
 @pytest.mark.parametrize(("effect", "code"), [("none", "tool_raised"), ("idempotent", "not_done"), ("once", "not_done")])

@@ -212,6 +212,10 @@ def test_a_document_is_read_from_json_text_a_json_file_and_a_yaml_file(tmp_path:
     assert [[tool.description for tool in openapi_tools(source, base_url=BASE)] for source in sources] == [["Ask"]] * 4
 
 
+def test_a_version_that_is_written_as_a_number_is_read() -> None:
+    assert [tool.name for tool in openapi_tools(json.dumps(operation() | {"openapi": 3.1}), base_url=BASE)] == ["ask"]
+
+
 def test_without_pyyaml_and_httpx2_the_error_says_what_to_install(tmp_path: Path) -> None:
     (tmp_path / "api.yaml").write_text("openapi: 3.1.0\n", encoding="utf-8")
     code = """
@@ -264,6 +268,8 @@ WRONG: dict[str, tuple[Any, str]] = {
     "a body that cannot be sent": (operation(method="post", **body("multipart/mixed")), "takes multipart/mixed"),
     "a body without content": (operation(method="post", requestBody={}), "requestBody: 'content' is missing"),
     "no host": (operation(), "which has no host. Give base_url"),
+    "a URL": ("https://api.example.com/openapi.json", "fetches nothing. Fetch it, and give its text"),
+    "a number of another version": (operation() | {"openapi": 2.0}, "openapi='2.0'"),
 }
 
 
@@ -283,6 +289,16 @@ WRONG_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "a key in no header": ({"idempotency_header": "Idempotency Key"}, "idempotency_header: 'Idempotency Key' cannot be the name"),
     "a header of two lines": ({"headers": {"X-Key": "se\ncret"}}, "value of header 'X-Key' must be one line"),
     "an unknown option": ({"base": "x"}, "no option 'base'"),
+    "a header without its token": ({"headers": {"Authorization": "Bearer "}}, "ends with a blank"),
+    "two authorizations": (
+        {"headers": {"Authorization": "Bearer t"}, "base_url": "https://eve:secret@api.example"},
+        "would replace the header Authorization",
+    ),
+    "an address without a scheme": ({"base_url": "127.0.0.1:1"}, "base_url is '127.0.0.1:1'; it must begin with 'https://'"),
+    "options of an unknown operation": ({"options": {"createArticles": {"timeout_s": 1}}}, "did you mean 'createArticle'?"),
+    "an unknown option of an operation": ({"options": {"createArticle": {"approval": True}}}, "approval"),
+    "an effect in options": ({"options": {"createArticle": {"effect": "none"}}}, "Write effects={'createArticle': 'none'}"),
+    "options that are no mapping": ({"options": {"createArticle": "slow"}}, "it must be a mapping of options"),
 }
 
 

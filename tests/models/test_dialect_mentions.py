@@ -366,8 +366,9 @@ def test_a_call_that_no_sentence_goes_on_about_is_a_call(after: str) -> None:
 def test_a_call_waits_only_for_the_text_that_decides_whether_it_is_mentioned() -> None:
     reader = TextReader(TOOLS)
     assert not any(isinstance(part, FoundCall) for part in reader.feed(MARKED))
-    assert [part.name for part in reader.feed("\n") if isinstance(part, FoundCall)] == ["search"]
-    (first, *_) = reader.feed(f"{MARKED}<")
+    assert not any(isinstance(part, FoundCall) for part in reader.feed("\n"))
+    assert [part.name for part in reader.feed("I") if isinstance(part, FoundCall)] == ["search"]
+    _, first, *_ = reader.feed(f"\n{MARKED}<")
     assert isinstance(first, FoundCall)
 
 

@@ -60,8 +60,15 @@ This is only a demonstration:
 Dummy call:
 Here's a template:
 The string you want to parse is:
+I have already done it. The call was:
+We paid yesterday. The last command was:
+I refuse to do the following.
+I will not run the following call.
 """.splitlines()
 ABOUT_TO_CALL = """\
+The call was wrong, so I correct it:
+I refuse to do that.
+I will not guess the following.
 I refuse to guess, so I look it up:
 I am not able to answer from memory, so let me search:
 I'm unable to see the file, so I read it:
@@ -205,3 +212,55 @@ def test_a_call_for_which_the_model_asks_permission_is_text(line: str) -> None:
 def test_a_call_after_another_question_or_a_given_permission_is_a_call(line: str) -> None:
     for kind, call in NOTATIONS.items():
         assert (kind, calls_in(read_text(line + call, TOOLS))) == (kind, X)
+
+
+WITHDRAWALS = """\
+but I have no permission.
+But I cannot run it.
+but I don't want to.
+Please confirm.
+Please confirm this call.
+Please confirm before I run this.
+Please confirm that I should proceed.
+Let me know if I may run this.
+Do you confirm?
+Do you approve this payment?
+So, shall I run this?
+Should I go ahead?
+May I send this now?
+Do you want me to execute it?
+Would you like me to proceed?
+""".splitlines()
+REMARKS = """\
+but I also need the weather.
+But first, the weather.
+Please wait.
+Please confirm your name afterwards.
+Let me know if I can help.
+Do you like it?
+Should I also look at the news?
+Do you want me to look up more?
+Would you like tea?
+Can I do more for you?
+So it goes.
+I look it up.
+""".splitlines()
+
+
+@pytest.mark.parametrize("gap", ["\n", "\n\n", " "])
+@pytest.mark.parametrize("line", WITHDRAWALS)
+def test_a_call_that_the_next_line_withdraws_is_text(line: str, gap: str) -> None:
+    """Whole and letter by letter, with and without more text after it."""
+    for kind, call in NOTATIONS.items():
+        for end in ("", "\nIt costs 5."):
+            text = f"I would run:\n{call}{gap}{line}{end}"
+            reading = read_text(text, TOOLS)
+            assert (kind, reading.calls, reading.content) == (kind, (), text)
+            reader = TextReader(TOOLS)
+            assert collect_parts([*(part for letter in text for part in reader.feed(letter)), *reader.close()]) == reading
+
+
+@pytest.mark.parametrize("line", REMARKS)
+def test_a_call_before_another_remark_is_a_call(line: str) -> None:
+    for kind, call in NOTATIONS.items():
+        assert (kind, calls_in(read_text(f"I look it up.\n{call}\n{line}", TOOLS))) == (kind, X)

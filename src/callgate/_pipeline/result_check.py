@@ -258,4 +258,7 @@ def _advice_on_failure(tool: BoundTool, ran: AttemptsResult) -> str:
         return "Its code then runs from the start. What it did before the pause is not known."
     if tool.effect != "none" and not ran.may_have_happened:
         return "Nothing happened; it may be sent again once the cause is gone."
+    if ran.execution.retryable:
+        wait_s = ran.execution.retry_after_s
+        return f"The cause may pass: try again {f'after {wait_s:g} s' if wait_s else 'later'}, or go on without it."
     return "The same call will most likely fail again: change the arguments if they are the cause, or go on without it."

@@ -147,10 +147,9 @@ def _missing_problem(error: Any, root: Schema) -> ValidationProblem:
 
 
 def _unknown_key_problem(error: Any, name: str, root: Schema) -> ValidationProblem:
-    known = [
-        key for key in (_schema_at(error, root).get("properties") or {}) if isinstance(error.instance, dict) and key not in error.instance
-    ]
-    near = difflib.get_close_matches(name[:100], known[:200], n=1)
+    known = list(_schema_at(error, root).get("properties") or {})
+    missing = [key for key in known if isinstance(error.instance, dict) and key not in error.instance]
+    near = difflib.get_close_matches(name[:100], missing[:200], n=1)
     hint = f"; did you mean {near[0]!r}?" if near else f"; it takes {', '.join(sorted(known)[:20])}" if known else ""
     path = [*error.instance_path, name]
     return ValidationProblem(
@@ -252,13 +251,24 @@ def _alternatives(error: Any, root: Schema) -> list[ValidationProblem]:
     here = error.instance_path
     if not branches:
         return [_problem(error, "one of the alternatives of the schema", describe_value(error.instance), None)]
+    tags = [[inner for inner in branch if _is_tag(inner, here)] for branch in branches]
+    if all(tags) and len({tuple(wrong[0].instance_path) for wrong in tags}) == 1:
+        expected = ", or ".join(dict.fromkeys(_expectation(wrong[0], root)[0] for wrong in tags))
+        return [_problem(tags[0][0], expected[:400], describe_value(tags[0][0].instance), None)]
+    branches = [branch for branch, wrong in zip(branches, tags, strict=True) if not wrong] or branches
     kinds = [[type(inner.kind).__name__ for inner in branch if inner.instance_path == here] for branch in branches]
-    if all("Required" in names for names in kinds):
+    if len(branches) > 1 and all("Required" in names for names in kinds):
         missing = [" with ".join(i.kind.property for i in branch if type(i.kind).__name__ == "Required") for branch in branches]
         return [_problem(error, f"one of these: {', '.join(missing[:8])}", describe_value(error.instance), None)]
     near = [branch for branch, names in zip(branches, kinds, strict=True) if "Type" not in names and "Constant" not in names]
     if len(near) == 1:
         return [problem for inner in near[0][:MAX_PROBLEMS] for problem in _problems(inner, root)]
-    found = [_expectation(branch[0], root) for branch in branches[:8]]
-    expected = ", or ".join(dict.fromkeys(text for text, _ in found))
-    return [_problem(error, expected[:400], describe_value(error.instance), next((p for _, p in found if p is not None), None))]
+    found = [(_expectation(branch[0], root), branch[0].instance_path == here) for branch in branches[:8]]
+    expected = ", or ".join(dict.fromkeys(text for (text, _), _ in found))
+    passes = next((value for (_, value), is_here in found if is_here and value is not None), None)
+    return [_problem(error, expected[:400], describe_value(error.instance), passes)]
+
+
+def _is_tag(error: Any, here: list[Any]) -> bool:
+    """Whether an error of an alternative is that of a property with fixed values, which tells the alternatives apart."""
+    return type(error.kind).__name__ in ("Constant", "Enum") and error.instance_path[:-1] == here and error.instance_path != here

@@ -12,8 +12,8 @@ In reading order:
   `compaction`: makes it shorter. `interruption_note`: what a model is told after an interruption.
 - `run_recorder`: writes a run's events. `recorded_run` and `recorded_results`: read them. `prompt_hash`: lets a
   replay verify a prompt.
-- `system_prompt`, `exit_tools`, `typed_output`, `text_call_model`, `context_restarts`, `deliberate_mode`,
-  `tool_retention`, `trigger_phrases`: optional features of an agent.
+- `system_prompt`, `exit_tools`, `typed_output`, `text_call_model` with `repeated_results`, `context_restarts`,
+  `deliberate_mode`, `tool_retention`, `trigger_phrases`: optional features of an agent.
 - `event_queue` and `run_summary`: events for `Agent.stream`, and short summaries of calls.
 
 A pass is one request to the model with its streamed answer. An iteration is a pass whose answer has calls, together

@@ -3,12 +3,13 @@
 For models without native calls, everything is text: the prompt describes the tools, earlier calls and results are written as text, and the
 answer is read for calls. For models with native calls that sometimes write calls as text, only the answer is read, and only if the message
 has no native call. In both cases the loop sees an ordinary model. Tool results are never read for calls, even if the model writes one
-itself: a call after `[TOOL RESULT` or inside `<tool_response>` is text.
+itself: a call after `[TOOL RESULT` or inside `<tool_response>` is text, and so is a call that stands in an earlier result.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 
 from callgate._run_in_thread import in_thread
 from callgate.agent.conversation_formats import fallback
+from callgate.agent.repeated_results import ToolResultTexts
 from callgate.agent.system_prompt import TEXT_CALL_GUIDANCE, text_call_prompt
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage
 from callgate.models.dialects import FoundCall, ParsedPart, ReasoningPart, TextPart, TextReader
@@ -28,6 +30,8 @@ from callgate.models.wire.server_errors import MessageTooLarge
 from callgate.models.wire.tool_names import WireNames
 
 __all__ = ["TextCalls"]
+
+log = logging.getLogger("callgate")
 
 _TO_THE_END = "\0"
 _RESULTS = {"[tool result": _TO_THE_END, "<tool_response>": "</tool_response>"}
@@ -70,7 +74,8 @@ class TextCalls:
         asked = _as_text_request(request) if self._teach else _with_guidance(request)
         events = self._model.stream(asked, context)
         out = MessageAssembly("text", WireNames(), self._new_id, request.calls_per_message)
-        reading = _MessageReader(TextReader(tools, dialect=self._dialect, taught=self._dialect is None), out, holds_calls=not self._teach)
+        reader = TextReader(tools, dialect=self._dialect, taught=self._dialect is None)
+        reading = _MessageReader(reader, out, ToolResultTexts(request.messages), holds_calls=not self._teach)
         try:
             async for event in events:
                 if not tools:
@@ -103,9 +108,10 @@ async def _steps(reading: _MessageReader, event: ModelEvent) -> AsyncIterator[li
 class _MessageReader:
     """Reads one answer for calls."""
 
-    def __init__(self, reader: TextReader, out: MessageAssembly, *, holds_calls: bool) -> None:
+    def __init__(self, reader: TextReader, out: MessageAssembly, results: ToolResultTexts, *, holds_calls: bool) -> None:
         self._reader = reader
         self._out = out
+        self._results = results
         self.is_busy = False
         """Whether a step ended although there is more to read. The event loop can run other tasks between steps."""
         self.has_ended = False
@@ -121,6 +127,8 @@ class _MessageReader:
         self._gathered: list[str] = []
         """Text of a large possible call that has not been read yet."""
         self._gathered_chars = 0
+        self._is_after_quoted = False
+        """Whether a call was just shown as text. The reader drops the white space after a call, so that a line break stands for it."""
         self._quoting = ""
         """The text that ends the tool result that the model is writing itself; empty outside of one."""
 
@@ -216,18 +224,27 @@ class _MessageReader:
     def _add_parts(self, pieces: Sequence[ParsedPart]) -> None:
         for piece in pieces:
             if isinstance(piece, TextPart):
-                self._track_results(piece.text)
-                self._out.append_text(piece.text)
+                text, self._is_after_quoted = f"\n{piece.text}" if self._is_after_quoted else piece.text, False
+                self._track_results(text)
+                self._out.append_text(text)
             elif isinstance(piece, ReasoningPart):
                 if piece.reclassifies_text:
                     self._out.reclassify_text()
                 self._out.append_reasoning(piece.text)
-            elif self._quoting:
+            elif self._quoting or self._repeats_result(piece):
                 self._out.append_text(piece.source)
+                self._is_after_quoted = True
             elif self._holds_calls:
                 self._held_calls.append(piece)
             else:
                 self._add_call(piece)
+
+    def _repeats_result(self, found: FoundCall) -> bool:
+        """Whether a call repeats an earlier result of a tool. The log says so, because the model's next step may depend on it."""
+        repeats = self._results.contain(found)
+        if repeats:
+            log.warning("a call of %r in the model's text was not run: an earlier tool result contains it word for word", found.name)
+        return repeats
 
     def _track_results(self, text: str) -> None:
         """Track where the model begins to write a tool result itself, and where that result ends."""

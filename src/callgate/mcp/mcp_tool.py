@@ -22,13 +22,11 @@ from callgate.mcp.calling_client import calling_client
 from callgate.mcp.server_config import McpServer
 from callgate.protocols import Execution
 from callgate.tools import ToolContext
+from callgate.tools.attribute_options import set_options
 from callgate.tools.prefixed_names import prefixed_name
 from callgate.tools.tool_declaration import Tool
 
 __all__ = ["CallsTools", "McpTool"]
-
-_CHOSEN = {"key": "effect_key"}
-"""The options of `@tool` whose attribute of `Tool` has another name."""
 
 
 class CallsTools(Protocol):
@@ -87,8 +85,7 @@ class McpTool(Tool):
         self.output_schema = with_readable_integers(output) if isinstance(output, dict) else None
         self.timeout_s = server.timeout_s
         self.effect = effect or "once"
-        for option, value in server.options.get(self.remote_name, {}).items():
-            setattr(self, _CHOSEN.get(option, option), value)
+        set_options(self, server.options.get(self.remote_name, {}))
 
     def invoke(self, context: ToolContext, arguments: dict[str, Any]) -> object:
         return self._call(context, arguments)

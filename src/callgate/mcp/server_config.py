@@ -24,6 +24,7 @@ from callgate.mcp._http_headers import check_headers
 from callgate.mcp._oauth_addresses import is_private_connection
 from callgate.mcp._revisions import Era
 from callgate.mcp.oauth import OAuth
+from callgate.tools.attribute_options import ATTRIBUTE_OPTIONS
 
 __all__ = ["Answers", "ChecksDefinitions", "ChecksInstructions", "Isolation", "McpServer", "ServerOptions", "mcp"]
 
@@ -32,27 +33,6 @@ Isolation = Literal["principal", "shared"]
 
 Answers = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 """A handler of a server's requests: given the `params` of the request, it returns the `result`."""
-
-TOOL_OPTIONS = (
-    "category",
-    "key",
-    "requires_approval",
-    "reads",
-    "writes",
-    "timeout_s",
-    "attempt_timeout_s",
-    "retry",
-    "retryable",
-    "cacheable",
-    "cache_scope",
-    "cache_ttl",
-    "requires_actor",
-    "aliases",
-    "triggers",
-    "parallel",
-    "coerce",
-)
-"""The options of `@tool` that `McpServer.options` may set."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,63}")
 _LAUNCHERS = frozenset({"bunx", "docker", "node", "npx", "npm", "pipx", "podman", "pnpm", "python", "python3", "uv", "uvx", "yarn"})
@@ -372,7 +352,7 @@ def _check_tool_settings(server: McpServer) -> None:
     for tool, options in server.options.items():
         if "effect" in options:
             raise UsageError(f"McpServer(options={{{tool!r}: ...}}) sets an effect. Write effects={{{tool!r}: {options['effect']!r}}}.")
-        refuse_unknown(f"McpServer(options={{{tool!r}: ...}})", options, TOOL_OPTIONS)
+        refuse_unknown(f"McpServer(options={{{tool!r}: ...}})", options, ATTRIBUTE_OPTIONS)
 
 
 def _invalid_option(server: McpServer, option: str, wanted: str) -> UsageError:

@@ -1,6 +1,7 @@
 """Tools: declaration, context of a running call, registry, resources and retries. In reading order:
 
 `tool_declaration` is the class `Tool`, `tool_decorator` makes one from a function, and `host_functions` checks the functions beside it.
+`attribute_options` sets options on tools of other origin.
 `required_approval`, `effect_key`, `resource_conflicts` and `retry_policy` are what a tool can declare; `key_patterns` parses the keys.
 `registry` has the tools of an engine; `declaration_checks` checks them, and `prefixed_names` names those of servers. `argument_cleaning`
 and `result_format` are for arguments and results. `tool_context` is what the code of a running call gets, with `_human_time`.

@@ -94,6 +94,8 @@ def read_document(source: Source) -> Document:
             f"The document is of Swagger {str(root['swagger'])[:20]}; OpenAPI 3.0 and 3.1 can be read. Convert it, for example with"
             " swagger2openapi."
         )
+    if isinstance(version, float):  # written without quotes
+        version = str(version)
     if not isinstance(version, str) or not version.startswith(("3.0", "3.1")):
         raise UsageError(f"The document has openapi={version!r:.40}; 3.0 and 3.1 can be read.")
     return Document(root, version)
@@ -108,6 +110,8 @@ def _parse(source: str | bytes | PathLike[str]) -> object:
         return _parse_json(source, "The OpenAPI document")
     if isinstance(source, str) and "\n" in source:
         return _parse_yaml(source, "The OpenAPI document")
+    if isinstance(source, str) and source.startswith(("http://", "https://")):
+        raise UsageError("openapi_tools was given the URL of a document, and fetches nothing. Fetch it, and give its text or its dict.")
     path = Path(source).expanduser()
     try:
         text = path.read_bytes()

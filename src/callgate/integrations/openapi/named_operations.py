@@ -11,9 +11,12 @@ from difflib import get_close_matches
 from typing import Any, get_args
 
 from callgate._globs import glob_regex
+from callgate._option_checks import refuse_unknown
 from callgate.calls import Effect
 from callgate.errors import UsageError
 from callgate.integrations.openapi.operations import Listed
+from callgate.tools import ToolOptions
+from callgate.tools.attribute_options import ATTRIBUTE_OPTIONS
 
 __all__ = ["NamedOperations"]
 
@@ -60,6 +63,25 @@ class NamedOperations:
                 known = ", ".join(get_args(Effect))
                 raise UsageError(f"openapi_tools(effects={{{pattern!r:.80}: {effect!r:.40}}}): the effect must be one of {known}.")
             found |= dict.fromkeys(self._find((pattern,), "effects"), effect)
+        return found
+
+    def declared_options(self, options: Mapping[str, ToolOptions]) -> dict[int, dict[str, Any]]:
+        """Return the declared options by the operation's number, with the same precedence for each option.
+
+        Raises:
+            UsageError: An option does not exist, or an entry names no operation.
+        """
+        found: dict[int, dict[str, Any]] = {}
+        for pattern in sorted(options, key=_is_pattern, reverse=True):
+            given: Any = options[pattern]
+            place = f"openapi_tools(options={{{pattern!r:.80}: ...}})"
+            if not isinstance(given, Mapping):
+                raise UsageError(f"{place} has {given!r:.80}; it must be a mapping of options, such as {{'timeout_s': 20}}.")
+            if "effect" in given:
+                raise UsageError(f"{place} sets an effect. Write effects={{{pattern!r:.80}: {given['effect']!r:.40}}}.")
+            refuse_unknown(place, given, ATTRIBUTE_OPTIONS)
+            for index in self._find((pattern,), "options"):
+                found[index] = {**found.get(index, {}), **given}
         return found
 
     def _find(self, patterns: Iterable[str], option: str) -> set[int]:

@@ -6,8 +6,10 @@ Knows nothing of requests.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from callgate._option_checks import by_name
 from callgate.calls import Effect
@@ -22,11 +24,12 @@ from callgate.integrations.openapi.operation_tool import (
     check_headers,
     check_texts,
     import_httpx2,
+    refuse_second_authorization,
 )
 from callgate.integrations.openapi.operations import Hidden, Listed, Unsendable, read_operation, read_operations
 from callgate.integrations.openapi.servers import read_base_url, read_operation_url
 from callgate.models._credential_redaction import secrets_in_url
-from callgate.tools import Tool
+from callgate.tools import Tool, ToolOptions
 
 if TYPE_CHECKING:
     import httpx2
@@ -40,6 +43,15 @@ _EFFECTS: Mapping[str, Effect] = {
 }
 
 
+class _Chosen(Struct, frozen=True):
+    """An operation that becomes a tool, and what the host declares for it."""
+
+    listed: Listed
+    name: str
+    effect: Effect | None
+    options: Mapping[str, Any]
+
+
 @by_name
 def openapi_tools(
     document: Source,
@@ -49,6 +61,7 @@ def openapi_tools(
     query: Mapping[str, str] | None = None,
     client: httpx2.AsyncClient | None = None,
     effects: Mapping[str, Effect] | None = None,
+    options: Mapping[str, ToolOptions] | None = None,
     include: Iterable[str] | None = None,
     exclude: Iterable[str] = (),
     idempotency_header: str | None = None,
@@ -62,7 +75,7 @@ def openapi_tools(
 
     `GET`, `HEAD`, `OPTIONS` and `TRACE` have the effect `none`, `PUT` and `DELETE` `idempotent`, `POST` and `PATCH` `once`.
 
-    In `effects`, `include` and `exclude`, an operation is named by its id, by the tool's name, or as `GET /pets/{petId}`;
+    In `effects`, `options`, `include` and `exclude`, an operation is named by its id, by the tool's name, or as `GET /pets/{petId}`;
     `*` and `?` match any characters.
 
     Args:
@@ -71,12 +84,15 @@ def openapi_tools(
             servers of its own keeps them. They must have the same scheme, host and port, because all requests carry the
             credentials of `headers`, `query` and `client`.
         headers: Headers for every request, such as credentials, or a function that is given the `ToolContext` of the
-            call and returns them, also as a coroutine. Neither the model nor the journal sees them, and parameters of
-            these names are not arguments. A function is asked for each call, so its names stay arguments.
+            call and returns them. The function may be async; a plain one runs in a thread. Neither the model nor the
+            journal sees them, and parameters of these names are not arguments. A function is asked for each call, so its
+            names stay arguments.
         query: Parameters for the query of every request, such as an API key; treated like headers.
         client: Your own `httpx2.AsyncClient`, with your own proxies and certificates; you close it. None: each request
             has a connection of its own.
         effects: Effects of operations, instead of those above.
+        options: More options of `@tool` for operations, such as `{"pay": {"requires_approval": True}}`; those that
+            `McpServer.options` takes.
         include: The operations to use; None for all.
         exclude: Operations to leave out.
         idempotency_header: The header in which the server takes an idempotency key, such as `Idempotency-Key`. Each call
@@ -92,6 +108,7 @@ def openapi_tools(
     operations = NamedOperations(read_operations(read))
     chosen = operations.choose(include, exclude)
     changed = operations.declared_effects(effects or {})
+    declared = operations.declared_options(options or {})
     url = read_base_url(read, base_url, client)
     server = Server(
         base_url=url,
@@ -103,7 +120,9 @@ def openapi_tools(
     )
     sent = (*fixed, *(() if client is None else client.headers), *((idempotency_header,) if idempotency_header else ()))
     hidden = Hidden(headers=frozenset(name.lower() for name in sent), query=frozenset(query or ()))
-    return _build_tools(read, [(operations.listed[index], operations.names[index], changed.get(index)) for index in chosen], server, hidden)
+    refuse_second_authorization(fixed, url)
+    named = [_Chosen(operations.listed[index], operations.names[index], changed.get(index), declared.get(index, {})) for index in chosen]
+    return _build_tools(read, named, server, hidden)
 
 
 def _check_additions(headers: Headers | None, query: Mapping[str, str], idempotency_header: str | None) -> Mapping[str, str]:
@@ -120,15 +139,15 @@ def _check_additions(headers: Headers | None, query: Mapping[str, str], idempote
     return fixed
 
 
-def _build_tools(document: Document, chosen: Sequence[tuple[Listed, str, Effect | None]], server: Server, hidden: Hidden) -> list[Tool]:
+def _build_tools(document: Document, chosen: Sequence[_Chosen], server: Server, hidden: Hidden) -> list[Tool]:
     tools, unsendable = list[Tool](), list[str]()
-    for listed, name, effect in chosen:
+    for one in chosen:
         try:
-            operation = read_operation(document, listed, hidden, read_operation_url(listed, server.base_url))
+            operation = read_operation(document, one.listed, hidden, read_operation_url(one.listed, server.base_url))
         except Unsendable as error:
-            unsendable.append(f"{listed.where} takes {error}")
+            unsendable.append(f"{one.listed.where} takes {error}")
             continue
-        tools.append(OperationTool(operation, server, name, effect or _EFFECTS[listed.method]))
+        tools.append(OperationTool(operation, server, one.name, one.effect or _EFFECTS[one.listed.method], one.options))
     if unsendable:
         raise UsageError(
             f"{'; '.join(unsendable)}. A multipart body can only be a form. Leave these operations out with exclude=[...], and write"

@@ -13,11 +13,13 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._json import type_name
+from callgate._run_in_thread import in_thread
 from callgate.calls import Effect
 from callgate.errors import CallgateError, NotDone, Retryable, UsageError
 from callgate.integrations.openapi.operations import Operation
@@ -28,12 +30,22 @@ from callgate.models._credential_redaction import SecretRedactor
 from callgate.models._http_clients import create_client, describe_cause, tls_context
 from callgate.protocols import Execution
 from callgate.tools import Tool, ToolContext, ValidationResult
+from callgate.tools.attribute_options import set_options
 from callgate.tools.effect_evidence import evidence_of
 
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["Headers", "OperationTool", "Server", "check_header_name", "check_headers", "check_texts", "import_httpx2"]
+__all__ = [
+    "Headers",
+    "OperationTool",
+    "Server",
+    "check_header_name",
+    "check_headers",
+    "check_texts",
+    "import_httpx2",
+    "refuse_second_authorization",
+]
 
 HeadersFunction = Callable[[ToolContext], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 Headers = Mapping[str, str] | HeadersFunction
@@ -63,13 +75,14 @@ class OperationTool(Tool):
     requires_actor = False
     runner = "inline"
 
-    def __init__(self, operation: Operation, server: Server, name: str, effect: Effect) -> None:
+    def __init__(self, operation: Operation, server: Server, name: str, effect: Effect, options: Mapping[str, Any]) -> None:
         self.operation = operation
         self.name, self.description = name, operation.description
         self.parameters = operation.schema
         self.category = "safe_chain"
         self.effect = effect
         self._server = server
+        set_options(self, options)
 
     def validate_parameters(self, params: dict[str, Any]) -> ValidationResult:
         found = super().validate_parameters(params)
@@ -114,13 +127,14 @@ class OperationTool(Tool):
     async def _headers(self, context: ToolContext) -> dict[str, str]:
         given = self._server.headers
         headers = dict(await self._call_headers_function(given, context) if callable(given) else given)
+        refuse_second_authorization(headers, self._server.base_url)
         name = self._server.idempotency_header
         if name is not None and self.effect != "none":
             headers[name] = context.idempotency_key
         return headers
 
     async def _call_headers_function(self, function: HeadersFunction, context: ToolContext) -> Mapping[str, str]:
-        found = function(context)
+        found = function(context) if _is_async(function) else await in_thread(lambda: function(context))
         headers = await found if inspect.isawaitable(found) else found
         check_headers(headers, f"The function headers of tool '{self.name}'")
         return headers
@@ -172,6 +186,10 @@ class OperationTool(Tool):
         )
 
 
+def _is_async(function: HeadersFunction) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
 def _not_sent(text: str, *, retryable: bool) -> Execution:
     """Return the execution of an attempt without a request. It proves nothing of earlier attempts, unlike `NotDone`."""
     return Execution(status="raised", error_type="NotSent", error=text, evidence="not_sent", retryable=retryable)
@@ -221,8 +239,25 @@ def check_headers(headers: object, owner: str) -> None:
     Raises:
         UsageError: They are not what `check_texts` demands, or a name is not made of the characters that HTTP allows.
     """
-    for name in check_texts(headers, owner):
+    for name, value in check_texts(headers, owner).items():
         check_header_name(name, owner)
+        if value != value.strip():
+            raise UsageError(
+                f"{owner}: the value of header {name!r:.80} begins or ends with a blank, which HTTP drops. Is a token missing in it?"
+            )
+
+
+def refuse_second_authorization(headers: Mapping[str, str], base_url: str) -> None:
+    """Raise if both the URL and the headers have credentials, because the client would send only those of the URL.
+
+    Raises:
+        UsageError: The URL has a user, and a header is `Authorization`.
+    """
+    if urlsplit(base_url).username is not None and any(name.lower() == "authorization" for name in headers):
+        raise UsageError(
+            "The server's URL has a user, whose credentials would replace the header Authorization. Leave the user out of the URL, or the"
+            " header."
+        )
 
 
 def check_texts(texts: object, owner: str) -> Mapping[str, str]:

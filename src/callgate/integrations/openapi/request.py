@@ -40,9 +40,9 @@ def make_request(operation: Operation, arguments: Mapping[str, object]) -> Reque
     """Return the request for valid arguments."""
     path, query, headers, cookies = operation.path, list[str](), dict[str, str](), list[str]()
     for parameter in operation.parameters:
-        if parameter.argument not in arguments:
+        value = arguments.get(parameter.argument)
+        if parameter.argument not in arguments or _is_left_out(parameter, value):
             continue
-        value = arguments[parameter.argument]
         match parameter.location:
             case "path":
                 path = path.replace(f"{{{parameter.name}}}", _path_text(parameter, value))
@@ -58,6 +58,11 @@ def make_request(operation: Operation, arguments: Mapping[str, object]) -> Reque
     if operation.body is not None and BODY in arguments:
         headers["Content-Type"], content = _content(operation.body, arguments[BODY])
     return Request(method=operation.method, path=path, query="&".join(query), headers=headers, content=content)
+
+
+def _is_left_out(parameter: Parameter, value: object) -> bool:
+    """Whether null means that the parameter is not sent: only JSON can write it, and a path has no place without a value."""
+    return value is None and parameter.location != "path" and not parameter.as_json
 
 
 def find_unsendable(operation: Operation, arguments: Mapping[str, object]) -> list[str]:

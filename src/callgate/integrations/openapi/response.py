@@ -41,6 +41,7 @@ _TEXT_TYPES = (
     _FORM,
 )
 _HINTS: Mapping[int, str] = {
+    304: "Nothing has changed since the version that the call names. Go on with what is known of it.",
     400: "The server refused the arguments: correct them as it says.",
     401: "The server did not accept the credentials, which are the host's and no argument. Do not repeat the call; tell the user.",
     403: "This is not permitted here. Do not repeat the call; tell the user.",
@@ -107,7 +108,7 @@ def _status_text(status: int) -> str:
 
 
 def _failure(text: str, response: Response, effect: Effect) -> dict[str, Any]:
-    if 300 <= response.status < 400:
+    if 300 <= response.status < 400 and response.status not in _HINTS:
         hint = "Redirects are not followed. Do not repeat the call; tell the user that the host must correct the server's address."
     elif response.status >= 500:
         doubt = "" if effect == "none" else ", and the call may have taken effect: check the real state"

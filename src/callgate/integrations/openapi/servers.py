@@ -31,6 +31,10 @@ def read_base_url(document: Document, given: str | None, client: Any) -> str:
     parts = _split(url)
     if parts is None or parts.scheme not in ("http", "https") or not parts.netloc:
         shown = redact_url(url)[:200]
+        if given:
+            raise UsageError(
+                f"base_url is {shown!r}; it must begin with 'https://' or 'http://' and a host, as 'https://api.example.com/v1'."
+            )
         raise UsageError(f"The document's server is {shown!r}, which has no host. Give base_url, such as 'https://api.example.com/v1'.")
     _refuse_query(parts, "base_url")
     return url.rstrip("/")

@@ -11,6 +11,7 @@ import re
 from callgate.models.dialects.dialect import Dialect
 from callgate.models.dialects.known_tools import KnownTools
 from callgate.models.dialects.markers import Markers
+from callgate.models.dialects.refusal_phrases import begins_withdrawal, withdraws_call
 from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 from callgate.models.dialects.text_output import TextOutput
@@ -26,6 +27,9 @@ _MAX_CLOSING_CHARS = 64
 _NEVER_CLOSING = frozenset('{("')
 _MAX_PREDICATE_CHARS = 16
 _PREDICATE = re.compile(r"(?:is|are|was|were|isn['\u2019]t|would|means|looks|shows|has)(?![\w'\u2019])")
+_MAX_WITHDRAWAL_CHARS = 160
+_BEFORE_LINE = " \t\r\n`"
+"""White space, and a fence that ends after the call."""
 _PREDICATE_START = re.compile(r"[a-z'\u2019]*")
 
 
@@ -77,6 +81,19 @@ class MentionFinder:
         if words[:1] == ":":
             return True
         return words[:1] == " " and (is_cut_off or _PREDICATE.match(words[1:]) is not None)
+
+    def is_withdrawn(self, call: FoundCall) -> Incremental[bool]:
+        """Return whether the line after a call, which begins the candidate, says that it is not made, or asks whether it may be made."""
+        cursor = self._cursor
+        if self.is_no_subject(call):
+            return False
+        while True:
+            following = cursor.ahead(_MAX_WITHDRAWAL_CHARS)
+            line, end, _ = following.lstrip(_BEFORE_LINE).partition("\n")
+            is_open = not end and len(following) < _MAX_WITHDRAWAL_CHARS and begins_withdrawal(line)
+            if not is_open or not (yield from cursor.wait_more()):
+                break
+        return withdraws_call(line) or (is_open and line != "" and cursor.truncated)
 
     def quoted_marker_chars(self, literal: str) -> Incremental[int]:
         """Return the length of a marker without meaning that directly follows an opening quote; else 0.

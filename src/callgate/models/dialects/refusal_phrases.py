@@ -1,4 +1,7 @@
-"""Phrases in English with which a model says that it does not make a call, made it before, or asks whether it may make it."""
+"""Phrases in English with which a model says that it does not make a call, made it before, or asks whether it may make it.
+
+Most stand before the call. `begins_withdrawal` and `withdraws_call` examine the line after it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import re
 
 from callgate.models.dialects.phrase_patterns import ANSWER_VERB, CALL_VERB, MAKE_VERB, any_of
 
-__all__ = ["ASKS_APPROVAL", "CONDITIONAL", "DENIED", "NOT_DONE"]
+__all__ = ["ASKS_APPROVAL", "CONDITIONAL", "DENIED", "NOT_DONE", "begins_withdrawal", "withdraws_call"]
 
 _PAST = r"(?:called|used|invoked|ran|tried|wrote|sent|emitted|made)"
 _NOT = r"(?: not|n['\u2019]t)"
@@ -65,11 +68,15 @@ NOT_DONE = any_of(
         r"\b(?:previous|earlier|last|prior|preceding|failing|failed|wrong) (?:\w+ )?"
         r"(?:calls?|invocation|request|attempt|turn|message|query) (?:was|were)\W*$"
     ),
+    # I have already done it. The call was:
+    r"\b(?:I|we)\b.*\b(?:the|that|my|this) (?:\w+ )?(?:calls?|invocation|command) (?:was|were|had been)\W*$",
     # The call I made earlier:
     rf"\bcalls? (?:(?:that|which) )?(?:I|we) (?:\w+ )?{_PAST}{_REST_OF_CLAUSE}",
 )
 """Matches the end of a clause in which the model says that it does not make a call, made it before, or could write it."""
 DENIED = re.compile(
+    r"\b(?:refuse|decline|(?:will|would|can|may|do)(?: not|n['\u2019]t)|won['\u2019]t|cannot|unable) (?:to )?(?:\w+ )?"
+    rf"{MAKE_VERB} the following(?: \w+)?\.?$|"
     rf"(?:(?<!\bwhy )\bnot|n['\u2019]t|\bcannot|\bnever|\b(?:refuse|decline|unable) to) (?:\w+ )?{MAKE_VERB}(?: (?:it|this|that))?$"
     rf"|\bif\b[^.:;]*(?:\bwould|\w['\u2019]d)(?: \w+)? {MAKE_VERB}$",
     re.IGNORECASE,
@@ -100,3 +107,47 @@ ASKS_APPROVAL = any_of(
 )
 """Matches the end of a line with which the model asks whether it may make the call, or says that it makes it later."""
 CONDITIONAL = re.compile(rf"\b(?:I|we) (?:would|could|might) (?:\w+ )?{CALL_VERB}{_REST_OF_CLAUSE}", re.IGNORECASE)
+_THE_CALL = r"(?:this|that|it|(?:the|this|that) (?:\w+ )?(?:calls?|command|request|action|payment|operation|step))"
+_RUN_IT = rf"(?:(?:\w+ )?(?:{MAKE_VERB}|send) {_THE_CALL}|proceed|go ahead|continue with {_THE_CALL})"
+_WITHDRAWAL = any_of(
+    # But I have no permission.
+    r"^but (?:I|we)\b[^.!?]*\b(?:not|no|cannot|never|unable|won['\u2019]t|can['\u2019]t|don['\u2019]t)\b",
+    # Please confirm before I run this.
+    rf"^(?:please )?(?:confirm|approve)(?: {_THE_CALL})?\W*$",
+    (
+        r"^(?:please )?(?:confirm|approve|let me know|tell me)(?: \w+){0,3} "
+        rf"(?:before|so that|so|and|if|whether|that) (?:I|we)\b[^.!?]*\b{_RUN_IT}\W*$"
+    ),
+    # Do you confirm?
+    rf"^(?:so,? )?do you (?:confirm|approve|agree|authori[sz]e)(?: {_THE_CALL})?\?",
+    # Shall I run this?
+    rf"^(?:so,? )?(?:shall|should|may|can) (?:I|we) {_RUN_IT}(?: now)?\?",
+    # Do you want me to run this?
+    rf"^(?:do you want|would you like) (?:me|us) to {_RUN_IT}(?: now)?\?",
+)
+_WITHDRAWAL_STARTS = (
+    "but ",
+    "please ",
+    "confirm",
+    "approve",
+    "let me know",
+    "tell me",
+    "so",
+    "do you ",
+    "shall ",
+    "should ",
+    "may ",
+    "can ",
+    "would you ",
+)
+
+
+def begins_withdrawal(text: str) -> bool:
+    """Whether a line that begins with `text` may say that the call before it is not made yet."""
+    lower = text.lower()
+    return any(lower.startswith(start) or start.startswith(lower) for start in _WITHDRAWAL_STARTS)
+
+
+def withdraws_call(line: str) -> bool:
+    """Whether the line after a call says that the model does not make the call, or asks whether it may make it."""
+    return _WITHDRAWAL.search(" ".join(line.split())) is not None

@@ -351,22 +351,22 @@ class TextReader:
                     continue
                 count += 1
                 call = replace(found, dialect=dialect.name, source=cursor.candidate_text())
-                if may_be_subject and count == 1:
+                if count == 1:
                     first = call
                 else:
                     self._add_call(call)
         except NotACall:
-            yield from self._end_failed_candidate(first)
+            yield from self._end_failed_candidate(first, may_be_subject)
             if count and self._is_cut_off():
                 yield from self._emit_text(len(cursor.text))
             return count > 0
         if first is not None:
-            yield from self._add_unless_subject(first)
+            yield from self._add_unless_not_made(first, may_be_subject)
         if not count:
             self._output.add_marker()
         return True
 
-    def _end_failed_candidate(self, first: FoundCall | None) -> Incremental[None]:
+    def _end_failed_candidate(self, first: FoundCall | None, may_be_subject: bool) -> Incremental[None]:
         """Go back to the end of the last call, or to the start of the candidate. `first` is its first call, if that was not added yet."""
         cursor = self._cursor
         if first is not None and self._mention_finder.is_no_subject(first):
@@ -377,7 +377,7 @@ class TextReader:
         cursor.rewind()
         if first is not None:
             cursor.pos += call_chars
-            yield from self._add_unless_subject(first)
+            yield from self._add_unless_not_made(first, may_be_subject)
 
     def _add_call(self, call: FoundCall) -> None:
         """Add a call that begins the candidate. The candidate then begins after it."""
@@ -385,9 +385,10 @@ class TextReader:
         self._output.add_call(call)
         self._cursor.shorten_candidate(len(call.source))
 
-    def _add_unless_subject(self, call: FoundCall) -> Incremental[None]:
-        """Add the only call of the candidate, or emit the candidate as text if the call is the subject of a sentence."""
-        if not (yield from self._mention_finder.is_subject(call)):
+    def _add_unless_not_made(self, call: FoundCall, may_be_subject: bool) -> Incremental[None]:
+        """Add the only call of the candidate, or emit the candidate as text if the text after it shows that the call is not made."""
+        finder = self._mention_finder
+        if not ((may_be_subject and (yield from finder.is_subject(call))) or (yield from finder.is_withdrawn(call))):
             self._add_call(call)
             return
         chars = self._cursor.candidate_chars
