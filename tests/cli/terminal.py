@@ -54,10 +54,15 @@ class Terminal:
 
 
 @asynccontextmanager
-async def command_at_terminal(folder: Path, *words: str, **more: str) -> AsyncIterator[Terminal]:
-    """Run `callgate` with these words at a terminal of its own."""
+async def command_at_terminal(folder: Path, *words: str, output: int | None = None, **more: str) -> AsyncIterator[Terminal]:
+    """Run `callgate` with these words at a terminal of its own.
+
+    Args:
+        output: The file descriptor of a file that takes the output and the errors instead.
+    """
     ours, theirs = pty.openpty()
-    process = await start_command(folder, *words, stdin=theirs, stdout=theirs, stderr=theirs, variables={"TERM": "dumb", **more})
+    shown = theirs if output is None else output
+    process = await start_command(folder, *words, stdin=theirs, stdout=shown, stderr=shown, variables={"TERM": "dumb", **more})
     os.close(theirs)
     try:
         yield Terminal(ours, process)

@@ -54,10 +54,19 @@ def diff_mcp_tools(name: str, config: str, *, as_json: bool) -> int:
 
 
 def accept_mcp_tools(name: str, tools: Sequence[str], effects: Sequence[str], config: str, *, yes: bool, as_json: bool) -> int:
-    """Accept the tools of a server as they are now; return the exit code."""
+    """Accept the tools of a server as they are now; return the exit code.
+
+    Raises:
+        UsageError: Nobody can be asked and `yes` is not given, or a file or a name cannot be used.
+    """
     one = server_named(name, config)
     accepted = accepted_tools_of(config)
     accepted.servers()
+    if not yes and not person_is_here(as_json=as_json):
+        raise UsageError(
+            f"Nothing was accepted, because nobody is at a terminal to be asked{' with --json' if as_json else ''}. Look at the changes with"
+            f" `callgate mcp diff {shlex.quote(one_line(name))}{config_option(config)}`, then give --yes to accept them."
+        )
     code = asyncio.run(_accept(one, accepted, tools, effects_of(effects), yes=yes, as_json=as_json))
     if code == _exits.OK and not as_json:
         say_unaccepted(config, accepted)
@@ -81,7 +90,7 @@ async def _accept(
         if compared.instructions is not None and not tools:
             show_instructions(one.name, compared.instructions)
         show_tools(wanted, dict(accepted.effects(one.server.name)) | chosen, unusable=look.unusable)
-    if not yes and person_is_here(as_json=as_json) and not await ask_yes(f"Accept {tool_count(len(wanted))} of '{one_line(one.name)}'?"):
+    if not yes and not await ask_yes(f"Accept {tool_count(len(wanted))} of '{one_line(one.name)}'?"):
         say("Nothing was accepted.")
         return _exits.FAILED
     accepted.accept(one.server.name, wanted, chosen, instructions=None if tools else look.instructions)

@@ -152,23 +152,23 @@ def mcp_accept(
     config: Config = ".mcp.json",
     json: AsJson = False,
 ) -> int:
-    """Accept the tools of a server as they are now, after showing what changed. At a terminal you are asked first.
+    """Accept the tools of a server as they are now, after showing what changed. You are asked first; without a terminal, give `--yes`.
 
     A tool keeps the effect that was accepted for its name; a new one is `once`.
 
     ```
     callgate mcp accept git
-    callgate mcp accept git git_log git_show --effect none=git_log,git_show
+    callgate mcp accept git git_log git_show --effect none=git_log,git_show --yes
     ```
 
-    Exit codes: 0 accepted · 1 the server cannot be started, or you said no · 2 wrong usage.
+    Exit codes: 0 accepted · 1 the server cannot be started, or you said no · 2 wrong usage, or nobody can be asked and `--yes` is missing.
 
     Parameters
     ----------
     tools
         Only these tools. Default: all, and tools that the server no longer offers are forgotten.
     yes
-        Do not ask.
+        Do not ask. Needed if the input is no terminal, and with `--json`.
     """
     from callgate.cli._mcp_accept import accept_mcp_tools
 
