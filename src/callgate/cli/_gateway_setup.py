@@ -37,7 +37,16 @@ from callgate.policy import Rules
 from callgate.policy.rule_file import rules_text
 from callgate.undo import UndoStore
 
-__all__ = ["CONFIG", "OpenedGateway", "config_of", "notes_of_files", "open_gateway", "rules_of_gateway", "servers_to_start"]
+__all__ = [
+    "CONFIG",
+    "OpenedGateway",
+    "config_of",
+    "describe_accepted",
+    "notes_of_files",
+    "open_gateway",
+    "rules_of_gateway",
+    "servers_to_start",
+]
 
 log = logging.getLogger("callgate")
 
@@ -136,6 +145,22 @@ def _secret(config: GatewayConfig) -> bytes | None:
 def notes_of_files(config: GatewayConfig) -> list[str]:
     """Return what the files of other clients say that is not used, such as tools that they disable."""
     return [f"The MCP server '{one_line(one.name)}': {printable(note)}" for one in config.servers if one.enabled for note in one.notes]
+
+
+def describe_accepted(config: GatewayConfig) -> list[str]:
+    """Return by which files the tools of MCP servers are accepted, and of which servers nobody has accepted any, as sentences."""
+    by_file: dict[str, list[str]] = {}
+    for one in config.servers:
+        accepted = one.server.accepted if one.enabled else ""
+        if accepted is None or (accepted and isinstance(accepted, (str, os.PathLike))):
+            by_file.setdefault(displayed(Path(accepted)) if accepted is not None else "", []).append(one.name)
+    return [
+        f"MCP tools run as accepted in {file} ({one_line(', '.join(names), 200)})."
+        if file
+        else f"Nobody has accepted the MCP tools of {one_line(', '.join(names), 200)}, so they run as these servers describe them at the start."
+        " Pin them with `callgate mcp accept`."
+        for file, names in by_file.items()
+    ]
 
 
 def servers_to_start(config: GatewayConfig) -> tuple[McpServer | Plugin, ...]:

@@ -14,7 +14,7 @@ from callgate._unusable_paths import displayed
 from callgate.calls import Effect
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._console import print_json, say, tool_count
-from callgate.cli._mcp_config import accepted_tools_of, config_option, other_files, servers_in
+from callgate.cli._mcp_config import accepted_tools_of, config_option, is_gateway, other_files, servers_in
 from callgate.cli._mcp_effects import ask_yes, check_names, effects_of, person_is_here
 from callgate.cli._mcp_look import ServerLook, look_at, look_at_all
 from callgate.cli._mcp_screen import as_json_change, names_of, say_unaccepted, show_changes, show_instructions, show_tools
@@ -70,6 +70,8 @@ def accept_mcp_tools(name: str, tools: Sequence[str], effects: Sequence[str], co
     code = asyncio.run(_accept(one, accepted, tools, effects_of(effects), yes=yes, as_json=as_json))
     if code == _exits.OK and not as_json:
         say_unaccepted(config, accepted)
+        if is_gateway(config):
+            say("A gateway that runs takes this over on SIGHUP: kill -HUP PID", "cyan")
     return code
 
 

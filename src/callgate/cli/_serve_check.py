@@ -19,7 +19,7 @@ from callgate.cli import _exit_codes as _exits
 from callgate.cli._command_options import ServeOptions
 from callgate.cli._console import grid, output, print_json, say
 from callgate.cli._error_advice import at_terminal
-from callgate.cli._gateway_setup import OpenedGateway, config_of, notes_of_files, open_gateway
+from callgate.cli._gateway_setup import OpenedGateway, config_of, describe_accepted, notes_of_files, open_gateway
 from callgate.cli._journal_location import MEMORY
 from callgate.cli._mcp_look import ServerLook, known_effects, look_at_all
 from callgate.cli._plugin_look import PluginLook, look_at_plugin
@@ -70,7 +70,7 @@ async def _check(config: GatewayConfig, *, as_json: bool) -> int:
     if as_json:
         print_json({"name": config.name, "servers": rows, "tools": tools.names(), "problems": general, "notes": notes_of_files(config)})
     else:
-        _show(rows, general, notes_of_files(config), len(tools.names()))
+        _show(rows, general, notes_of_files(config), describe_accepted(config), len(tools.names()))
     return _exits.FAILED if general or of_rows else _exits.OK
 
 
@@ -135,7 +135,7 @@ def _python_rows(opened: OpenedGateway) -> list[_Row]:
     return [_Row(name="Python", state="ready", tools=tuple(tool.name for tool in tools), effects=effects)] if tools else []
 
 
-def _show(rows: Sequence[_Row], general: Sequence[str], notes: Sequence[str], count: int) -> None:
+def _show(rows: Sequence[_Row], general: Sequence[str], notes: Sequence[str], accepted: Sequence[str], count: int) -> None:
     screen = output()
     table = grid("server", "state", "protocol", "tools", "effects", "problems", right=("tools", "problems"))
     for row in rows:
@@ -154,4 +154,6 @@ def _show(rows: Sequence[_Row], general: Sequence[str], notes: Sequence[str], co
         say(printable(problem), "red")
     for note in notes:
         say(note, "yellow")
+    for line in accepted:
+        say(line, "dim")
     say(f"{count} tool{'' if count == 1 else 's'} in all.", "dim")
