@@ -157,6 +157,12 @@ def test_wrong_input_is_reported_in_command_line_terms_without_a_traceback(place
     assert len(done.err.strip().splitlines()) < 12
 
 
+def test_nobody_is_advised_to_delete_a_file_that_is_no_journal(place: Path) -> None:
+    (place / "gate.toml").write_text('name = "shop"\n', encoding="utf-8")
+    done = shell(place, "call", "list_files", "--journal", "gate.toml")
+    assert (done.code, "Give another file." in done.err, "delete" in done.err) == (2, True, False), done.err
+
+
 def test_every_command_is_tested_with_wrong_input() -> None:
     def paths(root: object, before: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
         found: set[tuple[str, ...]] = set()

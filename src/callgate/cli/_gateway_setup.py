@@ -157,7 +157,7 @@ def describe_accepted(config: GatewayConfig) -> list[str]:
     return [
         f"MCP tools run as accepted in {file} ({one_line(', '.join(names), 200)})."
         if file
-        else f"Nobody has accepted the MCP tools of {one_line(', '.join(names), 200)}, so they run as these servers describe them at the start."
+        else f"Nobody has accepted the MCP tools of {one_line(', '.join(names), 200)}, so they run as they are described at the start."
         " Pin them with `callgate mcp accept`."
         for file, names in by_file.items()
     ]

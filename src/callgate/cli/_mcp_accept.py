@@ -63,10 +63,9 @@ def accept_mcp_tools(name: str, tools: Sequence[str], effects: Sequence[str], co
     accepted = accepted_tools_of(config)
     accepted.servers()
     if not yes and not person_is_here(as_json=as_json):
-        raise UsageError(
-            f"Nothing was accepted, because nobody is at a terminal to be asked{' with --json' if as_json else ''}. Look at the changes with"
-            f" `callgate mcp diff {shlex.quote(one_line(name))}{config_option(config)}`, then give --yes to accept them."
-        )
+        why = "with --json, no question is asked" if as_json else "nobody is at a terminal to be asked"
+        look = f"callgate mcp diff {shlex.quote(one_line(name))}{config_option(config)}"
+        raise UsageError(f"Nothing was accepted, because {why}. Look at the changes with `{look}`, then give --yes to accept them.")
     code = asyncio.run(_accept(one, accepted, tools, effects_of(effects), yes=yes, as_json=as_json))
     if code == _exits.OK and not as_json:
         say_unaccepted(config, accepted)

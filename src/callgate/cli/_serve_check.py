@@ -1,6 +1,7 @@
 """`callgate serve check`: read the configuration, start everything once, and show what clients would get.
 
-The servers are started with a journal in memory, and each is also checked on its own, for its protocol. Nothing is called.
+The servers are started with a journal in memory, and each is also checked on its own, for its protocol. Of the configured journal, it is
+checked whether it can be written; it is not created. Nothing is called.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from rich.text import Text
 
+from callgate._journal import refuse_unusable_location
 from callgate._server_processes.unknown_tool_names import describe_unknown_tools
 from callgate._terminal_text import one_line, printable
 from callgate.cli import _exit_codes as _exits
@@ -45,11 +47,11 @@ class _Row(Struct, frozen=True, kw_only=True):
 
 def check_gateway(options: ServeOptions, *, as_json: bool) -> int:
     """Check what `callgate serve` would serve with these options; return the exit code."""
-    config = replace(config_of(options), journal=MEMORY)
-    return asyncio.run(_check(config, as_json=as_json))
+    config = config_of(options)
+    return asyncio.run(_check(replace(config, journal=MEMORY), _journal_problem(config.journal), as_json=as_json))
 
 
-async def _check(config: GatewayConfig, *, as_json: bool) -> int:
+async def _check(config: GatewayConfig, journal_problem: str, *, as_json: bool) -> int:
     enabled = [one for one in config.servers if one.enabled]
     opened = open_gateway(config)
     try:
@@ -65,13 +67,23 @@ async def _check(config: GatewayConfig, *, as_json: bool) -> int:
     unavailable = [why for name, why in tools.unavailable.items() if name not in (row.name for row in rows if row.problems)]
     withdrawn = [why for why in tools.withdrawn.values() if not any(problem.endswith(why) for problem in of_rows)]
     useless = unmatched_tool_patterns(config, tools.names()) if all(row.state == "ready" for row in rows) else []
-    others = [problem for problem in problems if problem and problem not in of_rows]
+    others = [problem for problem in (journal_problem, *problems) if problem and problem not in of_rows]
     general = list(dict.fromkeys(map(at_terminal, (*others, *unavailable, *withdrawn, *useless))))
     if as_json:
         print_json({"name": config.name, "servers": rows, "tools": tools.names(), "problems": general, "notes": notes_of_files(config)})
     else:
         _show(rows, general, notes_of_files(config), describe_accepted(config), len(tools.names()))
     return _exits.FAILED if general or of_rows else _exits.OK
+
+
+def _journal_problem(place: str) -> str:
+    """Return why the journal could not be written, or an empty text."""
+    try:
+        if place != MEMORY:
+            refuse_unusable_location(place)
+    except UsageError as error:
+        return str(error)
+    return ""
 
 
 async def _start_problem(opened: OpenedGateway) -> str:
