@@ -296,6 +296,29 @@ def test_log_follow_ends_if_its_output_pipe_is_closed(logged: Path) -> None:
         assert "Traceback" not in running.stderr.read()
 
 
+async def test_log_follow_stops_in_the_middle_of_old_events_if_its_output_pipe_is_closed(tmp_path: Path) -> None:
+    """It does not come to the last event, which cannot be read."""
+
+    @tool(effect="none")
+    async def echo(text: str) -> str:
+        """Say it again."""
+        return text
+
+    async with Engine([echo], journal=SqliteJournal(tmp_path / "journal.db"), run="many") as engine:
+        for _ in range(200):  # more than a pipe takes before its reader reads
+            await engine.call(RawCall(name="echo", arguments={"text": "x" * 500}))
+    with contextlib.closing(apsw.Connection(str(tmp_path / "journal.db"))) as connection:
+        connection.execute("UPDATE events SET parents = 'no list' WHERE position = (SELECT max(position) FROM events)")
+    words = command(("log", "follow", "--after", "0", "--json", "--journal", "journal.db"))
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline()
+        running.stdout.close()
+        assert running.stderr is not None
+        err = running.stderr.read()
+        assert (running.wait(timeout=COMMAND_S), "damaged" in err) == (0, False), err
+
+
 @pytest.mark.parametrize("words", [("show", "\udcff"), ("list", "--run", "\udcff"), ("list", "--journal", "\udcff")])
 def test_an_id_that_is_not_utf_8_is_refused(logged: Path, words: tuple[str, ...]) -> None:
     done = shell(logged, "log", *words)

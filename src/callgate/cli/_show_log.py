@@ -304,7 +304,7 @@ def follow(options: LogOptions, *, wait: Callable[[float], None] = time.sleep) -
                 for event in reader.find(replace(query, after=position)):
                     position = event.position
                     _print_event(event, options)
-                    if interrupted():
+                    if interrupted() or reader_is_gone():
                         return _exits.OK
                 if interrupted():
                     return _exits.OK
