@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -296,19 +297,24 @@ def test_log_follow_ends_if_its_output_pipe_is_closed(logged: Path) -> None:
         assert "Traceback" not in running.stderr.read()
 
 
-async def test_log_follow_stops_in_the_middle_of_old_events_if_its_output_pipe_is_closed(tmp_path: Path) -> None:
-    """It does not come to the last event, which cannot be read."""
+async def _record_many(path: Path) -> None:
+    """Record more than a pipe takes before its reader reads, and damage the last event."""
 
     @tool(effect="none")
     async def echo(text: str) -> str:
         """Say it again."""
         return text
 
-    async with Engine([echo], journal=SqliteJournal(tmp_path / "journal.db"), run="many") as engine:
-        for _ in range(200):  # more than a pipe takes before its reader reads
+    async with Engine([echo], journal=SqliteJournal(path), run="many") as engine:
+        for _ in range(200):
             await engine.call(RawCall(name="echo", arguments={"text": "x" * 500}))
-    with contextlib.closing(apsw.Connection(str(tmp_path / "journal.db"))) as connection:
+    with contextlib.closing(apsw.Connection(str(path))) as connection:
         connection.execute("UPDATE events SET parents = 'no list' WHERE position = (SELECT max(position) FROM events)")
+
+
+def test_log_follow_stops_in_the_middle_of_old_events_if_its_output_pipe_is_closed(tmp_path: Path) -> None:
+    """It does not come to the last event, which cannot be read."""
+    asyncio.run(_record_many(tmp_path / "journal.db"))
     words = command(("log", "follow", "--after", "0", "--json", "--journal", "journal.db"))
     with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as running:
         assert running.stdout is not None

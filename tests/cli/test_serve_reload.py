@@ -213,6 +213,20 @@ async def test_a_tool_that_comes_into_quarantine_is_logged_with_what_to_do(place
         assert await names(client) == {"buy"}
 
 
+async def test_a_plugin_that_is_saved_with_other_tools_is_logged_with_what_has_changed(place: Path) -> None:
+    shell(place, "plugin", "new", "hello")
+    program = place / "hello" / "main.py"
+    greet = program.read_text(encoding="utf-8")
+    program.write_text(greet.replace("@tool(", "@tool(requires_approval=True, "), encoding="utf-8")
+    async with serving(place, LISTEN, '[plugins.hello]\npath = "hello"\n', principal("alice")) as gateway:
+        assert "differently" not in gateway.start
+        program.write_text(greet.replace("(name: str)", "(name: str, title: str)"), encoding="utf-8")
+        told = await gateway.told("now describes its tools differently")
+    assert "The plugin 'hello' now describes its tools differently: greet has another " in told
+    assert "input_schema" in told
+    assert "requires_approval (was True, is False)" in told
+
+
 async def test_a_client_that_has_started_the_gateway_gets_its_new_tools(place: Path) -> None:
     """Over standard input and output."""
     write_config(place, server("shop"))

@@ -28,13 +28,16 @@ from tests.cli.test_run_at_terminal import at_terminal
 from tests.waiting import COMMAND_S, soon
 
 SLEEPS: Script = ["I run it.", Call("run_command", {"command": "sleep 600 & echo $! $$; wait"})]
-HANGS = [
-    sys.executable,
-    "-c",
-    "import signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-    "open('begun', 'w').close(); sys.stdin.read(); open('left', 'w').close(); time.sleep(300)",
-]
-"""A server that starts, never answers, and does not end when its client leaves."""
+STAYS = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open("begun", "w").close()
+sys.stdin.read()
+open("left", "w").close()
+time.sleep(300)
+"""
+"""The program of a server that starts, never answers, and does not end when its client leaves."""
+HANGS = [sys.executable, "-c", STAYS]
 BOTH = pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["SIGTERM", "SIGHUP"])
 
 
@@ -228,7 +231,9 @@ async def test_the_json_event_of_an_aborted_call_contains_its_duration(folder: P
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    "words", [("mcp", "test", "hangs"), ("mcp", "diff"), ("mcp", "add", "more", "--", *HANGS), ("serve", "check"), ("plugin", "list", "hangs")]
+    "words",
+    [("mcp", "test", "hangs"), ("mcp", "diff"), ("mcp", "add", "more", "--", *HANGS), ("serve", "check"), ("plugin", "list", "hangs")],
+    ids=lambda words: " ".join(words[:2]),
 )
 async def test_two_signals_at_once_end_a_command_as_one_does(tmp_path: Path, words: tuple[str, ...]) -> None:
     """As from a supervisor that signals the process and its group."""
