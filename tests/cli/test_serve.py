@@ -352,6 +352,24 @@ def test_the_check_finds_a_journal_that_the_gateway_could_not_write(place: Path,
     assert sorted(place.rglob("*")) == before
 
 
+async def test_a_key_that_other_users_can_read_is_reported(place: Path) -> None:
+    write_config(place)
+    (place / ".callgate").mkdir()
+    key = place / ".callgate" / "gateway.key"
+    key.write_bytes(bytes(32))
+    key.chmod(0o644)
+    told = f"gateway.key can be read by other users. Run: chmod 600 {key}"
+    checked = shell(place, "serve", "check")
+    assert (checked.code, told in checked.err) == (0, True), checked.err
+    process = await start_command(place, "serve", stdin=PIPE)
+    assert process.stderr is not None
+    said = (await asyncio.wait_for(process.stderr.readuntil(b"Journal:"), COMMAND_S)).decode()
+    await asyncio.wait_for(process.communicate(), COMMAND_S)
+    assert told in said
+    key.chmod(0o600)
+    assert "other users" not in shell(place, "serve", "check").err
+
+
 def test_the_check_accepts_the_journal_of_a_gateway_and_makes_none(place: Path) -> None:
     write_config(place)
     assert shell(place, "serve", "check").code == 0

@@ -25,7 +25,7 @@ from callgate.engine import Engine
 from callgate.errors import UsageError
 from callgate.gateway import Gateway, GatewayLimits
 from callgate.gateway._access.current_rules import CurrentRules
-from callgate.gateway._config.kept_secret import kept_secret
+from callgate.gateway._config.kept_secret import exposed_secret, kept_secret
 from callgate.gateway._config.listen_address import read_listen_address
 from callgate.gateway._config.secret_values import SecretValues
 from callgate.gateway._config.unmatched_patterns import refuse_unknown_principals
@@ -42,6 +42,7 @@ __all__ = [
     "OpenedGateway",
     "config_of",
     "describe_accepted",
+    "exposed_key",
     "notes_of_files",
     "open_gateway",
     "rules_of_gateway",
@@ -139,7 +140,17 @@ def _secret(config: GatewayConfig) -> bytes | None:
     """Return the secret of all replicas, or the one beside the journal's file; None without a file."""
     if config.replicas is not None:
         return config.replicas.secret
-    return None if config.journal == MEMORY or is_url(config.journal) else kept_secret(Path(config.journal).parent)
+    if config.journal == MEMORY or is_url(config.journal):
+        return None
+    secret = kept_secret(Path(config.journal).parent)
+    if exposed := exposed_key(config):
+        log.warning("%s", exposed)
+    return secret
+
+
+def exposed_key(config: GatewayConfig) -> str:
+    """Return a sentence that other users can read the secret beside the journal; empty if they cannot."""
+    return "" if config.journal == MEMORY or is_url(config.journal) else exposed_secret(Path(config.journal).parent)
 
 
 def notes_of_files(config: GatewayConfig) -> list[str]:

@@ -21,7 +21,7 @@ from callgate.cli import _exit_codes as _exits
 from callgate.cli._command_options import ServeOptions
 from callgate.cli._console import grid, output, print_json, say
 from callgate.cli._error_advice import at_terminal
-from callgate.cli._gateway_setup import OpenedGateway, config_of, describe_accepted, notes_of_files, open_gateway
+from callgate.cli._gateway_setup import OpenedGateway, config_of, describe_accepted, exposed_key, notes_of_files, open_gateway
 from callgate.cli._journal_location import MEMORY
 from callgate.cli._mcp_look import ServerLook, known_effects, look_at_all
 from callgate.cli._plugin_look import PluginLook, look_at_plugin
@@ -47,13 +47,13 @@ class _Row(Struct, frozen=True, kw_only=True):
 
 def check_gateway(options: ServeOptions, *, as_json: bool) -> int:
     """Check what `callgate serve` would serve with these options; return the exit code."""
-    config = config_of(options)
-    return asyncio.run(_check(replace(config, journal=MEMORY), _journal_problem(config.journal), as_json=as_json))
+    return asyncio.run(_check(config_of(options), as_json=as_json))
 
 
-async def _check(config: GatewayConfig, journal_problem: str, *, as_json: bool) -> int:
+async def _check(config: GatewayConfig, *, as_json: bool) -> int:
     enabled = [one for one in config.servers if one.enabled]
-    opened = open_gateway(config)
+    journal_problem, notes = _journal_problem(config.journal), list(filter(None, (*notes_of_files(config), exposed_key(config))))
+    opened = open_gateway(replace(config, journal=MEMORY))
     try:
         starting = asyncio.gather(*(look_at_plugin(one, start=True) for one in config.plugins))
         looks, plugins, *problems = await asyncio.gather(look_at_all(enabled), starting, _start_problem(opened), _key_problem(config.jwt))
@@ -70,9 +70,9 @@ async def _check(config: GatewayConfig, journal_problem: str, *, as_json: bool) 
     others = [problem for problem in (journal_problem, *problems) if problem and problem not in of_rows]
     general = list(dict.fromkeys(map(at_terminal, (*others, *unavailable, *withdrawn, *useless))))
     if as_json:
-        print_json({"name": config.name, "servers": rows, "tools": tools.names(), "problems": general, "notes": notes_of_files(config)})
+        print_json({"name": config.name, "servers": rows, "tools": tools.names(), "problems": general, "notes": notes})
     else:
-        _show(rows, general, notes_of_files(config), describe_accepted(config), len(tools.names()))
+        _show(rows, general, notes, describe_accepted(config), len(tools.names()))
     return _exits.FAILED if general or of_rows else _exits.OK
 
 
