@@ -7,7 +7,6 @@ the outcome into text and an exit code. Ctrl-C kills the call: the tool's proces
 from __future__ import annotations
 
 import asyncio
-import math
 import signal
 import sys
 from contextlib import suppress
@@ -16,12 +15,11 @@ from typing import TYPE_CHECKING
 
 from callgate._call_summary import CallSummary, summarise
 from callgate._clock import SystemClock
-from callgate._limits_from_environment import timeout_from_environment
 from callgate._tool_loading import load_tools
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._approval_prompt import is_answered, put_question
-from callgate.cli._call_arguments import refuse_odd_text
+from callgate.cli._call_arguments import call_timeout, refuse_odd_text
 from callgate.cli._command_options import CallOptions
 from callgate.cli._console import print_json, say
 from callgate.cli._interrupt_signals import Interrupts, exit_code_of, interruptible
@@ -33,7 +31,7 @@ from callgate.cli._search_memory import open_memory
 from callgate.cli._shared_options import check_workspace
 from callgate.cli._terminal_approver import TerminalApprover
 from callgate.engine import Engine
-from callgate.errors import JournalFailed, UsageError
+from callgate.errors import JournalFailed
 from callgate.policy import Rules
 from callgate.tools import Tool
 from callgate.undo import UndoStore
@@ -46,14 +44,12 @@ __all__ = ["call"]
 
 def call(tool: str, arguments: str | dict[str, object], options: CallOptions) -> int:
     """Make one call and return the exit code."""
-    if options.timeout is not None and not (math.isfinite(options.timeout) and options.timeout > 0):
-        raise UsageError(f"--timeout is {options.timeout:g}; it must be a finite number of seconds above 0.")
+    timeout_s = call_timeout(options.timeout)
     refuse_odd_text(tool=tool, run=options.run, key=options.key, actor=options.actor, principal=options.principal)
     workspace = check_workspace(options.workspace)
     options = replace(options, workspace=workspace, run=run_named(options.run, options.journal))
     raw = RawCall(name=tool, arguments=arguments, origin="cli", idempotency_key=options.key or None)
     policies = (Rules.load(options.policy),) if options.policy else ()
-    timeout_s = timeout_from_environment() if options.timeout is None else options.timeout
     memory = open_memory(options.memory)
     record = CommandJournal.open(options.journal)
     tools = load_tools(options.tools, record.blobs, memory)

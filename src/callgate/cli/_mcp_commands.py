@@ -104,6 +104,7 @@ def mcp_test(
     *,
     tool: str = "",
     arguments: Annotated[str, Parameter(allow_leading_hyphen=True)] = "{}",
+    timeout: float | None = None,
     config: Config = ".mcp.json",
     json: AsJson = False,
 ) -> int:
@@ -120,10 +121,12 @@ def mcp_test(
         Also call this tool. It runs, whatever its effect is, unless it is in quarantine.
     arguments
         The arguments of that call: one JSON object, `@file`, or `-` for standard input. Default: none.
+    timeout
+        Seconds for that call. Default: `TOOL_EXECUTION_TIMEOUT_MS`, or 300. A tool's own limit takes precedence.
     """
     from callgate.cli._mcp_test import check_mcp_server
 
-    return check_mcp_server(name, tool, arguments, config, as_json=json)
+    return check_mcp_server(name, tool, arguments, timeout, config, as_json=json)
 
 
 @mcp_app.command(name="diff")
