@@ -300,3 +300,10 @@ def test_a_closed_output_pipe_is_not_a_failure(folder: Path) -> None:
     finally:
         os.close(writing)
     assert (ended.returncode, b"Traceback" in ended.stderr, b"Exception" in ended.stderr) == (0, False, False)
+
+
+def test_a_call_says_that_its_journal_is_new_if_its_name_may_be_mistyped(folder: Path) -> None:
+    words = ("call", "list_files", "--key", "once")
+    assert "is a new journal: there was none" not in shell(folder, *words).err
+    assert "typo.db is a new journal: there was none" in shell(folder, *words, "--journal", "typo.db").err
+    assert "is a new journal" not in shell(folder, *words, "--journal", "typo.db").err

@@ -405,3 +405,9 @@ def test_a_keyboard_interrupt_in_a_finalizer_ends_log_follow(logged: Path, monke
     monkeypatch.setattr(sys, "unraisablehook", lambda told: dropped.append(told.exc_type))
     assert follow(LogOptions(journal=str(logged / ".callgate/journal.db"), after=0), wait=lambda _: _interrupted()) == 0
     assert dropped == [KeyboardInterrupt]
+
+
+def test_a_kind_that_does_not_exist_is_said_with_the_nearest(logged: Path) -> None:
+    said = shell(logged, "log", "list", "--kind", "call.recieved").err
+    assert "No event has the kind 'call.recieved'. Did you mean call.received?" in said
+    assert "No calls match" in shell(logged, "log", "list", "--kind", "call.late").err
