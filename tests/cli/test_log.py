@@ -189,7 +189,7 @@ def test_an_export_contains_every_body_unchanged(logged: Path) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [("list", "--kind", "none"), ("show", "odd", "--kind", "none"), ("tree", "odd", "--kind", "none"), ("export", "--tool", "none")],
+    [("list", "--kind", "call.late"), ("show", "odd", "--kind", "none"), ("tree", "odd", "--kind", "none"), ("export", "--tool", "none")],
     ids=" ".join,
 )
 def test_a_query_without_matches_says_so(logged: Path, words: tuple[str, ...]) -> None:

@@ -33,7 +33,7 @@ async def call_unrecorded(
             return await engine.call(RawCall(name=tool, arguments=arguments, origin="cli"), Scope(run=engine.run))
 
 
-class _Warnings(logging.Handler):
+class _SaidWarnings(logging.Handler):
     """Prints the warnings of callgate, such as that the server has sent something that is no answer."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -42,7 +42,7 @@ class _Warnings(logging.Handler):
 
 @contextmanager
 def _say_warnings() -> Iterator[None]:
-    handler, log = _Warnings(logging.WARNING), logging.getLogger("callgate")
+    handler, log = _SaidWarnings(logging.WARNING), logging.getLogger("callgate")
     log.addHandler(handler)
     try:
         yield
