@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -32,6 +33,7 @@ from callgate.gateway._config.unmatched_patterns import refuse_unknown_principal
 from callgate.gateway.config import GatewayConfig, HttpConfig
 from callgate.gateway.config_file import read_gateway_config, refuse_open
 from callgate.mcp import ConfiguredServer, McpServer
+from callgate.mcp.config_files import config_beside
 from callgate.plugins import Plugin
 from callgate.policy import Rules
 from callgate.policy.rule_file import rules_text
@@ -160,18 +162,23 @@ def notes_of_files(config: GatewayConfig) -> list[str]:
 
 def describe_accepted(config: GatewayConfig) -> list[str]:
     """Return by which files the tools of MCP servers are accepted, and of which servers nobody has accepted any, as sentences."""
-    by_file: dict[str, list[str]] = {}
+    by_file: dict[Path | None, list[str]] = {}
     for one in config.servers:
         accepted = one.server.accepted if one.enabled else ""
         if accepted is None or (accepted and isinstance(accepted, (str, os.PathLike))):
-            by_file.setdefault(displayed(Path(accepted)) if accepted is not None else "", []).append(one.name)
-    return [
-        f"MCP tools run as accepted in {file} ({one_line(', '.join(names), 200)})."
-        if file
-        else f"Nobody has accepted the MCP tools of {one_line(', '.join(names), 200)}, so they run as they are described at the start."
-        " Pin them with `callgate mcp accept`."
-        for file, names in by_file.items()
-    ]
+            by_file.setdefault(None if accepted is None else Path(accepted), []).append(one.name)
+    return [_describe_accepted(file, one_line(", ".join(names), 200)) for file, names in by_file.items()]
+
+
+def _describe_accepted(file: Path | None, servers: str) -> str:
+    if file is None:
+        return (
+            f"Nobody has accepted the MCP tools of {servers}, so they run as they are described at the start. Pin them with"
+            " `callgate mcp accept`."
+        )
+    beside = config_beside(file)
+    look = f"callgate mcp diff --config {'FILE' if beside is None else shlex.quote(displayed(beside))}"
+    return f"The MCP tools of {servers} run as accepted in {displayed(file)}; what differs: {look}"
 
 
 def servers_to_start(config: GatewayConfig) -> tuple[McpServer | Plugin, ...]:

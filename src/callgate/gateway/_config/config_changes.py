@@ -70,9 +70,10 @@ def _refuse_unpinned(before: GatewayConfig, after: GatewayConfig) -> None:
     for one in after.servers:
         if one.enabled and one.server.accepted is None and one.server.name in pinned:
             file = pinned[one.server.name]
-            named = displayed(Path(file)) if isinstance(file, (str, os.PathLike)) else "its accepted tools"
+            named = displayed(Path(file)) if isinstance(file, (str, os.PathLike)) else "The file"
+            what = "is no longer named" if isinstance(file, (str, os.PathLike)) and os.path.exists(file) else "is gone"
             raise UsageError(
-                f"{named}, by which the tools of '{one_line(one.server.name)}' are accepted, is gone, and without it they would run unseen."
+                f"{named}, by which the tools of '{one_line(one.server.name)}' are accepted, {what}, and without it they would run unseen."
                 " Restore it; to run them without accepted tools, restart the gateway."
             )
 
