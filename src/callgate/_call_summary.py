@@ -59,6 +59,8 @@ class CallSummary(Struct, kw_only=True):
     """Whether the tool's code still ran, and could not be stopped, when the call ended."""
     question: str = ""
     """The call that asked the question for which it waited: itself, or an earlier one that it repeats. Empty if it did not wait."""
+    answer: str = ""
+    """`allowed` or `refused`, if the question that the call asked was answered; empty otherwise. The call that then ran is another one."""
     earlier_call: str = ""
     """The call whose outcome decides about this one: this one was refused because of it, or got its result. Empty if there is none."""
     failure_class: str = ""
@@ -134,7 +136,10 @@ def summarise(events: Iterable[Event]) -> list[CallSummary]:
             if event.kind == "fact.settled" and event.call in calls:
                 settle(calls[event.call], event)
             elif event.kind == "approval.answered":
-                _end_denied(calls, body_of(event))
+                body = body_of(event)
+                if event.call in calls:
+                    calls[event.call].answer = _text(body, "status")
+                _end_denied(calls, body)
             continue
         call = calls.get(event.call)
         if call is None:

@@ -6,14 +6,14 @@ import asyncio
 import os
 import pty
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.cli.command_process import CommandProcess, start_command
 from tests.waiting import COMMAND_S
 
-__all__ = ["Screen", "Terminal", "command_at_terminal"]
+__all__ = ["Screen", "Terminal", "command_at_terminal", "saved_command_at_terminal"]
 
 
 class Screen:
@@ -56,8 +56,22 @@ class Terminal:
 @asynccontextmanager
 async def command_at_terminal(folder: Path, *words: str, **more: str) -> AsyncIterator[Terminal]:
     """Run `callgate` with these words at a terminal of its own."""
+    async with _at_terminal(folder, words, None, more) as terminal:
+        yield terminal
+
+
+@asynccontextmanager
+async def saved_command_at_terminal(folder: Path, file: int, *words: str) -> AsyncIterator[Terminal]:
+    """Run `callgate` with these words and the input of a terminal, while the output and the errors go to the file with this descriptor."""
+    async with _at_terminal(folder, words, file, {}) as terminal:
+        yield terminal
+
+
+@asynccontextmanager
+async def _at_terminal(folder: Path, words: Sequence[str], file: int | None, more: Mapping[str, str]) -> AsyncIterator[Terminal]:
     ours, theirs = pty.openpty()
-    process = await start_command(folder, *words, stdin=theirs, stdout=theirs, stderr=theirs, variables={"TERM": "dumb", **more})
+    shown = theirs if file is None else file
+    process = await start_command(folder, *words, stdin=theirs, stdout=shown, stderr=shown, variables={"TERM": "dumb", **more})
     os.close(theirs)
     try:
         yield Terminal(ours, process)

@@ -300,3 +300,18 @@ def test_a_closed_output_pipe_is_not_a_failure(folder: Path) -> None:
     finally:
         os.close(writing)
     assert (ended.returncode, b"Traceback" in ended.stderr, b"Exception" in ended.stderr) == (0, False, False)
+
+
+def test_a_call_says_that_its_journal_is_new_if_its_name_may_be_mistyped(folder: Path) -> None:
+    words = ("call", "list_files", "--key", "once")
+    assert "is a new journal: there was none" not in shell(folder, *words).err
+    assert "typo.db is a new journal: there was none" in shell(folder, *words, "--journal", "typo.db").err
+    assert "is a new journal" not in shell(folder, *words, "--journal", "typo.db").err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_lost_list_is_not_said_to_be_in_the_log(folder: Path) -> None:
+    words = shlex.join(command(("tools", "list")))
+    line = ["sh", "-c", f"{words} >/dev/full"]
+    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=COMMAND_S, env=environment())
+    assert (done.returncode, "The output could not be written" in done.stderr, "log list" in done.stderr) == (1, True, False)

@@ -191,3 +191,13 @@ def test_an_approval_that_lacks_an_argument_of_the_call_is_refused_unless_it_say
     assert (said.code, "Note: the call runs without cents." in " ".join(said.err.split())) == (0, True)
     whole = shell(folder, "approve", question, "--arguments", '{"order": "A7", "cents": 5}', "--json").json
     assert (whole["left_out"], whole["status"]) == ([], "waiting")
+
+
+@pytest.mark.parametrize(("answer", "said"), [("approve", "allowed"), ("deny", "refused")])
+def test_the_list_of_calls_shows_that_a_question_was_answered(folder: Path, answer: str, said: str) -> None:
+    question = asked(folder, "A7", "--run", "case")
+    assert "answered" not in shell(folder, "log", "list").out
+    shell(folder, answer, question)
+    shell(folder, "call", "refund", "order=A7", "cents=12", *CRM, "--policy", "rules.toml", "--run", "case")
+    assert f"asked answered: {said}" in shell(folder, "log", "list").out
+    assert [call["answer"] for call in shell(folder, "log", "list", "--json").lines] == [said, ""]

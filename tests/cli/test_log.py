@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -188,7 +189,7 @@ def test_an_export_contains_every_body_unchanged(logged: Path) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [("list", "--kind", "none"), ("show", "odd", "--kind", "none"), ("tree", "odd", "--kind", "none"), ("export", "--tool", "none")],
+    [("list", "--kind", "call.late"), ("show", "odd", "--kind", "none"), ("tree", "odd", "--kind", "none"), ("export", "--tool", "none")],
     ids=" ".join,
 )
 def test_a_query_without_matches_says_so(logged: Path, words: tuple[str, ...]) -> None:
@@ -296,6 +297,34 @@ def test_log_follow_ends_if_its_output_pipe_is_closed(logged: Path) -> None:
         assert "Traceback" not in running.stderr.read()
 
 
+async def _record_many(path: Path) -> None:
+    """Record more than a pipe takes before its reader reads, and damage the last event."""
+
+    @tool(effect="none")
+    async def echo(text: str) -> str:
+        """Say it again."""
+        return text
+
+    async with Engine([echo], journal=SqliteJournal(path), run="many") as engine:
+        for _ in range(200):
+            await engine.call(RawCall(name="echo", arguments={"text": "x" * 500}))
+    with contextlib.closing(apsw.Connection(str(path))) as connection:
+        connection.execute("UPDATE events SET parents = 'no list' WHERE position = (SELECT max(position) FROM events)")
+
+
+def test_log_follow_stops_in_the_middle_of_old_events_if_its_output_pipe_is_closed(tmp_path: Path) -> None:
+    """It does not come to the last event, which cannot be read."""
+    asyncio.run(_record_many(tmp_path / "journal.db"))
+    words = command(("log", "follow", "--after", "0", "--json", "--journal", "journal.db"))
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline()
+        running.stdout.close()
+        assert running.stderr is not None
+        err = running.stderr.read()
+        assert (running.wait(timeout=COMMAND_S), "damaged" in err) == (0, False), err
+
+
 @pytest.mark.parametrize("words", [("show", "\udcff"), ("list", "--run", "\udcff"), ("list", "--journal", "\udcff")])
 def test_an_id_that_is_not_utf_8_is_refused(logged: Path, words: tuple[str, ...]) -> None:
     done = shell(logged, "log", *words)
@@ -376,3 +405,9 @@ def test_a_keyboard_interrupt_in_a_finalizer_ends_log_follow(logged: Path, monke
     monkeypatch.setattr(sys, "unraisablehook", lambda told: dropped.append(told.exc_type))
     assert follow(LogOptions(journal=str(logged / ".callgate/journal.db"), after=0), wait=lambda _: _interrupted()) == 0
     assert dropped == [KeyboardInterrupt]
+
+
+def test_a_kind_that_does_not_exist_is_said_with_the_nearest(logged: Path) -> None:
+    said = shell(logged, "log", "list", "--kind", "call.recieved").err
+    assert "No event has the kind 'call.recieved'. Did you mean call.received?" in said
+    assert "No calls match" in shell(logged, "log", "list", "--kind", "call.late").err

@@ -112,3 +112,46 @@ def test_the_exit_code_of_a_plugin_that_ends_at_once_is_told(tmp_path: Path) -> 
     manifest = tmp_path / "hello" / "callgate-plugin.toml"
     manifest.write_text(manifest.read_text(encoding="utf-8").replace('["{python}", "main.py"]', '["false"]'), encoding="utf-8")
     assert "exited with code 1" in command(tmp_path, "check", "hello").err
+
+
+_WRONG_ID = """
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    answer = {
+        "hello": {"kind": "ready"},
+        "describe": {"kind": "tools", "tools": [{"name": "work", "description": "Work.", "input_schema": {"type": "object"}}]},
+        "call": {"kind": "result", "id": str(message.get("id")), "value": "done"},
+        "ping": {"kind": "pong"},
+    }.get(message["kind"])
+    if answer is None:
+        break
+    print(json.dumps(answer), flush=True)
+"""
+"""The program of a plugin that answers a call with an id that is a text."""
+
+
+def _write_plugin(folder: Path, program: str) -> None:
+    (folder / "own").mkdir()
+    (folder / "own" / "main.py").write_text(program, encoding="utf-8")
+    manifest = '[plugin]\nname = "own"\nversion = "0.1"\nprotocol = 1\ncommand = ["{python}", "main.py"]\n'
+    (folder / "own" / "callgate-plugin.toml").write_text(manifest, encoding="utf-8")
+
+
+def test_a_check_says_why_a_call_gets_no_answer_and_ends_at_its_limit(tmp_path: Path) -> None:
+    _write_plugin(tmp_path, _WRONG_ID)
+    done = command(tmp_path, "check", "./own", "--tool", "work", "--timeout", "1")
+    assert done.code == 3, done.err
+    assert "Calling work for up to 1 s" in done.err
+    assert "The plugin 'own' wrote a message of the unknown kind 'result', or without what belongs to its kind; it is ignored" in done.err
+    assert command(tmp_path, "check", "./own", "--tool", "work", "--timeout", "0").code == 2
+
+
+def test_a_check_says_that_a_tool_was_not_called_because_it_needs_approval(tmp_path: Path) -> None:
+    command(tmp_path, "new", "hello")
+    program = tmp_path / "hello" / "main.py"
+    program.write_text(program.read_text(encoding="utf-8").replace("@tool(", "@tool(requires_approval=True, "), encoding="utf-8")
+    done = command(tmp_path, "check", "./hello", "--tool", "greet", "--arguments", ADA)
+    assert done.code == 4
+    assert "Nothing ran: greet needs approval, and a check asks nobody." in done.err
+    assert "Hello" not in done.out

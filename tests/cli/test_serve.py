@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shlex
 import signal
 import socket
+import sqlite3
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -327,6 +329,54 @@ def test_wrong_options_are_one_sentence_and_exit_code_2(place: Path, words: tupl
     assert done.code == 2
     assert told in done.err
     assert done.out == ""
+
+
+@pytest.mark.parametrize(
+    ("journal", "told"),
+    [
+        (".", "it is a folder"),
+        ("books/journal.db", "books does not exist"),
+        ("other.db", "is a database, but no journal"),
+        ("gate.toml", "cannot be a database"),
+        ("postgresql://127.0.0.1:1/none", "PostgreSQL|cannot be reached"),
+    ],
+)
+def test_the_check_finds_a_journal_that_the_gateway_could_not_write(place: Path, journal: str, told: str) -> None:
+    with closing(sqlite3.connect(place / "other.db")) as other:
+        other.execute("CREATE TABLE things (name)")
+    write_config(place, f'journal = "{journal}"')
+    before = sorted(place.rglob("*"))
+    done = shell(place, "serve", "check")
+    assert (done.code, bool(re.search(told, done.err))) == (1, True), done.err
+    assert "delete" not in done.err
+    assert sorted(place.rglob("*")) == before
+
+
+async def test_a_key_that_other_users_can_read_is_reported(place: Path) -> None:
+    write_config(place)
+    (place / ".callgate").mkdir()
+    key = place / ".callgate" / "gateway.key"
+    key.write_bytes(bytes(32))
+    key.chmod(0o644)
+    told = f"gateway.key can be read by other users. Run: chmod 600 {key}"
+    checked = shell(place, "serve", "check")
+    assert (checked.code, told in checked.err) == (0, True), checked.err
+    process = await start_command(place, "serve", stdin=PIPE)
+    assert process.stderr is not None
+    said = (await asyncio.wait_for(process.stderr.readuntil(b"Journal:"), COMMAND_S)).decode()
+    await asyncio.wait_for(process.communicate(), COMMAND_S)
+    assert told in said
+    key.chmod(0o600)
+    assert "other users" not in shell(place, "serve", "check").err
+
+
+def test_the_check_accepts_the_journal_of_a_gateway_and_makes_none(place: Path) -> None:
+    write_config(place)
+    assert shell(place, "serve", "check").code == 0
+    assert not (place / ".callgate").exists()
+    assert shell(place, "call", "loud", "name=you", "--tools", "own.py").code == 0
+    assert (place / ".callgate" / "journal.db").exists()
+    assert shell(place, "serve", "check").code == 0
 
 
 def test_the_tools_of_its_servers_are_accepted_like_those_of_other_files(place: Path) -> None:

@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import signal
+import sys
 import termios
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,16 @@ from tests.cli.test_run_at_terminal import at_terminal
 from tests.waiting import COMMAND_S, soon
 
 SLEEPS: Script = ["I run it.", Call("run_command", {"command": "sleep 600 & echo $! $$; wait"})]
+STAYS = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open("begun", "w").close()
+sys.stdin.read()
+open("left", "w").close()
+time.sleep(300)
+"""
+"""The program of a server that starts, never answers, and does not end when its client leaves."""
+HANGS = [sys.executable, "-c", STAYS]
 BOTH = pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["SIGTERM", "SIGHUP"])
 
 
@@ -216,3 +227,26 @@ async def test_the_json_event_of_an_aborted_call_contains_its_duration(folder: P
     (ended_call,) = [event for line in out.splitlines() if (event := json.loads(line))["event"] == "call_ended"]
     assert (ended_call["status"], ended_call["attempts"]) == ("aborted", 1)
     assert ended_call["ms"] > 0
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "words",
+    [("mcp", "test", "hangs"), ("mcp", "diff"), ("mcp", "add", "more", "--", *HANGS), ("serve", "check"), ("plugin", "list", "hangs")],
+    ids=lambda words: " ".join(words[:2]),
+)
+async def test_two_signals_at_once_end_a_command_as_one_does(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """As from a supervisor that signals the process and its group."""
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"hangs": {"command": HANGS[0], "args": HANGS[1:]}}}), encoding="utf-8")
+    (tmp_path / "gate.toml").write_text('mcp_files = [".mcp.json"]\n', encoding="utf-8")
+    (tmp_path / "hangs").mkdir()
+    manifest = f'[plugin]\nname = "hangs"\nversion = "0.1"\nprotocol = 1\ncommand = {json.dumps(HANGS)}\n'
+    (tmp_path / "hangs" / "callgate-plugin.toml").write_text(manifest, encoding="utf-8")
+    process = await start_command(tmp_path, *words)
+    assert await soon(lambda: list(tmp_path.rglob("begun")))
+    process.send_signal(signal.SIGTERM)
+    assert await soon(lambda: list(tmp_path.rglob("left")))
+    process.send_signal(signal.SIGHUP)
+    _, err = await asyncio.wait_for(process.communicate(), COMMAND_S)
+    assert process.returncode == 143
+    assert b"Traceback" not in err, err.decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 import callgate
 from callgate.cli._app import app
 from callgate.cli._error_advice import ADVICE
+from tests.cli.mcp_server_programs import SHOP, write_servers
 from tests.cli.shell import shell
 
 MODEL = ("--model", "x", "--base-url", "http://127.0.0.1:9/v1")
@@ -155,6 +157,40 @@ def test_wrong_input_is_reported_in_command_line_terms_without_a_traceback(place
     assert named in done.err
     assert not PYTHON.search(done.err), done.err
     assert len(done.err.strip().splitlines()) < 12
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("lgo", "list"), "There is no command `callgate lgo`. Did you mean `callgate log`?"),
+        (("mcp", "lsit"), "There is no command `callgate mcp lsit`. Did you mean `callgate mcp list`?"),
+        (("zzzzz",), "There is no command `callgate zzzzz`."),
+        (("settle", "x", "--happened", "--not-happened"), "--happened and --not-happened exclude each other. Give one of them."),
+        (("settle", "x", "--by", "a", "--by", "b"), "--by is given more than once. Give it once."),
+    ],
+)
+def test_a_mistyped_command_or_option_is_said_as_it_was_typed(place: Path, words: tuple[str, ...], told: str) -> None:
+    done = shell(place, *words)
+    assert (done.code, told in done.err) == (2, True), done.err
+
+
+def test_files_with_a_byte_order_mark_are_read(tmp_path: Path) -> None:
+    """As editors on Windows save them."""
+    write_servers(tmp_path)
+    (tmp_path / "gate.toml").write_text(f"[servers.shop]\ncommand = {json.dumps(list(SHOP))}\n", encoding="utf-8-sig")
+    (tmp_path / "rules.toml").write_text('[[rule]]\nid = "a"\nverdict = "ask"\ntool = "run_command"\n', encoding="utf-8-sig")
+    assert shell(tmp_path, "serve", "check").code == 0
+    assert shell(tmp_path, "rules", "check", "rules.toml").code == 0
+    shell(tmp_path, "plugin", "new", "hello")
+    manifest = tmp_path / "hello" / "callgate-plugin.toml"
+    manifest.write_text(manifest.read_text(encoding="utf-8"), encoding="utf-8-sig")
+    assert shell(tmp_path, "plugin", "check", "./hello").code == 0
+
+
+def test_nobody_is_advised_to_delete_a_file_that_is_no_journal(place: Path) -> None:
+    (place / "gate.toml").write_text('name = "shop"\n', encoding="utf-8")
+    done = shell(place, "call", "list_files", "--journal", "gate.toml")
+    assert (done.code, "Give another file." in done.err, "delete" in done.err) == (2, True, False), done.err
 
 
 def test_every_command_is_tested_with_wrong_input() -> None:

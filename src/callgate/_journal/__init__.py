@@ -12,7 +12,7 @@ In reading order:
 - `sqlite_journal` is the journal in a file. It uses `open_sqlite`, `sqlite_store`, `sqlite_rows` and `sqlite_reader`; `lock_file`,
   `sqlite_file_checks` and `write_ahead_log` detect other writers and missing files; `journal_blobs` stores large results.
 - `postgres_journal` is the journal on a server, with `postgres_server` and `postgres_blobs`.
-- `journal_reader` and `open_for_reading` open a journal for reading only.
+- `journal_reader` and `open_for_reading` open a journal for reading only; `location_check` says whether one could be written.
 """
 
 from __future__ import annotations
@@ -21,13 +21,24 @@ from typing import TYPE_CHECKING, Any
 
 from callgate._journal.in_memory_journal import MemoryJournal
 from callgate._journal.journal_reader import JournalReader, is_url
+from callgate._journal.location_check import refuse_unusable_location
 from callgate._journal.open_for_reading import JournalAddress, ended_writers, open_reader
 from callgate._journal.sqlite_journal import SqliteJournal
 
 if TYPE_CHECKING:
     from callgate._journal.postgres_journal import PostgresJournal
 
-__all__ = ["JournalAddress", "JournalReader", "MemoryJournal", "PostgresJournal", "SqliteJournal", "ended_writers", "is_url", "open_reader"]
+__all__ = [
+    "JournalAddress",
+    "JournalReader",
+    "MemoryJournal",
+    "PostgresJournal",
+    "SqliteJournal",
+    "ended_writers",
+    "is_url",
+    "open_reader",
+    "refuse_unusable_location",
+]
 
 
 def __getattr__(name: str) -> Any:

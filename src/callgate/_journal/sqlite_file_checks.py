@@ -42,7 +42,7 @@ def refuse_remains(path: Path, *, was_journal: bool) -> None:
         UsageError: The file is missing, empty or truncated, and there was a journal in it.
     """
     size, log = _size(path), _size(Path(f"{path}-wal"))
-    refuse_scrap(path, "journal", RESTORE)
+    refuse_scrap(path, "journal", RESTORE if was_journal else "Give another file.")
     if not size and log:
         what = "is missing" if size is None else "is empty"
         raise UsageError(f"{path} {what}, and its log {path}-wal is not: it was deleted or cut off without it. {RESTORE}")

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import logging
 import shlex
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, RepeatArgumentError
 
 import callgate
+from callgate._terminal_text import one_line
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._command_options import CallOptions
 from callgate.cli._console import say
@@ -52,6 +54,8 @@ app = App(
     version_format="plaintext",  # printing it as Markdown would import more than the command line needs
 )
 tools_app = App(name="tools", help="Show the tools that a model can call, and their schemas.")
+_RECORDED = (["call"], ["run"], ["resume"])
+"""The commands that the journal has a record of."""
 rules_app = App(name="rules", help="Check rule files.")
 app.command(tools_app)
 app.command(rules_app)
@@ -81,7 +85,8 @@ def run(words: list[str]) -> int:
         output.flush()
         if output.lost is None or isinstance(output.lost, BrokenPipeError):  # a reader that closes the pipe early is not a failure
             return code
-        say(f"The output could not be written: {output.lost.strerror}. `callgate log list` shows what was done.", "red")
+        then = " `callgate log list` shows what was done." if words[:1] in _RECORDED else ""
+        say(f"The output could not be written: {output.lost.strerror}.{then}", "red")
         return code or _exits.FAILED
 
 
@@ -90,7 +95,7 @@ def _carry_out(words: list[str]) -> int:
         command, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
         return int(command(*bound.args, **bound.kwargs) or 0)
     except RepeatArgumentError as error:
-        say(f"{error.token.keyword} is given more than once. Give it once.", "red")
+        say(_describe_repetition(words, str(error.token.keyword)), "red")
         return _exits.USAGE
     except CycloptsError as error:
         return _usage(words, error)
@@ -107,12 +112,39 @@ def _carry_out(words: list[str]) -> int:
         return _exits.INTERRUPTED
 
 
+def _describe_repetition(words: list[str], keyword: str) -> str:
+    opposites = {f"--not-{keyword.removeprefix('--')}", f"--no-{keyword.removeprefix('--')}", *_positive(keyword)}
+    if other := next((word for word in words if word in opposites), ""):
+        return f"{other} and {keyword} exclude each other. Give one of them."
+    return f"{keyword} is given more than once. Give it once."
+
+
+def _positive(keyword: str) -> list[str]:
+    return [f"--{keyword.removeprefix(prefix)}" for prefix in ("--not-", "--no-") if keyword.startswith(prefix)]
+
+
+def _misspelled_command(words: list[str]) -> str:
+    """Return a sentence about the first word that has to name a command and does not; empty if there is none."""
+    level, path = app, "callgate"
+    for word in words:
+        if level.default_command is not None or word.startswith("-"):
+            return ""
+        names = [name for name in level if not name.startswith("-")]
+        if word not in names:
+            near = get_close_matches(word[:50], names, n=1)
+            return f"There is no command `{path} {one_line(word, 80)}`.{f' Did you mean `{path} {near[0]}`?' if near else ''}"
+        level, path = level[word], f"{path} {word}"
+    return ""
+
+
 def _usage(words: list[str], error: CycloptsError) -> int:
     """Print what is wrong with a command line that cannot be read."""
     unused: list[str] = [*(getattr(error, "unused_tokens", None) or ())]
     options = [word for word in unused if word.startswith("-") and word != "--"]
     missing = error.argument if isinstance(error, MissingArgumentError) else None
-    if without := next((option for option in options if missing is not None and option in missing.names), ""):
+    if misspelled := _misspelled_command(words):
+        say(misspelled, "red")
+    elif without := next((option for option in options if missing is not None and option in missing.names), ""):
         say(f"{without} needs a value after it.", "red")
     elif missing is not None and not unused:
         command = " ".join(("callgate", *(error.command_chain or ())))

@@ -7,25 +7,28 @@ the outcome into text and an exit code. Ctrl-C kills the call: the tool's proces
 from __future__ import annotations
 
 import asyncio
-import math
+import os
 import signal
 import sys
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from callgate._call_summary import CallSummary, summarise
 from callgate._clock import SystemClock
-from callgate._limits_from_environment import timeout_from_environment
+from callgate._database_file_checks import OWN_FOLDER
+from callgate._journal import is_url
 from callgate._tool_loading import load_tools
+from callgate._unusable_paths import displayed
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._approval_prompt import is_answered, put_question
-from callgate.cli._call_arguments import refuse_odd_text
+from callgate.cli._call_arguments import call_timeout, refuse_odd_text
 from callgate.cli._command_options import CallOptions
 from callgate.cli._console import print_json, say
 from callgate.cli._interrupt_signals import Interrupts, exit_code_of, interruptible
-from callgate.cli._journal_location import CommandJournal
+from callgate.cli._journal_location import MEMORY, CommandJournal
 from callgate.cli._live_output import Progressed
 from callgate.cli._result_output import ShownWhere, exit_code, show_aborted, show_result
 from callgate.cli._run_names import run_named
@@ -33,7 +36,7 @@ from callgate.cli._search_memory import open_memory
 from callgate.cli._shared_options import check_workspace
 from callgate.cli._terminal_approver import TerminalApprover
 from callgate.engine import Engine
-from callgate.errors import JournalFailed, UsageError
+from callgate.errors import JournalFailed
 from callgate.policy import Rules
 from callgate.tools import Tool
 from callgate.undo import UndoStore
@@ -46,18 +49,25 @@ __all__ = ["call"]
 
 def call(tool: str, arguments: str | dict[str, object], options: CallOptions) -> int:
     """Make one call and return the exit code."""
-    if options.timeout is not None and not (math.isfinite(options.timeout) and options.timeout > 0):
-        raise UsageError(f"--timeout is {options.timeout:g}; it must be a finite number of seconds above 0.")
+    timeout_s = call_timeout(options.timeout)
     refuse_odd_text(tool=tool, run=options.run, key=options.key, actor=options.actor, principal=options.principal)
     workspace = check_workspace(options.workspace)
     options = replace(options, workspace=workspace, run=run_named(options.run, options.journal))
     raw = RawCall(name=tool, arguments=arguments, origin="cli", idempotency_key=options.key or None)
     policies = (Rules.load(options.policy),) if options.policy else ()
-    timeout_s = timeout_from_environment() if options.timeout is None else options.timeout
     memory = open_memory(options.memory)
-    record = CommandJournal.open(options.journal)
+    record = _opened_journal(options.journal)
     tools = load_tools(options.tools, record.blobs, memory)
     return asyncio.run(_Terminal(raw, options, record, policies, tools, memory, timeout_s).call())
+
+
+def _opened_journal(place: str) -> CommandJournal:
+    """Open the journal. Say if it is new in a file that the user has named: if that name is mistyped, earlier keys are not known there."""
+    is_new = not (place == MEMORY or is_url(place) or Path(place).parent.name == OWN_FOLDER or os.path.exists(place))
+    record = CommandJournal.open(place)
+    if is_new:
+        say(f"{displayed(Path(place))} is a new journal: there was none.", "dim")
+    return record
 
 
 class _Terminal:

@@ -7,14 +7,16 @@ schema's type if nothing is lost; `key:=JSON` gives an exact value.
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from callgate._limits_from_environment import timeout_from_environment
 from callgate.errors import UsageError
 
-__all__ = ["read_arguments", "refuse_odd_text", "refuse_unused_arguments"]
+__all__ = ["call_timeout", "read_arguments", "refuse_odd_text", "refuse_unused_arguments"]
 
 _WORD = re.compile(r"(?P<key>[^=:\s][^=:]*)(?P<sign>:?=)(?P<value>.*)", re.DOTALL)
 _FORMS = "Give one JSON object, key=value, key:=JSON, @file, or - for standard input."
@@ -42,6 +44,17 @@ def refuse_unused_arguments(tool: str, arguments: str) -> None:
     """
     if arguments not in ("", "{}") and not tool:
         raise UsageError("--arguments is given without --tool, so nothing would be called. Add --tool NAME.")
+
+
+def call_timeout(given: float | None) -> float:
+    """Return the seconds for the whole call: those of `--timeout`, or the default.
+
+    Raises:
+        UsageError: They are not a finite number above 0.
+    """
+    if given is not None and not (math.isfinite(given) and given > 0):
+        raise UsageError(f"--timeout is {given:g}; it must be a finite number of seconds above 0.")
+    return timeout_from_environment() if given is None else given
 
 
 def read_arguments(words: Sequence[str]) -> str | dict[str, object]:

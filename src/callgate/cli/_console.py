@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal, TextIO
 
 import msgspec
@@ -34,6 +35,7 @@ __all__ = [
     "print_json",
     "say",
     "status_text",
+    "terminal",
     "tool_count",
     "write_text",
 ]
@@ -92,6 +94,21 @@ def output() -> Console:
 def console() -> Console:
     """Return a console for standard error, used for progress, notes, questions and errors."""
     return _PrintableConsole(stderr=True, markup=False, highlight=False, emoji=False, soft_wrap=True, width=_width(sys.stderr))
+
+
+@contextmanager
+def terminal() -> Iterator[Console | None]:
+    """Yield a console for the terminal that the input comes from, even if standard error goes elsewhere; None if there is none."""
+    if sys.stderr.isatty():
+        yield console()
+        return
+    try:
+        device = os.open(os.ttyname(sys.stdin.fileno()), os.O_WRONLY | os.O_NOCTTY)
+    except (OSError, AttributeError):  # AttributeError: not on every system
+        yield None
+        return
+    with open(device, "w", encoding="utf-8") as file:
+        yield _PrintableConsole(file=file, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
 def _width(stream: TextIO) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -25,19 +26,30 @@ from callgate.engine import Engine
 from callgate.errors import UsageError
 from callgate.gateway import Gateway, GatewayLimits
 from callgate.gateway._access.current_rules import CurrentRules
-from callgate.gateway._config.kept_secret import kept_secret
+from callgate.gateway._config.kept_secret import exposed_secret, kept_secret
 from callgate.gateway._config.listen_address import read_listen_address
 from callgate.gateway._config.secret_values import SecretValues
 from callgate.gateway._config.unmatched_patterns import refuse_unknown_principals
 from callgate.gateway.config import GatewayConfig, HttpConfig
 from callgate.gateway.config_file import read_gateway_config, refuse_open
 from callgate.mcp import ConfiguredServer, McpServer
+from callgate.mcp.config_files import config_beside
 from callgate.plugins import Plugin
 from callgate.policy import Rules
 from callgate.policy.rule_file import rules_text
 from callgate.undo import UndoStore
 
-__all__ = ["CONFIG", "OpenedGateway", "config_of", "notes_of_files", "open_gateway", "rules_of_gateway", "servers_to_start"]
+__all__ = [
+    "CONFIG",
+    "OpenedGateway",
+    "config_of",
+    "describe_accepted",
+    "exposed_key",
+    "notes_of_files",
+    "open_gateway",
+    "rules_of_gateway",
+    "servers_to_start",
+]
 
 log = logging.getLogger("callgate")
 
@@ -130,12 +142,43 @@ def _secret(config: GatewayConfig) -> bytes | None:
     """Return the secret of all replicas, or the one beside the journal's file; None without a file."""
     if config.replicas is not None:
         return config.replicas.secret
-    return None if config.journal == MEMORY or is_url(config.journal) else kept_secret(Path(config.journal).parent)
+    if config.journal == MEMORY or is_url(config.journal):
+        return None
+    secret = kept_secret(Path(config.journal).parent)
+    if exposed := exposed_key(config):
+        log.warning("%s", exposed)
+    return secret
+
+
+def exposed_key(config: GatewayConfig) -> str:
+    """Return a sentence that other users can read the secret beside the journal; empty if they cannot."""
+    return "" if config.journal == MEMORY or is_url(config.journal) else exposed_secret(Path(config.journal).parent)
 
 
 def notes_of_files(config: GatewayConfig) -> list[str]:
     """Return what the files of other clients say that is not used, such as tools that they disable."""
     return [f"The MCP server '{one_line(one.name)}': {printable(note)}" for one in config.servers if one.enabled for note in one.notes]
+
+
+def describe_accepted(config: GatewayConfig) -> list[str]:
+    """Return by which files the tools of MCP servers are accepted, and of which servers nobody has accepted any, as sentences."""
+    by_file: dict[Path | None, list[str]] = {}
+    for one in config.servers:
+        accepted = one.server.accepted if one.enabled else ""
+        if accepted is None or (accepted and isinstance(accepted, (str, os.PathLike))):
+            by_file.setdefault(None if accepted is None else Path(accepted), []).append(one.name)
+    return [_describe_accepted(file, one_line(", ".join(names), 200)) for file, names in by_file.items()]
+
+
+def _describe_accepted(file: Path | None, servers: str) -> str:
+    if file is None:
+        return (
+            f"Nobody has accepted the MCP tools of {servers}, so they run as they are described at the start. Pin them with"
+            " `callgate mcp accept`."
+        )
+    beside = config_beside(file)
+    look = f"callgate mcp diff --config {'FILE' if beside is None else shlex.quote(displayed(beside))}"
+    return f"The MCP tools of {servers} run as accepted in {displayed(file)}; what differs: {look}"
 
 
 def servers_to_start(config: GatewayConfig) -> tuple[McpServer | Plugin, ...]:

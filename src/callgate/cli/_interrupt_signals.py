@@ -121,11 +121,16 @@ def remembering_interrupts() -> Iterator[Callable[[], bool]]:
 def unwinding_on_termination() -> Iterator[None]:
     """Raise SystemExit on SIGTERM and SIGHUP while the block runs.
 
-    The exception lets `finally` blocks restore the cursor and close files.
+    The exception lets `finally` blocks restore the cursor and close files. The second signal is ignored, because another exception would
+    interrupt these blocks: a supervisor that signals the process and its group sends two. Further ones raise again.
     """
+    came = 0
 
-    def leave(number: int, frame: FrameType | None) -> NoReturn:
-        raise SystemExit(exit_code_of(number))
+    def leave(number: int, frame: FrameType | None) -> None:
+        nonlocal came
+        came += 1
+        if came != 2:
+            raise SystemExit(exit_code_of(number))
 
     before = {number: signal.getsignal(number) for number in TERMINATING}
     handled = [number for number, handler in before.items() if handler == signal.SIG_DFL]

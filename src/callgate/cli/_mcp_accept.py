@@ -14,7 +14,7 @@ from callgate._unusable_paths import displayed
 from callgate.calls import Effect
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._console import print_json, say, tool_count
-from callgate.cli._mcp_config import accepted_tools_of, config_option, other_files, servers_in
+from callgate.cli._mcp_config import accepted_tools_of, config_option, is_gateway, other_files, servers_in
 from callgate.cli._mcp_effects import ask_yes, check_names, effects_of, person_is_here
 from callgate.cli._mcp_look import ServerLook, look_at, look_at_all
 from callgate.cli._mcp_screen import as_json_change, names_of, say_unaccepted, show_changes, show_instructions, show_tools
@@ -54,13 +54,23 @@ def diff_mcp_tools(name: str, config: str, *, as_json: bool) -> int:
 
 
 def accept_mcp_tools(name: str, tools: Sequence[str], effects: Sequence[str], config: str, *, yes: bool, as_json: bool) -> int:
-    """Accept the tools of a server as they are now; return the exit code."""
+    """Accept the tools of a server as they are now; return the exit code.
+
+    Raises:
+        UsageError: Nobody can be asked and `yes` is not given, or a file or a name cannot be used.
+    """
     one = server_named(name, config)
     accepted = accepted_tools_of(config)
     accepted.servers()
+    if not yes and not person_is_here(as_json=as_json):
+        why = "with --json, no question is asked" if as_json else "nobody is at a terminal to be asked"
+        look = f"callgate mcp diff {shlex.quote(one_line(name))}{config_option(config)}"
+        raise UsageError(f"Nothing was accepted, because {why}. Look at the changes with `{look}`, then give --yes to accept them.")
     code = asyncio.run(_accept(one, accepted, tools, effects_of(effects), yes=yes, as_json=as_json))
     if code == _exits.OK and not as_json:
         say_unaccepted(config, accepted)
+        if is_gateway(config):
+            say("A gateway that runs takes this over on SIGHUP: kill -HUP PID", "cyan")
     return code
 
 
@@ -81,7 +91,7 @@ async def _accept(
         if compared.instructions is not None and not tools:
             show_instructions(one.name, compared.instructions)
         show_tools(wanted, dict(accepted.effects(one.server.name)) | chosen, unusable=look.unusable)
-    if not yes and person_is_here(as_json=as_json) and not await ask_yes(f"Accept {tool_count(len(wanted))} of '{one_line(one.name)}'?"):
+    if not yes and not await ask_yes(f"Accept {tool_count(len(wanted))} of '{one_line(one.name)}'?"):
         say("Nothing was accepted.")
         return _exits.FAILED
     accepted.accept(one.server.name, wanted, chosen, instructions=None if tools else look.instructions)

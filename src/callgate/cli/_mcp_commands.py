@@ -104,6 +104,7 @@ def mcp_test(
     *,
     tool: str = "",
     arguments: Annotated[str, Parameter(allow_leading_hyphen=True)] = "{}",
+    timeout: float | None = None,
     config: Config = ".mcp.json",
     json: AsJson = False,
 ) -> int:
@@ -120,10 +121,12 @@ def mcp_test(
         Also call this tool. It runs, whatever its effect is, unless it is in quarantine.
     arguments
         The arguments of that call: one JSON object, `@file`, or `-` for standard input. Default: none.
+    timeout
+        Seconds for that call. Default: `TOOL_EXECUTION_TIMEOUT_MS`, or 300. A tool's own limit takes precedence.
     """
     from callgate.cli._mcp_test import check_mcp_server
 
-    return check_mcp_server(name, tool, arguments, config, as_json=json)
+    return check_mcp_server(name, tool, arguments, timeout, config, as_json=json)
 
 
 @mcp_app.command(name="diff")
@@ -152,23 +155,23 @@ def mcp_accept(
     config: Config = ".mcp.json",
     json: AsJson = False,
 ) -> int:
-    """Accept the tools of a server as they are now, after showing what changed. At a terminal you are asked first.
+    """Accept the tools of a server as they are now, after showing what changed. You are asked first; without a terminal, give `--yes`.
 
     A tool keeps the effect that was accepted for its name; a new one is `once`.
 
     ```
     callgate mcp accept git
-    callgate mcp accept git git_log git_show --effect none=git_log,git_show
+    callgate mcp accept git git_log git_show --effect none=git_log,git_show --yes
     ```
 
-    Exit codes: 0 accepted · 1 the server cannot be started, or you said no · 2 wrong usage.
+    Exit codes: 0 accepted · 1 the server cannot be started, or you said no · 2 wrong usage, or nobody can be asked and `--yes` is missing.
 
     Parameters
     ----------
     tools
         Only these tools. Default: all, and tools that the server no longer offers are forgotten.
     yes
-        Do not ask.
+        Do not ask. Needed if the input is no terminal, and with `--json`.
     """
     from callgate.cli._mcp_accept import accept_mcp_tools
 

@@ -10,7 +10,7 @@ from callgate.gateway.config_file import read_gateway_servers
 from callgate.mcp import AcceptedTools, ConfiguredServer, configured_servers
 from callgate.mcp.config_files import accepted_file
 
-__all__ = ["accepted_tools_of", "config_option", "other_files", "servers_in"]
+__all__ = ["accepted_tools_of", "config_option", "is_gateway", "other_files", "servers_in"]
 
 _DEFAULT: Final = ".mcp.json"
 
@@ -21,7 +21,7 @@ def servers_in(config: str) -> tuple[ConfiguredServer, ...]:
     Raises:
         UsageError: It cannot be read.
     """
-    return read_gateway_servers(config).servers if _is_gateway(config) else configured_servers(config)
+    return read_gateway_servers(config).servers if is_gateway(config) else configured_servers(config)
 
 
 def config_option(config: str) -> str:
@@ -35,7 +35,7 @@ def other_files(config: str) -> str:
     Raises:
         UsageError: The configuration file cannot be read.
     """
-    others = read_gateway_servers(config).mcp_files if _is_gateway(config) else ()
+    others = read_gateway_servers(config).mcp_files if is_gateway(config) else ()
     return f"The servers of its mcp_files are in other files: use --config with {' or '.join(map(displayed, others))}." if others else ""
 
 
@@ -45,8 +45,9 @@ def accepted_tools_of(config: str) -> AcceptedTools:
     Raises:
         UsageError: It cannot be read.
     """
-    return AcceptedTools(read_gateway_servers(config).accepted if _is_gateway(config) else accepted_file(config))
+    return AcceptedTools(read_gateway_servers(config).accepted if is_gateway(config) else accepted_file(config))
 
 
-def _is_gateway(config: str) -> bool:
+def is_gateway(config: str) -> bool:
+    """Return whether this is the configuration of a gateway, and not a file that clients share."""
     return config.endswith(".toml")

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from callgate._terminal_text import one_line
 from callgate.calls import Effect
-from callgate.cli._console import console, say
+from callgate.cli._console import console, say, terminal
 from callgate.cli._keyboard import Keyboard
 from callgate.errors import UsageError
 
@@ -57,8 +57,11 @@ def check_names(names: Iterable[str], tools: Sequence[str]) -> None:
 
 
 def person_is_here(*, as_json: bool) -> bool:
-    """Return whether a person at a terminal can be asked."""
-    return not as_json and sys.stdin.isatty() and sys.stderr.isatty()
+    """Return whether a person at a terminal can be asked, even if the output goes elsewhere."""
+    if as_json or not sys.stdin.isatty():
+        return False
+    with terminal() as screen:
+        return screen is not None
 
 
 async def ask_effects(tools: Sequence[str]) -> dict[str, Effect]:
@@ -68,7 +71,7 @@ async def ask_effects(tools: Sequence[str]) -> dict[str, Effect]:
     say("Every tool is taken as one whose call must not be repeated (once), unless you know better.", "cyan")
     for effect, question in _QUESTIONS.items():
         while True:
-            console().print(Text(f"{question} Names, or Enter for none: "), end="")
+            _print_question(f"{question} Names, or Enter for none: ")
             names = (await keyboard.line() or "").replace(",", " ").split()
             try:
                 check_names(names, tools)
@@ -84,10 +87,15 @@ async def ask_yes(question: str) -> bool:
     keyboard = Keyboard()
     keyboard.forget_typed()
     while True:
-        console().print(Text(f"{question} [y/N] "), end="")
+        _print_question(f"{question} [y/N] ")
         said = await keyboard.line()
         if said is None or (word := said.strip().lower()) in ("", "n", "no"):
             return False
         if word in ("y", "yes"):
             return True
         say("Answer y or n.")
+
+
+def _print_question(question: str) -> None:
+    with terminal() as screen:
+        (screen or console()).print(Text(question), end="")

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from callgate._terminal_text import one_line, printable
 from callgate.cli import _exit_codes as _exits
-from callgate.cli._call_arguments import read_arguments, refuse_odd_text, refuse_unused_arguments
+from callgate.cli._call_arguments import call_timeout, read_arguments, refuse_odd_text, refuse_unused_arguments
 from callgate.cli._console import grid, output, print_json, say
 from callgate.cli._mcp_accept import server_named
 from callgate.cli._mcp_config import accepted_tools_of
@@ -23,11 +23,11 @@ from callgate.mcp import ConfiguredServer
 __all__ = ["check_mcp_server"]
 
 
-def check_mcp_server(name: str, tool: str, arguments: str, config: str, *, as_json: bool) -> int:
+def check_mcp_server(name: str, tool: str, arguments: str, timeout: float | None, config: str, *, as_json: bool) -> int:
     """Start a server and show its problems; return the exit code."""
     one = server_named(name, config)
     refuse_unused_arguments(tool, arguments)
-    given = read_arguments((arguments,))
+    given, timeout_s = read_arguments((arguments,)), call_timeout(timeout)
     refuse_odd_text(tool=tool)
     known = accepted_tools_of(config)
     effects = known.effects(one.server.name)
@@ -35,7 +35,7 @@ def check_mcp_server(name: str, tool: str, arguments: str, config: str, *, as_js
     quarantined = quarantined_tools(one, look, known)
     if not as_json:
         _show(one, look, dict(effects), quarantined)
-    outcome = asyncio.run(call_unrecorded(one.server, tool, given)) if tool and not look.failure else None
+    outcome = asyncio.run(call_unrecorded(one.server, tool, given, timeout_s, quiet=as_json)) if tool and not look.failure else None
     if as_json:
         print_json(_as_json(one, look, quarantined) | ({"call": outcome} if outcome is not None else {}))
     else:

@@ -9,6 +9,7 @@ from callgate._call_summary import body_of, summarise
 from callgate._journal import JournalReader
 from callgate._terminal_text import one_line
 from callgate.event_queries import EventQuery
+from callgate.events import KINDS
 
 __all__ = ["why_no_calls"]
 
@@ -21,6 +22,8 @@ _SHOWN = 12
 def why_no_calls(reader: JournalReader, query: EventQuery) -> str:
     """Return one sentence about a status, field, tool or principal that does not exist; otherwise a general one."""
     path, value = query.field or ("", None)
+    if unknown := next((kind for kind in query.kinds if not any(known == kind or known.startswith(kind) for known in KINDS)), ""):
+        return f"No event has the kind '{one_line(unknown, 80)}'. {_nearest(unknown, KINDS)}"
     if path == "status" and not query.kinds and value not in _STATUSES:
         return f"No call has the status '{one_line(str(value), 80)}'. {_nearest(str(value), _STATUSES)}"
     if path and (fields := _fields(reader)) and (name := path.partition(".")[0]) not in fields:

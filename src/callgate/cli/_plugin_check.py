@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from callgate.cli import _exit_codes as _exits
-from callgate.cli._call_arguments import read_arguments, refuse_odd_text, refuse_unused_arguments
+from callgate.cli._call_arguments import call_timeout, read_arguments, refuse_odd_text, refuse_unused_arguments
 from callgate.cli._console import print_json
 from callgate.cli._plugin_look import as_json_look, look_at_plugin, show_look
 from callgate.cli._result_output import exit_code
@@ -15,16 +15,16 @@ from callgate.plugins import plugin
 __all__ = ["check_plugin"]
 
 
-def check_plugin(path: str, tool: str, arguments: str, *, as_json: bool) -> int:
+def check_plugin(path: str, tool: str, arguments: str, timeout: float | None, *, as_json: bool) -> int:
     """Check a plugin; return the exit code."""
     refuse_odd_text(path=path, tool=tool)
     refuse_unused_arguments(tool, arguments)
-    given = read_arguments((arguments,))
+    given, timeout_s = read_arguments((arguments,)), call_timeout(timeout)
     one = plugin(path)
     look = asyncio.run(look_at_plugin(one, start=True))
     if not as_json:
         show_look(look)
-    outcome = asyncio.run(call_unrecorded(one, tool, given)) if tool and not look.failure else None
+    outcome = asyncio.run(call_unrecorded(one, tool, given, timeout_s, quiet=as_json)) if tool and not look.failure else None
     if as_json:
         print_json(as_json_look(look) | ({"call": outcome} if outcome is not None else {}))
     else:

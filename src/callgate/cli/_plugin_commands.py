@@ -122,6 +122,7 @@ def plugin_check(
     *,
     tool: str = "",
     arguments: Annotated[str, Parameter(allow_leading_hyphen=True)] = "{}",
+    timeout: float | None = None,
     json: AsJson = False,
 ) -> int:
     """Check the manifest, start the plugin, and check its tools; with `--tool`, also make one call. Exit code 1 if anything is wrong.
@@ -132,7 +133,7 @@ def plugin_check(
     ```
 
     Exit codes: 0 ok · 1 the plugin does not start or a tool cannot be used, or the call failed · 2 the manifest cannot be used ·
-    3 the outcome of the call is unknown.
+    3 the outcome of the call is unknown · 4 the tool needs approval, so it was not called.
 
     Parameters
     ----------
@@ -142,10 +143,12 @@ def plugin_check(
         Also call this tool. It runs, whatever its effect is.
     arguments
         The arguments of that call: one JSON object, `@file`, or `-` for standard input. Default: none.
+    timeout
+        Seconds for that call. Default: `TOOL_EXECUTION_TIMEOUT_MS`, or 300. A tool's own limit takes precedence.
     """
     from callgate.cli._plugin_check import check_plugin
 
-    return check_plugin(path, tool, arguments, as_json=json)
+    return check_plugin(path, tool, arguments, timeout, as_json=json)
 
 
 @plugin_app.command(name="list")

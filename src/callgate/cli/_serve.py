@@ -23,7 +23,7 @@ from callgate.cli import _exit_codes as _exits
 from callgate.cli._command_options import ServeOptions
 from callgate.cli._console import say
 from callgate.cli._error_advice import at_terminal
-from callgate.cli._gateway_setup import OpenedGateway, config_of, notes_of_files, open_gateway
+from callgate.cli._gateway_setup import OpenedGateway, config_of, describe_accepted, notes_of_files, open_gateway
 from callgate.cli._interrupt_signals import Interrupts, interruptible
 from callgate.cli._serve_reload import ConfigReload, terminal_of_process
 from callgate.errors import UsageError
@@ -187,7 +187,7 @@ def _announce(config: GatewayConfig, opened: OpenedGateway, warnings: _Warnings,
     for problem in (*tools.unavailable.values(), *tools.withdrawn.values()):
         if not warnings.have_shown(problem):
             say(printable(at_terminal(problem)), "yellow")
-    for note in notes_of_files(config):
+    for note in (*notes_of_files(config), *describe_accepted(config)):
         say(note, "dim")
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         say(_NO_RELOAD, "yellow")

@@ -1,6 +1,7 @@
 """`callgate serve check`: read the configuration, start everything once, and show what clients would get.
 
-The servers are started with a journal in memory, and each is also checked on its own, for its protocol. Nothing is called.
+The servers are started with a journal in memory, and each is also checked on its own, for its protocol. Of the configured journal, it is
+checked whether it can be written; it is not created. Nothing is called.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 from rich.text import Text
 
+from callgate._journal import refuse_unusable_location
 from callgate._server_processes.unknown_tool_names import describe_unknown_tools
 from callgate._terminal_text import one_line, printable
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._command_options import ServeOptions
 from callgate.cli._console import grid, output, print_json, say
 from callgate.cli._error_advice import at_terminal
-from callgate.cli._gateway_setup import OpenedGateway, config_of, notes_of_files, open_gateway
+from callgate.cli._gateway_setup import OpenedGateway, config_of, describe_accepted, exposed_key, notes_of_files, open_gateway
 from callgate.cli._journal_location import MEMORY
 from callgate.cli._mcp_look import ServerLook, known_effects, look_at_all
 from callgate.cli._plugin_look import PluginLook, look_at_plugin
@@ -45,13 +47,13 @@ class _Row(Struct, frozen=True, kw_only=True):
 
 def check_gateway(options: ServeOptions, *, as_json: bool) -> int:
     """Check what `callgate serve` would serve with these options; return the exit code."""
-    config = replace(config_of(options), journal=MEMORY)
-    return asyncio.run(_check(config, as_json=as_json))
+    return asyncio.run(_check(config_of(options), as_json=as_json))
 
 
 async def _check(config: GatewayConfig, *, as_json: bool) -> int:
     enabled = [one for one in config.servers if one.enabled]
-    opened = open_gateway(config)
+    journal_problem, notes = _journal_problem(config.journal), list(filter(None, (*notes_of_files(config), exposed_key(config))))
+    opened = open_gateway(replace(config, journal=MEMORY))
     try:
         starting = asyncio.gather(*(look_at_plugin(one, start=True) for one in config.plugins))
         looks, plugins, *problems = await asyncio.gather(look_at_all(enabled), starting, _start_problem(opened), _key_problem(config.jwt))
@@ -65,13 +67,23 @@ async def _check(config: GatewayConfig, *, as_json: bool) -> int:
     unavailable = [why for name, why in tools.unavailable.items() if name not in (row.name for row in rows if row.problems)]
     withdrawn = [why for why in tools.withdrawn.values() if not any(problem.endswith(why) for problem in of_rows)]
     useless = unmatched_tool_patterns(config, tools.names()) if all(row.state == "ready" for row in rows) else []
-    others = [problem for problem in problems if problem and problem not in of_rows]
+    others = [problem for problem in (journal_problem, *problems) if problem and problem not in of_rows]
     general = list(dict.fromkeys(map(at_terminal, (*others, *unavailable, *withdrawn, *useless))))
     if as_json:
-        print_json({"name": config.name, "servers": rows, "tools": tools.names(), "problems": general, "notes": notes_of_files(config)})
+        print_json({"name": config.name, "servers": rows, "tools": tools.names(), "problems": general, "notes": notes})
     else:
-        _show(rows, general, notes_of_files(config), len(tools.names()))
+        _show(rows, general, notes, describe_accepted(config), len(tools.names()))
     return _exits.FAILED if general or of_rows else _exits.OK
+
+
+def _journal_problem(place: str) -> str:
+    """Return why the journal could not be written, or an empty text."""
+    try:
+        if place != MEMORY:
+            refuse_unusable_location(place)
+    except UsageError as error:
+        return str(error)
+    return ""
 
 
 async def _start_problem(opened: OpenedGateway) -> str:
@@ -135,7 +147,7 @@ def _python_rows(opened: OpenedGateway) -> list[_Row]:
     return [_Row(name="Python", state="ready", tools=tuple(tool.name for tool in tools), effects=effects)] if tools else []
 
 
-def _show(rows: Sequence[_Row], general: Sequence[str], notes: Sequence[str], count: int) -> None:
+def _show(rows: Sequence[_Row], general: Sequence[str], notes: Sequence[str], accepted: Sequence[str], count: int) -> None:
     screen = output()
     table = grid("server", "state", "protocol", "tools", "effects", "problems", right=("tools", "problems"))
     for row in rows:
@@ -154,4 +166,6 @@ def _show(rows: Sequence[_Row], general: Sequence[str], notes: Sequence[str], co
         say(printable(problem), "red")
     for note in notes:
         say(note, "yellow")
+    for line in accepted:
+        say(line, "dim")
     say(f"{count} tool{'' if count == 1 else 's'} in all.", "dim")

@@ -107,7 +107,7 @@ AsJson = Annotated[
     bool,
     Parameter(
         name="--json",
-        help="Write JSON for programs: an object in a line, or JSON Lines (one object in each line) where there are several.",
+        help="Write JSON for programs: an object or an array in a line, or JSON Lines (one object in each line) for calls and events.",
         negative="",
     ),
 ]

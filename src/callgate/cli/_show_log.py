@@ -154,8 +154,12 @@ def _settlement_text(call: CallSummary) -> str:
 
 
 def _question_text(call: CallSummary) -> str:
-    """Return the question that the call waits for, if an earlier call asked it."""
-    return f"again, the question of {call.question}" if call.status == "asked" and call.question != call.uid else ""
+    """Return the answer to the question that the call waited for, or the question itself, if an earlier call asked it."""
+    if call.status != "asked":
+        return ""
+    if call.question != call.uid:
+        return f"again, the question of {call.question}"
+    return f"answered: {call.answer}" if call.answer else ""
 
 
 def _unknown_text(call: CallSummary) -> str:
@@ -304,7 +308,7 @@ def follow(options: LogOptions, *, wait: Callable[[float], None] = time.sleep) -
                 for event in reader.find(replace(query, after=position)):
                     position = event.position
                     _print_event(event, options)
-                    if interrupted():
+                    if interrupted() or reader_is_gone():
                         return _exits.OK
                 if interrupted():
                     return _exits.OK

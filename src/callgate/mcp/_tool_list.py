@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
@@ -17,10 +18,12 @@ from msgspec import Struct
 
 from callgate._run_in_thread import in_thread
 from callgate._server_processes.unknown_tool_names import describe_unknown_tools
+from callgate._unusable_paths import displayed
 from callgate.calls import Effect
 from callgate.mcp._connection import Message, NotSent
 from callgate.mcp._tool_changes import Definition
 from callgate.mcp.accepted_tools import AcceptedTools
+from callgate.mcp.config_files import config_beside
 from callgate.mcp.mcp_tool import CallsTools, McpTool
 from callgate.mcp.server_config import ChecksDefinitions, ChecksInstructions, McpServer
 from callgate.protocols import ToolCatalogue
@@ -128,6 +131,7 @@ class ToolList:
         if self._listed and not fresh and list(offered) == list(self._offered) and dict(refusals) == self._refusals:
             return
         await in_thread(partial(self._catalogue.prepare, self._server.name, fresh))
+        self._log_quarantine({name: why for name, why in refusals.items() if self._refusals.get(name) != why})
         self._note_missing(offered, refusals)
         self._offered, self._refusals, self._listed = offered, dict(refusals), True
         self._refused = self._gone | self._refusals
@@ -161,6 +165,18 @@ class ToolList:
             self._catalogue.withdraw(self._server.name, {self._offered_name(name): why for name in self._refused})
             self._catalogue.offer(self._server.name, [])
             raise NotSent(why, code="cannot_start") from error
+
+    def _log_quarantine(self, refusals: Mapping[str, str]) -> None:
+        """Log which tools are refused now. `AcceptedTools` without a file logs that itself."""
+        accepted, next_step = self._accepted, ""
+        if isinstance(accepted, AcceptedTools):
+            if accepted.path is None:
+                return
+            config = config_beside(accepted.path)
+            named = "FILE" if config is None else shlex.quote(displayed(config))
+            next_step = f" Begin with `callgate mcp diff {shlex.quote(self._server.name)} --config {named}`."
+        for why in refusals.values():
+            self._catalogue.log.warning("%s%s", why, next_step)
 
     def _accepted_instructions(self, offered: str) -> str:
         """Return the instructions if clients may get them, and else an empty text."""

@@ -136,6 +136,13 @@ def accepted_file(path: str | os.PathLike[str]) -> Path:
     return file.with_name(f"{file.name.removesuffix('.json').removesuffix('.toml')}.accepted.json")
 
 
+def config_beside(accepted: Path) -> Path | None:
+    """Return the configuration file that a file of accepted tools belongs to by its name; None if there is none, or more than one."""
+    stem = accepted.name.removesuffix(".accepted.json")
+    found = [one for one in (accepted.with_name(f"{stem}.toml"), accepted.with_name(f"{stem}.json")) if one != accepted and one.exists()]
+    return found[0] if len(found) == 1 else None
+
+
 def add_server(path: str | os.PathLike[str], name: str, entry: Mapping[str, Any]) -> None:
     """Add an entry to a configuration file, and make the file if there is none. Everything else in it stays.
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
+from callgate._terminal_text import one_line
 from callgate.plugins.manifest import PluginManifest, ToolSettings
 from callgate.plugins.plugin_config import Plugin
 
-__all__ = ["missing_tools", "tools_of"]
+__all__ = ["describe_tool_changes", "missing_tools", "tools_of"]
 
 _ALWAYS = ("name", "description", "input_schema", "output_schema", "timeout_s")
 """The fields that an untrusted process may set for its tools. It may also ask for approval, which is only stricter."""
+
+_SHOWN = ("effect", "requires_approval")
+"""The fields whose values a description of a change has."""
 
 
 def tools_of(config: Plugin, manifest: PluginManifest, described: Sequence[ToolSettings]) -> tuple[ToolSettings, ...]:
@@ -38,6 +42,20 @@ def missing_tools(manifest: PluginManifest, tools: Sequence[ToolSettings]) -> di
         for name in manifest.tools
         if name not in known
     }
+
+
+def describe_tool_changes(before: Mapping[str, ToolSettings], after: Mapping[str, ToolSettings]) -> str:
+    """Return what differs between two descriptions of a plugin's tools, for the operator; empty if nothing does."""
+    changes = [(name, _describe_change(before.get(name), after.get(name))) for name in dict.fromkeys((*before, *after))]
+    return "; ".join(f"{one_line(name, 128)} {what}" for name, what in changes if what)
+
+
+def _describe_change(before: ToolSettings | None, after: ToolSettings | None) -> str:
+    if before is None or after is None:
+        return "is new" if before is None else "is gone"
+    changed = [field for field in ToolSettings.__struct_fields__ if getattr(before, field) != getattr(after, field)]
+    shown = [f"{field} (was {getattr(before, field)}, is {getattr(after, field)})" if field in _SHOWN else field for field in changed]
+    return f"has another {', '.join(shown)}" if shown else ""
 
 
 def _apply_manifest(manifest: PluginManifest, tool: ToolSettings) -> ToolSettings:

@@ -26,7 +26,7 @@ from callgate._server_processes.server_errors import NotSent, ToolServerError
 from callgate._server_processes.server_lifecycle import ServerLifecycle, ServerWork, State
 from callgate._server_processes.unknown_tool_names import describe_unknown_tools
 from callgate.errors import UsageError
-from callgate.plugins._described_tools import missing_tools, tools_of
+from callgate.plugins._described_tools import describe_tool_changes, missing_tools, tools_of
 from callgate.plugins._environment_locks import HeldEnvironment, hold_environment
 from callgate.plugins._environments import has_environment
 from callgate.plugins._messages import Message, execution_of
@@ -344,6 +344,9 @@ class SupervisedPlugin:
             if unknown := describe_unknown_tools(self.name, self._config.named_tools, list(self._tools)):
                 self._catalogue.log.warning("%s", unknown)
             self._missing_gated_tools = describe_unknown_tools(self.name, self._config.gated_tools, list(self._tools))
+        changes = describe_tool_changes({name: tool.settings for name, tool in known.items()}, {one.name: one for one in settings})
+        if known and changes:
+            self._catalogue.log.warning("The plugin '%s' now describes its tools differently: %s", self.name, changes)
         if list(known.values()) != list(self._tools.values()) or gone or not settings:
             self._catalogue.withdraw(self.name, {self._offered_name(name): why for name, why in gone.items()})
             self._catalogue.offer(self.name, list(self._tools.values()))

@@ -269,7 +269,7 @@ def _text_of(path: Path) -> str:
         data = file.read(_MAX_BYTES + 1)
     if len(data) > _MAX_BYTES:
         raise ValueError(f"it has more than {_MAX_BYTES} bytes")
-    return data.decode("utf-8")
+    return data.decode("utf-8-sig")
 
 
 def _read_error(error: OSError | ValueError) -> str:

@@ -34,7 +34,7 @@ def rules_text(path: str | Path) -> str:
         UsageError: The file cannot be read.
     """
     try:
-        return read_regular_file(path).decode("utf-8")
+        return read_regular_file(path).decode("utf-8-sig")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "its name or its text is not valid UTF-8"
         raise UsageError(f"The rule file {path} cannot be read: {reason}. Give another.") from error

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import astuple
 
+from callgate._terminal_text import one_line
+from callgate._unusable_paths import displayed
 from callgate.errors import UsageError
 from callgate.gateway.config import GatewayConfig
 from callgate.gateway.principals import LOCAL
@@ -53,11 +56,26 @@ def refuse_restart(before: GatewayConfig, after: GatewayConfig) -> None:
     """Refuse a configuration that cannot be used without a restart.
 
     Raises:
-        UsageError: A key has changed that is read at the start only.
+        UsageError: A key has changed that is read at the start only, or the file of accepted tools is gone.
     """
     keys = [key for field, key in _AFTER_RESTART.items() if getattr(before, field) != getattr(after, field)]
     if keys:
         raise UsageError(f"{', '.join(keys)} cannot change while the gateway runs. Restart it, or restore what was there.")
+    _refuse_unpinned(before, after)
+
+
+def _refuse_unpinned(before: GatewayConfig, after: GatewayConfig) -> None:
+    """Refuse a configuration without accepted tools for a server that has them now: a file that is lost must not let changed tools run."""
+    pinned = {one.server.name: one.server.accepted for one in before.servers if one.enabled and one.server.accepted is not None}
+    for one in after.servers:
+        if one.enabled and one.server.accepted is None and one.server.name in pinned:
+            file = pinned[one.server.name]
+            named = displayed(Path(file)) if isinstance(file, (str, os.PathLike)) else "The file"
+            what = "is no longer named" if isinstance(file, (str, os.PathLike)) and os.path.exists(file) else "is gone"
+            raise UsageError(
+                f"{named}, by which the tools of '{one_line(one.server.name)}' are accepted, {what}, and without it they would run unseen."
+                " Restore it; to run them without accepted tools, restart the gateway."
+            )
 
 
 def settings_of(servers: tuple[McpServer | Plugin, ...]) -> ServerSettings:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shlex
+import stat
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -12,7 +14,7 @@ from typing import Final
 from callgate._unusable_paths import displayed, read_regular_file
 from callgate.errors import UsageError
 
-__all__ = ["kept_secret"]
+__all__ = ["exposed_secret", "kept_secret"]
 
 _NAME: Final = "gateway.key"
 _BYTES: Final = 32
@@ -34,6 +36,18 @@ def kept_secret(folder: Path) -> bytes:
     if len(secret) < _BYTES:
         raise UsageError(f"The key of the gateway {displayed(path)} is shorter than {_BYTES} bytes. Delete it, and a new one is made.")
     return secret
+
+
+def exposed_secret(folder: Path) -> str:
+    """Return a sentence that the secret in this folder is readable by other users; empty if it is not, or if there is none."""
+    path = folder / _NAME
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return ""
+    if not mode & (stat.S_IRGRP | stat.S_IROTH):
+        return ""
+    return f"The key of the gateway {displayed(path)} can be read by other users. Run: chmod 600 {shlex.quote(displayed(path))}"
 
 
 def _make(path: Path) -> None:

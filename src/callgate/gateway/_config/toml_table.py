@@ -161,7 +161,7 @@ def read_toml(path: str | os.PathLike[str], use: str, missing: str, environment:
     if len(data) > _MOST_BYTES:
         raise UsageError(f"{displayed(file)} has more than {_MOST_BYTES:,} bytes, too many for {use}. Give another file.")
     try:
-        entries = tomllib.loads(data.decode("utf-8"))
+        entries = tomllib.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise UsageError(f"{displayed(file)} is not UTF-8 (byte {error.start}). Save it as UTF-8.") from error
     except tomllib.TOMLDecodeError as error:
