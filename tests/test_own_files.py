@@ -13,6 +13,7 @@ import pytest
 from callgate import Engine, RawCall, Rules, Scope, SqliteCache, SqliteJournal, tool
 from callgate.builtins import command_tools, symbol_tools, workspace_tools
 from callgate.memory import Memory
+from callgate.undo import UndoStore
 from tests.cli.shell import shell
 from tests.engine_calls import call, said
 
@@ -115,7 +116,7 @@ async def test_journal_cache_and_memory_files_elsewhere_in_the_workspace_are_unr
         os.link(tmp_path / name, tmp_path / "second")
         (tmp_path / "linked").symlink_to(name)
         ends = ("", "-wal", "-shm", "-journal", ".lock", ".blobs/x", ".cache")
-        for way in (*(f"{name}{end}" for end in ends), "cache.db", "memory.db", "second", "linked"):
+        for way in (*(f"{name}{end}" for end in ends), "cache.db", "memory.db", "memory.db-journal", "second", "linked"):
             for raw in raws(way):
                 result = await said(engine, raw, scope)
                 assert not result.success, way
@@ -123,6 +124,26 @@ async def test_journal_cache_and_memory_files_elsewhere_in_the_workspace_are_unr
         listed: Any = (await said(engine, call("list_files", depth=9), scope)).structured
         assert {entry["path"] for entry in listed["entries"]} <= {"kept", "linked", "mine.txt", "second"}
         assert (await said(engine, call("read_file", path="mine.txt"), scope)).success
+
+
+async def test_the_undo_store_in_a_workspace_is_unreachable_and_around_it_an_ordinary_folder(tmp_path: Path) -> None:
+    """A model cannot damage what its changes are undone from."""
+    shop = tmp_path / "shop"
+    (shop / "kept").mkdir(parents=True)
+    async with Engine(workspace_tools(), undo=UndoStore(shop / "kept/undo")) as engine:
+        scope = Scope(workspace=str(shop))
+        assert (await said(engine, call("write_file", path="kept/mine.txt", content="mine"), scope)).success
+        (repository,) = (path.relative_to(shop) for path in (shop / "kept/undo").iterdir())
+        for raw in (
+            *raws(f"{repository}/HEAD"),
+            *raws(f"{repository}/refs/heads/main"),
+            call("write_file", path="kept/undo/x", content="x"),
+        ):
+            assert "path_refused" in (await said(engine, raw, scope)).text
+        listed: Any = (await said(engine, call("list_files", depth=9), scope)).structured
+        assert [entry["path"] for entry in listed["entries"]] == ["kept", "kept/mine.txt"]
+    async with Engine(workspace_tools(), undo=UndoStore(tmp_path)) as engine:
+        assert (await said(engine, call("read_file", path="kept/mine.txt"), Scope(workspace=str(shop)))).success
 
 
 async def test_a_workspace_inside_a_callgate_folder_works_normally(tmp_path: Path) -> None:

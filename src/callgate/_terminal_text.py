@@ -12,6 +12,8 @@ __all__ = ["one_line", "printable", "printable_json", "shortened"]
 
 _SHOWN_AS_ESCAPES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Control and format characters (bidirectional marks and zero-width ones among them), lone surrogates, Unicode's line separators."""
+_BLANKS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
+"""Letters and symbols that are shown as nothing or as blank space, and so could make two names look alike."""
 _TAGS = range(0xE0000, 0xE1000)
 """Invisible characters that can carry a hidden message."""
 
@@ -42,7 +44,7 @@ def printable_json(line: str) -> str:
 
 
 def _is_plain(char: str) -> bool:
-    return ord(char) not in _TAGS and (char.isprintable() or unicodedata.category(char) not in _SHOWN_AS_ESCAPES)
+    return ord(char) not in _TAGS and char not in _BLANKS and (char.isprintable() or unicodedata.category(char) not in _SHOWN_AS_ESCAPES)
 
 
 def _escape(char: str) -> str:

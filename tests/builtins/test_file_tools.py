@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -184,6 +186,48 @@ def test_list_files_gives_kinds_and_sizes_and_skips_installed_packages(files: Bo
         {"path": "src", "kind": "directory"},
         {"path": "src/app.py", "kind": "file", "bytes": 26},
     ]
+
+
+def test_an_edit_that_would_make_a_file_huge_changes_nothing(files: Box, root: Path) -> None:
+    """Two short calls cannot fill the memory or the disk: every occurrence of a letter becomes a long text."""
+    (root / "a.txt").write_text("a" * 5_000)
+    error = refused(files("edit_file", path="a.txt", old="a", new="b" * 5_000, replace_all=True))
+    assert "25,000,000 bytes" in error
+    assert "16,777,216 is the limit" in error
+    assert (root / "a.txt").read_text() == "a" * 5_000
+
+
+def test_a_search_with_a_very_long_glob_is_refused(files: Box) -> None:
+    assert "4,096 is the limit" in refused(files("grep_files", pattern="two", glob="[a-" * 2_000))
+
+
+@pytest.mark.parametrize("search", [("glob_files", {}), ("grep_files", {"pattern": "two"})], ids=["glob_files", "grep_files"])
+def test_repeated_double_stars_are_matched_like_one(files: Box, search: tuple[str, dict[str, str]]) -> None:
+    """A glob of many of them takes as many steps for each file as one: the search runs in a thread that nothing can stop."""
+    tool, arguments = search
+    name = "pattern" if tool == "glob_files" else "glob"
+    short, steps = counted_lines(lambda: files(tool, **arguments, **{name: "**/*.txt"}))
+    long, more_steps = counted_lines(lambda: files(tool, **arguments, **{name: "**/" * 1_000 + "*.txt"}))
+    assert (short | {"pattern": ""}) == (long | {"pattern": ""})
+    assert more_steps - steps < 10_000
+
+
+def counted_lines(call: Callable[[], Any]) -> tuple[Any, int]:
+    """Return what `call` returns, and how many lines of Python it executes in this thread."""
+    lines = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        returned = call()
+        return returned, lines
+    finally:
+        sys.settrace(before)
 
 
 def test_globs_respect_gitignore_and_exclude_version_control(files: Box, root: Path) -> None:

@@ -88,6 +88,10 @@ async def served(folder: Path, *words: str, mode: str = "auto", **more: str) -> 
         yield client
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
 def text_of(result: Any) -> str:
     return str(result.content[0].text)
 
@@ -186,6 +190,25 @@ async def test_rules_judge_the_calls_of_clients(place: Path) -> None:
     assert denied.is_error
     assert "The shop is closed." in text_of(denied)
     assert not (place / "bought.txt").exists()
+
+
+async def test_clients_cannot_write_the_configuration_with_the_file_tools(place: Path) -> None:
+    """The workspace is its folder by default. Else a model could allow itself what the rules deny, at the next start or reload."""
+    (place / "rules.toml").write_text('[[rule]]\nid = "closed"\nverdict = "deny"\ntool = "buy"\n')
+    (place / ".mcp.json").write_text('{"mcpServers": {}}')
+    (place / "link").symlink_to("rules.toml")
+    write_config(place, 'rules = "rules.toml"\ntools = "builtin"\nmcp_files = ".mcp.json"')
+    files = ("gate.toml", "rules.toml", "link", ".mcp.json", "gate.accepted.json", "./.mcp.accepted.json")
+    before = contents(place)
+    async with served(place, "--config", str(place / "gate.toml")) as client:
+        for path in files:
+            written = await client.call_tool("write_file", {"path": path, "content": "{}"})
+            assert "only its operator changes" in text_of(written)
+        edited = await client.call_tool("edit_file", {"path": "rules.toml", "old": "deny", "new": "allow"})
+        assert "only its operator changes" in text_of(edited)
+        assert before == contents(place)
+        assert not (await client.call_tool("read_file", {"path": "gate.toml"})).is_error
+        assert not (await client.call_tool("write_file", {"path": "notes.txt", "content": "x"})).is_error
 
 
 async def test_a_rule_about_a_tool_in_quarantine_does_not_keep_the_gateway_from_starting(place: Path) -> None:

@@ -26,6 +26,7 @@ from callgate._terminal_text import one_line, printable, printable_json
         ("two\u2028lines\u2029", "two\\u2028lines\\u2029"),
         ("hidden\U000e0068\U000e0069", "hidden\\U000e0068\\U000e0069"),
         ("selector\U000e0100", "selector\\U000e0100"),
+        ("blank\u115f\u1160\u2800\u3164\uffa0", "blank\\u115f\\u1160\\u2800\\u3164\\uffa0"),
         ("half\ud83d", "half\\ud83d"),
     ],
 )

@@ -16,7 +16,7 @@ from callgate.messages import AssistantMessage, Message, Native, Reasoning, Syst
 from callgate.models.model_events import CallSealed, Usage
 from callgate.models.wire import codec
 from callgate.models.wire.gemini_generate.partial_arguments import PartialArguments
-from callgate.models.wire.gemini_generate.schema_subset import reduce_schema
+from callgate.models.wire.gemini_generate.schema_subset import FollowedReferences, reduce_schema
 from callgate.models.wire.request import ModelRequest, ToolSpec
 from callgate.models.wire.tool_names import WireNames
 from tests.models.decoding import calls_of, finished, read, shape, text_of
@@ -425,7 +425,7 @@ def test_images_of_results_are_sent_inside_them_or_after_them() -> None:
 )  # fmt: skip
 def test_schemas_are_reduced_to_the_subset_that_the_api_supports(schema: object, made: object) -> None:
     defined = {"A": {"type": "object", "properties": {"next": {"$ref": "#/$defs/A"}}}, "loop": {"$ref": "#/$defs/loop"}}
-    assert reduce_schema(schema, {"$defs": defined}) == made
+    assert reduce_schema(schema, FollowedReferences({"$defs": defined})) == made
 
 
 def test_tools_may_be_sent_as_json_schema() -> None:

@@ -127,3 +127,18 @@ async def test_ollamas_sdk_sends_what_alternatives_and_references_say() -> None:
     assert '"city"' in ordered["to"]["description"]
     assert ordered["kind"] == {"type": ["integer", "string"], "description": 'JSON Schema: {"oneOf":[{"const":1},{"enum":[2,"x"]}]}'}
     assert '"n"' in ordered["lines"]["description"]
+
+
+def references(levels: int, *names: str) -> dict[str, Any]:
+    """Return a schema in which each level refers to the next one under each of these names."""
+    level = {f"level{number}": {"type": "object", "properties": {name: {"$ref": f"#/$defs/level{number + 1}"} for name in names}}
+             for number in range(levels)}  # fmt: skip
+    first = {"$ref": "#/$defs/level0"}
+    return {"type": "object", "properties": {"a": first, "b": first}, "$defs": {**level, f"level{levels}": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize("provider", ["gemini", "ollama"])
+@pytest.mark.parametrize("schema", [references(17, "left", "right"), references(1_000, "next")], ids=["that branch", "in a long chain"])
+def test_references_cannot_make_a_schema_huge(provider: str, schema: dict[str, Any]) -> None:
+    """These APIs read no references. A server's schema of a few lines must not fill the memory of its client."""
+    assert len(str(Engine([tool_with(schema)]).schemas(provider))) < 2_000_000

@@ -275,7 +275,7 @@ class _ExecutionParts(Struct, frozen=True, kw_only=True, eq=False):
         if options.undo is not None:
             options.undo.leave_out(own_files)
         unknown = UnknownOutcomes(context.host, run_states, Fence(context.journal, runners.abandoned_calls))
-        attempts = Attempts(context, runners, policies, own_files)
+        attempts = Attempts(context, runners, policies, (*own_files, *_files(options.undo)))
         executor = Executor(context, attempts, runners, cache, unknown, policies, options.undo)
         return cls(
             policies=policies,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from callgate._option_checks import by_name
 from callgate._undo.change_capture import CallCapture, UndoLimits
+from callgate._undo.repository_path import default_folder
 from callgate._undo.stored_change import Change, ChangeSource
 from callgate._undo.undo_history import UndoHistory
 from callgate.protocols import CapturedChange
@@ -52,6 +53,11 @@ class UndoStore:
         self._own = tuple(os.fspath(path) for path in own)
         self._histories: dict[str, UndoHistory] = {}
         self._mutex = threading.Lock()
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """See `callgate.protocols.OnDisk`."""
+        return (os.path.abspath(default_folder() if self._place is None else self._place),)
 
     def of(self, workspace: str | os.PathLike[str]) -> UndoHistory:
         """Return the history of one workspace.

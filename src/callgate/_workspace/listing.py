@@ -11,6 +11,7 @@ import re
 import stat
 import unicodedata
 from collections.abc import Callable, Iterator
+from itertools import zip_longest
 from typing import Literal
 
 from msgspec import Struct
@@ -136,6 +137,7 @@ class Glob:
 
     def __init__(self, pattern: str) -> None:
         names = [name for name in pattern.split("/") if name not in ("", ".")]
+        names = [name for name, next_name in zip_longest(names, names[1:]) if name != "**" or next_name != "**"]
         self._parts = [None if name == "**" else re.compile(glob_regex(name)) for name in names]
         fixed = 0
         while fixed < len(names) - 1 and not re.search(r"[*?\[]", names[fixed]):

@@ -25,12 +25,13 @@ class OwnFiles:
 
     Args:
         root: The real path of the workspace. In the path of the root itself, `.callgate` is an ordinary name.
-        paths: Absolute paths of an engine's files and folders.
+        paths: Absolute paths of an engine's files and folders. A folder that contains the root is an ordinary one.
     """
 
     def __init__(self, root: str, paths: tuple[str, ...] = ()) -> None:
         self._root = root.rstrip("/") + "/"
-        self._paths = frozenset(os.path.realpath(path) for path in paths)
+        real = map(os.path.realpath, paths)
+        self._paths = frozenset(path for path in real if not self._root.startswith(path.rstrip("/") + "/"))
 
     def refuse(self, path: str, fd: int, otherwise: Callable[[], str]) -> None:
         """Raise `PathRefused` if the open file or folder belongs to callgate.

@@ -15,13 +15,14 @@ from callgate._workspace import DirectoryEntry, PathRefused, Workspace
 from callgate._workspace.listing import Glob
 from callgate.builtins._regex import Matcher
 from callgate.builtins._text_pages import PAGE_BYTES, decode_text, is_binary, snippet
-from callgate.builtins._tool_failures import Result
+from callgate.builtins._tool_failures import CannotDo, Result
 
 __all__ = ["MAX_FILE", "Search", "SearchResult", "TextIndex", "describe_withheld", "make_finder"]
 
 MAX_FILE = 4_194_304
 """The largest file that is searched, in bytes."""
 _MAX_TOTAL = 268_435_456
+_MAX_GLOB = 4_096
 _AROUND = 120
 _DOTTED_I = "\u0130"
 """The only character whose lower case has another length. It is compared as it is."""
@@ -107,7 +108,7 @@ class Search:
         size = 0
         with ExitStack() as stack:
             find = make_finder(pattern, regex=regex, ignore_case=ignore_case, stack=stack)
-            wanted = Glob(glob).matches if glob else _any
+            wanted = _path_filter(glob) if glob else _any
             for name, text in self.texts(None if regex else pattern, path, wanted, stack):
                 for number, line in _lines(text, find(text, most * 4)):
                     size += len(name) + len(line.encode("utf-8", "replace"))
@@ -180,6 +181,12 @@ class Search:
 def describe_withheld(count: int) -> Result:
     """Return the result fields that report files withheld by policy rules. Empty if there are none."""
     return {"files_withheld": count, "note": "Rules keep some files from this call. Do not look for another way to them."} if count else {}
+
+
+def _path_filter(glob: str) -> Callable[[str], bool]:
+    if len(glob) > _MAX_GLOB:
+        raise CannotDo(f"The glob has {len(glob):,} characters; {_MAX_GLOB:,} is the limit. Use a shorter one.")
+    return Glob(glob).matches
 
 
 def _any(path: str) -> bool:

@@ -125,6 +125,12 @@ class FileTools:
                     f"`old` occurs {len(places)} times in {quoted_path(path)}, at lines {_numbers(places)}. Add lines around it to make it"
                     " unique, or set replace_all."
                 )
+            size = len(data) + len(places) * (len(after) - len(before))
+            if size > _READABLE:
+                raise CannotDo(
+                    f"{quoted_path(path)} would have {size:,} bytes after {len(places):,} replacements; {_READABLE:,} is the limit."
+                    " Nothing was changed. Replace less."
+                )
             workspace.write_bytes(path, data.replace(before, after))
         return {"path": path, "replacements": len(places), "lines": places[:100]}
 

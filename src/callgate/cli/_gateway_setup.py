@@ -25,6 +25,7 @@ from callgate.cli._shared_options import check_workspace
 from callgate.engine import Engine
 from callgate.errors import UsageError
 from callgate.gateway import Gateway, GatewayLimits
+from callgate.gateway._access.configuration_files import configuration_rules
 from callgate.gateway._access.current_rules import CurrentRules
 from callgate.gateway._config.kept_secret import exposed_secret, kept_secret
 from callgate.gateway._config.listen_address import read_listen_address
@@ -186,7 +187,7 @@ def servers_to_start(config: GatewayConfig) -> tuple[McpServer | Plugin, ...]:
 
 
 def rules_of_gateway(config: GatewayConfig) -> tuple[Rules, ...]:
-    """Return the rules.
+    """Return the rules of the files, and the one that keeps the configuration as it is.
 
     Raises:
         UsageError: A file cannot be read, has the verdict `judge`, which needs a model, or names a principal that does not exist.
@@ -196,7 +197,7 @@ def rules_of_gateway(config: GatewayConfig) -> tuple[Rules, ...]:
         if rules.judge_required_by:
             raise UsageError(f"{rules.judge_required_by} has the verdict judge, but a gateway has no model. Write ask or deny instead.")
     refuse_unknown_principals(config, found)
-    return found
+    return (*found, *configuration_rules(config))
 
 
 def _combine_servers(

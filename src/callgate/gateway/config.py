@@ -102,6 +102,8 @@ class GatewayConfig(NamedStruct, frozen=True, kw_only=True):
     """The file or address of the journal. Empty: `.callgate/journal.db` in the current folder."""
     rules: tuple[str, ...] = ()
     """Files of rules, asked in this order."""
+    files: tuple[str, ...] = ()
+    """The file itself, `mcp_files`, and the files of accepted tools of both, which need not exist."""
     timeout_s: float | None = None
     """Seconds for a whole call. None: the engine's default."""
     tools: tuple[str, ...] = ()

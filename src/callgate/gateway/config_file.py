@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 from msgspec import Struct, structs
 
 from callgate._terminal_text import one_line
-from callgate._unusable_paths import displayed
+from callgate._unusable_paths import displayed, expanded
 from callgate.errors import UsageError
 from callgate.gateway._config.jwt_table import read_jwt
 from callgate.gateway._config.listen_address import DEFAULT_HOST, DEFAULT_PORT, is_loopback, read_listen_address
@@ -82,6 +82,7 @@ def read_gateway_config(path: str | os.PathLike[str], environment: Mapping[str, 
         instructions=root.text("instructions"),
         journal=_journal(root),
         rules=tuple(str(file.path(one)) for one in root.texts("rules")),
+        files=(os.path.abspath(expanded(path)), str(accepted), *_mcp_files(root)),
         timeout_s=root.seconds("timeout_s"),
         tools=tuple(_tool_source(root, one) for one in root.texts("tools")),
         folder=str(file.folder),
@@ -122,6 +123,12 @@ def read_gateway_servers(path: str | os.PathLike[str]) -> GatewayServers:
     accepted = _accepted(root, path)
     mcp_files = tuple(str(root.file.path(one)) for one in root.texts("mcp_files"))
     return GatewayServers(tuple(read_servers(root, _known(root, accepted))), accepted, mcp_files)
+
+
+def _mcp_files(root: TomlTable) -> Iterator[str]:
+    for text in root.texts("mcp_files"):
+        path = root.file.path(text)
+        yield from (str(path), str(accepted_file(path)))
 
 
 def _accepted(root: TomlTable, path: str | os.PathLike[str]) -> Path:

@@ -200,7 +200,7 @@ class Database:
     @property
     def files(self) -> tuple[str, ...]:
         """The absolute paths of the database's files."""
-        return () if self.path == ":memory:" else tuple(os.path.abspath(f"{self.path}{end}") for end in ("", "-wal", "-shm"))
+        return () if self.path == ":memory:" else tuple(os.path.abspath(f"{self.path}{end}") for end in ("", "-wal", "-shm", "-journal"))
 
     @property
     def identities(self) -> set[tuple[int, int]]:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from callgate.content_parts import Audio, Image, Part, Resource, Text, part_text
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, ToolCall, ToolMessage, UserMessage
-from callgate.models.wire.gemini_generate.schema_subset import reduce_schema
+from callgate.models.wire.gemini_generate.schema_subset import FollowedReferences, reduce_schema
 from callgate.models.wire.history_encoding import (
     argument_object,
     encode_body,
@@ -91,7 +91,7 @@ def _generation_config(request: ModelRequest, generation: int) -> _Item:
         settings["temperature"] = request.temperature
     if request.output_schema is not None and (not request.tools or generation >= 3):  # earlier generations refuse both together
         settings["responseMimeType"] = "application/json"
-        settings["responseSchema"] = reduce_schema(request.output_schema, request.output_schema)
+        settings["responseSchema"] = reduce_schema(request.output_schema, FollowedReferences(request.output_schema))
     return settings
 
 
@@ -221,7 +221,7 @@ def _encode_tool(tool: ToolSpec, names: WireNames, quirks: Mapping[str, object])
     schema = tool_schema(tool)
     if quirks.get("json_schema"):
         return item | {"parametersJsonSchema": schema}
-    parameters = reduce_schema(schema, schema)
+    parameters = reduce_schema(schema, FollowedReferences(schema))
     return item | {"parameters": parameters} if "properties" in parameters else item
 
 

@@ -1,55 +1,89 @@
 """Reduce JSON Schema to the subset that Gemini's function declarations accept.
 
 The subset has no references, no `oneOf`, no `const`, only strings in `enum`, few formats, and one type per value. What it cannot express is
-dropped or put into the description. The engine validates arguments against the tool's own schema.
+dropped or put into the description. The engine validates arguments against the tool's own schema. References are replaced by what they
+point to, up to a limit, because a short schema whose references branch can stand for more objects than memory holds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from callgate._json import json_text
 from callgate.models.wire.json_fields import as_object, as_objects, as_text
 
-__all__ = ["reduce_schema"]
+__all__ = ["FollowedReferences", "reduce_schema"]
 
 _KEPT_KEYWORDS = ("nullable", "minItems", "maxItems", "minLength", "maxLength", "minimum", "maximum", "pattern")
 _FORMATS = frozenset({"date-time", "enum", "int32", "int64", "float", "double"})
 _TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object"})
 
 _Schema = dict[str, object]
+_MAX_SCHEMAS = 10_000
+"""How many schemas of a tool are reduced before no further reference is followed."""
+_MAX_DEPTH = 100
+"""The nesting below which no reference is followed."""
 
 
-def reduce_schema(schema: object, root: Mapping[str, object], seen_references: frozenset[str] = frozenset()) -> _Schema:
-    """Return `schema` in the subset.
+class FollowedReferences:
+    """Resolves the references of a schema, and limits how many are followed.
+
+    Args:
+        root: The schema that references point into.
+    """
+
+    def __init__(self, root: Mapping[str, object]) -> None:
+        self._root = root
+        self._schemas = 0
+        self._depth = 0
+
+    @contextmanager
+    def reducing(self) -> Iterator[None]:
+        """Count a schema that is reduced in the block."""
+        self._schemas += 1
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+
+    @property
+    def used_up(self) -> bool:
+        """Whether no further reference is followed here."""
+        return self._schemas > _MAX_SCHEMAS or self._depth > _MAX_DEPTH
+
+    def resolve(self, reference: str) -> Mapping[str, object]:
+        """Return the schema that a reference points to; empty if there is none."""
+        found: object = self._root if reference.startswith("#") else {}
+        for step in reference.lstrip("#").split("/")[1:]:
+            found = as_object(found).get(step.replace("~1", "/").replace("~0", "~"))
+        return as_object(found)
+
+
+def reduce_schema(schema: object, references: FollowedReferences, seen_references: frozenset[str] = frozenset()) -> _Schema:
+    """Return `schema` in the subset. A recursive reference, or one above the limit, becomes an object of any shape.
 
     Args:
         schema: Any JSON Schema.
-        root: The schema that references point into.
-        seen_references: The references being followed; a recursive one becomes an object of any shape.
+        seen_references: The references being followed.
     """
-    plain = dict(as_object(schema))
-    reference = as_text(plain.pop("$ref", ""))
-    if reference:
-        if reference in seen_references:
-            return {"type": "object"}
-        seen_references |= {reference}
-        plain = {**_resolve(reference, root), **plain}
-        if "$ref" in plain:
-            return reduce_schema(plain, root, seen_references)
-    for branch in as_objects(plain.pop("allOf", None)):
-        plain = _merge(plain, reduce_schema(branch, root, seen_references))
-    alternatives = _alternatives(plain)
-    if alternatives and not plain.get("properties"):
-        return _any_of(plain, alternatives, root, seen_references)
-    return _reduce_plain(plain, root, seen_references)
-
-
-def _resolve(reference: str, root: Mapping[str, object]) -> Mapping[str, object]:
-    found: object = root if reference.startswith("#") else {}
-    for step in reference.lstrip("#").split("/")[1:]:
-        found = as_object(found).get(step.replace("~1", "/").replace("~0", "~"))
-    return as_object(found)
+    with references.reducing():
+        plain = dict(as_object(schema))
+        reference = as_text(plain.pop("$ref", ""))
+        if reference:
+            if reference in seen_references or references.used_up:
+                return {"type": "object"}
+            seen_references |= {reference}
+            plain = {**references.resolve(reference), **plain}
+            if "$ref" in plain:
+                return reduce_schema(plain, references, seen_references)
+        for branch in as_objects(plain.pop("allOf", None)):
+            plain = _merge(plain, reduce_schema(branch, references, seen_references))
+        alternatives = _alternatives(plain)
+        if alternatives and not plain.get("properties"):
+            return _any_of(plain, alternatives, references, seen_references)
+        return _reduce_plain(plain, references, seen_references)
 
 
 def _merge(one: _Schema, other: _Schema) -> _Schema:
@@ -70,12 +104,12 @@ def _alternatives(plain: _Schema) -> list[Mapping[str, object]]:
 
 
 def _any_of(
-    plain: _Schema, alternatives: list[Mapping[str, object]], root: Mapping[str, object], seen_references: frozenset[str]
+    plain: _Schema, alternatives: list[Mapping[str, object]], references: FollowedReferences, seen_references: frozenset[str]
 ) -> _Schema:
     """Reduce alternatives: `anyOf` must be the only keyword, and null becomes `nullable`."""
     described = {key: plain[key] for key in ("description",) if key in plain}
     branches = [branch for branch in alternatives if branch.get("type") != "null"]
-    result = [{**described, **reduce_schema(branch, root, seen_references)} for branch in branches]
+    result = [{**described, **reduce_schema(branch, references, seen_references)} for branch in branches]
     if len(branches) < len(alternatives):
         result = [branch | {"nullable": True} for branch in result]
     if not result:
@@ -83,7 +117,7 @@ def _any_of(
     return result[0] if len(result) == 1 else {"anyOf": result}
 
 
-def _reduce_plain(plain: _Schema, root: Mapping[str, object], seen_references: frozenset[str]) -> _Schema:
+def _reduce_plain(plain: _Schema, references: FollowedReferences, seen_references: frozenset[str]) -> _Schema:
     kind = _infer_type(plain)
     result: _Schema = {"type": kind} | {key: plain[key] for key in _KEPT_KEYWORDS if key in plain}
     notes = [as_text(plain.get("description"))]
@@ -99,27 +133,27 @@ def _reduce_plain(plain: _Schema, root: Mapping[str, object], seen_references: f
             notes.append(f"One of: {', '.join(map(json_text, values))}.")
     if description := " ".join(note for note in notes if note):
         result["description"] = description
-    return result | _reduce_children(kind, plain, root, seen_references)
+    return result | _reduce_children(kind, plain, references, seen_references)
 
 
-def _reduce_children(kind: str, plain: _Schema, root: Mapping[str, object], seen_references: frozenset[str]) -> _Schema:
+def _reduce_children(kind: str, plain: _Schema, references: FollowedReferences, seen_references: frozenset[str]) -> _Schema:
     if kind == "array":
-        return {"items": _reduce_items(plain, root, seen_references)}
+        return {"items": _reduce_items(plain, references, seen_references)}
     properties = as_object(plain.get("properties")) if kind == "object" else {}
     if not properties:
         return {}
-    result: _Schema = {"properties": {name: reduce_schema(value, root, seen_references) for name, value in properties.items()}}
+    result: _Schema = {"properties": {name: reduce_schema(value, references, seen_references) for name, value in properties.items()}}
     required = [name for name in dict.fromkeys(_required_names(plain.get("required"))) if name in properties]
     return result | {"required": required} if required else result
 
 
-def _reduce_items(plain: _Schema, root: Mapping[str, object], seen_references: frozenset[str]) -> _Schema:
+def _reduce_items(plain: _Schema, references: FollowedReferences, seen_references: frozenset[str]) -> _Schema:
     """Return one schema for all items; the items of a tuple become alternatives."""
     items = plain.get("items")
     tuple_items = plain.get("prefixItems") if not isinstance(items, list) else items
     if isinstance(tuple_items, list) and tuple_items:
-        return reduce_schema({"anyOf": tuple_items}, root, seen_references)
-    return reduce_schema(items, root, seen_references)
+        return reduce_schema({"anyOf": tuple_items}, references, seen_references)
+    return reduce_schema(items, references, seen_references)
 
 
 def _infer_type(plain: _Schema) -> str:

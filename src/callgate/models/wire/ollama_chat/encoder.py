@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from callgate._json import json_text
 from callgate.content_parts import Image, part_text
 from callgate.messages import AssistantMessage, Message, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
-from callgate.models.wire.gemini_generate.schema_subset import reduce_schema
+from callgate.models.wire.gemini_generate.schema_subset import FollowedReferences, reduce_schema
 from callgate.models.wire.history_encoding import argument_object, encode_body, group_results, images, offered_tools, result_text
 from callgate.models.wire.image_types import with_accepted_images
 from callgate.models.wire.json_fields import as_object, as_objects, as_text
@@ -116,12 +116,13 @@ def _encode_call(call: ToolCall, names: WireNames) -> dict[str, object]:
 
 def _encode_tool(tool: ToolSpec, names: WireNames) -> dict[str, object]:
     schema = tool_schema(tool)
-    parameters = {**schema, "properties": {name: _with_visible_type(one, schema) for name, one in as_object(schema["properties"]).items()}}
+    references, properties = FollowedReferences(schema), as_object(schema["properties"])
+    parameters = {**schema, "properties": {name: _with_visible_type(one, schema, references) for name, one in properties.items()}}
     head = {"name": names.to_wire(tool.name), "description": tool.description, "parameters": parameters}
     return {"type": "function", "function": head}
 
 
-def _with_visible_type(parameter: object, root: Mapping[str, object]) -> object:
+def _with_visible_type(parameter: object, root: Mapping[str, object], references: FollowedReferences) -> object:
     """Return the schema of a parameter with a type and a description that say what alternatives, references and properties say."""
     schema = as_object(parameter)
     if _HIDDEN.isdisjoint(schema):
@@ -133,7 +134,7 @@ def _with_visible_type(parameter: object, root: Mapping[str, object]) -> object:
         return visible
     hidden = {key: value for key, value in schema.items() if key not in ("description", "title", "default")}
     if '"$ref"' in json_text(hidden):
-        hidden = reduce_schema(hidden, root)
+        hidden = reduce_schema(hidden, references)
     return {**visible, "description": f"{as_text(schema.get('description'))} JSON Schema: {json_text(hidden)}".lstrip()}
 
 
