@@ -211,9 +211,9 @@ class Catalogue:
             self._refused[layer] = refused
         self.tell_reasons()
 
-    def _names_of(self, layer: Layer, refused: dict[str, str]) -> list[Tool]:
-        """Return the tools of the servers of a layer, each under its name in the registry."""
-        taken, named, withheld = {tool.name for tool in self._registry if tool.layer != layer}, list[Tool](), set[str]()
+    def _names_of(self, layer: Layer, refused: dict[str, str]) -> dict[Tool, str]:
+        """Return the tools of the servers of a layer, each under its name in the registry, with the name of its server."""
+        taken, named, withheld = {tool.name for tool in self._registry if tool.layer != layer}, dict[Tool, str](), set[str]()
         for one in self.offers:
             if one.server.layer == layer and one.tools is not None:
                 kept = {name for other in self.offers if other is not one for name in other.kept.values()}
@@ -221,7 +221,7 @@ class Catalogue:
                 one.named = {own: tool.name for own, tool in found.items()}
                 if self._keeps_names:
                     one.kept = one.kept | one.named
-                named += found.values()
+                named |= dict.fromkeys(found.values(), one.server.name)
             withheld |= one.withdrawn.keys()
         return named
 
@@ -269,7 +269,7 @@ class ServerOffer:
         self._catalogue = catalogue
 
     def prepare(self, server: str, tools: Sequence[Tool]) -> None:
-        found = {tool: prepared_tool(tool, self._own.server.layer) for tool in tools}
+        found = {tool: prepared_tool(tool, self._own.server.layer, self._own.server.name) for tool in tools}
         self._own.prepared = {tool: bound for tool, bound in found.items() if bound is not None}
 
     def offer(self, server: str, tools: Sequence[Tool]) -> None:

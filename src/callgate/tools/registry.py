@@ -40,13 +40,15 @@ class BoundTool(Struct, frozen=True, kw_only=True):
     tool: Tool
     name: str
     layer: Layer
+    server: str
+    """The MCP server or the plugin that has the tool; empty for other tools."""
     description: str
     category: Category
     effect: Effect
     schema: CompiledSchema
     output: CompiledSchema | None
     identity: str
-    """The tool's identity: a hash of name, layer, description, schemas, effect and category."""
+    """The tool's identity: a hash of name, layer, server, description, schemas, effect and category."""
     runner: RunnerName
     timeout_s: float | None
     attempt_timeout_s: float | None
@@ -192,10 +194,11 @@ class ToolRegistry:
         names[bound.name] = bound
         self._aliases.update(dict.fromkeys(tool.aliases, bound.name))
 
-    def replace(self, layer: Layer, tools: Iterable[Tool], check: Check, prepared: Mapping[Tool, BoundTool]) -> dict[str, str]:
+    def replace(self, layer: Layer, tools: Mapping[Tool, str], check: Check, prepared: Mapping[Tool, BoundTool]) -> dict[str, str]:
         """Replace all tools of a layer. A tool object that is registered already is kept as it is.
 
         Args:
+            tools: The tools, each with the name of its server.
             prepared: What `prepared_tool` has returned for some of the tools.
             check: Called with all tools after each change; an exception refuses the tool.
 
@@ -203,10 +206,10 @@ class ToolRegistry:
             Why tools were refused, by name.
         """
         before, refused, bound = self._layers[layer], {}, []
-        for tool in tools:
+        for tool, server in tools.items():
             known = before.get(tool.name)
             try:
-                bound.append(known if known is not None and known.tool is tool else prepared.get(tool) or _bind(tool, layer))
+                bound.append(known if known is not None and known.tool is tool else prepared.get(tool) or _bind(tool, layer, server))
             except UsageError as error:
                 refused[tool.name] = str(error)
         self._clear(layer)
@@ -297,15 +300,15 @@ class ToolRegistry:
         return self.get(name) is not None
 
 
-def prepared_tool(tool: Tool, layer: Layer) -> BoundTool | None:
+def prepared_tool(tool: Tool, layer: Layer, server: str) -> BoundTool | None:
     """Return what registration computes of a tool, which takes a millisecond; None if it cannot be registered. Runs in any thread."""
     try:
-        return _bind(tool, layer)
+        return _bind(tool, layer, server)
     except UsageError:
         return None
 
 
-def _bind(tool: Tool, layer: Layer) -> BoundTool:
+def _bind(tool: Tool, layer: Layer, server: str = "") -> BoundTool:
     tool.check_complete()
     check_declaration(tool)
     where = f"tool '{tool.name}' ({tool.where()})"
@@ -319,19 +322,20 @@ def _bind(tool: Tool, layer: Layer) -> BoundTool:
         tool=tool,
         name=tool.name,
         layer=layer,
+        server=server,
         description=tool.description,
         category=category,
         effect=effect,
         schema=schema,
         output=output,
-        identity=_identity(tool, layer, category, effect),
+        identity=_identity(tool, layer, server, category, effect),
         runner=tool.runner or ("inline" if inspect.iscoroutinefunction(tool.execute) else "thread"),
         timeout_s=tool.timeout_s,
         attempt_timeout_s=tool.attempt_timeout_s,
         retry=NO_RETRY if tool.retryable is False else tool.retry or RetryPolicy(),
         cache_scope=tool.cache_scope if tool.cacheable else None,
         cache_ttl=tool.cache_ttl,
-        effect_key=_effect_key(tool, effect, schema),
+        effect_key=_effect_key(tool, server, effect, schema),
         approval=ApprovalRequirement.of(tool.requires_approval, where[0].upper() + where[1:], schema.properties),
         requires_actor=tool.requires_actor,
         parallel=tool.parallel,
@@ -344,12 +348,12 @@ def _bind(tool: Tool, layer: Layer) -> BoundTool:
     )
 
 
-def _effect_key(tool: Tool, effect: Effect, schema: CompiledSchema) -> EffectKey | None:
+def _effect_key(tool: Tool, server: str, effect: Effect, schema: CompiledSchema) -> EffectKey | None:
     declared, where = tool.effect_key, f"Tool '{tool.name}' ({tool.where()})"
     misnamed: object = getattr(tool, "key", None)
     if declared is None and isinstance(misnamed, str) and "{" in misnamed:
         raise UsageError(f"{where} has key={misnamed!r:.80}. In a class, the key of the effect is effect_key; rename it.")
-    return None if declared is None else EffectKey.of(declared, tool.name, effect, schema, where)
+    return None if declared is None else EffectKey.of(declared, tool.name, effect, schema, where, server)
 
 
 def _defaults(tool: Tool) -> dict[str, Any]:
@@ -361,8 +365,8 @@ def _defaults(tool: Tool) -> dict[str, Any]:
         ) from error
 
 
-def _identity(tool: Tool, layer: Layer, category: Category, effect: Effect) -> str:
-    shape = {
+def _identity(tool: Tool, layer: Layer, server: str, category: Category, effect: Effect) -> str:
+    shape: dict[str, object] = {
         "name": tool.name,
         "layer": layer,
         "description": tool.description,
@@ -371,4 +375,6 @@ def _identity(tool: Tool, layer: Layer, category: Category, effect: Effect) -> s
         "category": category,
         "effect": effect,
     }
+    if server:
+        shape["server"] = server
     return hashlib.sha256(canonical(shape)).hexdigest()[:32]
