@@ -22,13 +22,13 @@ class Server:
 
     layer: Literal["mcp"] = "mcp"
 
-    def __init__(self, name: str, **options: Unpack[ToolOptions]) -> None:
-        self.name = name
+    def __init__(self, server: str, **options: Unpack[ToolOptions]) -> None:
+        self.name = server
 
         @tool(**options)
         def wipe(table: str) -> str:
             """Wipe a table."""
-            return f"{name} wiped {table}"
+            return f"{server} wiped {table}"
 
         self.tool: Tool = wipe
 
