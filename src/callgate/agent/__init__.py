@@ -4,7 +4,7 @@ In reading order:
 
 - `agent`: the class `Agent`. `loop_settings`, `agent_options`, `agent_config`: its options. `run_result`,
   `run_events`: what a run returns and yields.
-- `run_starter`: starts a run. `run_executor`: executes it. `run_resumer` and `resume_plan`: resume it.
+- `run_starter` and `unended_runs`: start a run. `run_executor`: executes it. `run_resumer` and `resume_plan`: resume it.
 - `turn_loop`: the loop. `model_passes`, `message_calls`, `commit_results`: its three steps. `turn_factory`,
   `turn_state`: the parts they share.
 - `budget` and `repetition`: end a run that uses too much or repeats itself.

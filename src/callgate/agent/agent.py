@@ -203,6 +203,8 @@ class Agent:
         Raises:
             UsageError: A tool started a turn of the conversation that it runs in (`waits_for_itself`), too many turns
                 wait, or the task or the history is invalid.
+            UsageError: A call of the run that the scope names waits for a human, or the process of the run ended before its
+                calls were done (`run_not_ended`): resume the run first.
             RunHeld: Another engine works on the run that the scope names. A kind of `UsageError`.
         """
         check_run_options("Agent.run", conversation=conversation, scope=scope, trigger=trigger, on_event=on_event)
