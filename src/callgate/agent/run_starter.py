@@ -16,6 +16,7 @@ from callgate._abort_signals import Control
 from callgate._conversation_queue import QueuedTurn
 from callgate.agent.agent_config import AgentConfig
 from callgate.agent.history import History, HistoryCache
+from callgate.agent.nested_turns import stopped_with_outer_turn
 from callgate.agent.run_events import AgentEvent
 from callgate.agent.run_executor import RunExecutor, result_of_unbegun
 from callgate.agent.run_result import RunResult
@@ -148,7 +149,8 @@ class AgentRuns:
                 if not (place.queued or place.drained):
                     control.end_turn(conversation)
                 try:
-                    yield place
+                    with stopped_with_outer_turn(control, conversation):
+                        yield place
                 finally:
                     if not place.drained:
                         control.end_turn(conversation)
