@@ -8,10 +8,12 @@ from typing import Literal, Unpack
 
 import pytest
 
-from callgate import Engine, Rules, Scope, SqliteCache, SqliteJournal, Suspended, Tool, UsageError, tool
-from callgate.protocols import Policy, ToolCatalogue
+from callgate import Engine, Judge, Rules, Scope, SqliteCache, SqliteJournal, Suspended, Tool, UsageError, tool
+from callgate.protocols import CallJudge, Policy, ToolCatalogue
+from callgate.testing import ScriptedModel
 from callgate.tools import ToolOptions
 from tests.engine_calls import call, said
+from tests.judged_calls import DENY, document_of
 
 ASKS = Rules.parse("[[rule]]\nid = 'wipe'\nverdict = 'ask'\ntool = 'wipe'\nreason = 'Wipe?'\n")
 WIPE = call("wipe", table="t")
@@ -39,7 +41,7 @@ class Server:
         pass
 
 
-def opened(folder: Path, servers: Sequence[Server], policies: Sequence[Policy] = ()) -> Engine:
+def opened(folder: Path, servers: Sequence[Server], policies: Sequence[Policy | CallJudge] = ()) -> Engine:
     cache = SqliteCache(str(folder / "cache.db"))
     return Engine(servers=servers, policies=policies, journal=SqliteJournal(str(folder / "j.db")), persistent_cache=cache)
 
@@ -91,3 +93,10 @@ async def test_a_rule_may_be_about_the_tools_of_one_server(tmp_path: Path) -> No
     )
     async with opened(tmp_path, [Server("prod")], [optional]) as engine:
         assert (await said(engine, WIPE)).code == "policy_denied"
+
+
+async def test_a_judge_is_told_the_server_of_the_tool(tmp_path: Path) -> None:
+    model = ScriptedModel([DENY])
+    async with opened(tmp_path, [Server("prod")], [Judge(model)]) as engine:
+        assert (await said(engine, WIPE)).code == "judge_denied"
+    assert document_of(model)["tool"]["server"] == "prod"

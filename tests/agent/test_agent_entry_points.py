@@ -12,7 +12,7 @@ import pytest
 from callgate.agent import Agent, AgentEvent, CallStarted, RunEnded
 from callgate.agent.event_queue import EventQueue
 from callgate.calls import Answered, RawCall, Text
-from callgate.errors import UsageError
+from callgate.errors import ModelUnreachable, UsageError
 from callgate.models.model_events import ModelEvent, TextDelta
 from callgate.models.model_protocol import StreamingContext
 from tests.agent.misbehaving_model import Lying
@@ -159,3 +159,16 @@ async def test_an_interrupt_of_the_program_passes_through_a_listener(recording: 
     async with Agent(Script(says("done")), tools=recording.tools()) as agent:
         with pytest.raises(KeyboardInterrupt):
             await agent.run("x", on_event=hear)
+
+
+async def test_a_failure_that_callgate_explains_is_logged_without_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    async with Agent(Script([ModelUnreachable("The model could not be reached.", provider="local")])) as agent:
+        assert (await agent.run("x")).status == "failed"
+    assert [record.getMessage() for record in caplog.records] == ["The run failed: The model could not be reached."]
+    assert "Traceback" not in caplog.text
+
+
+async def test_a_failure_of_other_code_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    async with Agent(Script([ValueError("broken")])) as agent:
+        assert (await agent.run("x")).status == "failed"
+    assert "Traceback" in caplog.text

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
+import apsw
 import pytest
 
 from callgate import Scope, SqliteJournal, Tool, UsageError, inbox, tool
@@ -112,3 +114,59 @@ async def test_an_approved_call_that_no_policy_asks_about_any_more_is_not_logged
     async with case.agent(says("Paid."), tools=[case.pay], policies=[]) as agent:
         assert (await agent.resume("case-7")).status == "completed"
     assert "without an answer" not in caplog.text
+
+
+class Interrupted(Case):
+    """A run whose process ended during its call of `pay`."""
+
+    async def is_cut(self) -> None:
+        begun = asyncio.Event()
+
+        @tool(effect="idempotent")
+        async def pay(to: str) -> str:
+            """Pay somebody."""
+            begun.set()
+            await asyncio.Event().wait()
+            return f"paid {to}"
+
+        written = self.path
+        async with self.agent(says(call("pay", {"to": "ann"}, id="1")), tools=[ShopServer(pay)], policies=()) as agent:
+            running = asyncio.ensure_future(agent.run("Pay ann.", scope=IN_RUN))
+            await begun.wait()
+            self.path = written.with_name("copy.db")
+            connection = apsw.Connection(str(written))
+            connection.execute("VACUUM INTO ?", (str(self.path),))
+            connection.close()
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
+def idempotent(case: Case) -> Tool:
+    @tool(effect="idempotent")
+    async def pay(to: str) -> str:
+        """Pay somebody."""
+        case.paid.append(to)
+        return f"paid {to}"
+
+    return pay
+
+
+async def test_a_run_is_not_resumed_while_the_server_of_its_interrupted_call_is_down(tmp_path: Path) -> None:
+    """The call would end as unknown, although it can run again as soon as the server does."""
+    case = Interrupted(tmp_path)
+    await case.is_cut()
+    async with case.agent(says("Never."), tools=[ShopServer()], policies=()) as agent:
+        with pytest.raises(
+            UsageError, match=f"^The call case-7/0/0 has not ended, and its tool 'pay' is not there. {DOWN} Nothing was run"
+        ):
+            await agent.resume("case-7")
+    async with case.agent(says("Paid."), tools=[ShopServer(idempotent(case))], policies=()) as agent:
+        assert [one.text for one in (await agent.resume("case-7")).results] == ["paid ann"]
+    assert case.paid == ["ann"]
+
+
+async def test_a_run_is_resumed_if_the_tool_of_its_interrupted_call_was_removed(tmp_path: Path) -> None:
+    case = Interrupted(tmp_path)
+    await case.is_cut()
+    async with case.agent(says("I see."), tools=[], policies=()) as agent:
+        assert [one.status for one in (await agent.resume("case-7")).results] == ["unknown"]

@@ -91,12 +91,19 @@ class RunExecutor:
                     ending = await self._work(turn, plan)
                     return await self._read_typed(turn, ending) if self._config.output is not None else turn.result(ending)
         except Exception as error:
-            self._log.error("The run failed", error=error)
+            self._log_failure(error)
             return turn.result(Ending("error", _describe_error(error, self._engine.redactor)))
         except asyncio.CancelledError as error:
             if not is_own_failure(error):
                 raise
             return turn.result(Ending("error", "the model cancelled itself; nobody had asked it to stop"))
+
+    def _log_failure(self, error: Exception) -> None:
+        """Log why the run failed; with the traceback only if the error is not one of callgate's, whose text says who must act."""
+        if isinstance(error, CallgateError):
+            self._log.error("The run failed: %s", error)
+        else:
+            self._log.error("The run failed", error=error)
 
     async def _begin(self, recorder: RunRecorder, start: TurnStart) -> None:
         """Record that the run begins or is resumed, and append its task to the conversation."""
