@@ -82,6 +82,16 @@ async def test_an_effect_of_one_server_does_not_answer_a_call_of_another_with_th
         assert [event.kind for event in engine.journal.read()].count("call.started") == 2
 
 
+async def test_a_key_of_an_effect_counts_for_the_tool_of_a_server_under_each_of_its_names(tmp_path: Path) -> None:
+    """The order of the servers decides which of them has the plain name."""
+    test, prod = Server("test", key="wipe:{table}"), Server("prod", key="wipe:{table}")
+    async with opened(tmp_path, [test, prod]) as engine:
+        assert (await said(engine, WIPE)).text == "test wiped t"
+    async with opened(tmp_path, [prod, test]) as engine:
+        assert (await said(engine, call("test.wipe", table="t"))).text.startswith("test wiped t\nNote: Nothing was run")
+        assert (await said(engine, WIPE)).text == "prod wiped t"
+
+
 async def test_a_rule_may_be_about_the_tools_of_one_server(tmp_path: Path) -> None:
     allows = Rules.parse("default = 'deny'\n[[rule]]\nid = 'w'\nverdict = 'allow'\ntool = 'wipe'\nwhen = { server = 'test' }\n")
     async with opened(tmp_path, [Server("test"), Server("prod")], [allows]) as engine:
