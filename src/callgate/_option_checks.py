@@ -88,6 +88,9 @@ _MEANT: Mapping[str, tuple[str, ...]] = {
     "why": ("reason",),
     "content": ("text",),
     "timeout": ("timeout_s",),
+    "max_iterations": ("iterations", "settings"),
+    "max_turns": ("iterations", "settings"),
+    "max_steps": ("iterations", "settings"),
 }
 """Names of options in other libraries, with callgate's names for them; the first that the owner has is suggested."""
 

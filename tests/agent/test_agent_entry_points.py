@@ -12,7 +12,7 @@ import pytest
 from callgate.agent import Agent, AgentEvent, CallStarted, RunEnded
 from callgate.agent.event_queue import EventQueue
 from callgate.calls import Answered, RawCall, Text
-from callgate.errors import UsageError
+from callgate.errors import ModelUnreachable, UsageError
 from callgate.models.model_events import ModelEvent, TextDelta
 from callgate.models.model_protocol import StreamingContext
 from tests.agent.misbehaving_model import Lying
@@ -132,3 +132,43 @@ async def test_the_event_queue_merges_text_deltas_for_a_slow_consumer() -> None:
     assert "".join(pieces) == "abcd" * 20_000
     assert max(map(len, pieces)) < 4_096
     assert len(pieces) < 100
+
+
+async def test_a_listener_that_fails_during_a_run_changes_nothing_and_is_logged_once(
+    recording: RecordingTools, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An observer is isolated: a run that has paid does not fail because of it."""
+    heard: list[AgentEvent] = []
+
+    def hear(event: AgentEvent) -> None:
+        heard.append(event)
+        raise ValueError("deaf")
+
+    async with Agent(Script(says(call("look")), says("done")), tools=recording.tools()) as agent:
+        result = await agent.run("x", on_event=hear)
+        assert agent.engine.bus.failures == len(heard)
+    assert (result.status, result.text, len(result.results)) == ("completed", "done", 1)
+    assert isinstance(heard[-1], RunEnded)
+    assert [record.levelname for record in caplog.records if "on_event" in record.getMessage()] == ["ERROR"]
+
+
+async def test_an_interrupt_of_the_program_passes_through_a_listener(recording: RecordingTools) -> None:
+    def hear(event: AgentEvent) -> None:
+        raise KeyboardInterrupt
+
+    async with Agent(Script(says("done")), tools=recording.tools()) as agent:
+        with pytest.raises(KeyboardInterrupt):
+            await agent.run("x", on_event=hear)
+
+
+async def test_a_failure_that_callgate_explains_is_logged_without_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    async with Agent(Script([ModelUnreachable("The model could not be reached.", provider="local")])) as agent:
+        assert (await agent.run("x")).status == "failed"
+    assert [record.getMessage() for record in caplog.records] == ["The run failed: The model could not be reached."]
+    assert "Traceback" not in caplog.text
+
+
+async def test_a_failure_of_other_code_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    async with Agent(Script([ValueError("broken")])) as agent:
+        assert (await agent.run("x")).status == "failed"
+    assert "Traceback" in caplog.text

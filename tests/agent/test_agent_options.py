@@ -87,6 +87,17 @@ async def test_agent_limits_and_settings_are_combined_and_a_contradiction_is_ref
         Agent(Script(), limits=Limits(soft_warn_iteration=7), settings=Settings(soft_warn=3))
 
 
+@pytest.mark.parametrize("given", [{"preset": "chat"}, {"preset": "tick"}, {"settings": Settings(dangerous_per_tick=1)}], ids=str)
+async def test_a_limit_of_dangerous_calls_that_a_given_engine_does_not_have_is_refused(given: dict[str, Any]) -> None:
+    """Otherwise, the limit would silently have no effect."""
+    for most in (None, 5):
+        async with Engine(limits=Limits(dangerous_per_tick=most)) as engine:
+            with pytest.raises(UsageError, match=rf"^Settings\.dangerous_per_tick is 1, .* Limits\.dangerous_per_tick is {most}: "):
+                Agent(Script(), engine, **given)
+    async with Engine(limits=Limits(dangerous_per_tick=1)) as engine:
+        Agent(Script(), engine, **given)
+
+
 def test_engine_options_have_the_names_and_types_of_the_engines_parameters() -> None:
     """Compares every name and type, so that an option added to `Engine` later is not missing here."""
     taken = inspect.signature(Engine).parameters

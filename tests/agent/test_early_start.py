@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from callgate.agent import Agent, AgentEvent, Budget, MessageEnded, Settings
+from callgate.agent import Agent, Budget, Settings
 from callgate.models.model_events import CallSealed
 from tests.agent.recording_tools import Board, RecordingTools
-from tests.agent.scripted_model import Gate, Script, call, ends, says, tool_texts
+from tests.agent.scripted_model import Gate, Script, call, says, tool_texts
 from tests.effect_tools import Unending
 
 
@@ -88,18 +88,13 @@ async def test_no_call_starts_early_when_no_iteration_is_left(recording: Recordi
     assert (result.turn_status, recording.looked) == ("budget_exhausted", ["first"])
 
 
-async def test_a_failing_observer_ends_the_run_and_its_early_started_calls() -> None:
+async def test_a_failing_model_ends_the_run_and_its_early_started_calls() -> None:
     """Each call ends exactly once: a call that started early ends with its run, whatever ended the run."""
     unending = Unending()
-
-    def observe(event: AgentEvent) -> None:
-        if isinstance(event, MessageEnded):
-            raise ValueError("no more")
-
     gate = Gate()
     asked = call("act", id="w")
-    async with Agent(Script([CallSealed(0, asked), gate, ends(asked)]), tools=[unending.tool(effect="none")]) as agent:
-        run = asyncio.ensure_future(agent.run("x", on_event=observe))
+    async with Agent(Script([CallSealed(0, asked), gate, ValueError("no more")]), tools=[unending.tool(effect="none")]) as agent:
+        run = asyncio.ensure_future(agent.run("x"))
         await unending.begun.wait()
         gate.open.set()
         result = await run

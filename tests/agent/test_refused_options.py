@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from callgate import EventQuery, RetryPolicy, before_call, tool
+from callgate import EventQuery, RetryPolicy, Scope, before_call, tool
 from callgate.agent import Agent, Budget, Compaction, ContextRestarts, Deliberate, Settings, keep_last, summarise
 from callgate.agent.loop_settings import ModelSettings, Prices
 from callgate.agent.repetition import StuckLimits
@@ -102,6 +102,7 @@ async def hears_later(event: object) -> None:
         (lambda: Compaction(), "Compaction lacks compact, at_tokens. It takes compact, at_tokens, estimate, timeout_s."),  # type: ignore[call-arg]
         (lambda: EventQuery(kind="x"), "EventQuery has no option 'kind'; did you mean 'kinds'? It takes run, call, "),  # type: ignore[call-arg]
         (lambda: Agent(MODEL, tool=[]), "Agent has no option 'tool'; did you mean 'tools'? It takes model, engine, instructions, "),  # type: ignore[call-arg]
+        (lambda: Agent(MODEL, max_iterations=5), "Agent has no option 'max_iterations'; did you mean 'settings'? It takes model, "),  # type: ignore[call-arg]
         (lambda: Agent(), "Agent lacks model. It takes model, engine, instructions, "),  # type: ignore[call-arg]
         (lambda: Agent(MODEL, None, []), "Agent was given [] without a name. By name it takes instructions=..., output=..., "),  # type: ignore[arg-type, call-arg]
         (lambda: Engine(policy=[]), "Engine has no option 'policy'; did you mean 'policies'? It takes tools, servers, policies, "),  # type: ignore[call-arg]
@@ -160,6 +161,7 @@ async def test_a_task_of_the_wrong_type_is_refused_before_the_run_starts(task: A
         {"preset": ["agent"]},
         {"tools": len},
         {"tools": "builtin"},
+        {"limits": 5},
         {"policies": 5},
         {"exit_tools": "done"},
         {"exit_tools": ["done"]},
@@ -203,6 +205,8 @@ def test_a_value_that_is_not_a_model_is_refused(model: Any) -> None:
     [
         (lambda agent: agent.run("Go.", conversation=5), r"Agent.run\(conversation=5\)"),
         (lambda agent: agent.run("Go.", scope="here"), r"Agent.run\(scope='here'\)"),
+        (lambda agent: agent.run("Go.", scope=None), r"Agent.run\(scope=None\): it must be a Scope"),
+        (lambda agent: agent.run("Go.", conversation="a", scope=Scope(conversation="b")), "was given conversation='a' and a scope with"),
         (lambda agent: agent.run("Go.", history=5), r"Agent.run\(history=5\): it must be a list of messages"),
         (lambda agent: agent.run("Go.", history={"role": "user"}), r"Agent.run\(history="),
         (lambda agent: agent.run("Go.", trigger=[]), r"Agent.run\(trigger=\[\]\): it must be"),

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from callgate import Engine, Scope, SqliteJournal, Tool, tool
-from callgate.agent import PRESETS, Agent, Budget, RunResult, Settings
+from callgate.agent import Agent, Budget, RunResult, Settings
 from callgate.agent.compaction import Compaction
 from callgate.loop_decision import LoopRules
 from callgate.messages import AssistantMessage, Message
@@ -90,7 +90,7 @@ async def test_an_early_started_call_ends_with_its_pass_at_the_wall_time_limit()
 
 
 async def test_the_pause_before_an_empty_answer_is_retried_ends_at_the_wall_time_limit() -> None:
-    settings = replace(PRESETS["chat"], budget=Budget(wall_s=60), empty_retry_s=600.0)
+    settings = Settings(empty_retries=1, budget=Budget(wall_s=60), empty_retry_s=600.0)
     bench = Bench(says(), says("never"), settings=settings)
     running = asyncio.ensure_future(bench.agent.run("Go."))
     while bench.clock.sleeping < 2:

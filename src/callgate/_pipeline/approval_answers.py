@@ -204,8 +204,8 @@ def record_answer(recorder: Recorder, approvals: Approvals, question: Question, 
     return position
 
 
-def close_question(recorder: Recorder, approvals: Approvals, call: ValidatedCall, why: str, *, cause: int) -> None:
-    """Close the open question about a call that ends or starts without an answer, and record it. There may be none.
+def close_question(recorder: Recorder, approvals: Approvals, call: ValidatedCall, why: str, *, cause: int) -> Question | None:
+    """Close the open question about a call that ends or starts without an answer, record it, and return it; None if there is none.
 
     Args:
         cause: The position of the call's last event.
@@ -213,10 +213,11 @@ def close_question(recorder: Recorder, approvals: Approvals, call: ValidatedCall
     try:
         encoded = canonical(call.arguments)
     except Exception:  # a policy has made them something that is not JSON, about which nobody was asked
-        return
+        return None
     question = approvals.close(call, encoded)
     if question is not None:
         _record_closed(recorder, question, why, cause=cause)
+    return question
 
 
 def _record_closed(recorder: Recorder, question: Question, why: str, *, cause: int) -> None:

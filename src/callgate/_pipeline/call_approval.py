@@ -22,6 +22,7 @@ from callgate._pipeline.gate import gate
 from callgate._pipeline.repeated_calls import RepeatedCalls
 from callgate._pipeline.tool_plan import ToolPlan
 from callgate._pipeline.unknown_outcomes import refuse_other_arguments
+from callgate._run_state.approvals import Question
 from callgate.calls import ToolResult
 from callgate.errors import ApprovalNeeded, CallDenied, CallFailed
 from callgate.stage_types import ApprovedCall, ValidatedCall
@@ -71,7 +72,7 @@ class CallApproval(Struct, frozen=True, kw_only=True, eq=False):
                 self._close_own_question(state, state.judged, "the call was refused")
             raise
         if self.context.approvals.by_call:
-            self._close_own_question(state, approved.call, "the call was allowed without an answer")
+            self._close_unasked(state, approved.call)
         if state.doubtful:
             refuse_other_arguments(state, approved)
         if approved.approval and state.keyed_call is None and state.identical is None:
@@ -98,12 +99,21 @@ class CallApproval(Struct, frozen=True, kw_only=True, eq=False):
             state.release_lock = partial(self.locks.release, lock)
         return await self.context.host.unless_killed(gated, state.kill, "gate")
 
-    def _close_own_question(self, state: CallState, call: ValidatedCall, why: str) -> None:
-        """Close the open question about a call. A question that was asked about an earlier call of its message stays open."""
-        if call.asked_with in ("", call.raw.id):
-            self._close_question(state, call, why)
+    def _close_unasked(self, state: CallState, call: ValidatedCall) -> None:
+        """Close the open question about an allowed call, and warn if it is that of an earlier process: the rules may have been lost."""
+        question = self._close_own_question(state, call, "the call was allowed without an answer")
+        if question is not None and question.restored and question.allowed is None:
+            log = self.context.recorder.log
+            log.warning(
+                "%s runs %s without an answer to question %s: no policy asks it now", state.uid, call.tool.name, question.approval_id
+            )
 
-    def _close_question(self, state: CallState, call: ValidatedCall, why: str) -> None:
-        """Close the open question about a call, if there is one, because the call goes on without an answer."""
-        if self.context.approvals.by_call:
-            close_question(self.context.recorder, self.context.approvals, call, why, cause=state.last)
+    def _close_own_question(self, state: CallState, call: ValidatedCall, why: str) -> Question | None:
+        """Close the open question about a call. A question that was asked about an earlier call of its message stays open."""
+        return self._close_question(state, call, why) if call.asked_with in ("", call.raw.id) else None
+
+    def _close_question(self, state: CallState, call: ValidatedCall, why: str) -> Question | None:
+        """Close the open question about a call, if there is one, because the call goes on without an answer, and return it."""
+        if not self.context.approvals.by_call:
+            return None
+        return close_question(self.context.recorder, self.context.approvals, call, why, cause=state.last)

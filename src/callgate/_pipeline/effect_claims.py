@@ -103,7 +103,7 @@ class EffectClaims:
         until = self._until(state)
         key = await self._recorded.key_of(approved.call, state.kill, until - self._clock.monotonic())
         tool, text = approved.call.tool.name, self._recorded.key_text(key)
-        run = effect_run(tool, key.digest)
+        run = effect_run(key.tool, key.digest)
         joined = await self._wait_here(state, run, text, until)
         ended = asyncio.get_running_loop().create_future()
         claim = state.claim = EffectClaim(key=text, tool_key=key.digest, run=run, uid=state.uid, ended=ended)

@@ -97,6 +97,10 @@ class EngineRuns:
         self._lifecycle.check_open()
         return self._leases.at_work(run, conversation, alone=alone)
 
+    def works_in_others(self, run: str, conversation: str) -> bool:
+        """Return whether this engine works on the run in other conversations, too."""
+        return self._leases.works_in_others(run, conversation)
+
     def show_messages(self, run: str, messages: Sequence[Message]) -> AbstractContextManager[None]:
         """Show a run's conversation to the judges of its calls until the block ends."""
         return self._judges.show_messages(run, messages)

@@ -146,7 +146,7 @@ class RecordedEffects:
     async def _find_stored(self, call: ValidatedCall, kill: AbortSignal) -> tuple[EffectKeyOf, EarlierEffect | None]:
         """Return the key of a call, and the earlier call that keeps it from running whatever a human says; None if there is none."""
         key = await self.key_of(call, kill, self._host_timeout_s)
-        earlier = await self.find_earlier(call.tool.name, effect_run(call.tool.name, key.digest), call.uid)
+        earlier = await self.find_earlier(call.tool.name, effect_run(key.tool, key.digest), call.uid)
         # A human might not want to show the principal what was done for another one.
         if earlier is None or earlier.state == "nothing" or earlier.principal != call.scope.principal:
             return key, None

@@ -84,6 +84,11 @@ class RunLeases:
                     self._run_states.let_go(run)
                     self._journal.release_lease(run)
 
+    def works_in_others(self, run: str, conversation: str) -> bool:
+        """Return whether this engine works on the run in other conversations, too."""
+        work = self._work.get(run)
+        return work is not None and work.conversations != {conversation}
+
     def why_lost(self, run: str) -> str:
         """Return why the run's lease was lost; empty if it was not."""
         return self._lost.get(run, "")

@@ -23,7 +23,7 @@ from callgate.errors import UsageError
 from callgate.protocols import CallJudge, Policy, ServerStatus, ToolServer, WithServers
 from callgate.tools import BoundTool, Tool, ToolRegistry
 from callgate.tools.prefixed_names import prefixed_name
-from callgate.tools.registry import Layer, prepared_tool
+from callgate.tools.registry import Layer, ToolOrigin, prepared_tool
 
 __all__ = ["Catalogue", "ServerOffer", "ServerTools"]
 
@@ -211,9 +211,9 @@ class Catalogue:
             self._refused[layer] = refused
         self.tell_reasons()
 
-    def _names_of(self, layer: Layer, refused: dict[str, str]) -> list[Tool]:
-        """Return the tools of the servers of a layer, each under its name in the registry."""
-        taken, named, withheld = {tool.name for tool in self._registry if tool.layer != layer}, list[Tool](), set[str]()
+    def _names_of(self, layer: Layer, refused: dict[str, str]) -> dict[Tool, ToolOrigin]:
+        """Return the tools of the servers of a layer, each under its name in the registry, with its server."""
+        taken, named, withheld = {tool.name for tool in self._registry if tool.layer != layer}, dict[Tool, ToolOrigin](), set[str]()
         for one in self.offers:
             if one.server.layer == layer and one.tools is not None:
                 kept = {name for other in self.offers if other is not one for name in other.kept.values()}
@@ -221,7 +221,7 @@ class Catalogue:
                 one.named = {own: tool.name for own, tool in found.items()}
                 if self._keeps_names:
                     one.kept = one.kept | one.named
-                named += found.values()
+                named |= {tool: ToolOrigin(one.server.name, own) for own, tool in found.items()}
             withheld |= one.withdrawn.keys()
         return named
 
@@ -269,7 +269,8 @@ class ServerOffer:
         self._catalogue = catalogue
 
     def prepare(self, server: str, tools: Sequence[Tool]) -> None:
-        found = {tool: prepared_tool(tool, self._own.server.layer) for tool in tools}
+        own = self._own.server
+        found = {tool: prepared_tool(tool, own.layer, ToolOrigin(own.name, tool.name)) for tool in tools}
         self._own.prepared = {tool: bound for tool, bound in found.items() if bound is not None}
 
     def offer(self, server: str, tools: Sequence[Tool]) -> None:

@@ -4,7 +4,8 @@ In reading order:
 
 - `agent`: the class `Agent`. `loop_settings`, `agent_options`, `agent_config`: its options. `run_result`,
   `run_events`: what a run returns and yields.
-- `run_starter`: starts a run. `run_executor`: executes it. `run_resumer` and `resume_plan`: resume it.
+- `run_starter`, `unended_runs` and `nested_turns`: start a run. `run_executor`: executes it. `run_resumer`, `resume_plan` and
+  `missing_tools`: resume it.
 - `turn_loop`: the loop. `model_passes`, `message_calls`, `commit_results`: its three steps. `turn_factory`,
   `turn_state`: the parts they share.
 - `budget` and `repetition`: end a run that uses too much or repeats itself.
@@ -14,7 +15,8 @@ In reading order:
   replay verify a prompt.
 - `system_prompt`, `exit_tools`, `typed_output`, `text_call_model` with `repeated_results`, `context_restarts`,
   `deliberate_mode`, `tool_retention`, `trigger_phrases`: optional features of an agent.
-- `event_queue` and `run_summary`: events for `Agent.stream`, and short summaries of calls.
+- `event_listener`, `event_queue` and `run_summary`: events for `on_event` and `Agent.stream`, and short summaries of
+  calls.
 
 A pass is one request to the model with its streamed answer. An iteration is a pass whose answer has calls, together
 with these calls. A turn consists of the iterations from a message of the user to the answer. The engine runs every

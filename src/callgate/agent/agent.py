@@ -196,13 +196,14 @@ class Agent:
                 it.
             deliberate: Deliberate mode on or off for this run; None: as configured for the agent.
             expose: Tools that deliberate mode offers in this run, whatever the message says.
-            on_event: A plain function that is called with each event immediately. If it raises, the run fails, with two
-                exceptions: an error raised for `CallStarted` or `Progress`, which the engine publishes, is only
-                counted, and an error raised for `RunEnded` is logged.
+            on_event: A plain function that is called with each event immediately. If it raises, the run goes on: the first
+                error is logged, and all are counted in `engine.bus.failures`.
 
         Raises:
             UsageError: A tool started a turn of the conversation that it runs in (`waits_for_itself`), too many turns
                 wait, or the task or the history is invalid.
+            UsageError: A call of the run that the scope names waits for a human, or the process of the run ended before its
+                calls were done (`run_not_ended`): resume the run first.
             RunHeld: Another engine works on the run that the scope names. A kind of `UsageError`.
         """
         check_run_options("Agent.run", conversation=conversation, scope=scope, trigger=trigger, on_event=on_event)
@@ -261,7 +262,8 @@ class Agent:
             on_event: Called with each event immediately.
 
         Raises:
-            UsageError: The run is not on record, is completed, or is already being worked on.
+            UsageError: The run is not on record, is completed, or is already being worked on; or a call that a human
+                allowed, or can still allow, has no tool here.
         """
         check("Agent.resume", "run", run, str | RunResult)
         check_run_options("Agent.resume", on_event=on_event)

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._engine_limits import Limits
-from callgate._option_checks import refused, shown
+from callgate._option_checks import check, refused, shown
 from callgate._runners.await_host_code import HostAwaits
 from callgate.agent.agent_options import EngineOptions, TextCallMode, check_list
 from callgate.agent.loop_settings import ModelSettings, Settings
@@ -112,11 +112,13 @@ def engine_of(given: Engine | None, settings: Settings, options: EngineOptions) 
             " it out."
         )
     _check_soft_warn(settings, given.limits)
+    _check_dangerous(settings, given.limits)
     return given
 
 
 def _limits_of(given: Limits, settings: Settings) -> Limits:
     """Return the limits of a new engine: `given`, with the limits that `settings` set where `given` has the default."""
+    check("Agent", "limits", given, Limits)
     if given.dangerous_per_tick is None and settings.dangerous_per_tick is not None:
         given = replace(given, dangerous_per_tick=settings.dangerous_per_tick)
     if settings.soft_warn is not None and given.soft_warn_iteration == Limits().soft_warn_iteration:
@@ -130,6 +132,15 @@ def _check_soft_warn(settings: Settings, limits: Limits) -> None:
         raise UsageError(
             f"Settings.soft_warn is {settings.soft_warn}, and the engine's Limits.soft_warn_iteration is {limits.soft_warn_iteration}: the"
             " notice and the kill hint have one threshold. Set the engine's, and leave this out."
+        )
+
+
+def _check_dangerous(settings: Settings, limits: Limits) -> None:
+    wanted, most = settings.dangerous_per_tick, limits.dangerous_per_tick
+    if wanted is not None and (most is None or most > wanted):
+        raise UsageError(
+            f"Settings.dangerous_per_tick is {wanted}, as in the presets 'chat' and 'tick', and the engine's Limits.dangerous_per_tick is"
+            f" {most}: the engine limits these calls. Set the engine's to {wanted}, or give settings with dangerous_per_tick=None."
         )
 
 

@@ -16,6 +16,7 @@ from callgate.agent.repetition import StuckLimits
 from callgate.agent.run_events import AgentEvent
 from callgate.calls import Scope
 from callgate.engine import Engine
+from callgate.errors import UsageError
 from callgate.messages import Message
 from callgate.stream import StreamLimits
 
@@ -120,11 +121,14 @@ def check_agent_options(**options: object) -> None:
         check("Agent", name, value, _KINDS[name])
 
 
+_NOWHERE = Scope()
+
+
 def check_run_options(
     method: str,
     *,
     conversation: object = "",
-    scope: object = None,
+    scope: object = _NOWHERE,
     trigger: object = None,
     on_event: object = None,
     history: object = None,
@@ -142,7 +146,12 @@ def check_run_options(
         UsageError: An option has the wrong type.
     """
     check(method, "conversation", conversation, str)
-    check(method, "scope", scope, Scope | None)
+    check(method, "scope", scope, Scope)
+    if isinstance(scope, Scope) and conversation and scope.conversation not in ("", conversation):
+        raise UsageError(
+            f"{method} was given conversation={conversation!r:.80} and a scope with conversation={scope.conversation!r:.80}. Give one of"
+            " them."
+        )
     check(method, "trigger", trigger, str | None)
     check(method, "on_event", on_event, Callable[..., object] | None)
     if inspect.iscoroutinefunction(on_event):

@@ -37,7 +37,7 @@ from callgate.loop_decision import REFUSED_BY_LOOP, REPEATED
 from callgate.messages import AssistantMessage, ToolCall, UserMessage
 from callgate.models.model_events import Usage
 
-__all__ = ["EventReader", "LoadedRun", "RecordedRound", "UncommittedMessage", "load_run"]
+__all__ = ["EventReader", "LoadedRun", "RecordedRound", "UncommittedMessage", "load_run", "load_turn"]
 
 
 class EventReader(Protocol):
@@ -159,6 +159,12 @@ def load_run(journal: EventReader, blobs: BlobReader, run: str, *, see: Callable
             " that does not hold."
         ) from error
     return loaded
+
+
+def load_turn(events: Sequence[Event], blobs: BlobReader) -> LoadedRun | None:
+    """Load the latest turn among the events of a run, without the conversation before it; None if no agent has worked on the run."""
+    began = next((index for index in reversed(range(len(events))) if events[index].kind == "run.began"), None)
+    return None if began is None else _RunReader(events[began], blobs, History()).read(events[began + 1 :])
 
 
 def _segments(journal: EventReader, blobs: BlobReader, run: str) -> list[list[Event]]:

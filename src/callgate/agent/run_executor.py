@@ -19,6 +19,7 @@ from callgate._runners.exception_results import describe
 from callgate._secret_redaction import RedactedLog, Redactor, cut_middle, redacted_text
 from callgate.agent.agent_config import AgentConfig
 from callgate.agent.budget import enforce_wall_time
+from callgate.agent.event_listener import EventListener
 from callgate.agent.history import History
 from callgate.agent.run_events import AgentEvent, CallStarted, RunEnded
 from callgate.agent.run_recorder import RunBeganBody, RunRecorder
@@ -61,6 +62,8 @@ class RunExecutor:
             self._engine.control.take_over_errors(start.scope.conversation, start.plan.errors)
         self._engine.runs.begin(start.scope.run)
         start.history.turns = max(start.history.turns, start.scope.turn)
+        if start.on_event is not None:
+            start = replace(start, on_event=EventListener(start.on_event, start.scope.run, self._engine.bus, self._log))
         stop_listening = self._listen(start.scope, start.on_event) if start.on_event is not None else None
         recorder = RunRecorder(self._engine, start.scope.run, start.phase)
         try:
@@ -74,10 +77,7 @@ class RunExecutor:
             result = replace(result, status="failed", turn_status="error", reason=why)
         result = await self._end(recorder, start.history, result)
         if start.on_event is not None:
-            try:
-                start.on_event(RunEnded(result))
-            except (Exception, asyncio.CancelledError) as error:
-                self._log.error("The listener failed at the end of the run, which is as it was", error=error)
+            start.on_event(RunEnded(result))
         return result
 
     async def _run(self, start: TurnStart, recorder: RunRecorder) -> RunResult:
@@ -91,12 +91,19 @@ class RunExecutor:
                     ending = await self._work(turn, plan)
                     return await self._read_typed(turn, ending) if self._config.output is not None else turn.result(ending)
         except Exception as error:
-            self._log.error("The run failed", error=error)
+            self._log_failure(error)
             return turn.result(Ending("error", _describe_error(error, self._engine.redactor)))
         except asyncio.CancelledError as error:
             if not is_own_failure(error):
                 raise
             return turn.result(Ending("error", "the model cancelled itself; nobody had asked it to stop"))
+
+    def _log_failure(self, error: Exception) -> None:
+        """Log why the run failed; with the traceback only if the error is not one of callgate's, whose text says who must act."""
+        if isinstance(error, CallgateError):
+            self._log.error("The run failed: %s", error)
+        else:
+            self._log.error("The run failed", error=error)
 
     async def _begin(self, recorder: RunRecorder, start: TurnStart) -> None:
         """Record that the run begins or is resumed, and append its task to the conversation."""

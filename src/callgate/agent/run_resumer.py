@@ -76,8 +76,10 @@ class RunResumer:
     async def _hand_in_again(
         self, run: RunResult, pending: PendingCalls, place: QueuedTurn, extra: object, on_event: Callable[[AgentEvent], None] | None
     ) -> RunResult:
+        from callgate.agent.missing_tools import refuse_missing_tools
         from callgate.agent.resume_plan import ResumePlan
 
+        await refuse_missing_tools(self._engine, pending.approvals)
         scope = replace(pending.scope, run=run.run, conversation=run.conversation, extra=extra)
         self._engine.runs.check_extra(scope)
         kept = None if pending.reflects else self._histories.get(run.conversation)
@@ -108,8 +110,13 @@ class RunResumer:
 
     async def _continue(self, run: LoadedRun, place: QueuedTurn, extra: object, on_event: Callable[[AgentEvent], None] | None) -> RunResult:
         """Resume the run from its recorded state."""
+        from callgate.agent.missing_tools import refuse_missing_tools, refuse_tools_of_stopped_servers
         from callgate.agent.resume_plan import ResumePlan, orphaned_calls
 
+        if run.pending is not None:
+            await refuse_missing_tools(self._engine, run.pending.approvals)
+        if run.open is not None:
+            await refuse_tools_of_stopped_servers(self._engine, [uid for uid in run.open.calls if uid in run.unfinished])
         began = run.began
         scope = replace(began.scope, extra=extra, provider=self._config.model.provider)
         self._engine.runs.check_extra(scope)

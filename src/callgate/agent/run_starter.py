@@ -16,10 +16,12 @@ from callgate._abort_signals import Control
 from callgate._conversation_queue import QueuedTurn
 from callgate.agent.agent_config import AgentConfig
 from callgate.agent.history import History, HistoryCache
+from callgate.agent.nested_turns import stopped_with_outer_turn
 from callgate.agent.run_events import AgentEvent
 from callgate.agent.run_executor import RunExecutor, result_of_unbegun
 from callgate.agent.run_result import RunResult
 from callgate.agent.turn_factory import TurnFactory, TurnStart
+from callgate.agent.unended_runs import refuse_unended
 from callgate.calls import Scope
 from callgate.errors import RecordFailed, RunHeld, UsageError
 from callgate.loop_decision import Ending
@@ -130,6 +132,8 @@ class AgentRuns:
                         raise
                     except (RecordFailed, UsageError) as error:  # the engine may have been closed while the turn waited
                         return result_of_unbegun(tuple(request.history or ()), scope, Ending("error", str(error)))
+                    if given and not engine.runs.works_in_others(run, scope.conversation):
+                        await refuse_unended(engine, run)
                 return await self._run_in_conversation(message, request, scope, place)
 
     @asynccontextmanager
@@ -145,7 +149,8 @@ class AgentRuns:
                 if not (place.queued or place.drained):
                     control.end_turn(conversation)
                 try:
-                    yield place
+                    with stopped_with_outer_turn(control, conversation):
+                        yield place
                 finally:
                     if not place.drained:
                         control.end_turn(conversation)

@@ -15,6 +15,7 @@ from pathlib import Path
 from callgate._journal import is_url
 from callgate._terminal_text import one_line
 from callgate.agent import AgentEvent, RunResult
+from callgate.agent.missing_tools import find_call_without_tool
 from callgate.agent.recorded_run import LoadedRun, load_run
 from callgate.calls import Scope
 from callgate.cli._call_arguments import refuse_odd_text
@@ -24,8 +25,6 @@ from callgate.cli._journal_location import MEMORY, CommandJournal, journal_optio
 from callgate.cli._run_agent import RunSetup, TerminalRun
 from callgate.cli._run_names import run_named
 from callgate.errors import CallgateError, UsageError
-from callgate.event_queries import EventQuery
-from callgate.recorded_calls import find_tool_calls
 
 __all__ = ["resume_run"]
 
@@ -101,20 +100,16 @@ class _Resumption:
             await self._engine.answer(approval_id, allow=allow, by=by)
 
     async def _resume(self, hear: Callable[[AgentEvent], None]) -> RunResult:
-        await asyncio.to_thread(self._refuse_missing_tools)
+        await self._refuse_missing_tools()
         return await self._terminal.agent.resume(self._run.run, on_event=hear)
 
-    def _refuse_missing_tools(self) -> None:
-        """Raise `UsageError` if a call that a human allowed, or can still allow, has no tool here: the run would continue without it."""
-        waiting_calls = self._run.pending.approvals if self._run.pending is not None else ()
-        for approval_id in (one.approval_id for one in waiting_calls):
-            question = self._engine.approval(approval_id)
-            if question is None or question.allowed is False:
-                continue
-            (waiting,) = find_tool_calls(self._engine.journal, EventQuery(call=approval_id))
-            if waiting.tool not in self._engine.tools:
-                raise UsageError(
-                    f"The call {one_line(approval_id, 120)} waits to run, but there is no tool '{one_line(waiting.tool, 80)}' here. Nothing"
-                    f" was run. Resume with the --tools, --mcp and --plugin of the run, or deny the call:"
-                    f" callgate deny {one_line(approval_id, 120)}{journal_option(self._journal)}"
-                )
+    async def _refuse_missing_tools(self) -> None:
+        """Raise `UsageError` as `Agent.resume` does, with the options and the command that help."""
+        waiting = self._run.pending.approvals if self._run.pending is not None else ()
+        found = await find_call_without_tool(self._engine, waiting)
+        if found is not None:
+            raise UsageError(
+                f"The call {one_line(found.approval_id, 120)} waits to run, but there is no tool '{one_line(found.tool, 80)}' here. Nothing"
+                f" was run. Resume with the --tools, --mcp and --plugin of the run, or deny the call:"
+                f" callgate deny {one_line(found.approval_id, 120)}{journal_option(self._journal)}"
+            )

@@ -325,6 +325,7 @@ def _about_command(of_argument: Callable[[ValidatedCall, object], object], meani
 FACTS: Final[dict[str, Fact]] = {
     "tool": Fact(of_call=lambda call: call.tool.name, meaning="the tool's name"),
     "layer": Fact(of_call=lambda call: call.tool.layer, meaning="builtin, capability or mcp", values=("builtin", "capability", "mcp")),
+    "server": Fact(of_call=lambda call: call.tool.server or MISSING, meaning="the name of the MCP server or plugin that has the tool"),
     "effect": Fact(of_call=lambda call: call.tool.effect, meaning="none, idempotent or once", values=("none", "idempotent", "once")),
     "category": Fact(
         of_call=lambda call: call.tool.category,

@@ -6,7 +6,7 @@ Run when an engine is made and when a tool is registered later. Returns all erro
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from callgate.policy.call_facts import ARGUMENTS, FACTS
 from callgate.policy.condition_satisfiability import ANYTHING, PossibleValue, of_fact, of_parameter, told
@@ -33,6 +33,8 @@ def _check_rule(rule: Rule, tools: Sequence[BoundTool]) -> Iterator[str]:
     for condition in rule.conditions:
         if condition.fact == "tool" and not rule.optional:
             yield from _check_tool_fact(condition, tools)
+        elif condition.fact == "server" and not rule.optional:
+            yield from _check_server_fact(condition, tools)
         elif about:
             yield from _check_condition(condition, rule, about)
 
@@ -44,11 +46,23 @@ def _no_tool(name: str, tools: Sequence[BoundTool]) -> str:
 
 
 def _check_tool_fact(condition: Condition, tools: Sequence[BoundTool]) -> Iterator[str]:
-    here = [tool.name for tool in tools]
+    for name in _unknown_names(condition, {tool.name for tool in tools}):
+        yield _no_tool(name, tools)
+
+
+def _check_server_fact(condition: Condition, tools: Sequence[BoundTool]) -> Iterator[str]:
+    known = {tool.server for tool in tools} - {""}
+    for name in _unknown_names(condition, known):
+        what = f"is about tools of the server '{name}', and no tool that is registered is one{_suggest_name(name, known)}"
+        yield f"{what} Correct it, or write optional = true where the server may be absent."
+
+
+def _unknown_names(condition: Condition, known: Collection[str]) -> Iterator[str]:
+    """Yield the values that a condition compares with and that none of the known names is."""
     for comparison in condition.comparisons:
         for operand in comparison.operand if isinstance(comparison.operand, list) else [comparison.operand]:
-            if comparison.word in ("is", "not") and operand not in here:
-                yield _no_tool(str(operand), tools)
+            if comparison.word in ("is", "not") and operand not in known:
+                yield str(operand)
 
 
 def _check_condition(condition: Condition, rule: Rule, about: list[BoundTool]) -> Iterator[str]:

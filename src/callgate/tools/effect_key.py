@@ -36,8 +36,10 @@ class EffectKeyOf(Struct, frozen=True, kw_only=True):
 
     text: str
     """The key as text, for people and models. It must be redacted before it is shown."""
+    tool: str
+    """The tool's name as its server gives it, which the other servers of an engine cannot change."""
     digest: str
-    """A hash of tool and key, the same in every run and process. The tool gets it as its idempotency key."""
+    """A hash of tool, tool server and key, the same in every run and process. The tool gets it as its idempotency key."""
 
 
 class EffectKey(Struct, frozen=True, kw_only=True):
@@ -45,11 +47,17 @@ class EffectKey(Struct, frozen=True, kw_only=True):
 
     tool: str
     declared: KeyFromCall
+    server: str = ""
+    """The tool server that has the tool; empty for other tools."""
+    offered_as: str = ""
+    """The tool's name as its server gives it; empty if `tool` is that name."""
     decimals: frozenset[str] = frozenset()
     """The arguments that are decimal numbers, written as text."""
 
     @classmethod
-    def of(cls, declared: object, tool: str, effect: Effect, schema: CompiledSchema, where: str) -> EffectKey:
+    def of(
+        cls, declared: object, tool: str, effect: Effect, schema: CompiledSchema, where: str, *, server: str = "", offered_as: str = ""
+    ) -> EffectKey:
         """Return the declaration after checking it.
 
         Raises:
@@ -59,14 +67,14 @@ class EffectKey(Struct, frozen=True, kw_only=True):
             raise UsageError(f"{where} has a key of its effect, but no effect. Drop the key, or declare effect='once' or 'idempotent'.")
         if isinstance(declared, str):
             _check_pattern(declared, schema, where)
-            return cls(tool=tool, declared=declared, decimals=_decimals(schema))
+            return cls(tool=tool, declared=declared, server=server, offered_as=offered_as, decimals=_decimals(schema))
         if not callable(declared) or inspect.iscoroutinefunction(declared):
             raise UsageError(
                 f"{where} has key={declared!r:.80}; it must be a text such as 'refund:{{order}}', or a plain function of the arguments and"
                 " the scope that returns a text."
             )
         _check_function(declared, schema, where)
-        return cls(tool=tool, declared=declared)
+        return cls(tool=tool, declared=declared, server=server, offered_as=offered_as)
 
     @property
     def is_function(self) -> bool:
@@ -88,8 +96,10 @@ class EffectKey(Struct, frozen=True, kw_only=True):
         return self._compile(text, [self.declared, *(part[0] for part in parts if not isinstance(part, str))])
 
     def _compile(self, text: str, identity: list[str]) -> EffectKeyOf:
-        known = canonical([self.tool, *identity])  # a list, because "a:b" and "c" are not "a" and "b:c"
-        return EffectKeyOf(text=text, digest=hashlib.blake2b(known, digest_size=16).hexdigest())
+        tool = self.offered_as or self.tool
+        owner = [self.server, tool] if self.server else tool
+        known = canonical([owner, *identity])  # a list, because "a:b" and "c" are not "a" and "b:c"
+        return EffectKeyOf(text=text, tool=tool, digest=hashlib.blake2b(known, digest_size=16).hexdigest())
 
     def _parts(self, pattern: str, arguments: Mapping[str, object], scope: Scope) -> Iterator[str | tuple[str]]:
         """Yield literal text unchanged, and each value in a tuple."""

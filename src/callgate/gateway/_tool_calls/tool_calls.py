@@ -32,8 +32,6 @@ from callgate.gateway.principals import EVERY, Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, RpcError
 from callgate.mcp.calling_client import on_behalf_of
-from callgate.mcp.mcp_tool import McpTool
-from callgate.plugins.plugin_tool import PluginTool
 
 __all__ = ["ToolCalls", "unknown_tool"]
 
@@ -188,12 +186,7 @@ class ToolCalls:
     def server_of(self, name: object) -> str:
         """Return the server or plugin that has a tool; empty if none has."""
         found = self._engine.tools.get(name) if isinstance(name, str) else None
-        match found.tool if found is not None else None:
-            case McpTool(server=server):
-                return server
-            case PluginTool(plugin=plugin):
-                return plugin
-        return ""
+        return found.server if found is not None else ""
 
     def _unusable_servers(self, name: str, server: str) -> str:
         """Return why a tool may be missing only for now, as sentences: its server cannot be used.
