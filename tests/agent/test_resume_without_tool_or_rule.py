@@ -23,10 +23,10 @@ DOWN = "The server shop cannot be started: its program is missing."
 class ShopServer:
     """A tool server with the tool `pay`, or one that cannot be started."""
 
-    name = "shop"
     layer: Literal["mcp"] = "mcp"
 
-    def __init__(self, *tools: Tool) -> None:
+    def __init__(self, *tools: Tool, name: str = "shop") -> None:
+        self.name = name
         self._tools = tools
 
     async def start(self, catalogue: ToolCatalogue) -> None:
@@ -170,3 +170,11 @@ async def test_a_run_is_resumed_if_the_tool_of_its_interrupted_call_was_removed(
     await case.is_cut()
     async with case.agent(says("I see."), tools=[], policies=()) as agent:
         assert [one.status for one in (await agent.resume("case-7")).results] == ["unknown"]
+
+
+async def test_an_interrupted_call_does_not_run_at_another_server_that_has_the_name_now(tmp_path: Path) -> None:
+    case = Interrupted(tmp_path)
+    await case.is_cut()
+    async with case.agent(says("I see."), tools=[ShopServer(idempotent(case), name="bazaar")], policies=()) as agent:
+        assert [one.status for one in (await agent.resume("case-7")).results] == ["unknown"]
+    assert not case.paid

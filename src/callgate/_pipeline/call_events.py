@@ -198,6 +198,7 @@ def record_attempt(state: CallState, approved: ApprovedCall, attempt: int, timeo
         effect_key=approved.effect_key,
         runner=tool.runner,
         timeout_s=timeout_s,
+        server=tool.server,
         asked_hash=state.asked_hash,
         arguments_hash=state.final_hash,
         claims=has_effect and claims,

@@ -144,12 +144,13 @@ class UnknownOutcomes:
         said = state.run_state.settled.pop(unfinished.uid, None)
         if said is not None:
             return self._result_if_settled(state, tool.name, said, started.key)
-        if started.tool == tool.name and started.effect == tool.effect == "idempotent":
+        is_same_tool = (started.tool, started.server) == (tool.name, tool.server)
+        if is_same_tool and started.effect == tool.effect == "idempotent":
             state.doubt = state.run_state.reopen(unfinished.uid)
             return None
         ask = partial(ask_verify, tool, unfinished.arguments, started.tool_key, self._host.hook_timeout_s, state.kill)
         found = Verified(happened=None)
-        if unfinished.arguments and started.tool == tool.name:
+        if unfinished.arguments and is_same_tool:
             found = await ask()
         if found.happened is False:
             if unfinished.origin is None or not await self._fence.origin_has_ended(unfinished.origin):

@@ -185,6 +185,8 @@ class Started(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     key: str
     runner: str
     timeout_s: float
+    server: str = ""
+    """The tool server that has the tool; empty for other tools."""
     arguments_hash: str = ""
     """The hash of the final arguments, if the call has effects."""
     asked_hash: str = ""
