@@ -125,6 +125,8 @@ def read_response(
     found = finished_response(
         [*events, *decoder.close()], api, message_id=found_id, names=names, takes_bytes=takes_bytes(response, api.api)
     )
+    if tools is not None and found.finish == "stop":
+        tools.text_calls.warn_once(found.message)
     container = container_id(api.api, value)
     return replace(found, container=container) if container else found
 

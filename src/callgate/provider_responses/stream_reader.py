@@ -202,6 +202,8 @@ class StreamReader:
         found = finished_response(
             self._events, self._provider, message_id=self.message_id, names=self._names, takes_bytes=self._takes_bytes
         )
+        if self._tools is not None and found.finish == "stop":
+            self._tools.text_calls.warn_once(found.message)
         return replace(found, container=self._container) if self._container else found
 
     @property
