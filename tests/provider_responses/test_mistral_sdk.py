@@ -97,6 +97,35 @@ async def test_equal_calls_without_ids_are_two_calls_although_the_sdk_writes_nul
     assert (len(found), len(set(found)), found[:2]) == (4, 2, found[2:])
 
 
+def without_ids(model: str, *, chunk: bool = False) -> dict[str, Any]:
+    """Return a whole response, or the only chunk of a stream, with two equal calls without ids."""
+    call = {"type": "function", "function": {"name": "stock", "arguments": '{"article": "lamp"}'}}
+    message = {"role": "assistant", "content": "", "tool_calls": [call | {"index": 0}, call | {"index": 1}] if chunk else [call, call]}
+    choice = {"index": 0, "delta" if chunk else "message": message, "finish_reason": "tool_calls"}
+    return {"id": "cmpl-1", "object": "chat.completion", "created": 1, "model": model, "choices": [choice]}
+
+
+@pytest.mark.parametrize(("model", "provider"), [("mistral-large-latest", None), ("devstral", None), ("ft:support", "mistral")])
+async def test_ids_that_a_saved_message_of_mistral_lacks_are_made_as_mistral_demands(model: str, provider: str | None) -> None:
+    """A dict does not show the SDK that it came from."""
+    async with Engine([stock]) as engine:
+        reply = await engine.respond(without_ids(model), provider=provider)
+        streamed = await engine.respond([without_ids(model, chunk=True)], provider=provider)
+    made, made_streamed = ids(reply.messages), ids(streamed.messages)
+    assert made == made_streamed
+    assert (len(made), len(set(made)), made[:2]) == (4, 2, made[2:])
+    assert all(len(one) == 9 and one.isalnum() for one in made)
+
+
+async def test_an_id_of_another_server_of_mistrals_models_comes_back_unchanged() -> None:
+    """A host that appends the model's message itself has this id in it."""
+    sent = without_ids("mistralai/mistral-large")
+    for number, call in enumerate(sent["choices"][0]["message"]["tool_calls"]):
+        sent["choices"][0]["message"]["tool_calls"][number] = {**call, "id": f"call_123456789{number}"}
+    async with Engine([stock]) as engine:
+        assert ids((await engine.respond(sent)).messages) == ["call_1234567890", "call_1234567891"] * 2
+
+
 @tool(effect="none")
 def draw(article: str) -> Image:
     """Draw an article."""
