@@ -70,6 +70,29 @@ async def test_what_a_reasoning_model_thought_comes_back_with_its_answer() -> No
     assert sent[0]["thinking"] == THOUGHT["thinking"]
 
 
+@pytest.mark.parametrize("way", ["respond", "watch"])
+async def test_sources_and_signed_thoughts_come_back_in_their_places(way: str) -> None:
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "Count."}], "signature": "c2ln", "closed": True}
+    source = {"type": "reference", "reference_ids": [1, 2]}
+    document = {"type": "document_url", "document_url": "https://example.org/lamps"}
+    content = [thought, {"type": "text", "text": "There are 3"}, source, {"type": "text", "text": " in all."}, document]
+    answer = copy.deepcopy(ANSWERS["mistral"])
+    answer["choices"][0]["message"]["content"] = content
+    first, last = CHUNKS["mistral"][0][0], CHUNKS["mistral"][1][0]
+    chunks = [copy.deepcopy(first) for _ in content]
+    for chunk, part in zip(chunks, content, strict=True):
+        chunk["choices"][0]["delta"] = {"content": [part]}
+    end = copy.deepcopy(last)
+    end["choices"][0]["finish_reason"] = "stop"
+    sent = (JSON, body(answer)) if way == "respond" else (EVENTS, sse([*chunks, end]))
+    with RecordedServer(sent) as server:
+        async with Engine([stock]) as engine:
+            answered = await ASK["mistral"](server.url, QUESTIONS["mistral"], engine.schemas("mistral"), stream=way == "watch")
+            reply = await (engine.respond(answered) if way == "respond" else engine.watch(answered).reply())
+    assert (reply.text, reply.done) == ("There are 3 in all.", True)
+    assert reply.messages == [{"role": "assistant", "content": content}]
+
+
 async def test_a_thought_that_arrives_in_pieces_comes_back_whole() -> None:
     chunks = copy.deepcopy([chunk for half in CHUNKS["mistral"] for chunk in half])
     pieces = [{**THOUGHT, "thinking": [{"type": "text", "text": text}]} for text in ("Count ", "them.")]

@@ -28,6 +28,7 @@ from callgate.models.wire.history_encoding import (
     result_text,
 )
 from callgate.models.wire.image_types import with_accepted_images
+from callgate.models.wire.openai_chat.provider_fields import THINKING_MARKS
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
 from callgate.models.wire.result_order import order_results
 from callgate.models.wire.tool_names import WireNames
@@ -197,9 +198,9 @@ def _split_fields(message: AssistantMessage) -> tuple[AssistantMessage, dict[str
 
 
 def _answer_content(message: AssistantMessage, quirks: Mapping[str, object]) -> object:
-    """Return the text of an answer; with reasoning that was part of the content, as of Mistral's models, the parts in order."""
+    """Return the text of an answer; with parts of another kind, such as Mistral's thinking and references, the parts in order."""
     parts = [part for part in map(partial(_content_part, message, quirks), message.parts) if part is not None]
-    if any(part["type"] == "thinking" for part in parts):
+    if any(part["type"] != "text" for part in parts):
         return parts
     return message.text or (None if message.calls else "")
 
@@ -210,11 +211,13 @@ def _content_part(
     """Return a part of an answer's content; None for a part that does not belong to it."""
     if isinstance(part, Text):
         return {"type": "text", "text": part.text} if part.text else None
+    if isinstance(part, Native):
+        return dict(part.item) if quirks.get("as_received") and message.api == _API else None
     opaque = part.opaque if isinstance(part, Reasoning) and message.api == _API else None
     if not isinstance(part, Reasoning) or not opaque or opaque.get("key") != "thinking" or not _is_same_server(opaque, quirks):
         return None
-    signature = {"signature": opaque["signature"]} if opaque.get("signature") else {}
-    return {"type": "thinking", "thinking": [{"type": "text", "text": part.text}], **signature} if part.text else None
+    marks = {key: opaque[key] for key in THINKING_MARKS if opaque.get(key)}
+    return {"type": "thinking", "thinking": [{"type": "text", "text": part.text}], **marks} if part.text else None
 
 
 def _provider_fields(reasoning_parts: Sequence[Reasoning], quirks: Mapping[str, object]) -> dict[str, object]:
