@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from anthropic.types import Message, RawContentBlockDeltaEvent
 from google.genai.types import GenerateContentResponse
-from mistralai.client.models import FunctionCallEntry, ToolCall
+from mistralai.client.models import FunctionCallEntry, FunctionCallEvent, ToolCall
 from openai.types.chat import ChatCompletion, ChatCompletionChunk, ChatCompletionMessageFunctionToolCall
 from openai.types.responses import Response
 
@@ -110,9 +110,9 @@ async def test_a_call_without_an_id_runs_as_ollama_gives_it(function: object) ->
         assert result_of(await engine.call(RawCall.from_provider(item))).text == "1200 for A7"
 
 
-@pytest.mark.parametrize("entry_id", [{}, {"id": "fc_1"}], ids=["without an id of the entry", "with one"])
+@pytest.mark.parametrize("entry_id", [None, "fc_1"])
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
-async def test_a_call_of_mistrals_conversations_runs_once_although_it_is_handed_in_twice(read: Any, entry_id: dict[str, str]) -> None:
+async def test_a_call_of_mistrals_conversations_runs_once_although_it_is_handed_in_twice(read: Any, entry_id: str | None) -> None:
     """The result has to name the id of the call, which is not that of the entry."""
     paid: list[str] = []
 
@@ -122,11 +122,19 @@ async def test_a_call_of_mistrals_conversations_runs_once_although_it_is_handed_
         paid.append(order)
         return "paid"
 
-    entry = FunctionCallEntry(tool_call_id="abcdefgh1", name="pay", arguments={"order": "A7"}, **entry_id)
+    entry = FunctionCallEntry(tool_call_id="abcdefgh1", name="pay", arguments={"order": "A7"}, id=entry_id)
     async with Engine([pay]) as engine:
         for item in (entry, entry.model_dump(), entry.model_dump(exclude_unset=True)):
             assert result_of(await engine.call(read(item), Scope(run="r", message_id="m"))).id == "abcdefgh1"
     assert paid == ["A7"]
+
+
+@pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
+def test_a_piece_of_a_call_of_mistrals_conversations_is_no_call(read: Any) -> None:
+    piece = FunctionCallEvent(id="fc_1", name="pay", tool_call_id="abcdefgh1", arguments="{}")
+    for item in (piece, piece.model_dump()):
+        with pytest.raises(UsageError, match="a piece of a streamed call"):
+            read(item)
 
 
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)

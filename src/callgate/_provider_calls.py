@@ -269,10 +269,10 @@ def _guess_origin(item: _Item) -> str:
 
 
 def _refuse_piece(item: _Item, reader: str) -> None:
-    if "Delta" in type(item).__name__:
+    if "Delta" in type(item).__name__ or _word(item, "type").endswith(".delta"):
         raise UsageError(
             f"{reader} was given {_describe(item)}, a piece of a streamed call. Join the pieces of the message first; OpenAI's and"
-            " Anthropic's `client....stream(...)` helpers do."
+            " Anthropic's `client....stream(...)` helpers do, and engine.watch does for every SDK."
         )
 
 

@@ -1,10 +1,10 @@
 """Encode a conversation as a chat completion request.
 
-Quirks of servers: `max_tokens_key`, `stream_usage`, `system_role`, `reasoning_key`, `id_chars` (for Mistral's models, detected by name, only
-of ids that callgate made), `plain_audio` (audio is Base64 without its format), `custom_tools` (off if the server does not know free-text
-tools), `answers_results` (the assistant must speak between results and the user; detected for Mistral's models by name), `result_audio`
-(whether the audio of results is sent; not to OpenAI's models that take none, by name), `as_received` (a refusal and a spoken answer go back
-in their own fields).
+Quirks of servers: `max_tokens_key`, `stream_usage`, `system_role`, `reasoning_key`, `id_chars` (for Mistral's models, by name, only of ids
+that callgate made), `plain_audio` (audio is Base64 without its format), `custom_tools` (off if the server does not know free-text tools),
+`answers_results` (the assistant must speak between results and the user; detected for Mistral's models by name), `result_audio` (whether
+the audio of results is sent; not to OpenAI's models that take none, by name), `as_received` (a refusal and a spoken answer go back in their
+own fields).
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ def encode_tools(tools: Sequence[ToolSpec], names: WireNames, quirks: Mapping[st
 
 def encode_result(message: ToolMessage, names: WireNames, quirks: Mapping[str, object] = {}) -> dict[str, object]:
     """Return a result as a `tool` message."""
-    return {"role": "tool", "tool_call_id": _encode_id(message, message.call_id, quirks), "content": result_text(message, _is_apart(quirks))}
+    call_id = _encode_id(message.call_id, quirks, is_made=message.made_id)
+    return {"role": "tool", "tool_call_id": call_id, "content": result_text(message, _is_apart(quirks))}
 
 
 def encode_tool_choice(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> object:
@@ -229,7 +230,7 @@ def _provider_fields(reasoning_parts: Sequence[Reasoning], quirks: Mapping[str, 
 
 
 def _encode_call(call: ToolCall, names: WireNames, quirks: Mapping[str, object]) -> dict[str, object]:
-    item: dict[str, object] = {"id": _encode_id(call, call.id, quirks)}
+    item: dict[str, object] = {"id": _encode_id(call.id, quirks, is_made=call.made_id)}
     if call.custom and quirks.get("custom_tools", True):
         item |= {"type": "custom", "custom": {"name": names.to_wire(call.name), "input": call.arguments}}
     else:
@@ -270,12 +271,12 @@ def _encode_part(part: Part, quirks: Mapping[str, object]) -> dict[str, object]:
             return {"type": "text", "text": part_text(part)}
 
 
-def _encode_id(item: ToolCall | ToolMessage, call_id: str, quirks: Mapping[str, object]) -> str:
+def _encode_id(call_id: str, quirks: Mapping[str, object], *, is_made: bool) -> str:
     """Return the call's id; a digest if the server accepts only ids of a fixed number of letters and digits.
 
     The server's own id is changed only for a server that is known to be so, because the host may have sent it back itself.
     """
-    chars = quirks.get("id_chars") or (quirks.get("made_id_chars") if item.made_id else None)
+    chars = quirks.get("id_chars") or (quirks.get("made_id_chars") if is_made else None)
     if not isinstance(chars, int) or (len(call_id) == chars and call_id.isalnum() and call_id.isascii()):
         return call_id
     return hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:chars]
