@@ -129,12 +129,19 @@ async def test_a_call_of_mistrals_conversations_runs_once_although_it_is_handed_
     assert paid == ["A7"]
 
 
+PIECE = FunctionCallEvent(id="fc_1", name="pay", tool_call_id="abcdefgh1", arguments="{}")
+
+
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
 def test_a_piece_of_a_call_of_mistrals_conversations_is_no_call(read: Any) -> None:
-    piece = FunctionCallEvent(id="fc_1", name="pay", tool_call_id="abcdefgh1", arguments="{}")
-    for item in (piece, piece.model_dump()):
-        with pytest.raises(UsageError, match="a piece of a streamed call"):
-            read(item)
+    with pytest.raises(UsageError, match="a piece of a streamed call"):
+        read(PIECE)
+
+
+def test_a_dict_of_a_piece_is_the_hosts_mistake_unless_a_model_may_have_written_it() -> None:
+    with pytest.raises(UsageError, match="a piece of a streamed call"):
+        RawCall.from_provider(PIECE.model_dump())
+    assert RawCall.from_dict(PIECE.model_dump()).name == "pay"
 
 
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)

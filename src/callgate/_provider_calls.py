@@ -60,7 +60,7 @@ def provider_call(item: _Item, reader: str, finish_reason: str | None, *, any_js
     Raises:
         UsageError: `item` is not one call, and cannot be an invalid one.
     """
-    _refuse_piece(item, reader)
+    _refuse_piece(item, reader, any_json=any_json)
     fields = _fields(item)
     if fields is None:
         _refuse_if_mistaken(item, reader, any_json=any_json)
@@ -268,11 +268,12 @@ def _guess_origin(item: _Item) -> str:
     return ""
 
 
-def _refuse_piece(item: _Item, reader: str) -> None:
-    if "Delta" in type(item).__name__ or _word(item, "type").endswith(".delta"):
+def _refuse_piece(item: _Item, reader: str, *, any_json: bool) -> None:
+    is_event = _word(item, "type") == "function.call.delta" and not (any_json and isinstance(item, Mapping))
+    if is_event or "Delta" in type(item).__name__:
         raise UsageError(
             f"{reader} was given {_describe(item)}, a piece of a streamed call. Join the pieces of the message first; OpenAI's and"
-            " Anthropic's `client....stream(...)` helpers do, and engine.watch does for every SDK."
+            " Anthropic's `client....stream(...)` helpers do, and engine.watch for the chat of every SDK."
         )
 
 
