@@ -93,6 +93,20 @@ async def test_sources_and_signed_thoughts_come_back_in_their_places(way: str) -
     assert reply.messages == [{"role": "assistant", "content": content}]
 
 
+@pytest.mark.parametrize("form", ["object", "dict"])
+async def test_a_part_that_the_sdk_does_not_know_is_left_out_because_the_sdk_would_send_another(form: str) -> None:
+    answer = copy.deepcopy(ANSWERS["mistral"])
+    answer["choices"][0]["message"]["content"] = [
+        {"type": "text", "text": "There are 3."},
+        {"type": "hologram", "url": "https://example.org"},
+    ]
+    with RecordedServer((JSON, body(answer))) as server:
+        async with Engine([stock]) as engine:
+            answered = await ASK["mistral"](server.url, QUESTIONS["mistral"], engine.schemas("mistral"))
+            reply = await engine.respond(answered if form == "object" else answered.model_dump(), provider="mistral")
+    assert reply.messages == [{"role": "assistant", "content": "There are 3."}]
+
+
 async def test_a_thought_that_arrives_in_pieces_comes_back_whole() -> None:
     chunks = copy.deepcopy([chunk for half in CHUNKS["mistral"] for chunk in half])
     pieces = [{**THOUGHT, "thinking": [{"type": "text", "text": text}]} for text in ("Count ", "them.")]

@@ -23,6 +23,8 @@ __all__ = ["OpenAIChatDecoder"]
 
 _REASONING_KEYS = ("reasoning_content", "reasoning", "reasoning_text")
 _SIDE_FIELDS = frozenset({*_REASONING_KEYS, *PROVIDER_FIELDS, "refusal", "audio"})
+_NO_KINDS = frozenset({"", "text", "refusal", "UNKNOWN"})
+"""Types of parts of a content that are not kept. Mistral's SDK wraps a part that it does not know as `UNKNOWN`, and would send it so."""
 _FIELDS_BY_PART: Mapping[type, tuple[str, ...]] = {
     Text: ("content", "refusal", "audio"),
     Reasoning: (*_REASONING_KEYS, *PROVIDER_FIELDS),
@@ -162,7 +164,7 @@ class OpenAIChatDecoder(Decoder):
                 self.message.append_reasoning(text, opaque={"key": "thinking", "server": self.message.server, **marks})
             elif written := as_text(part.get("text") or part.get("refusal")):
                 self.message.append_text(written)
-            elif (kind := as_text(part.get("type"))) not in ("", "text", "refusal"):
+            elif (kind := as_text(part.get("type"))) not in _NO_KINDS:
                 self.message.add_native(kind, "", part)
 
     def _append_legacy_call(self, item: Mapping[str, object]) -> None:
