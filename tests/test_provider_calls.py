@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from anthropic.types import Message, RawContentBlockDeltaEvent
 from google.genai.types import GenerateContentResponse
+from mistralai.client.models import FunctionCallEntry, FunctionCallEvent, ToolCall
 from openai.types.chat import ChatCompletion, ChatCompletionChunk, ChatCompletionMessageFunctionToolCall
 from openai.types.responses import Response
 
-from callgate import Engine, RawCall, UsageError, tool
+from callgate import Engine, RawCall, Scope, UsageError, tool
 from tests.engine_calls import result_of
 
 ARGUMENTS = {"order": "A7", "cents": 1200}
@@ -107,6 +108,47 @@ async def test_a_call_without_an_id_runs_as_ollama_gives_it(function: object) ->
     item = {"function": function} if isinstance(function, dict) else SimpleNamespace(function=function)
     async with Engine([refund]) as engine:
         assert result_of(await engine.call(RawCall.from_provider(item))).text == "1200 for A7"
+
+
+@pytest.mark.parametrize("entry_id", [None, "fc_1"])
+@pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
+async def test_a_call_of_mistrals_conversations_runs_once_although_it_is_handed_in_twice(read: Any, entry_id: str | None) -> None:
+    """The result has to name the id of the call, which is not that of the entry."""
+    paid: list[str] = []
+
+    @tool
+    async def pay(order: str) -> str:
+        """Pay an order."""
+        paid.append(order)
+        return "paid"
+
+    entry = FunctionCallEntry(tool_call_id="abcdefgh1", name="pay", arguments={"order": "A7"}, id=entry_id)
+    async with Engine([pay]) as engine:
+        for item in (entry, entry.model_dump(), entry.model_dump(exclude_unset=True)):
+            assert result_of(await engine.call(read(item), Scope(run="r", message_id="m"))).id == "abcdefgh1"
+    assert paid == ["A7"]
+
+
+PIECE = FunctionCallEvent(id="fc_1", name="pay", tool_call_id="abcdefgh1", arguments="{}")
+
+
+@pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
+def test_a_piece_of_a_call_of_mistrals_conversations_is_no_call(read: Any) -> None:
+    with pytest.raises(UsageError, match="a piece of a streamed call"):
+        read(PIECE)
+
+
+def test_a_dict_of_a_piece_is_the_hosts_mistake_unless_a_model_may_have_written_it() -> None:
+    with pytest.raises(UsageError, match="a piece of a streamed call"):
+        RawCall.from_provider(PIECE.model_dump())
+    assert RawCall.from_dict(PIECE.model_dump()).name == "pay"
+
+
+@pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
+def test_a_call_of_mistrals_sdk_without_an_id_has_none(read: Any) -> None:
+    """The SDK fills in the text `null`."""
+    call = ToolCall.model_validate({"function": FUNCTION})
+    assert [read(item).id for item in (call, call.model_dump())] == ["", ""]
 
 
 async def test_a_custom_call_gives_its_text_as_input() -> None:

@@ -60,7 +60,7 @@ def provider_call(item: _Item, reader: str, finish_reason: str | None, *, any_js
     Raises:
         UsageError: `item` is not one call, and cannot be an invalid one.
     """
-    _refuse_piece(item, reader)
+    _refuse_piece(item, reader, any_json=any_json)
     fields = _fields(item)
     if fields is None:
         _refuse_if_mistaken(item, reader, any_json=any_json)
@@ -74,7 +74,7 @@ def is_plain_call(item: object) -> bool:
     """Return whether a dict is a call in no provider's format, with its name beside its parameters."""
     if not isinstance(item, Mapping) or "tool" in item:
         return isinstance(item, Mapping)
-    if "name" not in item or "toolUseId" in item or _word(item, "type") == "tool_use":
+    if "name" not in item or "toolUseId" in item or _word(item, "type") == "tool_use" or _is_conversation_entry(item):
         return False
     return not ("call_id" in item or {"name", "args"} <= item.keys() <= {"name", "args", "id", "type"})
 
@@ -87,6 +87,8 @@ def _fields(item: _Item) -> CallFields | None:
         return _responses_item(item)
     if kind == "tool_use":
         return _call(item, "input", "anthropic.messages")
+    if _is_conversation_entry(item):
+        return _call(item, "arguments", "mistral.conversations", id_key="tool_call_id")
     if (inner := _get(item, "toolUse")) is not None:
         return _call(inner, "input", "bedrock.converse", id_key="toolUseId")
     if _get(item, "toolUseId") is not None:
@@ -96,6 +98,11 @@ def _fields(item: _Item) -> CallFields | None:
     if _get(item, "custom") is not None:
         return _chat_item(item)
     return _gemini_part(item) or _untyped_item(item)
+
+
+def _is_conversation_entry(item: _Item) -> bool:
+    """Return whether this is a call of Mistral's conversations API, whose `id` is that of the entry and not of the call."""
+    return all(_has(item, key) for key in ("tool_call_id", "name", "arguments"))
 
 
 def chat_payload(item: _Item) -> tuple[_Item, bool]:
@@ -112,13 +119,19 @@ def chat_payload(item: _Item) -> tuple[_Item, bool]:
 def _chat_item(item: _Item) -> CallFields:
     function, is_custom = chat_payload(item)
     if is_custom:
-        return {**_call(function, "input", "openai.chat", free_text=True), "id": text_value(_get(item, "id"))}
+        return {**_call(function, "input", "openai.chat", free_text=True), "id": _call_id(item)}
     fields = _call(function, "arguments", "openai.chat")
-    fields["id"] = text_value(_get(item, "id"))
+    fields["id"] = _call_id(item)
     fields["reasoning"] = fields["reasoning"] or text_value(_get(item, "reasoning"))
     if isinstance(function, Mapping):
         fields["beside"] = keys_beside(function)
     return fields
+
+
+def _call_id(item: _Item) -> str:
+    """Return the id of a chat completion's call; empty if it has none. Mistral's SDK has the text `null` for a missing one."""
+    call_id = text_value(_get(item, "id"))
+    return "" if call_id == "null" else call_id
 
 
 def _responses_item(item: _Item) -> CallFields:
@@ -255,11 +268,12 @@ def _guess_origin(item: _Item) -> str:
     return ""
 
 
-def _refuse_piece(item: _Item, reader: str) -> None:
-    if "Delta" in type(item).__name__:
+def _refuse_piece(item: _Item, reader: str, *, any_json: bool) -> None:
+    is_event = _word(item, "type") == "function.call.delta" and not (any_json and isinstance(item, Mapping))
+    if is_event or "Delta" in type(item).__name__:
         raise UsageError(
             f"{reader} was given {_describe(item)}, a piece of a streamed call. Join the pieces of the message first; OpenAI's and"
-            " Anthropic's `client....stream(...)` helpers do."
+            " Anthropic's `client....stream(...)` helpers do, and engine.watch for the chat of every SDK."
         )
 
 

@@ -100,6 +100,27 @@ async def test_the_plan_and_the_citations_of_cohere_come_back_in_their_own_field
     assert reply.text == ""
 
 
+@pytest.mark.parametrize("way", ["respond", "watch"])
+async def test_what_a_model_of_cohere_thought_and_planned_come_back_apart(way: str) -> None:
+    call = {"id": "t1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    content = [{"type": "thinking", "thinking": "Is it there?"}]
+    message: dict[str, Any] = {"role": "assistant", "tool_plan": "I look.", "content": content, "tool_calls": [call]}
+    whole = {"id": "m1", "finish_reason": "TOOL_CALL", "message": message}
+    chunks: list[dict[str, Any]] = [
+        {"type": "message-start", "id": "m1", "delta": {"message": {"role": "assistant"}}},
+        {"type": "content-start", "index": 0, "delta": {"message": {"content": {"type": "thinking", "thinking": "Is it "}}}},
+        {"type": "content-delta", "index": 0, "delta": {"message": {"content": {"thinking": "there?"}}}},
+        {"type": "content-end", "index": 0},
+        {"type": "tool-plan-delta", "delta": {"message": {"tool_plan": "I look."}}},
+        {"type": "tool-call-start", "index": 0, "delta": {"message": {"tool_calls": call}}},
+        {"type": "tool-call-end", "index": 0},
+        {"type": "message-end", "delta": {"finish_reason": "TOOL_CALL"}},
+    ]
+    async with Engine([look]) as engine:
+        reply = await (engine.respond(whole) if way == "respond" else engine.watch(chunks).reply())
+    assert reply.messages[0] == message
+
+
 @pytest.mark.parametrize("arguments", ["null", " null ", "", "{}"])
 async def test_arguments_that_are_none_come_back_as_an_empty_object(arguments: str) -> None:
     async with Engine([look]) as engine:

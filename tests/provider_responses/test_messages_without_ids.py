@@ -48,3 +48,26 @@ async def test_a_message_without_ids_has_the_same_calls_whole_as_streamed(chunks
             await watched.reply()
         await engine.respond(whole, SCOPE)
     assert sorted(paid) == ["A7", "B8"]
+
+
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00Z", "2026-11-23T10:00:00Z", "2026-11-23T10:00:00+01:00"])
+@pytest.mark.parametrize("way", ["respond", "watch"])
+async def test_a_time_that_several_messages_of_a_server_have_is_no_id_and_the_log_says_what_was_not_run(
+    way: str, time: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Engine([refund]) as engine:
+        for _ in range(2):
+            if way == "respond":
+                reply = await engine.respond({**ollama("A7"), "created_at": time}, SCOPE)
+            else:
+                reply = await engine.watch([{**chunk, "created_at": time} for chunk in OLLAMA], SCOPE).reply()
+    assert reply.message_id == ""
+    assert "give Scope.message_id" in caplog.text
+    assert paid.count("A7") == 1
+
+
+async def test_equal_calls_of_two_messages_of_ollama_both_run() -> None:
+    async with Engine([refund]) as engine:
+        for time in ("2026-11-23T10:00:00.123456789Z", "2026-11-23T10:00:00.5Z"):
+            await engine.respond({**ollama("A7"), "created_at": time}, SCOPE)
+    assert paid == ["A7", "A7"]

@@ -70,6 +70,43 @@ async def test_what_a_reasoning_model_thought_comes_back_with_its_answer() -> No
     assert sent[0]["thinking"] == THOUGHT["thinking"]
 
 
+@pytest.mark.parametrize("way", ["respond", "watch"])
+async def test_sources_and_signed_thoughts_come_back_in_their_places(way: str) -> None:
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "Count."}], "signature": "c2ln", "closed": True}
+    source = {"type": "reference", "reference_ids": [1, 2]}
+    document = {"type": "document_url", "document_url": "https://example.org/lamps"}
+    content = [thought, {"type": "text", "text": "There are 3"}, source, {"type": "text", "text": " in all."}, document]
+    answer = copy.deepcopy(ANSWERS["mistral"])
+    answer["choices"][0]["message"]["content"] = content
+    first, last = CHUNKS["mistral"][0][0], CHUNKS["mistral"][1][0]
+    chunks = [copy.deepcopy(first) for _ in content]
+    for chunk, part in zip(chunks, content, strict=True):
+        chunk["choices"][0]["delta"] = {"content": [part]}
+    end = copy.deepcopy(last)
+    end["choices"][0]["finish_reason"] = "stop"
+    sent = (JSON, body(answer)) if way == "respond" else (EVENTS, sse([*chunks, end]))
+    with RecordedServer(sent) as server:
+        async with Engine([stock]) as engine:
+            answered = await ASK["mistral"](server.url, QUESTIONS["mistral"], engine.schemas("mistral"), stream=way == "watch")
+            reply = await (engine.respond(answered) if way == "respond" else engine.watch(answered).reply())
+    assert (reply.text, reply.done) == ("There are 3 in all.", True)
+    assert reply.messages == [{"role": "assistant", "content": content}]
+
+
+@pytest.mark.parametrize("form", ["object", "dict"])
+async def test_a_part_that_the_sdk_does_not_know_is_left_out_because_the_sdk_would_send_another(form: str) -> None:
+    answer = copy.deepcopy(ANSWERS["mistral"])
+    answer["choices"][0]["message"]["content"] = [
+        {"type": "text", "text": "There are 3."},
+        {"type": "hologram", "url": "https://example.org"},
+    ]
+    with RecordedServer((JSON, body(answer))) as server:
+        async with Engine([stock]) as engine:
+            answered = await ASK["mistral"](server.url, QUESTIONS["mistral"], engine.schemas("mistral"))
+            reply = await engine.respond(answered if form == "object" else answered.model_dump(), provider="mistral")
+    assert reply.messages == [{"role": "assistant", "content": "There are 3."}]
+
+
 async def test_a_thought_that_arrives_in_pieces_comes_back_whole() -> None:
     chunks = copy.deepcopy([chunk for half in CHUNKS["mistral"] for chunk in half])
     pieces = [{**THOUGHT, "thinking": [{"type": "text", "text": text}]} for text in ("Count ", "them.")]
@@ -95,6 +132,35 @@ async def test_equal_calls_without_ids_are_two_calls_although_the_sdk_writes_nul
             reply = await engine.respond(response.model_dump(), provider="mistral")
     found = ids(reply.messages)
     assert (len(found), len(set(found)), found[:2]) == (4, 2, found[2:])
+
+
+def without_ids(model: str, *, chunk: bool = False) -> dict[str, Any]:
+    """Return a whole response, or the only chunk of a stream, with two equal calls without ids."""
+    call = {"type": "function", "function": {"name": "stock", "arguments": '{"article": "lamp"}'}}
+    message = {"role": "assistant", "content": "", "tool_calls": [call | {"index": 0}, call | {"index": 1}] if chunk else [call, call]}
+    choice = {"index": 0, "delta" if chunk else "message": message, "finish_reason": "tool_calls"}
+    return {"id": "cmpl-1", "object": "chat.completion", "created": 1, "model": model, "choices": [choice]}
+
+
+@pytest.mark.parametrize(("model", "provider"), [("mistral-large-latest", None), ("devstral", None), ("ft:support", "mistral")])
+async def test_ids_that_a_saved_message_of_mistral_lacks_are_made_as_mistral_demands(model: str, provider: str | None) -> None:
+    """A dict does not show the SDK that it came from."""
+    async with Engine([stock]) as engine:
+        reply = await engine.respond(without_ids(model), provider=provider)
+        streamed = await engine.respond([without_ids(model, chunk=True)], provider=provider)
+    made, made_streamed = ids(reply.messages), ids(streamed.messages)
+    assert made == made_streamed
+    assert (len(made), len(set(made)), made[:2]) == (4, 2, made[2:])
+    assert all(len(one) == 9 and one.isalnum() for one in made)
+
+
+async def test_an_id_of_another_server_of_mistrals_models_comes_back_unchanged() -> None:
+    """A host that appends the model's message itself has this id in it."""
+    sent = without_ids("mistralai/mistral-large")
+    for number, call in enumerate(sent["choices"][0]["message"]["tool_calls"]):
+        sent["choices"][0]["message"]["tool_calls"][number] = {**call, "id": f"call_123456789{number}"}
+    async with Engine([stock]) as engine:
+        assert ids((await engine.respond(sent)).messages) == ["call_1234567890", "call_1234567891"] * 2
 
 
 @tool(effect="none")

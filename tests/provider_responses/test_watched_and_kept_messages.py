@@ -248,3 +248,28 @@ async def test_a_raw_response_is_refused_with_what_to_call() -> None:
     async with Engine([refund]) as engine:
         with pytest.raises(UsageError, match=r"a raw response\. Give it response\.parse\(\)"):
             engine.watch(RawResponse())  # type: ignore[arg-type]
+
+
+async def test_the_last_call_of_a_cohere_message_that_met_its_limit_without_arguments_runs_neither_streamed_nor_whole() -> None:
+    call = {"id": "call_1", "type": "function", "function": {"name": "close_day", "arguments": ""}}
+    whole_call = {**call, "function": {"name": "close_day", "arguments": "{}"}}
+    whole = {"id": "c-1", "finish_reason": "MAX_TOKENS", "message": {"role": "assistant", "tool_calls": [whole_call]}}
+    events: list[dict[str, Any]] = [
+        {"type": "message-start", "id": "c-1", "delta": {"message": {"role": "assistant"}}},
+        {"type": "tool-call-start", "index": 0, "delta": {"message": {"tool_calls": call}}},
+        {"type": "tool-call-delta", "index": 0, "delta": {"message": {"tool_calls": {"function": {"arguments": "{"}}}}},
+        {"type": "tool-call-delta", "index": 0, "delta": {"message": {"tool_calls": {"function": {"arguments": "}"}}}}},
+        {"type": "tool-call-end", "index": 0},
+        {"type": "message-end", "delta": {"finish_reason": "MAX_TOKENS"}},
+    ]
+
+    @tool
+    def close_day() -> str:
+        """Close the day."""
+        raise AssertionError("the message was cut")
+
+    async with Engine([close_day]) as engine:
+        watched = await engine.watch(events, SCOPE).reply()
+        kept = await engine.respond(whole, SCOPE)
+    assert (statuses(watched.outcomes), statuses(kept.outcomes)) == (["error"], ["error"])
+    assert watched.messages == kept.messages

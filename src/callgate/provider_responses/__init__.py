@@ -4,8 +4,8 @@
 
 In reading order: `provider_names` (which API a name means), `plain_values` (an SDK's objects as JSON data), `api_detection` (which API a
 value belongs to), `message_shapes` (whether its message is spoilt), `tool_definitions` (tools as a request declares them, and their names
-there), `response_reader` (a whole response), `stream_reader` (chunks), and `history_items` (a message with its results). `refused_values`
-has the errors for all other values.
+there), `text_calls` (a warning of calls that a model wrote as text), `response_reader` (a whole response), `stream_reader` (chunks), and
+`history_items` (a message with its results). `refused_values` has the errors for all other values.
 
 Imports no SDK, opens no connection, and runs no call. The decoding and encoding is that of `callgate.models.wire`.
 """

@@ -83,7 +83,11 @@ def is_gemini(value: _Value) -> bool:
 
 
 def message_id(api: str, value: _Value) -> str:
-    """Return the provider's id of the message that a response or a chunk belongs to; empty if it has none."""
+    """Return the provider's id of the message that a response or a chunk belongs to; empty if it has none.
+
+    Ollama's time is one only with a fraction of a second, as Ollama writes it: a server that leaves the time unset, or writes whole
+    seconds, gives several messages the same one.
+    """
     if api == "bedrock.converse":
         return _text(as_object(value.get("ResponseMetadata")).get("RequestId"))
     if api == "gemini.generate":
@@ -94,7 +98,7 @@ def message_id(api: str, value: _Value) -> str:
     inner = next((found for key in ("message", "response", "interaction") if (found := as_object(value.get(key)))), {})
     for field in _ID_FIELDS.get(api, ("id",)):
         if text := _text(value.get(field)) or _text(inner.get(field)):
-            return text
+            return "" if api == "ollama.chat" and "." not in text else text
     return ""
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "check_single_choice",
     "refuse_automatic_calls",
     "refuse_begun_stream",
+    "refuse_cohere_version_1",
     "refuse_non_response",
     "refuse_non_stream",
     "several_choices_error",
@@ -40,6 +41,10 @@ _FRAMEWORKS = {
 _AUTOMATIC_CALLS = "automaticFunctionCallingHistory"
 """The field in which google-genai reports the calls that it has run itself."""
 _OFFER_SCHEMAS = "Offer config={'tools': engine.schemas('gemini')} in place of functions, and disable automatic function calling."
+_COHERE_VERSION_1 = frozenset({"text", "generations", "tool_calls", "event_type"})
+"""Fields of version 1 of Cohere's API. Version 2 has a `message` instead, and events with a `type`."""
+_WITHIN_COHERE = ("content-", "tool-", "citation-", "message-end")
+"""How the types of Cohere's events after `message-start` begin."""
 _PIECES = frozenset({"tool_calls", "tool_use", "function_call", "toolUse", "role", "parts", "function", "finish_reason"})
 
 
@@ -115,7 +120,7 @@ def unknown_response_error(given: object, value: Mapping[str, object], reader: s
 
 
 def refuse_begun_stream(api: str, first: Mapping[str, object], reader: str) -> None:
-    """Refuse a stream of Anthropic that begins within a message: a part of the message, such as a call, would be missing unnoticed.
+    """Refuse a stream of Anthropic or Cohere that begins within a message: a part, such as a call or the id, would be missing unnoticed.
 
     Args:
         first: The first chunk.
@@ -124,7 +129,9 @@ def refuse_begun_stream(api: str, first: Mapping[str, object], reader: str) -> N
         UsageError: The host has read the beginning itself.
     """
     kind = str(first.get("type"))
-    if api == "anthropic.messages" and kind.startswith("content_block_") and (kind != "content_block_start" or first.get("index")):
+    of_anthropic = kind.startswith("content_block_") and (kind != "content_block_start" or bool(first.get("index")))
+    of_cohere = kind.startswith(_WITHIN_COHERE)
+    if (api == "anthropic.messages" and of_anthropic) or (api == "cohere.chat" and of_cohere):
         raise UsageError(
             f"{reader} was given a stream whose beginning has been read: it starts with {kind}, so a part of the message is missing."
             " Wrap the stream before you read it."
@@ -165,6 +172,20 @@ def refuse_automatic_calls(value: Mapping[str, object], reader: str) -> None:
         raise UsageError(
             f"{reader} was given a stream in which google-genai has run calls of the model itself: no policy was asked about them, and they"
             f" are not in the journal. Nothing of the stream runs. {_OFFER_SCHEMAS}"
+        )
+
+
+def refuse_cohere_version_1(api: str, value: Mapping[str, object], reader: str) -> None:
+    """Refuse a response, or an event of a stream, of version 1 of Cohere's API. Its calls have no ids, and its client takes other messages.
+
+    Raises:
+        UsageError: It is one.
+    """
+    if api == "cohere.chat" and "type" not in value and "message" not in value and not _COHERE_VERSION_1.isdisjoint(value):
+        raise UsageError(
+            f"{reader} was given an answer of version 1 of Cohere's API (cohere.Client), whose messages have another format; nothing of it"
+            " runs. Use cohere.ClientV2; or hand each call in yourself: await engine.call(RawCall(name=call.name,"
+            " arguments=call.parameters, id=...)), with an id of your own."
         )
 
 

@@ -26,6 +26,7 @@ from callgate.provider_responses.refused_values import (
     check_complete,
     check_single_choice,
     refuse_chunk,
+    refuse_cohere_version_1,
     refuse_non_response,
     unknown_response_error,
     warn_of_automatic_calls,
@@ -112,6 +113,7 @@ def read_response(
     api = _api_of(response, value, provider, reader)
     check_complete(value, reader)
     refuse_chunk(value, reader)
+    refuse_cohere_version_1(api.api, value, reader)
     check_single_choice(value, reader)
     check_response_shape(api.api, value, reader)
     warn_of_automatic_calls(value, reader)
@@ -123,6 +125,8 @@ def read_response(
     found = finished_response(
         [*events, *decoder.close()], api, message_id=found_id, names=names, takes_bytes=takes_bytes(response, api.api)
     )
+    if tools is not None and found.finish == "stop":
+        tools.text_calls.warn_once(found.message)
     container = container_id(api.api, value)
     return replace(found, container=container) if container else found
 

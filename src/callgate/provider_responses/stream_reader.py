@@ -22,6 +22,7 @@ from callgate.provider_responses.refused_values import (
     check_single_choice,
     refuse_automatic_calls,
     refuse_begun_stream,
+    refuse_cohere_version_1,
     refuse_non_stream,
     several_choices_error,
     unknown_chunk_error,
@@ -201,6 +202,8 @@ class StreamReader:
         found = finished_response(
             self._events, self._provider, message_id=self.message_id, names=self._names, takes_bytes=self._takes_bytes
         )
+        if self._tools is not None and found.finish == "stop":
+            self._tools.text_calls.warn_once(found.message)
         return replace(found, container=self._container) if self._container else found
 
     @property
@@ -235,6 +238,7 @@ class StreamReader:
                 return None
             self._provider = shown_api(api, chunk)
         api = self._provider.api
+        refuse_cohere_version_1(api, value, self._reader)
         refuse_begun_stream(api, value, self._reader)
         self._names = self._tools.names(api) if self._tools is not None else None
         self._decoder = codec(api).decoder(

@@ -16,6 +16,7 @@ from callgate.models.wire import codec
 from callgate.models.wire.request import ToolSpec
 from callgate.models.wire.tool_names import WireNames
 from callgate.provider_responses.provider_names import provider_api
+from callgate.provider_responses.text_calls import TextCallWarning
 from callgate.tools.registry import BoundTool, ToolRegistry
 
 __all__ = ["ToolDefinitions", "tool_specs"]
@@ -38,6 +39,8 @@ class ToolDefinitions:
     """
 
     def __init__(self, tools: ToolRegistry) -> None:
+        self.text_calls = TextCallWarning(tools)
+        """Says that a model wrote a call of one of the tools as text."""
         self._tools = tools
         self._names: dict[str, tuple[WireNames, object]] = {}
         """By API: the names, and the tools that they were made for."""

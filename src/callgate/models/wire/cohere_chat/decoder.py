@@ -41,6 +41,8 @@ class CohereChatDecoder(Decoder):
         self._by_index: dict[object, OpenCall] = {}
         self._citations: list[object] = []
         """The sources of parts of the text or plan."""
+        self._reasoning_kind = ""
+        """Of the last reasoning: `thinking` or `tool_plan`. They are fields of their own in a request."""
 
     def framing(self, content_type: str, *, streamed: bool) -> FrameParser:
         return JsonLines() if "stream+json" in content_type else super().framing(content_type, streamed=streamed)
@@ -101,12 +103,16 @@ class CohereChatDecoder(Decoder):
 
     def _read_content(self, part: Mapping[str, object]) -> None:
         if thinking := as_text(part.get("thinking")):
-            self.message.append_reasoning(thinking, opaque={"kind": "thinking"})
+            self._append_reasoning(thinking, "thinking")
         self.message.append_text(as_text(part.get("text")))
 
     def _append_plan(self, text: object) -> None:
         if isinstance(text, str) and text:
-            self.message.append_reasoning(text, opaque={"kind": "tool_plan"})
+            self._append_reasoning(text, "tool_plan")
+
+    def _append_reasoning(self, text: str, kind: str) -> None:
+        self.message.append_reasoning(text, opaque={"kind": kind}, new_part=kind != self._reasoning_kind)
+        self._reasoning_kind = kind
 
     def _open_call(self, item: Mapping[str, object]) -> OpenCall:
         function = as_object(item.get("function")) or item
@@ -149,6 +155,8 @@ class CohereChatDecoder(Decoder):
                 retryable=provider_reason.upper() == "TIMEOUT",
             )
         elif reason is not None:
+            if reason == "length" and self.message.calls and self.message.calls[-1].arguments.is_placeholder:
+                self.message.cut(self.message.calls[-1])  # as in a body, where an empty object proves nothing
             self.message.set_finish_reason(reason, provider_reason)
 
     # Version 1

@@ -15,7 +15,7 @@ from callgate.models.wire.base_decoder import Decoder
 from callgate.models.wire.finish_reasons import finish_reason
 from callgate.models.wire.json_fields import as_arguments, as_object, as_objects, as_text, as_token_count
 from callgate.models.wire.openai_chat.call_matching import CallMatcher
-from callgate.models.wire.openai_chat.provider_fields import PROVIDER_FIELDS, ProviderFields
+from callgate.models.wire.openai_chat.provider_fields import PROVIDER_FIELDS, THINKING_MARKS, ProviderFields
 from callgate.models.wire.server_errors import ServerError, error_from_body, find_error
 from callgate.models.wire.streaming_call import OpenCall
 
@@ -23,6 +23,8 @@ __all__ = ["OpenAIChatDecoder"]
 
 _REASONING_KEYS = ("reasoning_content", "reasoning", "reasoning_text")
 _SIDE_FIELDS = frozenset({*_REASONING_KEYS, *PROVIDER_FIELDS, "refusal", "audio"})
+_NO_KINDS = frozenset({"", "text", "refusal", "UNKNOWN"})
+"""Types of parts of a content that are not kept. Mistral's SDK wraps a part that it does not know as `UNKNOWN`, and would send it so."""
 _FIELDS_BY_PART: Mapping[type, tuple[str, ...]] = {
     Text: ("content", "refusal", "audio"),
     Reasoning: (*_REASONING_KEYS, *PROVIDER_FIELDS),
@@ -158,10 +160,12 @@ class OpenAIChatDecoder(Decoder):
             if part.get("type") == "thinking":
                 thinking = part.get("thinking")
                 text = thinking if isinstance(thinking, str) else "".join(as_text(item.get("text")) for item in as_objects(thinking))
-                signature = {"signature": part["signature"]} if part.get("signature") else {}
-                self.message.append_reasoning(text, opaque={"key": "thinking", "server": self.message.server, **signature})
-            else:
-                self.message.append_text(as_text(part.get("text") or part.get("refusal")))
+                marks = {key: part[key] for key in THINKING_MARKS if part.get(key)}
+                self.message.append_reasoning(text, opaque={"key": "thinking", "server": self.message.server, **marks})
+            elif written := as_text(part.get("text") or part.get("refusal")):
+                self.message.append_text(written)
+            elif (kind := as_text(part.get("type"))) not in _NO_KINDS:
+                self.message.add_native(kind, "", part)
 
     def _append_legacy_call(self, item: Mapping[str, object]) -> None:
         if self._function_call is None:

@@ -1,9 +1,10 @@
 """Encode a conversation as a chat completion request.
 
-Quirks of servers: `max_tokens_key`, `stream_usage`, `system_role`, `reasoning_key`, `id_chars`, `plain_audio` (audio is Base64 without its
-format), `custom_tools` (off if the server does not know free-text tools), `answers_results` (the assistant must speak between results and
-the user; detected for Mistral's models by name), `result_audio` (whether the audio of results is sent; not to OpenAI's models that take
-none, by name), `as_received` (a refusal and a spoken answer go back in their own fields).
+Quirks of servers: `max_tokens_key`, `stream_usage`, `system_role`, `reasoning_key`, `id_chars` (for Mistral's models, by name, only of ids
+that callgate made), `plain_audio` (audio is Base64 without its format), `custom_tools` (off if the server does not know free-text tools),
+`answers_results` (the assistant must speak between results and the user; detected for Mistral's models by name), `result_audio` (whether
+the audio of results is sent; not to OpenAI's models that take none, by name), `as_received` (a refusal and a spoken answer go back in their
+own fields).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from callgate.models.wire.history_encoding import (
     result_text,
 )
 from callgate.models.wire.image_types import with_accepted_images
+from callgate.models.wire.openai_chat.provider_fields import THINKING_MARKS
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
 from callgate.models.wire.result_order import order_results
 from callgate.models.wire.tool_names import WireNames
@@ -38,6 +40,8 @@ __all__ = ["encode", "encode_history", "encode_messages", "encode_result", "enco
 _API = "openai.chat"
 _MISTRAL_MODEL = re.compile(r"[sx]tral")
 """Matches the names of Mistral's models: mistral, codestral, devstral, pixtral, mixtral."""
+_MISTRAL_ID_CHARS = 9
+"""The length of an id that the servers of Mistral's models accept."""
 _TEXT_MODEL = re.compile(r"(^|/)(gpt-\d|o\d|chatgpt)(?!.*audio)")
 """Matches the names of OpenAI's models that refuse a request with audio."""
 _AUDIO_FORMATS = {"audio/mpeg": "mp3", "audio/x-wav": "wav", "audio/wave": "wav"}
@@ -69,9 +73,11 @@ def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]
 
 def encode_history(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> list[dict[str, object]]:
     """Return the conversation as the request's `messages`."""
-    quirks = {"result_audio": not _TEXT_MODEL.search(request.model.lower()), **quirks}
+    model = request.model.lower()
+    of_mistral = bool(_MISTRAL_MODEL.search(model))
+    quirks = {"result_audio": not _TEXT_MODEL.search(model), "made_id_chars": _MISTRAL_ID_CHARS if of_mistral else None, **quirks}
     messages = encode_messages(with_accepted_images(request.messages), names, quirks)
-    if quirks.get("answers_results", bool(_MISTRAL_MODEL.search(request.model.lower()))):
+    if quirks.get("answers_results", of_mistral):
         return _insert_bridges(messages)
     return messages
 
@@ -91,7 +97,8 @@ def encode_tools(tools: Sequence[ToolSpec], names: WireNames, quirks: Mapping[st
 
 def encode_result(message: ToolMessage, names: WireNames, quirks: Mapping[str, object] = {}) -> dict[str, object]:
     """Return a result as a `tool` message."""
-    return {"role": "tool", "tool_call_id": _encode_id(message.call_id, quirks), "content": result_text(message, _is_apart(quirks))}
+    call_id = _encode_id(message.call_id, quirks, is_made=message.made_id)
+    return {"role": "tool", "tool_call_id": call_id, "content": result_text(message, _is_apart(quirks))}
 
 
 def encode_tool_choice(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> object:
@@ -192,9 +199,9 @@ def _split_fields(message: AssistantMessage) -> tuple[AssistantMessage, dict[str
 
 
 def _answer_content(message: AssistantMessage, quirks: Mapping[str, object]) -> object:
-    """Return the text of an answer; with reasoning that was part of the content, as of Mistral's models, the parts in order."""
+    """Return the text of an answer; with parts of another kind, such as Mistral's thinking and references, the parts in order."""
     parts = [part for part in map(partial(_content_part, message, quirks), message.parts) if part is not None]
-    if any(part["type"] == "thinking" for part in parts):
+    if any(part["type"] != "text" for part in parts):
         return parts
     return message.text or (None if message.calls else "")
 
@@ -205,11 +212,13 @@ def _content_part(
     """Return a part of an answer's content; None for a part that does not belong to it."""
     if isinstance(part, Text):
         return {"type": "text", "text": part.text} if part.text else None
+    if isinstance(part, Native):
+        return dict(part.item) if quirks.get("as_received") and message.api == _API else None
     opaque = part.opaque if isinstance(part, Reasoning) and message.api == _API else None
     if not isinstance(part, Reasoning) or not opaque or opaque.get("key") != "thinking" or not _is_same_server(opaque, quirks):
         return None
-    signature = {"signature": opaque["signature"]} if opaque.get("signature") else {}
-    return {"type": "thinking", "thinking": [{"type": "text", "text": part.text}], **signature} if part.text else None
+    marks = {key: opaque[key] for key in THINKING_MARKS if opaque.get(key)}
+    return {"type": "thinking", "thinking": [{"type": "text", "text": part.text}], **marks} if part.text else None
 
 
 def _provider_fields(reasoning_parts: Sequence[Reasoning], quirks: Mapping[str, object]) -> dict[str, object]:
@@ -221,7 +230,7 @@ def _provider_fields(reasoning_parts: Sequence[Reasoning], quirks: Mapping[str, 
 
 
 def _encode_call(call: ToolCall, names: WireNames, quirks: Mapping[str, object]) -> dict[str, object]:
-    item: dict[str, object] = {"id": _encode_id(call.id, quirks)}
+    item: dict[str, object] = {"id": _encode_id(call.id, quirks, is_made=call.made_id)}
     if call.custom and quirks.get("custom_tools", True):
         item |= {"type": "custom", "custom": {"name": names.to_wire(call.name), "input": call.arguments}}
     else:
@@ -262,9 +271,12 @@ def _encode_part(part: Part, quirks: Mapping[str, object]) -> dict[str, object]:
             return {"type": "text", "text": part_text(part)}
 
 
-def _encode_id(call_id: str, quirks: Mapping[str, object]) -> str:
-    """Return the call's id; a digest if the server accepts only ids of a fixed number of letters and digits."""
-    chars = quirks.get("id_chars")
+def _encode_id(call_id: str, quirks: Mapping[str, object], *, is_made: bool) -> str:
+    """Return the call's id; a digest if the server accepts only ids of a fixed number of letters and digits.
+
+    The server's own id is changed only for a server that is known to be so, because the host may have sent it back itself.
+    """
+    chars = quirks.get("id_chars") or (quirks.get("made_id_chars") if is_made else None)
     if not isinstance(chars, int) or (len(call_id) == chars and call_id.isalnum() and call_id.isascii()):
         return call_id
     return hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:chars]

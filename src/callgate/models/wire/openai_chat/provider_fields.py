@@ -9,10 +9,12 @@ from collections.abc import Mapping
 
 from callgate.models.wire.json_fields import as_objects
 
-__all__ = ["PROVIDER_FIELDS", "ProviderFields"]
+__all__ = ["PROVIDER_FIELDS", "THINKING_MARKS", "ProviderFields"]
 
 PROVIDER_FIELDS = ("reasoning_details", "thinking_blocks", "reasoning_opaque")
 """The fields: of OpenRouter, of LiteLLM, of GitHub Copilot."""
+THINKING_MARKS = ("signature", "closed")
+"""The fields beside the text of a thought in the content, as of Mistral."""
 _TEXT_KEYS = frozenset({"text", "summary", "data", "thinking"})
 _END_KEYS = ("signature", "data")
 """An item ends with one of these."""
