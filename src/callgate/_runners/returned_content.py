@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from callgate._json import json_text, to_jsonable, type_name
 from callgate._media_types import SURE_IMAGES, media_type
-from callgate._runners.content_blocks import MOST_ITEMS, media_part, parts_in_blocks, without_bytes
+from callgate._runners.content_blocks import MOST_ITEMS, has_own_fields, media_part, parts_in_blocks, without_bytes
 from callgate._runners.result_wrappers import WrappedResult, mcp_data, wrapped_result
 from callgate.content_parts import Audio, Image, Link, Part, Resource, Text, data_of, is_base64, part_from_bytes, with_true_type
 from callgate.errors import ResultNotSerializable
@@ -130,7 +130,8 @@ class _PartReader:
 
     def of_item(self, item: object) -> tuple[object, tuple[Part, ...]]:
         """Return the data and the parts of one item of a list that has parts."""
-        if not _is_part(item) and not isinstance(item, (str, Path)):
+        is_part = isinstance(item, (str, Path)) or _is_part(item)
+        if not is_part or (type(item) is dict and has_own_fields(item)):
             return self.of_data(item)
         part = self.part(item)
         return self.data(item, part), (part,)
