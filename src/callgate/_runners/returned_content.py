@@ -58,21 +58,23 @@ def _may_hold_parts(value: object) -> bool:
     return _is_part(value) or isinstance(value, Path)
 
 
-def content_of(value: object, max_bytes: int, workspace: str | None) -> ReturnedContent:
+def content_of(value: object, max_bytes: int, workspace: str | None, *, only_data: bool = False) -> ReturnedContent:
     """Return a tool's value as data without the bytes of its parts, and these parts.
 
     Args:
         max_bytes: The maximum size of all data.
         workspace: The folder in which a returned path is read; if empty, any; None if no path is read.
+        only_data: Whether no parts are read.
 
     Raises:
         ResultNotSerializable: The value has no JSON form, a part is invalid, or together they are too large.
     """
-    found = _find_parts(value, max_bytes, workspace)
+    found = None if only_data else _find_parts(value, max_bytes, workspace)
     if found is not None:
         return found
     data, changes = to_jsonable(value, max_bytes=max_bytes)
-    found = _find_parts(data, max_bytes, None) if changes and type(data) in _CONTAINERS else None  # within objects that have become dicts
+    may_have_parts = changes and not only_data and type(data) in _CONTAINERS  # within objects that have become dicts
+    found = _find_parts(data, max_bytes, None) if may_have_parts else None
     return ReturnedContent(data, changes=changes) if found is None else replace(found, changes=changes + found.changes)
 
 
