@@ -230,6 +230,25 @@ async def test_a_data_url_of_an_image_is_the_image_and_a_text_part_stays_text(th
     assert await content_of(Text(text=URL), thread=thread) == (Text(text=URL),)
 
 
+@pytest.mark.parametrize("block", [MCP, {"type": "image", "base64": PNG, "mime_type": "image/png"}, {"inlineData": {**MCP, "type": None}}])
+async def test_what_a_tool_has_added_to_a_block_is_shown_before_the_image(block: dict[str, Any]) -> None:
+    for value in ({**block, "caption": "May"}, [{**block, "caption": "May"}, {"type": "text", "text": "June"}]):
+        text, picture, *_ = await content_of(value)
+        assert json.loads(text.text)["caption"] == "May"
+        assert PNG not in text.text
+        assert picture == PICTURE
+
+
+async def test_a_text_or_a_link_to_which_a_tool_has_added_data_is_data() -> None:
+    for value in (
+        {"type": "resource", "resource": {"uri": "a:1", "text": "May"}, "price": 7},
+        {"type": "resource_link", "uri": "a:1", "name": "May", "price": 7},
+        {"content": [{"type": "text", "text": "May"}], "isError": False, "price": 7},
+    ):
+        (text,) = await content_of(value)
+        assert json.loads(text.text) == value
+
+
 async def test_items_beside_an_image_that_are_no_blocks_are_texts() -> None:
     assert await content_of([ANTHROPIC, {"order": "A7"}, 7]) == (PICTURE, Text(text='{"order":"A7"}'), Text(text="7"))
 

@@ -151,3 +151,30 @@ def test_an_unknown_key_is_answered_with_all_keys_that_exist() -> None:
     engine = Engine([Foreign({"type": "object", "properties": {"limit": {}, "kind": {}}, "additionalProperties": False})])
     result = result_of(engine.call_sync(RawCall(name="foreign", arguments={"limit": 5, "page": 2})))
     assert "page: this key is unknown here; it takes kind, limit" in (result.error or "")
+
+
+DEGREES = {"type": "object", "properties": {"unit": {"enum": ["C", "F"]}, "value": {"type": "integer"}}, "required": ["unit"]}
+KELVIN = {"type": "object", "properties": {"kelvin": {"type": "integer"}}, "required": ["kelvin"]}
+UNTAGGED: dict[str, tuple[list[dict[str, Any]], object, str]] = {
+    "an object or null": ([DEGREES, {"type": "null"}], {"unit": "K"}, 'v.unit: expected one of "C", "F", got "K"; "C" would pass'),
+    "one or a list": ([DEGREES, {"type": "array", "items": DEGREES}], {"unit": "C", "value": "x"}, 'v.value: expected an integer, got "x"'),
+    "two objects": (
+        [DEGREES, KELVIN],
+        {"unit": "K"},
+        "v: expected one of \"C\", \"F\", or an object with 'kelvin', got an object with 'unit'",
+    ),
+    "tagged objects or null": (
+        [CARD, IBAN, {"type": "null"}],
+        {"type": "cash"},
+        'v.type: expected one of "card", or "iban", got "cash"',
+    ),
+}
+
+
+@pytest.mark.parametrize(("alternatives", "value", "told"), UNTAGGED.values(), ids=UNTAGGED)
+def test_a_wrong_choice_within_an_object_is_not_taken_for_a_wrong_kind_of_object(
+    alternatives: list[dict[str, Any]], value: object, told: str
+) -> None:
+    engine = Engine([Foreign(of({"anyOf": alternatives}))])
+    result = result_of(engine.call_sync(RawCall(name="foreign", arguments={"v": value})))
+    assert [line.removeprefix("- ") for line in (result.error or "").splitlines()[1:]] == [told]

@@ -24,6 +24,9 @@ from tests.waiting import PATIENCE_S, soon
 __all__ = ["Call", "Said", "Told", "WrapperContract", "WrittenPolicy"]
 
 
+_ICON = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
 class Call(Struct, frozen=True):
     """A call that the model makes."""
 
@@ -104,6 +107,20 @@ class WrapperContract(ABC):
         assert told == {"c1": Told("A7 refunded", is_error=False)}
         assert ledger == ["A7"]
         assert [event.kind for event in journal.read()] == ["call.received", "call.started", "call.completed"]
+
+    async def test_a_result_that_looks_like_an_image_is_the_frameworks_and_is_the_same_when_the_call_is_made_again(self) -> None:
+        async def icon() -> str:
+            """Return an icon."""
+            return _ICON
+
+        async def page() -> dict[str, str]:
+            """Return a page with an icon."""
+            return {"type": "image", "image_url": _ICON, "title": "May"}
+
+        tools = [self.tool(icon), self.tool(page)]
+        async with Engine(import_tools(tools), journal=MemoryJournal()) as engine:
+            twice = await self.make_again(engine, tools, [Call("icon"), Call("page", id="c2")])
+        assert [told[call].text.count(_ICON) for told in twice for call in ("c1", "c2")] == [1] * 4
 
     async def test_a_tool_that_raises_gives_an_error_that_the_model_can_act_on_and_the_run_continues(self) -> None:
         async def look(item: str) -> str:

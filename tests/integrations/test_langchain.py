@@ -88,7 +88,7 @@ async def test_a_tool_may_return_a_command_and_a_repeated_call_gives_the_same_co
 
 
 async def test_images_and_artifacts_reach_the_agent_and_are_restored_from_the_record() -> None:
-    blocks = [{"type": "text", "text": "a chart"}, {"type": "image", "base64": "iVBO" * 20_000, "mime_type": "image/png"}]
+    blocks = [{"type": "text", "text": "a chart"}, {"type": "image", "base64": "iVBORw0KGgoA" * 7_000, "mime_type": "image/png"}]
 
     @tool(response_format="content_and_artifact")
     async def draw() -> tuple[list[dict[str, Any]], dict[str, Any]]:

@@ -26,7 +26,7 @@ from callgate.integrations.openai_agents import callgate_tools
 from tests.integrations.contract import Call, WrittenPolicy
 from tests.integrations.test_openai_agents_contract import QUIET, agent_of, told_in
 
-_PNG = "data:image/png;base64," + "iVBORw0KGgo=" * 4_000
+_PNG = "data:image/png;base64," + "iVBORw0KGgoA" * 4_000
 """Longer than the text of a result that a model is shown."""
 
 

@@ -222,6 +222,8 @@ async def test_one_journal_object_serves_one_engine_at_a_time(journal: Journal) 
                 await attempt
         assert (await said(first, call("pay", to="eva"), Scope(run="order"))).text == "paid eva"
         assert [event.kind for event in journal.read(run="order")].count("call.completed") == 2
+    late = await said(second, call("pay", to="ben"), Scope(run="order"))
+    assert late.text == "paid ben" or late.failure_class == "record_failed", "a stored journal is closed with its engine"
 
 
 def test_a_journal_in_memory_is_free_when_its_engine_is_gone_or_its_event_loop_is_closed() -> None:

@@ -218,6 +218,10 @@ WITHDRAWALS = """\
 but I have no permission.
 But I cannot run it.
 but I don't want to.
+But I don't want to do that.
+But I do not have the permission for it.
+But we are not allowed to send this.
+But I won't do that without your approval.
 Please confirm.
 Please confirm this call.
 Please confirm before I run this.
@@ -233,6 +237,11 @@ Would you like me to proceed?
 """.splitlines()
 REMARKS = """\
 but I also need the weather.
+But I don't know the exact date, so I look for all.
+But I am not sure that it finds anything.
+But I cannot promise that it works.
+But we will see, no worries.
+Shall I continue with the next step?
 But first, the weather.
 Please wait.
 Please confirm your name afterwards.

@@ -180,3 +180,11 @@ def test_an_image_with_more_bytes_than_anthropic_and_bedrock_take_is_named(api: 
 def test_an_image_whose_dimensions_are_not_found_is_sent(data: bytes) -> None:
     image = Image.from_bytes(data)
     assert image.data in json.dumps(body("anthropic.messages", (image,)))
+
+
+@pytest.mark.parametrize("data", ["/9j/abc", "iVBORw0KGgo", "\n".join(["/9j/" + "A" * 73] * 5_000)])
+def test_an_image_of_a_user_whose_base64_is_not_exact_is_sent_as_it_is(data: str) -> None:
+    """Without padding, or with lines: some providers take it, and the others say what is wrong."""
+    request = ModelRequest(model="m", messages=(UserMessage(content=(Image(data=data, mime_type="image/jpeg"),)),), max_tokens=9)
+    sent = codec("anthropic.messages").encode(request, WireNames(), {})
+    assert json.dumps(data) in json.dumps(json.loads(sent.body))

@@ -167,6 +167,7 @@ class PostgresJournal(StoredJournal):
             return
         await self._commits.close()
         self._closed = True  # after the close: an interrupted close is repeated
+        self._watcher.clear()
         self._reader.close()
 
 

@@ -136,6 +136,7 @@ class SqliteJournal(StoredJournal):
             return
         await self._commits.close()
         self._closed = True  # after the close: an interrupted close is repeated
+        self._watcher.clear()
         if self._commits.failure is not None:
             keep_log_on_close(self._reader)
         self._files.close()

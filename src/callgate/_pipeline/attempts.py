@@ -91,7 +91,7 @@ class Attempts:
             if not execution.read and (execution.status == "returned" or execution.value is not None):
                 value = execution.value
                 blocks = value.startswith(DATA_URL) if type(value) is str else type(value) in _CONTAINERS and may_be_blocks(value)
-                at_once = execution.status == "returned" and not blocks
+                at_once = execution.status == "returned" and (execution.is_only_data or not blocks)
                 small = small_jsonable(value, self._reader.max_bytes) if at_once else None
                 execution = await self._read_large(execution, request) if small is None else _set_value(execution, *small)
             if execution.status == "returned":

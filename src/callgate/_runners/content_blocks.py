@@ -2,7 +2,8 @@
 
 A block with the bytes of an image, audio or a file, which no model reads as text, counts anywhere in the data, and so does a text that is
 nothing but their data URL. A list counts as content if each item is a block or a text, and if it has such a block or is all plain text
-blocks. Anything ambiguous stays data: a block whose bytes are not Base64, and one of any other kind. Pure.
+blocks. Anything ambiguous stays data: a block whose bytes are not Base64, what a tool has added to a block, and a block of any other kind.
+Pure.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from urllib.parse import quote
 from callgate._media_types import SURE_IMAGES, media_type_of_base64
 from callgate.content_parts import Audio, Image, Link, Part, Resource, Text, data_of, is_base64
 
-__all__ = ["DATA_URL", "MOST_ITEMS", "may_be_blocks", "media_part", "parts_in_blocks", "without_bytes"]
+__all__ = ["DATA_URL", "MOST_ITEMS", "has_own_fields", "may_be_blocks", "media_part", "parts_in_blocks", "without_bytes"]
 
 DATA_URL = "data:"
 """What a data URL begins with."""
@@ -27,6 +28,16 @@ _UNTYPED = ("inline_data", "inlineData", "isError")
 """Fields of dicts that have no `type`: parts of Gemini, and results of MCP."""
 _TEXT_FIELDS = frozenset({"type", "text", "annotations", "cache_control", "citations", "_meta"})
 """The fields of a text block of an API. A dict with others is data of the tool's own, unless media are beside it."""
+_MEDIA_FIELDS = frozenset(
+    {
+        *("type", "source", "data", "base64", "mimeType", "mime_type", "resource"),
+        *("inline_data", "inlineData", "image", "document", "image_url", "detail", "input_audio", "file", "file_data"),
+        *("annotations", "cache_control", "citations", "_meta"),
+    }
+)
+"""The fields of other blocks that become parts. A dict with more of them, such as a caption, has data of the tool's own beside the part."""
+_NAME_FIELDS = {"document": ("title",), "input_file": ("filename",), "resource_link": ("uri", "name")}
+"""The further fields that are in the part, by type."""
 _MOST_BLOCKS = 1_000
 _MOST_LEVELS = 4
 _AUDIO_TYPES = {"mp3": "audio/mpeg", "wav": "audio/wav"}
@@ -73,10 +84,18 @@ def parts_in_blocks(value: object) -> list[Part | str | dict[str, Any]] | None:
     return found if plain else None
 
 
+def has_own_fields(block: dict[str, Any]) -> bool:
+    """Return whether a block with a part has data of the tool's own beside it."""
+    in_part = _NAME_FIELDS.get(str(block.get("type")), ())
+    return any(value is not None and key not in _MEDIA_FIELDS and key not in in_part for key, value in block.items())
+
+
 def _as_part(block: dict[str, Any]) -> Part | None:
     match block:
         case {"type": kind, "text": str(text)} if kind in _TEXT_TYPES:
             return Text(text=text)
+        case _ if has_own_fields(block):
+            return None
         case {"type": "resource_link", "uri": str(uri), "name": str(name)}:  # MCP
             return Link(uri=uri, name=name, mime_type=str(block.get("mimeType") or ""))
         case {"type": "resource", "resource": {"uri": str(), "text": str()} as resource}:

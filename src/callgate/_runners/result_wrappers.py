@@ -15,6 +15,7 @@ __all__ = ["WrappedResult", "mcp_data", "wrapped_result"]
 _MODULES = frozenset({"mcp", "mcp_types", "fastmcp"})
 _TO_CONTENT = ("to_image_content", "to_audio_content")
 _BLOCK_FIELDS = frozenset({"type", "tool_use_id", "content", "is_error", "cache_control"})
+_RESULT_FIELDS = frozenset({"content", "isError", "structuredContent", "resultType", "_meta"})
 
 
 class WrappedResult(Struct, frozen=True):
@@ -41,7 +42,7 @@ def wrapped_result(value: object) -> WrappedResult | None:
     match value:
         case {"type": "tool_result", "content": str() | list() as content} if value.keys() <= _BLOCK_FIELDS:
             return WrappedResult(value, content, value.get("is_error") is True)
-        case {"content": list(content), "isError": bool(is_error)} if all(map(_is_item, content)):
+        case {"content": list(content), "isError": bool(is_error)} if value.keys() <= _RESULT_FIELDS and all(map(_is_item, content)):
             return WrappedResult(value, content, is_error)
     return None
 

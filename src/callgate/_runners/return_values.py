@@ -44,7 +44,7 @@ def read_result(execution: Execution, max_bytes: int, workspace: str | None = No
     if execution.status != "returned":
         return execution
     try:
-        found = content_of(execution.value, max_bytes, workspace)
+        found = content_of(execution.value, max_bytes, workspace, only_data=execution.is_only_data)
     except ResultNotSerializable as error:
         return execution_unreadable(str(error), error.code)
     except BaseException as error:  # foreign code may raise anything; in a thread, nothing else would catch it

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from callgate._json import json_text, to_jsonable, type_name
 from callgate._media_types import SURE_IMAGES, media_type
-from callgate._runners.content_blocks import MOST_ITEMS, media_part, parts_in_blocks, without_bytes
+from callgate._runners.content_blocks import MOST_ITEMS, has_own_fields, media_part, parts_in_blocks, without_bytes
 from callgate._runners.result_wrappers import WrappedResult, mcp_data, wrapped_result
 from callgate.content_parts import Audio, Image, Link, Part, Resource, Text, data_of, is_base64, part_from_bytes, with_true_type
 from callgate.errors import ResultNotSerializable
@@ -58,21 +58,23 @@ def _may_hold_parts(value: object) -> bool:
     return _is_part(value) or isinstance(value, Path)
 
 
-def content_of(value: object, max_bytes: int, workspace: str | None) -> ReturnedContent:
+def content_of(value: object, max_bytes: int, workspace: str | None, *, only_data: bool = False) -> ReturnedContent:
     """Return a tool's value as data without the bytes of its parts, and these parts.
 
     Args:
         max_bytes: The maximum size of all data.
         workspace: The folder in which a returned path is read; if empty, any; None if no path is read.
+        only_data: Whether no parts are read.
 
     Raises:
         ResultNotSerializable: The value has no JSON form, a part is invalid, or together they are too large.
     """
-    found = _find_parts(value, max_bytes, workspace)
+    found = None if only_data else _find_parts(value, max_bytes, workspace)
     if found is not None:
         return found
     data, changes = to_jsonable(value, max_bytes=max_bytes)
-    found = _find_parts(data, max_bytes, None) if changes and type(data) in _CONTAINERS else None  # within objects that have become dicts
+    may_have_parts = changes and not only_data and type(data) in _CONTAINERS  # within objects that have become dicts
+    found = _find_parts(data, max_bytes, None) if may_have_parts else None
     return ReturnedContent(data, changes=changes) if found is None else replace(found, changes=changes + found.changes)
 
 
@@ -130,7 +132,8 @@ class _PartReader:
 
     def of_item(self, item: object) -> tuple[object, tuple[Part, ...]]:
         """Return the data and the parts of one item of a list that has parts."""
-        if not _is_part(item) and not isinstance(item, (str, Path)):
+        is_part = isinstance(item, (str, Path)) or _is_part(item)
+        if not is_part or (type(item) is dict and has_own_fields(item)):
             return self.of_data(item)
         part = self.part(item)
         return self.data(item, part), (part,)

@@ -251,11 +251,10 @@ def _alternatives(error: Any, root: Schema) -> list[ValidationProblem]:
     here = error.instance_path
     if not branches:
         return [_problem(error, "one of the alternatives of the schema", describe_value(error.instance), None)]
-    tags = [[inner for inner in branch if _is_tag(inner, here)] for branch in branches]
-    if all(tags) and len({tuple(wrong[0].instance_path) for wrong in tags}) == 1:
-        expected = ", or ".join(dict.fromkeys(_expectation(wrong[0], root)[0] for wrong in tags))
-        return [_problem(tags[0][0], expected[:400], describe_value(tags[0][0].instance), None)]
-    branches = [branch for branch, wrong in zip(branches, tags, strict=True) if not wrong] or branches
+    branches, tags = _choose_by_tag(branches, here)
+    if tags:
+        expected = ", or ".join(dict.fromkeys(_expectation(tag, root)[0] for tag in tags))
+        return [_problem(tags[0], expected[:400], describe_value(tags[0].instance), None)]
     kinds = [[type(inner.kind).__name__ for inner in branch if inner.instance_path == here] for branch in branches]
     if len(branches) > 1 and all("Required" in names for names in kinds):
         missing = [" with ".join(i.kind.property for i in branch if type(i.kind).__name__ == "Required") for branch in branches]
@@ -269,6 +268,28 @@ def _alternatives(error: Any, root: Schema) -> list[ValidationProblem]:
     return [_problem(error, expected[:400], describe_value(error.instance), passes)]
 
 
+def _choose_by_tag(branches: list[Any], here: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Return the alternatives whose tag matches, or else all of them; and the errors of the tag if it is the one that is wrong in all.
+
+    Alternatives of another type than the value's have no tag.
+    """
+    fitting = [branch for branch in branches if not any(_is_other_type(inner, here) for inner in branch)]
+    tags = [next((inner for inner in branch if _is_tag(inner, here)), None) for branch in fitting]
+    if len(fitting) < 2 or not any(tags):
+        return branches, []
+    matching = [branch for branch, wrong in zip(fitting, tags, strict=True) if wrong is None]
+    if matching:
+        return matching, []
+    return branches, tags if len({tuple(wrong.instance_path) for wrong in tags if wrong is not None}) == 1 else []
+
+
+def _is_other_type(error: Any, here: list[Any]) -> bool:
+    """Whether an error of an alternative is that the whole value is of another type."""
+    return type(error.kind).__name__ == "Type" and error.instance_path == here
+
+
 def _is_tag(error: Any, here: list[Any]) -> bool:
-    """Whether an error of an alternative is that of a property with fixed values, which tells the alternatives apart."""
-    return type(error.kind).__name__ in ("Constant", "Enum") and error.instance_path[:-1] == here and error.instance_path != here
+    """Whether an error of an alternative is that of a property with one fixed value, which tells the alternatives apart."""
+    name = type(error.kind).__name__
+    is_fixed = name == "Constant" or (name == "Enum" and len(error.kind.options) == 1)
+    return is_fixed and error.instance_path[:-1] == here and error.instance_path != here

@@ -25,7 +25,7 @@ from callgate.integrations.abandonable_threads import in_abandonable_threads
 from callgate.integrations.journaled_calls import recorded_call_id
 from callgate.integrations.outdated_answers import EARLIER_QUESTION, why_outdated
 from callgate.integrations.wrapper_scopes import two_scopes
-from callgate.protocols import BlobStore, Journal
+from callgate.protocols import BlobStore, Execution, Journal
 from callgate.tools import ToolContext
 
 __all__ = [
@@ -159,7 +159,7 @@ class FrameworkCall(Struct, kw_only=True, eq=False):
         except BaseException as error:
             return self._answer_to(error, effect)
         self.native, self.encoded = native, self.framework.encode(native)
-        return self.encoded
+        return Execution(status="returned", value=self.encoded, is_only_data=True)
 
     def _answer_to(self, error: BaseException, effect: Effect) -> object:
         """Return the result of a tool that has answered the model with an exception; raise any other one, as the engine has to see it."""

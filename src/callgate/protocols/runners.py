@@ -61,6 +61,10 @@ class Execution(Struct, frozen=True, kw_only=True):
     """Whether `value` is plain JSON data that nothing else refers to. If not, the engine reads it within the attempt's
     time.
     """
+    is_only_data: bool = False
+    """Whether `value` is data whatever it looks like, such as the result of a framework's tool, from which the framework makes the content
+    itself. No parts are read in it.
+    """
     failure: str | None = None
     """For `returned`: what the tool says has failed, if its result says so by other means than its value, such as `isError` of MCP."""
     code: str = ""

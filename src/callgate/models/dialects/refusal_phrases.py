@@ -107,11 +107,21 @@ ASKS_APPROVAL = any_of(
 )
 """Matches the end of a line with which the model asks whether it may make the call, or says that it makes it later."""
 CONDITIONAL = re.compile(rf"\b(?:I|we) (?:would|could|might) (?:\w+ )?{CALL_VERB}{_REST_OF_CLAUSE}", re.IGNORECASE)
-_THE_CALL = r"(?:this|that|it|(?:the|this|that) (?:\w+ )?(?:calls?|command|request|action|payment|operation|step))"
+_THE_CALL = r"(?:this|that|it|(?:the|this|that) (?!next\b)(?:\w+ )?(?:calls?|command|request|action|payment|operation|step))"
 _RUN_IT = rf"(?:(?:\w+ )?(?:{MAKE_VERB}|send) {_THE_CALL}|proceed|go ahead|continue with {_THE_CALL})"
+_CANNOT = r"(?:cannot|(?:can|will|may|must|should)(?: not|n['\u2019]t)|can['\u2019]t|won['\u2019]t)"
+_FORBIDDEN = r"(?:unable|not (?:able|allowed|permitted|authori[sz]ed))"
+_UNWILLING = rf"(?:would rather not|refuse to|(?:do(?: not|n['\u2019]t) want|(?:am|are) {_FORBIDDEN}) to)"
 _WITHDRAWAL = any_of(
     # But I have no permission.
-    r"^but (?:I|we)\b[^.!?]*\b(?:not|no|cannot|never|unable|won['\u2019]t|can['\u2019]t|don['\u2019]t)\b",
+    (
+        r"^but (?:I|we) (?:(?:still )?have no|lack|do(?: not|n['\u2019]t) have)\b[^.!?]*"
+        r"\b(?:permissions?|access|authori[sz]ation|authority|approval|clearance|consent|rights?)\b"
+    ),
+    # But I cannot run it.
+    rf"^but (?:I|we) (?:{_CANNOT}|{_UNWILLING}) {_RUN_IT}\b",
+    # But I don't want to.
+    rf"^but (?:I|we) (?:{_CANNOT}|{_UNWILLING})\W*$",
     # Please confirm before I run this.
     rf"^(?:please )?(?:confirm|approve)(?: {_THE_CALL})?\W*$",
     (

@@ -15,16 +15,24 @@ def image_dimensions(data: str) -> _Size | None:
     """Return width and height of an image in pixels; None if they are not found.
 
     Args:
-        data: Valid Base64.
+        data: Base64, as the host or a tool has given it.
     """
-    first = base64.b64decode(data[:64])
+    first = _decode(data[:64])
     if first.startswith(b"\x89PNG\r\n\x1a\n"):
         return _integers(first, 16, 4)
     if first.startswith((b"GIF87a", b"GIF89a")):
         return _integers(first, 6, 2, "little")
     if first.startswith(b"RIFF") and first[8:12] == b"WEBP":
         return _of_webp(first)
-    return _of_jpeg(base64.b64decode(data[:_FIRST_CHARS])) if first.startswith(b"\xff\xd8") else None
+    return _of_jpeg(_decode(data[:_FIRST_CHARS])) if first.startswith(b"\xff\xd8") else None
+
+
+def _decode(data: str) -> bytes:
+    """Return the bytes of Base64; none if it is not valid, such as without padding, which the provider judges."""
+    try:
+        return base64.b64decode(data)
+    except ValueError:
+        return b""
 
 
 def _integers(data: bytes, start: int, size: int, order: str = "big") -> _Size | None:
