@@ -1,7 +1,7 @@
 """Find calls in a model's text that repeat a tool's result.
 
 A mail or a web page may contain a call in the model's own dialect. A model that shows such a text has not made its call. Compares texts,
-without white space, escapes of JSON, and what may surround a JSON object. Pure: knows no dialect, and runs nothing.
+without white space that separates no words, escapes of JSON, and what may surround a JSON object. Pure: knows no dialect, and runs nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from callgate.models.dialects import FoundCall
 
 __all__ = ["ToolResultTexts"]
 
-_ESCAPE = re.compile(r"\\+(?:u([0-9a-fA-F]{4})|[nrt])?")
+_ESCAPE = re.compile(r"\\+(?:u([0-9a-fA-F]{4})|([nrt]))?")
+_SPACE = re.compile(r"(?<!\w) | (?!\w)")
+"""Matches a space that does not separate two words."""
 _AROUND_OBJECT = re.compile(r"^(?:```\w*)?[\[,;]+(?=\{)|^```\w*(?=\{)|(?<=\})[\],;]+$")
 _BETWEEN_RESULTS = "\0"
 
@@ -31,7 +33,7 @@ class ToolResultTexts:
     def contain(self, found: FoundCall) -> bool:
         """Whether a result contains the text of the call. A call without a text of its own was written together with the one before it."""
         if found.source:
-            self._is_last_repeated = found.name in self._text and _normalise_call(found.source) in self._normalised
+            self._is_last_repeated = found.name in self._text and _has_whole(self._normalised, _normalise_call(found.source))
         return self._is_last_repeated
 
     @cached_property
@@ -44,14 +46,21 @@ class ToolResultTexts:
         return _normalise(self._text)
 
 
+def _has_whole(text: str, call: str) -> bool:
+    """Return whether a text contains a call that is not the end of a longer word, as `look()` is in `overlook()`."""
+    return re.search(rf"(?<!\w){re.escape(call)}", text) is not None
+
+
 def _normalise_call(source: str) -> str:
     return _AROUND_OBJECT.sub("", _normalise(source))
 
 
 def _normalise(text: str) -> str:
-    joined = "".join(text.split())
-    return _ESCAPE.sub(_unescape, joined) if "\\" in joined else joined
+    unescaped = _ESCAPE.sub(_unescape, text) if "\\" in text else text
+    return _SPACE.sub("", " ".join(unescaped.split()))
 
 
 def _unescape(escape: re.Match[str]) -> str:
-    return chr(int(escape[1], 16)) if escape[1] else ""
+    if escape[1]:
+        return chr(int(escape[1], 16))
+    return " " if escape[2] else ""
