@@ -119,6 +119,19 @@ async def test_an_approval_holds_for_one_run_principal_actor_and_workspace(other
     assert ledger.lines() == ["ann 5"]
 
 
+async def test_a_nul_in_a_name_does_not_make_another_scope_the_approved_one(ledger: Ledger) -> None:
+    """Where one name ends and the next one begins is part of what was approved, and of the key of the call."""
+    asked_by, other = Scope(run="r", principal="p\0x", actor="y"), Scope(run="r", principal="p", actor="x\0y")
+    async with Engine([paying_amounts(ledger)], policies=[Says(QUESTION)]) as engine:
+        asked = await engine.call(PAY, asked_by)
+        assert isinstance(asked, Suspended)
+        await engine.answer(asked.approval_id, allow=True, by="bob")
+        assert isinstance(await engine.call(PAY, other), Suspended)
+        assert ledger.lines() == []
+        assert (await said(engine, PAY, asked_by)).success
+    assert ledger.lines() == ["ann 5"]
+
+
 async def test_an_approval_is_not_valid_after_the_effect_of_the_tool_changed(tmp_path: Path, ledger: Ledger) -> None:
     """Another process whose tool of this name has a weaker effect asks again."""
 

@@ -82,6 +82,14 @@ async def test_a_cached_result_is_used_only_for_its_principal_actor_and_workspac
         assert (await said(engine, call("look"), other)).metadata.cached is None
 
 
+async def test_a_nul_in_a_name_does_not_give_one_scope_the_cached_result_of_another() -> None:
+    count = Count()
+    async with Engine([counting(count, cache_scope="session")]) as engine:
+        await said(engine, call("look"), Scope(principal="p\0x", actor="y"))
+        assert (await said(engine, call("look"), Scope(principal="p", actor="x\0y"))).metadata.cached is None
+        assert (await said(engine, call("look"), Scope(principal="p\0x", actor="y"))).metadata.cached is not None
+
+
 async def test_the_cache_key_depends_on_argument_values_and_not_on_key_order() -> None:
     runs = []
 

@@ -237,6 +237,14 @@ async def test_an_idempotency_key_reused_for_another_call_is_a_conflict(ledger: 
     assert ledger.lines() == ["ann 5"]
 
 
+async def test_a_nul_in_a_key_does_not_give_its_principal_the_stored_result_of_another(ledger: Ledger) -> None:
+    async with Engine([paying_amounts(ledger)]) as engine:
+        await said(engine, call("pay", key="k", to="ann", amount=5), Scope(principal="p\0pay\0x"))
+        other = await said(engine, call("pay", key="x\0pay\0k", to="ann", amount=5), Scope(principal="p"))
+    assert (other.success, other.metadata.replayed) == (True, False)
+    assert ledger.lines() == ["ann 5", "ann 5"]
+
+
 async def test_an_idempotency_key_is_scoped_to_its_principal(ledger: Ledger) -> None:
     async with Engine([paying_amounts(ledger)]) as engine:
         await said(engine, call("pay", key="k1", to="ann", amount=5), Scope(principal="one"))

@@ -81,6 +81,14 @@ def test_piped_tool_text_is_written_unescaped(folder: Path) -> None:
     assert shell(folder, "call", "odd_text", "--tools", "crm.py").out == "a\x1b[31mb\u202ec\U000e0041\n"
 
 
+def test_a_call_cannot_write_the_rules_that_judge_it(folder: Path) -> None:
+    (folder / "allow.toml").write_text('default = "allow"\n')
+    done = shell(folder, "call", "write_file", "path=./allow.toml", "content=x", "--policy", "allow.toml")
+    assert (done.code, (folder / "allow.toml").read_text()) == (1, 'default = "allow"\n')
+    assert "configures the command that makes this call" in done.out
+    assert shell(folder, "call", "write_file", "path=new.txt", "content=x", "--policy", "allow.toml").code == 0
+
+
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [

@@ -216,6 +216,23 @@ async def test_a_question_without_a_kept_journal_suggests_running_again(folder: 
     assert "Answer at a terminal, or with rules:\n  callgate run 'Do it.'" in done.err
 
 
+async def test_the_model_cannot_write_the_files_that_configure_its_run(folder: Path) -> None:
+    """Else it could allow itself in this run what the rules deny in the next one, or start another server then."""
+    (folder / "allow.toml").write_text('default = "allow"\n')
+    (folder / ".mcp.json").write_text('{"mcpServers": {}}')
+    (folder / "link").symlink_to("allow.toml")
+    (folder / "notes.txt").write_text("old")
+    files = ("allow.toml", "./link", ".mcp.json", ".mcp.accepted.json", "new.txt")
+    writes: list[Item] = [Call("write_file", {"path": path, "content": "x"}) for path in files]
+    edits: list[Item] = [Call("edit_file", {"path": path, "old": "l", "new": "x"}) for path in ("allow.toml", "notes.txt")]
+    done = await ran(folder, [writes, edits, DONE], "--rules", "allow.toml", "--mcp", ".mcp.json", "--json")
+    calls = [line for line in done.lines if line["event"] == "call_ended"]
+    assert [line["status"] for line in calls] == ["error"] * 4 + ["ok", "error", "ok"]
+    assert (folder / "allow.toml").read_text() == 'default = "allow"\n'
+    assert not (folder / ".mcp.accepted.json").exists()
+    assert (folder / "new.txt").read_text() == "x"
+
+
 async def test_given_rules_replace_the_default_policy(folder: Path) -> None:
     done = await ran(folder, [[Call("odd_text"), Call("broken")], "Denied."], *CRM, "--rules", "rules.toml")
     assert done.code == 0

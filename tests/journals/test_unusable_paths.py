@@ -108,6 +108,23 @@ def test_blobs_cache_and_memory_refuse_an_unusable_path_with_the_cause(
     assert why in str(refused.value)
 
 
+def test_a_lock_file_that_is_a_link_is_refused_and_its_target_stays_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A repository can contain the link, and then a command in it would empty and overwrite any file of the user."""
+    target, lock = tmp_path / "mine.txt", tmp_path / "journal.db.lock"
+    target.write_text("precious", encoding="ascii")
+    lock.symlink_to(target)
+    with pytest.raises(UsageError, match=r"journal\.db\.lock is a symbolic link"):
+        SqliteJournal(tmp_path / "journal.db")
+    assert main(["call", "list_files", "--journal", str(tmp_path / "journal.db")]) == 2
+    assert "Delete the link" in capsys.readouterr().err.replace("\n", " ")
+    assert target.read_text(encoding="ascii") == "precious"
+    lock.unlink()
+    lock.symlink_to(tmp_path / "new.txt")
+    with pytest.raises(UsageError, match="symbolic link"):
+        SqliteJournal(tmp_path / "journal.db")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["journal.db.lock", "mine.txt"]
+
+
 async def test_blobs_that_cannot_be_stored_report_the_cause(tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path / "journal.db")
     (tmp_path / "journal.db.blobs").write_text("in the way", encoding="ascii")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import json
 from pathlib import Path
 
 import pytest
 
 from callgate import Engine, Scope
 from callgate.agent import Agent
+from callgate.events import Draft
 from callgate.replay import Replay
 from callgate.replay.export_as_test import as_test
 from tests.agent.scripted_model import Script, says
@@ -30,3 +32,14 @@ async def test_run_names_and_tasks_never_become_code_of_an_exported_test(run: st
     assert kinds == ["Expr", "ImportFrom", "ImportFrom", "ImportFrom", "ImportFrom", "Assign", "Assign", "FunctionDef"]
     assert "raise SystemExit" not in [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.stmt)]
     assert all(len(line) <= 140 for line in text.splitlines())
+
+
+async def test_how_a_run_ended_never_becomes_code_of_an_exported_test(ledger: Ledger, tmp_path: Path) -> None:
+    """Whoever has written the journal, and its file may come from somebody else, has written this word too."""
+    async with Engine(tools_of(ledger)) as engine, Agent(Script(says("Done.")), engine) as agent:
+        await agent.run("Go.", scope=Scope(run="r"))
+        body = json.dumps({"status": "completed", "turn_status": 'done."""\n    raise SystemExit\n    """'}).encode()
+        await engine.journal.durable(engine.journal.append(Draft(kind="run.ended", run="r", body=body)))
+        replay = Replay.of(engine.journal, "r")
+    text = as_test(replay, tmp_path / "test_x.py", tmp_path / "x.jsonl", tools=["builtin"], policy="")
+    assert "raise SystemExit" not in [ast.unparse(node) for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)]

@@ -68,8 +68,8 @@ class LockFile:
     The constructor also takes the lock that keeps others from opening the journal; `end_opening` releases it.
 
     Raises:
-        UsageError: An older callgate, which allows no other writer, writes to the journal; or another process has been opening it for too
-            long.
+        UsageError: The lock file is a symbolic link; an older callgate, which allows no other writer, writes to the journal; or another
+            process has been opening it for too long.
         OSError: The file cannot be created or opened.
     """
 
@@ -78,7 +78,7 @@ class LockFile:
         until = monotonic() + JOURNAL_WAIT_S
         while True:
             self._made = not self.path.exists()
-            self._file = os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b", buffering=0)
+            self._file = os.fdopen(self._descriptor(), "r+b", buffering=0)
             try:
                 self._share(journal)
                 self._begin_opening(journal, until)
@@ -88,6 +88,11 @@ class LockFile:
             if self._has_the_name():
                 return
             self._file.close()  # its creator has deleted it meanwhile
+
+    def _descriptor(self) -> int:
+        if self.path.is_symlink():  # anybody may have made it, and the file that it leads to would be emptied
+            raise UsageError(f"{self.path} is a symbolic link, and a journal's lock file is none. Delete the link.")
+        return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
     def _share(self, journal: Path) -> None:
         try:

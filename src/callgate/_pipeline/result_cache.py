@@ -28,6 +28,7 @@ from callgate._pipeline.cached_results import CachedResults, decode_checked, enc
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.other_engines_writes import OtherEnginesWrites
 from callgate._pipeline.wait_graph import WaitGraph
+from callgate._run_state.event_bodies import joined_texts
 from callgate._run_state.recorder import Recorder
 from callgate.errors import CallNotStarted, ResultRejected
 from callgate.stage_types import ApprovedCall, Checked
@@ -54,10 +55,8 @@ def cache_key(approved: ApprovedCall, changes_by: str = "") -> str:
     call = approved.call
     scope = call.scope
     tick = _tick(approved) if call.tool.cache_scope == "tick" else ""
-    digest = hashlib.blake2b(digest_size=20)
-    for part in (call.tool.identity, scope.principal, scope.actor, scope.workspace, tick):
-        digest.update(part.encode("utf-8", "surrogatepass") + b"\x00")
-    digest.update(approved.encoded)
+    texts = (call.tool.identity, scope.principal, scope.actor, scope.workspace, tick)
+    digest = hashlib.blake2b(joined_texts(texts) + b"\x00" + approved.encoded, digest_size=20)
     if changes_by:
         digest.update(b"\x00" + changes_by.encode("utf-8", "surrogatepass"))
     return digest.hexdigest()

@@ -18,7 +18,7 @@ from typing import Final
 from msgspec import Struct
 
 from callgate._clock import Clock
-from callgate._run_state.event_bodies import has_made_id
+from callgate._run_state.event_bodies import has_made_id, joined_texts
 from callgate.calls import Note
 from callgate.errors import ApprovalNeeded, CallDenied, UsageError
 from callgate.stage_types import ValidatedCall
@@ -148,7 +148,7 @@ def binding(call: ValidatedCall, encoded: bytes) -> str:
     """
     scope = call.scope
     parts = (call.tool.identity, scope.run, scope.principal, scope.actor, scope.workspace)
-    digest = hashlib.sha256("\x00".join(parts).encode())
+    digest = hashlib.sha256(joined_texts(parts))
     digest.update(b"\x00" + encoded)
     return f"{digest.hexdigest()}:{_short_hash(scope.conversation)}:{_short_hash(scope.message_id, _question_target(call))}"
 
@@ -161,7 +161,7 @@ def same_call(call: ValidatedCall, encoded: bytes) -> str:
     scope = call.scope
     call_id = _question_target(call)
     parts = (call.tool.name, scope.run, scope.principal, scope.actor, scope.workspace, scope.conversation, scope.message_id, call_id)
-    return hashlib.sha256("\x00".join(parts).encode("utf-8", "surrogatepass") + b"\x00" + encoded).hexdigest()
+    return hashlib.sha256(joined_texts(parts) + b"\x00" + encoded).hexdigest()
 
 
 def _question_target(call: ValidatedCall) -> str:
@@ -171,7 +171,7 @@ def _question_target(call: ValidatedCall) -> str:
 
 
 def _short_hash(*parts: str) -> str:
-    return hashlib.sha256("\x00".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return hashlib.sha256(joined_texts(parts)).hexdigest()[:16]
 
 
 def older_binding(bound_to: str) -> str:

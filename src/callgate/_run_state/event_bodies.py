@@ -7,8 +7,9 @@ gives the same bytes. Decides nothing, and knows no journal.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
 
@@ -42,6 +43,7 @@ __all__ = [
     "decode_received",
     "decode_result",
     "has_made_id",
+    "joined_texts",
     "question_of",
     "utc_text",
     "valid_text",
@@ -276,6 +278,16 @@ def question_of(event: Event) -> Suspended:
     reason = decode_reason(event.body)
     expires_at = (reason.details or {}).get("expires_at")
     return Suspended(approval_id_of(event), expires_at if isinstance(expires_at, int) else 0, clean(reason.reason), event.call)
+
+
+def joined_texts(texts: Sequence[str]) -> bytes:
+    """Return the texts as bytes to hash, joined by NUL. If one of them contains a NUL, the form is another one, so that the texts `a\\0b`
+    and `c` are not taken for `a` and `b\\0c`: it has more NULs than any joined form of as many texts.
+    """
+    joined = "\0".join(texts)
+    if joined.count("\0") >= len(texts):
+        joined = "\0" * len(texts) + json.dumps(texts)
+    return joined.encode("utf-8", "surrogatepass")
 
 
 def arguments_hash(encoded: bytes) -> str:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal, settled
 from callgate._json import plain_bytes
-from callgate._run_state.event_bodies import decode_result
+from callgate._run_state.event_bodies import decode_result, joined_texts
 from callgate._run_state.recorder import off_loop
 from callgate._run_state.settlements import EARLIER, STILL_RUNS, advice_to_settle, how_to_free
 from callgate.calls import Note, RawCall, Scope, ToolResult
@@ -61,7 +61,7 @@ def call_key(call: ValidatedCall, asked_hash: str, occurrence: int = 0) -> str:
         message = f"message {scope.message_id}" if scope.message_id else f"{scope.turn}/{scope.iteration}"
         at = f"{scope.run}/{message}/{occurrence}"
         parts = ("id", at, scope.principal, scope.actor, scope.conversation, scope.workspace, raw.id, call.tool.name, asked_hash)
-    return hashlib.blake2b("\x00".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return hashlib.blake2b(joined_texts(parts), digest_size=16).hexdigest()
 
 
 class IdenticalCalls:

@@ -33,7 +33,7 @@ from callgate.cli._live_output import Progressed
 from callgate.cli._result_output import ShownWhere, exit_code, show_aborted, show_result
 from callgate.cli._run_names import run_named
 from callgate.cli._search_memory import open_memory
-from callgate.cli._shared_options import check_workspace
+from callgate.cli._shared_options import check_workspace, protected_configuration
 from callgate.cli._terminal_approver import TerminalApprover
 from callgate.engine import Engine
 from callgate.errors import JournalFailed
@@ -55,6 +55,8 @@ def call(tool: str, arguments: str | dict[str, object], options: CallOptions) ->
     options = replace(options, workspace=workspace, run=run_named(options.run, options.journal))
     raw = RawCall(name=tool, arguments=arguments, origin="cli", idempotency_key=options.key or None)
     policies = (Rules.load(options.policy),) if options.policy else ()
+    if options.policy:
+        policies = (*protected_configuration([options.policy], workspace, "callgate call"), *policies)
     memory = open_memory(options.memory)
     record = _opened_journal(options.journal)
     tools = load_tools(options.tools, record.blobs, memory)

@@ -6,16 +6,19 @@ import os
 import re
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from callgate._server_processes.shown_command import shown_command, shown_word
 from callgate._terminal_text import one_line
+from callgate._unusable_paths import expanded
 from callgate.cli._call_arguments import refuse_odd_text
 from callgate.errors import UsageError
 from callgate.mcp import McpServer, configured_servers, mcp, read_mcp_servers
+from callgate.mcp.config_files import accepted_file
 from callgate.plugins import Plugin, plugin
 
-__all__ = ["plugins_of", "servers_of", "shown_server", "test_commands"]
+__all__ = ["files_of_servers", "plugins_of", "servers_of", "shown_server", "test_commands"]
 
 _HERE: Final = ".mcp.json"
 _INTERPRETERS: Final = {".py": "python", ".js": "node", ".mjs": "node", ".cjs": "node", ".ts": "node"}
@@ -35,6 +38,12 @@ def servers_of(words: Sequence[str]) -> list[McpServer]:
             raise UsageError("--mcp is empty. Give a configuration file such as .mcp.json, an address, or a command.")
         found += read_mcp_servers(word) if _is_file(word) else [_find_in_config(word) or _server(word)]
     return [_check_unique(server, found[:index]) for index, server in enumerate(found)]
+
+
+def files_of_servers(words: Sequence[str]) -> list[Path]:
+    """Return the configuration files in which `--mcp` finds servers, and the files of their accepted tools."""
+    files = [word if _is_file(word) else _HERE for word in words if _is_file(word) or _find_in_config(word)]
+    return [path for file in files for path in (expanded(file), accepted_file(file))]
 
 
 def plugins_of(words: Sequence[str]) -> list[Plugin]:

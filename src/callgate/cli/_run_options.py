@@ -14,6 +14,8 @@ from callgate._limits_from_environment import silence_from_environment, timeout_
 from callgate.agent import PRESETS, Settings
 from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._command_options import RunOptions
+from callgate.cli._named_servers import files_of_servers
+from callgate.cli._shared_options import protected_configuration
 from callgate.errors import UsageError
 from callgate.judging import Judge
 from callgate.models.http_model import HttpModel
@@ -52,7 +54,9 @@ def policies_of(options: RunOptions) -> tuple[Rules | Judge, ...]:
         if value is not None and not value.strip():
             raise UsageError(f"--{option} is empty. Give {wanted}, or leave the option out.")
     rules = Rules.load(options.rules) if options.rules is not None else None
-    given = (rules,) if rules is not None else () if options.yes else (careful(),)
+    files = (*files_of_servers(options.mcp), *(() if options.rules is None else (options.rules,)))
+    chosen = (rules,) if rules is not None else () if options.yes else (careful(),)
+    given = (*protected_configuration(files, options.workspace, "callgate run"), *chosen)
     if options.judge is not None:
         judge = options.judge.strip()
         return (*given, Judge(named_model(judge, "" if judge.partition(":")[0].lower() in PROVIDERS else options.base_url)))

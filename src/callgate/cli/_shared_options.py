@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +12,8 @@ from cyclopts import Parameter, Token
 from callgate._tool_loading import FORMS
 from callgate.cli._journal_location import default_journal, default_memory
 from callgate.errors import UsageError
+from callgate.policy import Rules
+from callgate.policy.protected_files import rules_against_writing
 
 __all__ = [
     "Actor",
@@ -34,6 +36,7 @@ __all__ = [
     "check_workspace",
     "given_or",
     "own_memory",
+    "protected_configuration",
 ]
 
 
@@ -45,6 +48,12 @@ def given_or(default: Callable[[], str]) -> Callable[[type, Sequence[Token]], st
 def own_memory() -> str:
     """Return `CALLGATE_MEMORY`, or `.callgate/memory.db` in the current folder."""
     return default_memory() or os.path.join(".callgate", "memory.db")
+
+
+def protected_configuration(files: Iterable[str | os.PathLike[str]], workspace: str, where: str) -> tuple[Rules, ...]:
+    """Return the rules that keep file tools from writing these files, if they are in the workspace."""
+    reason = "This file configures the command that makes this call. Only the person who gives the command changes it."
+    return rules_against_writing(files, workspace=workspace, reason=reason, where=where)
 
 
 def check_workspace(given: str) -> str:

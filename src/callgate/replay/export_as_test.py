@@ -83,7 +83,7 @@ def _describe_run(replay: Replay) -> str:
         return f"{calls}, without a model."
     parts = (Text(text=task.content),) if isinstance(task.content, str) else task.content
     text = " ".join(part.text for part in parts if isinstance(part, Text))
-    return f"{_docstring_text(text, _TASK)!r}: {calls}, {replay.end.turn_status or 'no end'}."
+    return f"{_docstring_text(text, _TASK)!r}: {calls}, {_docstring_text(replay.end.turn_status or 'no end', 40)}."
 
 
 def _docstring_text(text: str, most: int) -> str:
