@@ -262,6 +262,7 @@ ODD_BODIES = [
     "null",
     "not json",
     "[" * 100_000,
+    '{"details": {"path": ["\\ud800"]}}',
     '{"timeout_s": null, "metadata": null, "name": null, "notes": 5, "status": null, "tool": null, "reason": null}',
     '{"timeout_s": [], "metadata": [1], "name": {}, "notes": [null, {"kind": 1}], "status": 7, "tool": [], "reason": {}}',
     '{"timeout_s": 1e999, "metadata": {"bytes": null, "rule": 5, "truncated": "x"}, "name": "\\ud800", "status": "\\ud800"}',

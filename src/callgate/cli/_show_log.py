@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -339,7 +340,7 @@ def _print_event(event: Event, options: LogOptions, indent: int = 0) -> None:
                 spaces = " " * min(len(line) - len(line.lstrip()), 8)
                 screen.print(Text(f"{margin}    | {spaces}{field(line, 400)}"))
             continue
-        shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
         screen.print(Text(f"{margin}    {field(str(key))}: {field(shown, 400)}"))
 
 
