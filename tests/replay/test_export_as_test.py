@@ -35,7 +35,7 @@ async def test_run_names_and_tasks_never_become_code_of_an_exported_test(run: st
 
 
 async def test_how_a_run_ended_never_becomes_code_of_an_exported_test(ledger: Ledger, tmp_path: Path) -> None:
-    """Whoever has written the journal, and its file may come from somebody else, has written this word too."""
+    """The word is part of the journal, whose file may come from somebody else."""
     async with Engine(tools_of(ledger)) as engine, Agent(Script(says("Done.")), engine) as agent:
         await agent.run("Go.", scope=Scope(run="r"))
         body = json.dumps({"status": "completed", "turn_status": 'done."""\n    raise SystemExit\n    """'}).encode()

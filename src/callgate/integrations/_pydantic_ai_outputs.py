@@ -1,7 +1,7 @@
 """Output functions of Pydantic AI, which run without callgate: refused if they have the name of a gated tool, logged if there are policies.
 
-Pydantic AI cannot defer an output function's call, so that nobody could approve it; and its result is the run's, which a journal does not
-restore. Must not know of calls.
+Pydantic AI cannot defer the call of an output function until a human has approved it, and the result is the result of the run, which a
+journal does not restore.
 """
 
 from __future__ import annotations
