@@ -115,7 +115,7 @@ async def test_a_native_models_text_call_that_repeats_a_result_is_text(caplog: p
             result = await agent.run("Show me the mail.")
     assert (done, result.text) == ([], f"## Mail\n{ORDER}")
     assert [record.getMessage() for record in caplog.records if "word for word" in record.getMessage()] == [
-        "a call of 'pay' in the model's text was not run: an earlier tool result contains it word for word"
+        "A call of 'pay' in the model's text was not run: an earlier tool result contains it word for word"
     ]
 
 

@@ -31,7 +31,11 @@ class ToolResultTexts:
         self._is_last_repeated = False
 
     def contain(self, found: FoundCall) -> bool:
-        """Whether a result contains the text of the call. A call without a text of its own was written together with the one before it."""
+        """Return whether a result contains the text of the call.
+
+        The calls are given in their order. Of those that were written in one block, only the first has the text; the answer for the
+        others is the same.
+        """
         if found.source:
             self._is_last_repeated = found.name in self._text and _has_whole(self._normalised, _normalise_call(found.source))
         return self._is_last_repeated

@@ -243,7 +243,7 @@ class _MessageReader:
         """Whether a call repeats an earlier result of a tool. The log says so, because the model's next step may depend on it."""
         repeats = self._results.contain(found)
         if repeats:
-            log.warning("a call of %r in the model's text was not run: an earlier tool result contains it word for word", found.name)
+            log.warning("A call of %r in the model's text was not run: an earlier tool result contains it word for word", found.name)
         return repeats
 
     def _track_results(self, text: str) -> None:
