@@ -1,12 +1,13 @@
 """An MCP server over stdio that asks its client during calls: `python asking_server.py ERA LOG`. It needs only the standard library.
 
-Its tools: `ask` asks the user for a name, and returns the answer; `ask_twice` asks for two names, one after the other; `model` asks for a
-message of a language model; `folders` asks for the roots; `work` reports progress and a log message, then answers, and so do reads of
-resources and prompts; `wait` waits until it is cancelled. A tool with `_later` at the end of its name does nothing until the file `LOG.go`
-exists, or `LOG.X` with the argument `go: X`; then it does what the name before that says, and `fail` answers with a JSON-RPC error.
-`pay_first` refuses its first call, in the way of revision 2025-11-25, until the user has opened an address. The argument `as` is part of
-the question; with `mode: url`, `ask` sends the user to an address; the arguments of `model` are part of its request. `LOG` is a file: one
-line for each start of the process, each call and each cancellation, and in the handshake era for each question and its answer.
+Its tools: `ask` asks the user for a name, and returns the answer, and `ask_then_work` reports progress before that; `ask_twice` asks for
+two names, one after the other; `model` asks for a message of a language model; `folders` asks for the roots; `work` reports progress and a
+log message, then answers, and so do reads of resources and prompts; `wait` waits until it is cancelled. A tool with `_later` at the end of
+its name does nothing until the file `LOG.go` exists, or `LOG.X` with the argument `go: X`; then it does what the name before that says,
+and `fail` answers with a JSON-RPC error. `pay_first` refuses its first call, in the way of revision 2025-11-25, until the user has opened
+an address. The argument `as` is part of the question; with `mode: url`, `ask` sends the user to an address; the arguments of `model` are
+part of its request. `LOG` is a file: one line for each start of the process, each call and each cancellation, and in the handshake era for
+each question and its answer.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ TOOLS = (
     "work",
     "wait",
     "pay_first",
+    "ask_then_work",
     *(f"{name}_later" for name in ("ask", "ask_twice", "model", "work", "fail")),
 )
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
@@ -102,6 +104,12 @@ def call_later(number: object, tool: str, params: dict[str, Any]) -> None:
     call(number, tool, params)
 
 
+def end(number: object, tool: str, params: dict[str, Any], answers: list[Any]) -> None:
+    if tool == "ask_then_work":
+        report(params)
+    text(number, answers)
+
+
 def ask_stateless(number: object, tool: str, params: dict[str, Any]) -> None:
     answers = json.loads(params["requestState"]) if "requestState" in params else []
     answers += list(params.get("inputResponses", {}).values())
@@ -110,7 +118,7 @@ def ask_stateless(number: object, tool: str, params: dict[str, Any]) -> None:
         requests = {"who": {"method": method, "params": asked}}
         reply(number, resultType="input_required", inputRequests=requests, requestState=json.dumps(answers))
     else:
-        text(number, answers)
+        end(number, tool, params, answers)
 
 
 def ask_handshake(number: object, tool: str, params: dict[str, Any]) -> None:
@@ -122,7 +130,7 @@ def ask_handshake(number: object, tool: str, params: dict[str, Any]) -> None:
         if len(answers) < (2 if tool == "ask_twice" else 1):
             ask()
         else:
-            text(number, answers)
+            end(number, tool, params, answers)
 
     def ask() -> None:
         method, asked = question(tool, len(answers) + 1, params)

@@ -14,6 +14,7 @@ from callgate import Engine
 from callgate.gateway import Gateway, Principal
 from callgate.mcp import mcp
 from tests.gateway.raw_client import RawClient, raw_client, served
+from tests.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -76,3 +77,17 @@ async def test_tools_of_one_principals_session_are_not_listed_for_another() -> N
         refused = await asked(bob, "tools/call", {"name": "more", "arguments": {}})
     assert listed == [["grow", "shrink", "more"], ["grow", "shrink"]]
     assert "does not offer this tool to this client" in refused["content"][0]["text"]
+
+
+async def test_the_operator_is_told_once_which_tools_are_not_offered_because_only_clients_have_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with raw_client(served(servers=[_GROWING]), "handshake", {"elicitation": {}}) as client:
+        for _ in range(2):
+            await client.call("grow", {})
+            await client.call("shrink", {})
+        await client.call("grow", {})
+        await until(lambda: "does not list otherwise" in caplog.text)
+        assert await names(client) == ["grow", "shrink"]
+    (told,) = [record.getMessage() for record in caplog.records if "does not list otherwise" in record.getMessage()]
+    assert told.endswith("so they are not offered: more. To offer them, set client_tools to true for the server")

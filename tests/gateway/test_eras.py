@@ -266,6 +266,19 @@ async def test_progress_and_logs_which_are_declared_reach_the_client_before_the_
     ]
 
 
+@pytest.mark.parametrize("upstream", ERAS)
+async def test_progress_after_an_answer_has_the_token_of_the_request_that_brought_it(upstream: Era, tmp_path: Path) -> None:
+    params: dict[str, Any] = {"name": "ask_then_work", "arguments": {}}
+    answer = {"action": "accept", "content": {"name": "Ada"}}
+    async with gateway("stateless", upstream, tmp_path) as client:
+        asked = (await client.request("tools/call", {**params, "_meta": {"progressToken": "first"}}))["result"]
+        (key,) = asked["inputRequests"]
+        state = {"inputResponses": {key: answer}, "requestState": asked["requestState"]}
+        await client.request("tools/call", {**params, **state, "_meta": {"progressToken": "second"}})
+        told = [client.messages.get_nowait() for _ in range(client.messages.qsize())]
+    assert [message["params"]["progressToken"] for message in told] == ["second", "second"]
+
+
 @pairs
 async def test_a_cancelled_call_is_cancelled_at_the_server_and_gets_no_response(front: Era, upstream: Era, tmp_path: Path) -> None:
     log = tmp_path / "log"

@@ -193,10 +193,8 @@ class ClientCall:
         self.status = CallStatus()
         self.while_asking: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
         """Entered while the client is asked, which may take long, so that the call holds no permit meanwhile."""
-        meta = params.get("_meta")
-        given: Mapping[str, Any] = meta if isinstance(meta, dict) else {}
-        token = given.get("progressToken")
-        self._progress_token = token if isinstance(token, (int, str)) and not isinstance(token, bool) else None
+        given = _meta_of(params)
+        self._progress_token = _progress_token(params)
         self.counts_progress = False
         """Whether the notifications of progress are numbered here, because the tool does not belong to an MCP server."""
         self._reported = 0
@@ -208,6 +206,11 @@ class ClientCall:
         """Takes what servers say of a changed resource; set for a request that subscribes to one."""
         self.response: Mapping[str, Any] | None = None
         """The server's latest response to the call; None if no server has answered it."""
+
+    def continue_with(self, params: Mapping[str, Any], exchange: Exchange) -> None:
+        """Send what follows by another request of the client, which continues the call and has a progress token of its own."""
+        self.exchange = exchange
+        self._progress_token = _progress_token(params)
 
     @property
     def log_level(self) -> str:
@@ -268,6 +271,16 @@ class ClientCall:
 
     def receive_response(self, response: Mapping[str, Any]) -> None:
         self.response = response
+
+
+def _meta_of(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    meta = params.get("_meta")
+    return meta if isinstance(meta, dict) else {}
+
+
+def _progress_token(params: Mapping[str, Any]) -> int | str | None:
+    token = _meta_of(params).get("progressToken")
+    return token if isinstance(token, (int, str)) and not isinstance(token, bool) else None
 
 
 def result_of(response: Mapping[str, Any]) -> Message:

@@ -135,13 +135,13 @@ class SupervisedServer:
             on_refused=lambda lasting: client_era.note_refusal(first.lifecycle.starts, lasting=lasting),
         )
         clients = ClientSessions(parts, self._list_clients, self._handle_notice)
-        tools = ToolList(server, self, catalogue, clients.tools if server.client_tools else tuple)
+        tools = ToolList(server, self, catalogue, clients.tools)
         first = SupervisedSession(parts, ServerRequests(server, catalogue.log), tools, retries_without_call=True)
         return _ServerParts(catalogue=catalogue, sessions=SessionChoice(server, first, client_era, clients), tools=tools)
 
     async def _list_clients(self) -> None:
         """Offer the tools that the server shows only in sessions of clients, if they are wanted."""
-        if not self._server.client_tools or self._closing:
+        if self._closing:
             return
         try:
             await self._running.tools.refresh_clients()

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from callgate._run_in_thread import in_thread
 from callgate._server_processes.unknown_tool_names import describe_unknown_tools
+from callgate._terminal_text import one_line
 from callgate._unusable_paths import displayed
 from callgate.calls import Effect
 from callgate.mcp._connection import Message, NotSent
@@ -77,6 +78,7 @@ class ToolList:
         """The definitions of the first session."""
         self._only_clients: Mapping[str, _ClientTool] = {}
         """The tools that only sessions of clients have, by the name on the server."""
+        self._told_of_client_tools = False
         self._offering = asyncio.Lock()
         self.missing_gated_tools = ""
         """A sentence that names the tools with `requires_approval` that the server does not list; empty if there are none, or if
@@ -95,16 +97,19 @@ class ToolList:
         listed = await session.list_tools()
         async with self._offering:
             self._first = listed
-            await self._offer(self._client_only_tools())
+            await self._offer(self._client_only_tools() if self._server.client_tools else {})
         self.instructions = await in_thread(partial(self._accepted_instructions, session.instructions))
 
     async def refresh_clients(self) -> None:
-        """Offer the tools that the sessions of clients list now.
+        """Offer the tools that the sessions of clients list now. Without `client_tools`, log once that they are not offered.
 
         Raises:
             NotSent: It cannot be found out what is accepted.
             UsageError: A tool cannot be offered under its name.
         """
+        if not self._server.client_tools:
+            self._log_client_tools()
+            return
         async with self._offering:
             found = self._client_only_tools()
             if self._listed and found != self._only_clients:
@@ -120,6 +125,18 @@ class ToolList:
                 if other.definition == definition:
                     found[name] = _ClientTool(other.definition, other.keys | {key})
         return {name: tool for name, tool in found.items() if name not in known}
+
+    def _log_client_tools(self) -> None:
+        chosen = self._server.tools
+        names = [name for name in self._client_only_tools() if chosen is None or name in chosen]
+        if names and self._listed and not self._told_of_client_tools:
+            self._told_of_client_tools = True
+            self._catalogue.log.warning(
+                "The MCP server %s has tools in sessions of clients that it does not list otherwise, so they are not offered: %s. To offer"
+                " them, set client_tools to true for the server",
+                self._server.name,
+                one_line(", ".join(names), 500),
+            )
 
     async def _offer(self, only_clients: Mapping[str, _ClientTool]) -> None:
         self._only_clients = only_clients

@@ -216,7 +216,7 @@ class StatelessFront:
             answer = read_answers(params).get(_APPROVAL)
             return self._start(request, continued=Continued(state.question, answer))
         earlier = self._parts.parked.take(state, params.get("inputResponses"))
-        earlier.call.exchange = request.exchange
+        earlier.call.continue_with(params, request.exchange)
         earlier.questions.take_answers(params.get("inputResponses"))
         return earlier
 
