@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -50,8 +51,11 @@ async def said(client: RawClient, tool: str, answer: Mapping[str, Any] | None = 
     """Call a tool, answer what is asked, and return the text of the result or of the error."""
     _, response = client.begin("tools/call", {"name": tool, "arguments": {}})
     if answer is not None and client.era == "handshake":
-        asked = await client.next_message()
-        client.send({"jsonrpc": "2.0", "id": asked["id"], "result": answer})
+        question = asyncio.create_task(client.next_message())
+        await asyncio.wait((question, response), return_when=asyncio.FIRST_COMPLETED)
+        if question.done():
+            client.send({"jsonrpc": "2.0", "id": question.result()["id"], "result": answer})
+        question.cancel()
     message = await response
     if answer is not None and "inputRequests" in message.get("result", {}):
         result = message["result"]
@@ -128,6 +132,12 @@ def half(fault: str, folder: Path) -> list[str]:
 
 def handshakes(folder: Path) -> int:
     return (folder / "log").read_text(encoding="utf-8").split().count("handshake")
+
+
+async def test_a_server_without_sessions_that_could_not_ask_after_a_handshake_is_used_without_one() -> None:
+    with AppThread(dual_server().streamable_http_app(stateless_http=True)) as thread:
+        async with client_of(f"http://127.0.0.1:{thread.port}/mcp", "handshake") as client:
+            assert [await said(client, tool, RED) for tool in ("resolve", "hand")] == ["red", "red"]
 
 
 async def test_a_tool_that_a_server_adds_later_can_be_called_in_the_session_of_a_client() -> None:

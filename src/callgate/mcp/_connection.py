@@ -52,6 +52,11 @@ class ServerConnection(Protocol):
         """The end of what the process has written to its standard error, once it is lost. For the operator, not for a model."""
         ...
 
+    @property
+    def can_ask(self) -> bool:
+        """Whether the server can send requests after a handshake: over HTTP, only if it has opened a session."""
+        ...
+
     async def open(self) -> None:
         """Start the server's process; do nothing for a server on the network.
 

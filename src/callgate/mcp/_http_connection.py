@@ -40,6 +40,10 @@ class HttpConnection:
         self._argument_headers = ArgumentHeaders()
         self._cancellations: set[asyncio.Task[None]] = set()
 
+    @property
+    def can_ask(self) -> bool:
+        return self._session.is_open
+
     async def open(self) -> None:
         """Prepare for requests; connections are opened for them."""
         self._exchange.open()

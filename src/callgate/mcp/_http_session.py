@@ -69,6 +69,11 @@ class HttpSession:
         self._opening = asyncio.Lock()
         self._listener: asyncio.Task[None] | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the server has opened a session, which it need not do."""
+        return bool(self._id)
+
     async def request(self, message: Message, on_message: Callable[[Message], None]) -> Message:
         """Send a request and return its answer; open the session again if the server has forgotten it.
 

@@ -36,6 +36,8 @@ class StdioConnection:
         self._ended: dict[int, bool] = {}
         """The requests that have ended, the latest last, and whether an answer may still come, because they were cancelled."""
 
+    can_ask = True
+
     @property
     def last_words(self) -> str:
         return self._process.last_words

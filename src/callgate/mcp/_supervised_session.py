@@ -243,6 +243,8 @@ class SupervisedSession:
             async with asyncio.timeout(self._parts.server.start_timeout_s):
                 self._negotiated = False
                 await session.start(self.era)
+                if self._may_refuse and not session.connection.can_ask:
+                    raise EraRefused(f"{self.lifecycle.label} opens no session, so that it cannot ask its client after a handshake")
                 self._negotiated = True
                 self.refresh.requested = False
                 await self.refresh.list_now(session)
