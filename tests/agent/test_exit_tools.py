@@ -31,7 +31,8 @@ async def test_exit_calls_are_recorded_as_signals_and_never_run(board: Board) ->
     model = Script(mixed, says("Bye.", call("done", {"how": "well"}, id="z")))
     async with Agent(model, tools=board.tools(), exit_tools=[done]) as agent:
         result = await agent.run("Go.")
-    assert "done" in [spec.name for spec in model.requests[0].tools]
+    assert len(model.requests) >= 2
+    assert all("done" in [spec.name for spec in request.tools] for request in model.requests)
     assert [(one.name, one.arguments, one.malformed) for one in result.signals] == [
         ("done", {"how": "nearly"}, False),
         ("done", None, True),

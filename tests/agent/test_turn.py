@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from callgate import Engine, MemoryJournal, Scope, SqliteJournal, ToolContext, tool
 from callgate.agent import PRESETS, Agent, AgentEvent, Settings
+from callgate.agent.loop_settings import PresetName
 from callgate.calls import Text
 from callgate.errors import ModelUnreachable
 from callgate.loop_decision import CallEnd, Failures, LoopRules, check_loop_continuation
@@ -87,6 +88,19 @@ async def test_a_terminal_call_ends_the_loop_and_other_calls_continue_it(board: 
     result, model = await run(board, *answers)
     assert board.done == ["look a", "fetch b", "tell hello"]
     assert (result.status, result.text, len(model.requests)) == ("completed", "I say:", 3)
+
+
+@pytest.mark.parametrize(("preset", "limited"), [("tick", True), ("chat", True), ("agent", False), ("worker", False)])
+async def test_presets_for_a_tick_and_a_chat_limit_a_turn_to_one_dangerous_call(preset: PresetName, limited: bool, board: Board) -> None:
+    """Requirement C41: safe calls continue after the refusal, and the next turn has its own dangerous call."""
+    changes = [says(call("change", {"what": what}, id=what)) for what in ("a", "b", "c")]
+    model = Script(*changes[:2], LOOK, says("Done."), changes[2], says("Done again."))
+    async with Agent(model, tools=board.tools(), preset=preset) as agent:
+        first = await agent.run("Go.", conversation="c")
+        second = await agent.run("Go on.", conversation="c")
+    assert [one.failure_class for one in first.results] == [None, "dangerous_limit" if limited else None, None]
+    assert board.done == ["change a", *([] if limited else ["change b"]), "look a", "change c"]
+    assert (first.text, second.text) == ("Done.", "Done again.")
 
 
 async def test_a_failed_terminal_call_does_not_end_the_loop(board: Board) -> None:
