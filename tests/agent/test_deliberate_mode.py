@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from callgate.models.wire.request import ToolSpec
 from tests.agent.scripted_model import Script, call, says, tool_texts
 from tests.engine_calls import kinds
 from tests.host_fakes import Asks
+from tests.plugins.fakes import ANSWER, FakeFolder, table
 
 
 class Studio:
@@ -357,6 +359,19 @@ async def test_a_resumed_run_offers_the_tools_it_offered_before_the_approval() -
     assert names(model) == ["picture"]
     assert [one.failure_class for one in result.results] == [None, "blocked_deliberate"]
     assert len(told) == 1
+
+
+@pytest.mark.process
+async def test_the_manifest_of_a_plugin_declares_triggers(tmp_path: Path) -> None:
+    """Requirement A54: the plugin only declares them; a call that no trigger allows does not reach it."""
+    fake = FakeFolder(tmp_path, ANSWER, tools=table("work", triggers=["print*"]) + table("echo"))
+    model = Script(says(call("work")), says(call("echo")), DONE, says(call("work")), DONE)
+    async with Agent(model, tools=[fake.plugin()], deliberate=Deliberate(turns=0)) as agent:
+        first = await agent.run("Please print it.")
+        second = await agent.run("Good morning.")
+    assert (names(model, 0), names(model, 3)) == (["work"], [])
+    assert [one.failure_class for one in (*first.results, *second.results)] == [None, "blocked_deliberate", "blocked_deliberate"]
+    assert [sent["tool"] for sent in fake.seen("call")] == ["work"]
 
 
 async def test_triggers_of_a_tool_registered_later_take_effect() -> None:

@@ -140,6 +140,9 @@ async def test_text_before_successful_calls_of_the_configured_tools_ends_the_tur
     assert (result.status, result.text, len(model.requests)) == ("completed", "I will look.", 1)
     result, model = await run(board, says(call("look", {"what": "a"})), says("Now."), settings=settings)
     assert len(model.requests) == 2
+    for second in (call("look", {}, position=1), call("fetch", {"what": "b"}, position=1)):
+        result, model = await run(board, says("I look.", call("look", {"what": "a"}), second), says("Now."), settings=settings)
+        assert (result.text, len(model.requests)) == ("Now.", 2)
 
 
 def test_check_loop_continuation_decides_without_an_agent() -> None:
@@ -179,6 +182,31 @@ async def test_a_worker_fails_on_parse_and_execution_failures(board: Board, aske
     assert result.text == "Trying."
     result, _ = await run(board, says("Trying.", asked), says("Well."), preset="agent")
     assert result.turn_status == ("error" if not asked.name else "completed")
+
+
+async def test_the_model_reads_a_timeout_and_the_turn_continues() -> None:
+    """Requirements A37, A51: a timeout without a kill is a failed result in the history."""
+
+    @tool(effect="none", timeout_s=0.02, retryable=False)
+    async def hang() -> None:
+        """Hang."""
+        await asyncio.Event().wait()
+
+    model = Script(says(call("hang")), says("It takes too long."))
+    async with Agent(model, tools=[hang]) as agent:
+        result = await agent.run("Go.")
+    (answer,) = [message for message in model.seen[1] if isinstance(message, ToolMessage)]
+    assert (answer.is_error, json.loads(answer.text)["code"]) == (True, "timeout")
+    assert (result.turn_status, result.text) == ("completed", "It takes too long.")
+
+
+async def test_the_model_reads_errors_in_its_arguments_and_corrects_them_in_the_next_message(board: Board) -> None:
+    """Requirement D8."""
+    result, model = await run(board, says(call("look", {"where": 7})), LOOK, says("It is a."))
+    failure = json.loads(tool_texts(model.seen[1])[0])
+    assert [(error["path"], error["got"]) for error in failure["errors"]] == [("/what", "nothing: it is missing")]
+    assert "'where' is not an argument" in failure["error"]
+    assert (result.turn_status, result.text, board.done) == ("completed", "It is a.", ["look a"])
 
 
 async def test_a_call_without_a_name_ends_the_turn_before_any_call_runs(board: Board) -> None:
