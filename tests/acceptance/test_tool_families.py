@@ -1,21 +1,23 @@
-"""Tests that tools of this process, of a plugin and of an MCP server are found, judged and shown to a model in one way.
+"""Tests that tools of this process, of a plugin and of MCP servers are found, judged and shown to a model in one way.
 
-The plugin and the server are real processes. Calls come from each interface: the engine, a provider's response, a tool, an agent and the
-gateway.
+The plugin and one server are processes, and the other server is reached over HTTP. Calls come from each interface: the engine, a
+provider's response, a tool, an agent and the gateway.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import pytest
 
 from callgate import Agent, Allow, Deny, Engine, Tool, ToolContext, ToolResult, after_call, before_call, tool
 from callgate.gateway import Gateway, serve_stdio
+from callgate.mcp import mcp
 from callgate.protocols import Verdict
 from callgate.stage_types import Checked, ValidatedCall
 from tests.agent.scripted_model import Script, says, tool_texts
@@ -24,17 +26,21 @@ from tests.engine_calls import call, result_of, said
 from tests.gateway.raw_client import raw_client
 from tests.mcp.fakes import Fake
 from tests.mcp.fakes import tool as listed
+from tests.mcp.http.fake_server import FakeServer, Reply, Sent
+from tests.mcp.http.fake_server import result_of as result_to
 from tests.plugins.fakes import FakeFolder, table
 
 pytestmark = pytest.mark.process
 
-FAMILIES = {"function": "look", "plugin": "work", "server": "find"}
-"""The families of tools, and for each a name for its tool if an engine has all three."""
+FAMILIES = {"function": "look", "plugin": "work", "server": "find", "remote server": "seek"}
+"""The families of tools, and for each a name for its tool if an engine has all of them."""
 
 
 @pytest.fixture(autouse=True)
 def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("http_proxy", "all_proxy", "HTTP_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
 
 
 def mcp_frame(result: dict[str, Any]) -> str:
@@ -60,25 +66,50 @@ def function_tool(name: str, value: Any, ran: list[str]) -> Tool:
     return answer
 
 
-class Worker:
-    """One tool of a family, which returns a value or fails with an exception, and how often it was called."""
+class Worker(NamedTuple):
+    """One tool of a family, and how often it was called."""
 
-    def __init__(self, family: str, folder: Path, value: Any, *, name: str = "work") -> None:
-        self._ran: list[str] = []
-        failed = isinstance(value, Exception)
-        if family == "function":
-            self.item: Any = function_tool(name, value, self._ran)
-            self.calls: Callable[[], int] = lambda: len(self._ran)
-        elif family == "plugin":
-            answer = {"kind": "error", "message": str(value), "done": True} if failed else {"kind": "result", "value": value}
-            fake_plugin = FakeFolder(folder, {"answer": answer}, name=f"plugin_{name}", tools=table(name, effect="none"))
-            self.item = fake_plugin.plugin()
-            self.calls = lambda: len(fake_plugin.seen("call"))
-        else:
-            sent = mcp_result(str(value)) | {"isError": True} if failed else mcp_result(value)
-            fake_server = Fake(folder, mcp_frame(sent), name=f"server_{name}", tools=[listed(name)])
-            self.item = fake_server.server(effects={name: "none"})
-            self.calls = lambda: len(fake_server.calls())
+    item: Any
+    calls: Callable[[], int]
+
+
+@asynccontextmanager
+async def work_of(family: str, folder: Path, value: Any, *, name: str = "work") -> AsyncIterator[Worker]:
+    """Return a tool that returns the value, or fails with it if it is an exception."""
+    failed = isinstance(value, Exception)
+    if family == "function":
+        ran: list[str] = []
+        yield Worker(function_tool(name, value, ran), lambda: len(ran))
+        return
+    if family == "plugin":
+        answer = {"kind": "error", "message": str(value), "done": True} if failed else {"kind": "result", "value": value}
+        plugin = FakeFolder(folder, {"answer": answer}, name="near", tools=table(name, effect="none"))
+        yield Worker(plugin.plugin(), lambda: len(plugin.seen("call")))
+        return
+    sent = mcp_result(str(value)) | {"isError": True} if failed else mcp_result(value)
+    if family == "server":
+        fake = Fake(folder, mcp_frame(sent), tools=[listed(name)])
+        yield Worker(fake.server(effects={name: "none"}), lambda: len(fake.calls()))
+        return
+    async with FakeServer(Remote(name, sent)) as remote:
+        yield Worker(mcp(remote.url, name="remote", effects={name: "none"}), lambda: remote.methods.count("tools/call"))
+
+
+class Remote:
+    """Answers the requests that an MCP server with one tool gets over HTTP."""
+
+    def __init__(self, name: str, result: dict[str, Any]) -> None:
+        self._name = name
+        self._result = result
+
+    async def __call__(self, sent: Sent, reply: Reply) -> None:
+        match sent.message["method"]:
+            case "server/discover":
+                await reply.json(result_to(sent, supportedVersions=["2026-07-28"], capabilities={"tools": {}}))
+            case "tools/list":
+                await reply.json(result_to(sent, tools=[listed(self._name)]))
+            case _:
+                await reply.json(result_to(sent, **self._result))
 
 
 async def shown(worker: Worker, *policies: Any, arguments: object = None) -> str:
@@ -94,8 +125,11 @@ async def shown(worker: Worker, *policies: Any, arguments: object = None) -> str
     "value", ["done", {"n": 1, "of": [None]}, {"found": False, "results": []}], ids=["text", "object", "nothing found"]
 )
 async def test_a_model_reads_the_same_message_for_a_result_of_each_family(value: Any, tmp_path: Path) -> None:
-    texts = [await shown(Worker(family, tmp_path, value)) for family in FAMILIES]
-    assert texts == [value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))] * 3
+    texts = []
+    for family in FAMILIES:
+        async with work_of(family, tmp_path, value) as worker:
+            texts.append(await shown(worker))
+    assert texts == [value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))] * len(FAMILIES)
 
 
 class Never:
@@ -107,33 +141,33 @@ async def test_a_model_reads_one_form_of_failure_of_each_family(tmp_path: Path) 
     """A failure that the tool reports, a denial, and arguments that are no object: always JSON with the status, the error and a code."""
     reported, denied, malformed = [], [], []
     for family in FAMILIES:
-        worker = Worker(family, tmp_path, ValueError("no such city"))
-        reported.append(json.loads(await shown(worker)))
-        before = worker.calls()
-        denied.append(json.loads(await shown(worker, Never())))
-        malformed.append(json.loads(await shown(worker, arguments="[1]")))
-        assert worker.calls() == before == 1
+        async with work_of(family, tmp_path, ValueError("no such city")) as worker:
+            reported.append(json.loads(await shown(worker)))
+            denied.append(json.loads(await shown(worker, Never())))
+            malformed.append(json.loads(await shown(worker, arguments="[1]")))
+            assert worker.calls() == 1
     for failures, words in ((reported, "no such city"), (denied, "not today"), (malformed, "object")):
         assert {failure["status"] for failure in failures} == {"error"}
         assert all({"status", "error", "code"} <= failure.keys() for failure in failures)
         assert all(words in failure["error"] for failure in failures)
-    assert denied[0] == denied[1] == denied[2]
-    assert malformed[0] == malformed[1] == malformed[2]
+    assert denied == denied[:1] * len(FAMILIES)
+    assert malformed == malformed[:1] * len(FAMILIES)
 
 
 async def test_an_agent_recovers_from_a_name_that_no_family_has(tmp_path: Path) -> None:
     """The model reads the names of all families in the failure, and calls one tool of each in its next messages."""
-    workers = [Worker(family, tmp_path, "done", name=name) for family, name in FAMILIES.items()]
     names = FAMILIES.values()
     script = Script(says(model_call("nowhere")), *(says(model_call(name)) for name in names), says("All done."))
-    async with Agent(script, tools=[worker.item for worker in workers]) as agent:
-        result = await agent.run("Work.")
+    async with AsyncExitStack() as opened:
+        workers = [await opened.enter_async_context(work_of(family, tmp_path, "done", name=name)) for family, name in FAMILIES.items()]
+        async with Agent(script, tools=[worker.item for worker in workers]) as agent:
+            result = await agent.run("Work.")
+        assert [worker.calls() for worker in workers] == [1] * len(FAMILIES)
     missed, *found = tool_texts(script.seen[-1])
     failure = json.loads(missed)
     assert (failure["status"], failure["code"]) == ("error", "unknown_tool")
     assert all(name in failure["error"] for name in names)
-    assert (found, result.turn_status, result.text) == (["done"] * 3, "completed", "All done.")
-    assert [worker.calls() for worker in workers] == [1, 1, 1]
+    assert (len(found), result.turn_status, result.text) == (len(FAMILIES), "completed", "All done.")
 
 
 # Each interface, and each family, with the same policies and hooks
@@ -244,17 +278,17 @@ async def test_policies_and_hooks_run_around_a_call_of_each_family_from_each_int
     make: Callable[[Engine, str, int], Awaitable[str]], tmp_path: Path
 ) -> None:
     for family in FAMILIES:
-        worker, steps = Worker(family, tmp_path, "the password is hunter2"), Steps("work")
-        texts = []
-        for n in (1, 13):
-            async with Engine([outer, worker.item], policies=[steps], hooks=steps.hooks()) as engine:
-                texts.append(await make(engine, "work", n))
+        texts, steps = [], Steps("work")
+        async with work_of(family, tmp_path, "the password is hunter2") as worker:
+            for n in (1, 13):
+                async with Engine([outer, worker.item], policies=[steps], hooks=steps.hooks()) as engine:
+                    texts.append(await make(engine, "work", n))
+            assert worker.calls() == 1
         shown, _, notes = texts[0].partition("\n")
         assert (shown, "hunter2" in notes, "The arguments were changed (n)" in notes) == ("the password is [hidden]", False, True)
         assert "thirteen is denied" in texts[1]
         ran = [("rewrite", 1), ("rewrite", 2), ("policy", 2), ("observe", 2), ("redact", 2)]
         assert steps.seen == [*ran, ("rewrite", 13), ("policy", 13)]
-        assert worker.calls() == 1
 
 
 @pytest.mark.parametrize("make", INTERFACES, ids=lambda make: make.__name__)
