@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from callgate import Allow, Engine, Judge, Modify, Rules, Scope, Suspended, UsageError
+from callgate import Allow, Engine, Judge, Modify, Rules, Scope, Suspended, UsageError, tool
 from callgate.builtins.command import run_command
 from callgate.builtins.files import FileTools
 from callgate.judging import JudgeLimits
@@ -48,6 +48,21 @@ async def test_a_judge_skips_reads_and_judges_writes_commands_and_calls_a_rule_m
 async def test_a_judge_with_reads_enabled_judges_reads(ledger: Ledger) -> None:
     async with Engine(paying(ledger), policies=[Judge(ScriptedModel([DENY]), reads=True)]) as engine:
         assert (await said(engine, call("look", at="this"))).code == "judge_denied"
+
+
+async def test_a_judge_judges_a_dangerous_tool_that_declares_no_effect() -> None:
+    """A command that only reads is still a command."""
+    ran: list[str] = []
+
+    @tool(category="dangerous", effect="none")
+    async def shell(command: str) -> str:
+        """Run a command that only reads."""
+        ran.append(command)
+        return "read"
+
+    async with Engine([shell], policies=[Judge(ScriptedModel([DENY, ALLOW]))]) as engine:
+        results = [await said(engine, call("shell", command=command)) for command in ("cat secrets", "ls")]
+    assert ([result.code for result in results], ran) == (["judge_denied", None], ["ls"])
 
 
 async def test_a_default_verdict_of_judge_sends_unmatched_calls_to_the_judge(ledger: Ledger) -> None:

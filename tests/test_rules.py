@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate import Engine, RawCall, Rules, Scope, Suspended, Tool, UsageError, tool
+from callgate.builtins.files import FileTools
 from callgate.calls import Outcome
 from tests.engine_calls import call, result_of, said
 
@@ -139,6 +141,20 @@ async def test_a_parameter_default_is_judged_like_a_given_argument() -> None:
 async def test_a_rule_about_a_fact_the_call_lacks_does_not_match() -> None:
     assert await decide(rule("deny", '"arguments.absent" = 1'), call("refund", amount=1)) == "allow"
     assert await decide(rule("deny", '"url.host" = "x"'), call("refund", amount=1)) == "allow"
+
+
+async def test_a_rule_can_cap_the_size_of_what_is_written(tmp_path: Path) -> None:
+    """The size is that in UTF-8. A call without the argument `content` has no such size."""
+    cap = Rules.parse(rule("deny", '"content.bytes" = { above = 10 }', tool="write_file", id="cap"))
+    async with Engine([*FileTools().tools(), Anything()], policies=[cap]) as engine:
+        scope = Scope(workspace=str(tmp_path))
+        given = {"ten.txt": "x" * 10, "eleven.txt": "x" * 11, "wide.txt": "é" * 6}
+        words = {name: word(await engine.call(call("write_file", path=name, content=text), scope)) for name, text in given.items()}
+    assert words == {"ten.txt": "allow", "eleven.txt": "deny", "wide.txt": "deny"}
+    assert os.listdir(tmp_path) == ["ten.txt"]
+    anywhere = rule("deny", '"content.bytes" = { above = 10 }')
+    assert await decide(anywhere, anything({"content": "x" * 11})) == "deny"
+    assert await decide(anywhere, anything({"text": "x" * 11})) == "allow"
 
 
 async def test_rules_judge_the_resolved_path(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from callgate import Retryable
 from callgate.tools import FunctionTool, ToolContext
 from tests.waiting import HANGS_S
 
-__all__ = ["RUNNERS", "answers", "asks_for_patience", "environment", "facts", "floods", "hangs", "raises", "run_by", "talks"]
+__all__ = ["RUNNERS", "answers", "asks_for_patience", "environment", "facts", "floods", "hangs", "notices", "raises", "run_by", "talks"]
 
 RUNNERS = ["inline", "thread", "process"]
 
@@ -50,6 +50,11 @@ def floods(ctx: ToolContext, pieces: int, piece_chars: int, stream: str) -> str:
 def facts(ctx: ToolContext) -> dict[str, Any]:
     """Return the names of the context's attributes and the process id."""
     return {"names": sorted(name for name in dir(ctx) if not name.startswith("_")), "pid": os.getpid()}
+
+
+def notices(ctx: ToolContext) -> dict[str, bool]:
+    """Return what the tool is told about notices to the user."""
+    return {"show_kill_hint": ctx.show_kill_hint, "suppress_progress_notices": ctx.suppress_progress_notices}
 
 
 def talks(ctx: ToolContext, gate: str) -> str:

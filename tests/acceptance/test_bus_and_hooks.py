@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from callgate import Allow, Deny, Engine, MemoryJournal, Scope, ToolContext, ToolResult, after_call, before_call, tool
+from callgate import Agent, Allow, Deny, Engine, MemoryJournal, Scope, ToolContext, ToolResult, after_call, before_call, tool
 from callgate.builtins import command_tools
 from callgate.events import Progress
 from callgate.hooks import Hook
 from callgate.protocols import Policy, Verdict
 from callgate.stage_types import Checked, ValidatedCall
 from tests.acceptance.process_tools import RUNNERS, run_by, talks
+from tests.agent.scripted_model import Script, says
+from tests.agent.scripted_model import call as model_call
 from tests.engine_calls import call, kinds, said
 
 
@@ -186,9 +188,13 @@ async def test_every_call_passes_policies_and_hooks_in_a_fixed_order() -> None:
     assert order == ["rewrite", "policy", "before", "tool", "after"] * 2
 
 
-async def agent(engine: Engine) -> list[ToolResult]:
-    """Agent code that makes three calls and does not depend on any hook."""
-    return [await said(engine, call("read", path=path)) for path in ("a", "b", "c")]
+async def run_agent(engine: Engine) -> list[ToolResult]:
+    """Return the results of an agent whose model makes three calls. Nothing in it depends on any hook."""
+    calls = [says(model_call("read", {"path": path}, id=path)) for path in ("a", "b", "c")]
+    async with Agent(Script(*calls, says("Done.")), engine) as agent:
+        done = await agent.run("Read.")
+    assert done.completed
+    return list(done.results)
 
 
 async def test_hooks_and_policies_audit_redact_limit_and_deny_without_changing_the_agent() -> None:
@@ -215,7 +221,7 @@ async def test_hooks_and_policies_audit_redact_limit_and_deny_without_changing_t
 
     async def outcome(hooks: list[Hook], policies: list[Policy]) -> list[str]:
         async with Engine([read], hooks=hooks, policies=policies) as engine:
-            return [result.text for result in await agent(engine)]
+            return [result.text for result in await run_agent(engine)]
 
     plain = await outcome([], [])
     assert plain == [f"the password of {path} is hunter2" for path in "abc"]

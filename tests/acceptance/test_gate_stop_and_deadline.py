@@ -52,14 +52,19 @@ async def test_the_gate_blocks_only_tools_outside_the_allowlist_in_deliberate_mo
     assert (result.success, ledger.lines()) == ((True, ["ann"]) if runs else (False, []))
 
 
+@pytest.mark.parametrize("arguments", [{"to": "ann"}, {"to": 5}], ids=["valid", "invalid"])
 @pytest.mark.parametrize("name", ["pay", "PAY", "functions.pay", "transfer", "no_such_tool"])
 async def test_a_blocked_call_is_not_dispatched_and_lists_the_allowed_tools(
-    name: str, ledger: Ledger, caplog: pytest.LogCaptureFixture
+    name: str, arguments: dict[str, Any], ledger: Ledger, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The gate runs before the registry lookup, so unknown tools get the same result. It goes only to the model: no warning is logged."""
+    """The gate runs before the registry lookup and the validation, so unknown tools and invalid arguments get the same result.
+
+    It goes only to the model: no warning is logged.
+    """
     async with Engine([paying(ledger)]) as engine:
         with caplog.at_level(logging.WARNING, logger="callgate"):
-            outcome = await engine.call(call(name, id="c1", to="ann"), Scope(deliberate=True, allowed_tools=frozenset({"look", "find"})))
+            blocked = call(name, id="c1", **arguments)
+            outcome = await engine.call(blocked, Scope(deliberate=True, allowed_tools=frozenset({"look", "find"})))
         assert not {"call.verdict", "call.started"} & set(kinds(engine))
     result = result_of(outcome)
     told = json.loads(result.text)
@@ -243,15 +248,17 @@ async def test_a_result_has_success_data_error_message_end_turn_and_image_metada
     assert (bad.success, bad.data, bad.error, bad.message, bad.end_turn) == (False, {"door": 1}, "the door is locked", None, False)
 
 
+@pytest.mark.parametrize("standard", [False, True], ids=["plain", "in the standard form"])
 @pytest.mark.parametrize("consumed", [True, False])
-async def test_an_accepted_context_restart_leaves_no_result_and_a_declined_one_does(consumed: bool) -> None:
+async def test_an_accepted_context_restart_leaves_no_result_and_a_declined_one_does(consumed: bool, standard: bool) -> None:
     given: list[object] = []
     heard: list[str] = []
 
     @tool(effect="none")
-    async def watch(kind: str) -> dict[str, str]:
+    async def watch(kind: str) -> dict[str, object]:
         """Watch."""
-        return {"type": kind, "item": "v1"}
+        data: dict[str, object] = {"type": kind, "item": "v1"}
+        return {"success": True, "data": data, "message": "seen"} if standard else data
 
     async def restart(data: object) -> bool:
         given.append(data)

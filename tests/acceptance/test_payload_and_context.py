@@ -15,7 +15,7 @@ from callgate import Aborted, Answered, Engine, RawCall, Restarted, Scope, Tool,
 from callgate.builtins import fetch_tool
 from callgate.models.model_protocol import StreamingContext
 from callgate.testing import ManualClock
-from tests.acceptance.process_tools import RUNNERS, facts, run_by
+from tests.acceptance.process_tools import RUNNERS, facts, notices, run_by
 from tests.effect_ledger import Ledger
 from tests.engine_calls import call, kinds, result_of, said
 from tests.waiting import PATIENCE_S
@@ -146,26 +146,20 @@ async def test_a_running_tool_sees_changes_to_the_host_object(runner: Any) -> No
     assert result.structured == [["first"], ["first", "second"], {"1": "one", "2": "two"}]
 
 
-@pytest.mark.parametrize(("iteration", "hint"), [(0, False), (19, False), (20, True), (35, True)])
-async def test_show_kill_hint_is_true_from_iteration_20(iteration: int, hint: bool) -> None:
-    @tool(effect="none")
-    async def look(ctx: ToolContext) -> bool:
-        """Look."""
-        return ctx.show_kill_hint
-
-    async with Engine([look]) as engine:
-        assert (await said(engine, call("look"), Scope(iteration=iteration))).structured is hint
+@pytest.mark.process
+@pytest.mark.parametrize("runner", RUNNERS)
+async def test_show_kill_hint_is_true_from_iteration_20(runner: str) -> None:
+    async with Engine([run_by(notices, runner)]) as engine:
+        told: list[Any] = [(await said(engine, call("notices"), Scope(iteration=number))).structured for number in (0, 19, 20, 35)]
+    assert [one["show_kill_hint"] for one in told] == [False, False, True, True]
 
 
-@pytest.mark.parametrize("surface", [True, False])
-async def test_progress_notices_are_suppressed_if_errors_are_not_surfaced(surface: bool) -> None:
-    @tool(effect="none")
-    async def look(ctx: ToolContext) -> bool:
-        """Look."""
-        return ctx.suppress_progress_notices
-
-    async with Engine([look]) as engine:
-        assert (await said(engine, call("look"), Scope(surface_errors=surface))).structured is not surface
+@pytest.mark.process
+@pytest.mark.parametrize("runner", RUNNERS)
+async def test_progress_notices_are_suppressed_if_errors_are_not_surfaced(runner: str) -> None:
+    async with Engine([run_by(notices, runner)]) as engine:
+        told: list[Any] = [(await said(engine, call("notices"), Scope(surface_errors=surface))).structured for surface in (True, False)]
+    assert [one["suppress_progress_notices"] for one in told] == [False, True]
 
 
 async def test_the_abort_signal_of_a_tool_lasts_for_the_turn() -> None:

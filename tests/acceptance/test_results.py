@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from typing import Any
 
 import msgspec
 import pytest
 
-from callgate import Aborted, Answered, Deny, Engine, RawCall, Scope, Tool, ToolResult, tool
+from callgate import Aborted, Agent, Answered, Deny, Engine, RawCall, Scope, Tool, ToolResult, tool
 from callgate.errors import FAILURE_CLASSES
 from callgate.messages import function_response, openai_message
 from callgate.protocols import Allow, Verdict
@@ -17,6 +18,8 @@ from callgate.stage_types import ValidatedCall
 from callgate.testing import ManualClock
 from callgate.tools import validate_tool_result
 from tests.acceptance.process_tools import RUNNERS, answers, raises, run_by
+from tests.agent.scripted_model import Script, says, tool_texts
+from tests.agent.scripted_model import call as model_call
 from tests.engine_calls import call, said
 
 
@@ -186,6 +189,25 @@ async def test_a_network_timeout_is_an_error_result() -> None:
         result = await task
     assert (result.status, result.failure_class) == ("error", "exception")
     assert "read timed out" in str(result.reason)
+
+
+async def test_an_agent_reads_a_network_timeout_and_continues() -> None:
+    """The socket is a real one, whose server never answers."""
+
+    @tool(effect="none", retryable=False)
+    def fetch(port: int) -> str:
+        """Fetch."""
+        with socket.create_connection(("127.0.0.1", port), timeout=0.05) as connection:
+            return connection.recv(1).decode()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        script = Script(says(model_call("fetch", {"port": server.getsockname()[1]})), says("It does not answer."))
+        async with Agent(script, tools=[fetch]) as agent:
+            result = await agent.run("Fetch it.")
+    (text,) = tool_texts(script.seen[1])
+    assert json.loads(text)["status"] == "error"
+    assert "timed out" in json.loads(text)["error"]
+    assert (result.turn_status, result.text) == ("completed", "It does not answer.")
 
 
 @pytest.mark.parametrize("value", [[], {"results": []}, {"found": False}, None, "", 0, False, {"success": True, "data": []}])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from callgate.models.wire.request import ToolSpec
 from tests.agent.scripted_model import Script, call, says, tool_texts
 from tests.engine_calls import kinds
 from tests.host_fakes import Asks
+from tests.plugins.fakes import ANSWER, FakeFolder, table
 
 
 class Studio:
@@ -78,11 +80,14 @@ async def test_a_turn_offers_the_tools_whose_triggers_its_message_matches() -> N
 
 
 async def test_a_message_that_matches_no_trigger_offers_no_tools_and_blocks_every_call() -> None:
-    """An empty allowlist blocks every tool; a missing one blocks none."""
+    """An empty allowlist blocks every tool; a missing one blocks none. Only the model is told: there is no notice for the user."""
     studio = Studio()
     model = Script(PICTURE, DONE)
+    events: list[AgentEvent] = []
     async with Agent(model, tools=studio.tools(), deliberate=Deliberate()) as agent:
-        result = await agent.run("Good morning.")
+        result = await agent.run("Good morning.", on_event=events.append)
+    assert not [event for event in events if isinstance(event, Notice)]
+    assert (result.turn_status, result.reason) == ("completed", "")
     assert names(model) == []
     assert studio.done == []
     assert result.results[0].failure_class == "blocked_deliberate"
@@ -103,11 +108,15 @@ async def test_without_deliberate_mode_all_tools_are_offered_and_none_is_retaine
     assert told == []
 
 
-@pytest.mark.parametrize("turns", [0, 1, 4])
-async def test_a_successful_call_keeps_its_tool_offered_for_the_configured_turns(turns: int) -> None:
-    """Requirements A39, A57: the tool is offered for N more turns, and N is configurable."""
+@pytest.mark.parametrize(
+    ("mode", "turns"),
+    [(Deliberate(), 4), (Deliberate(turns=0), 0), (Deliberate(turns=1), 1), (Deliberate(turns=50), 10)],
+    ids=["default", "none", "one", "too many"],
+)
+async def test_a_successful_call_keeps_its_tool_offered_for_the_configured_turns(mode: Deliberate, turns: int) -> None:
+    """Requirements A39, A57: the tool is offered for N more turns. N is configurable, 4 by default and at most 10."""
     model = Script(PICTURE, DONE, *[DONE] * (turns + 1))
-    async with Agent(model, tools=Studio().tools(), deliberate=Deliberate(turns=turns)) as agent:
+    async with Agent(model, tools=Studio().tools(), deliberate=mode) as agent:
         await agent.run("Draw a cat.", conversation="c")
         offered = []
         for _ in range(turns + 1):
@@ -350,6 +359,19 @@ async def test_a_resumed_run_offers_the_tools_it_offered_before_the_approval() -
     assert names(model) == ["picture"]
     assert [one.failure_class for one in result.results] == [None, "blocked_deliberate"]
     assert len(told) == 1
+
+
+@pytest.mark.process
+async def test_the_manifest_of_a_plugin_declares_triggers(tmp_path: Path) -> None:
+    """Requirement A54: the plugin only declares them; a call that no trigger allows does not reach it."""
+    fake = FakeFolder(tmp_path, ANSWER, tools=table("work", triggers=["print*"]) + table("echo"))
+    model = Script(says(call("work")), says(call("echo")), DONE, says(call("work")), DONE)
+    async with Agent(model, tools=[fake.plugin()], deliberate=Deliberate(turns=0)) as agent:
+        first = await agent.run("Please print it.")
+        second = await agent.run("Good morning.")
+    assert (names(model, 0), names(model, 3)) == (["work"], [])
+    assert [one.failure_class for one in (*first.results, *second.results)] == [None, "blocked_deliberate", "blocked_deliberate"]
+    assert [sent["tool"] for sent in fake.seen("call")] == ["work"]
 
 
 async def test_triggers_of_a_tool_registered_later_take_effect() -> None:

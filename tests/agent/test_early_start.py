@@ -32,6 +32,23 @@ async def test_a_read_starts_while_the_message_still_streams(board: Board) -> No
     assert board.done == ["look a", "change b"]
 
 
+@pytest.mark.parametrize("fails", [False, True], ids=["completed", "failed"])
+async def test_a_call_with_an_effect_waits_for_the_end_of_its_message(board: Board, fails: bool) -> None:
+    """Requirement D2: it is complete while the message still streams, and never starts if the message fails."""
+    gate = Gate()
+    *streamed, end = says(call("change", {"what": "a"}, id="1"))
+    model = Script([*streamed, gate, RuntimeError("broken") if fails else end], says("Done."))
+    async with Agent(model, tools=board.tools()) as agent:
+        running = asyncio.ensure_future(agent.run("Go."))
+        await gate.reached.wait()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert board.done == []
+        gate.open.set()
+        assert (await running).status == ("failed" if fails else "completed")
+    assert board.done == ([] if fails else ["change a"])
+
+
 async def test_an_early_started_call_is_discarded_if_its_message_fails(board: Board) -> None:
     asked = says(call("look", {"what": "a"}, id="1"))
     model = Script([*asked[:2], RuntimeError("broken")])

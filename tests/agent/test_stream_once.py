@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -248,6 +249,21 @@ async def test_callbacks_are_removed_however_the_pass_ends() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+@pytest.mark.parametrize("end", [says("Done."), [RuntimeError("broken")]], ids=["a success", "a failure"])
+async def test_the_timer_of_a_pass_ends_with_it(end: list[Step], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requirement B19: a timer that was left would fire the abort signal of the pass later."""
+    loop = asyncio.get_running_loop()
+    now = loop.time()
+    monkeypatch.setattr(loop, "time", lambda: now)
+    fired: list[str] = []
+    one = Pass(answer=[lambda context: record_abort(context, fired), Pause(), *end], limits=SILENT)
+    with suppress(RuntimeError):
+        await one.run()
+    now += 60.0  # longer than any limit of the pass
+    await Pause().wait()
+    assert fired == []
 
 
 async def test_a_model_that_ignores_cancellation_is_abandoned_after_a_kill() -> None:

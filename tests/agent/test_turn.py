@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from callgate import Engine, MemoryJournal, Scope, SqliteJournal, ToolContext, tool
 from callgate.agent import PRESETS, Agent, AgentEvent, Settings
+from callgate.agent.loop_settings import PresetName
 from callgate.calls import Text
 from callgate.errors import ModelUnreachable
 from callgate.loop_decision import CallEnd, Failures, LoopRules, check_loop_continuation
@@ -89,6 +90,19 @@ async def test_a_terminal_call_ends_the_loop_and_other_calls_continue_it(board: 
     assert (result.status, result.text, len(model.requests)) == ("completed", "I say:", 3)
 
 
+@pytest.mark.parametrize(("preset", "limited"), [("tick", True), ("chat", True), ("agent", False), ("worker", False)])
+async def test_presets_for_a_tick_and_a_chat_limit_a_turn_to_one_dangerous_call(preset: PresetName, limited: bool, board: Board) -> None:
+    """Requirement C41: safe calls continue after the refusal, and the next turn has its own dangerous call."""
+    changes = [says(call("change", {"what": what}, id=what)) for what in ("a", "b", "c")]
+    model = Script(*changes[:2], LOOK, says("Done."), changes[2], says("Done again."))
+    async with Agent(model, tools=board.tools(), preset=preset) as agent:
+        first = await agent.run("Go.", conversation="c")
+        second = await agent.run("Go on.", conversation="c")
+    assert [one.failure_class for one in first.results] == [None, "dangerous_limit" if limited else None, None]
+    assert board.done == ["change a", *([] if limited else ["change b"]), "look a", "change c"]
+    assert (first.text, second.text) == ("Done.", "Done again.")
+
+
 async def test_a_failed_terminal_call_does_not_end_the_loop(board: Board) -> None:
     result, _ = await run(board, says(call("tell", {})), says("Sorry."))
     assert (result.status, result.text) == ("completed", "Sorry.")
@@ -126,6 +140,9 @@ async def test_text_before_successful_calls_of_the_configured_tools_ends_the_tur
     assert (result.status, result.text, len(model.requests)) == ("completed", "I will look.", 1)
     result, model = await run(board, says(call("look", {"what": "a"})), says("Now."), settings=settings)
     assert len(model.requests) == 2
+    for second in (call("look", {}, position=1), call("fetch", {"what": "b"}, position=1)):
+        result, model = await run(board, says("I look.", call("look", {"what": "a"}), second), says("Now."), settings=settings)
+        assert (result.text, len(model.requests)) == ("Now.", 2)
 
 
 def test_check_loop_continuation_decides_without_an_agent() -> None:
@@ -165,6 +182,31 @@ async def test_a_worker_fails_on_parse_and_execution_failures(board: Board, aske
     assert result.text == "Trying."
     result, _ = await run(board, says("Trying.", asked), says("Well."), preset="agent")
     assert result.turn_status == ("error" if not asked.name else "completed")
+
+
+async def test_the_model_reads_a_timeout_and_the_turn_continues() -> None:
+    """Requirements A37, A51: a timeout without a kill is a failed result in the history."""
+
+    @tool(effect="none", timeout_s=0.02, retryable=False)
+    async def hang() -> None:
+        """Hang."""
+        await asyncio.Event().wait()
+
+    model = Script(says(call("hang")), says("It takes too long."))
+    async with Agent(model, tools=[hang]) as agent:
+        result = await agent.run("Go.")
+    (answer,) = [message for message in model.seen[1] if isinstance(message, ToolMessage)]
+    assert (answer.is_error, json.loads(answer.text)["code"]) == (True, "timeout")
+    assert (result.turn_status, result.text) == ("completed", "It takes too long.")
+
+
+async def test_the_model_reads_errors_in_its_arguments_and_corrects_them_in_the_next_message(board: Board) -> None:
+    """Requirement D8."""
+    result, model = await run(board, says(call("look", {"where": 7})), LOOK, says("It is a."))
+    failure = json.loads(tool_texts(model.seen[1])[0])
+    assert [(error["path"], error["got"]) for error in failure["errors"]] == [("/what", "nothing: it is missing")]
+    assert "'where' is not an argument" in failure["error"]
+    assert (result.turn_status, result.text, board.done) == ("completed", "It is a.", ["look a"])
 
 
 async def test_a_call_without_a_name_ends_the_turn_before_any_call_runs(board: Board) -> None:
