@@ -40,9 +40,7 @@ class ResultTools:
         ]
 
     @failures_as_results
-    def read_result(
-        self, context: ToolContext, digest: str, offset: int = 0, limit: int = 8000, pointer: str | None = None
-    ) -> Result:
+    def read_result(self, context: ToolContext, digest: str, offset: int = 0, limit: int = 8000, pointer: str | None = None) -> Result:
         """Read more of a result that was cut, a page at a time.
 
         Args:
