@@ -249,6 +249,21 @@ async def test_an_allowed_host_and_port_permits_no_other_port() -> None:
     assert "not on the public internet" in result["error"]
 
 
+@pytest.mark.parametrize(
+    "address",
+    ["169.254.169.254", "168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254", "::ffff:168.63.129.16"],
+)
+async def test_the_metadata_services_of_clouds_are_not_reached_by_address_or_by_name(address: str) -> None:
+    """They give credentials of the machine to everybody who asks from it; one of them has a public number."""
+    async with serving(answer(b"credentials")) as port:
+        world = FakeNetwork({"dns": {"metadata.test": [address]}}, port)
+        fetcher = Fetcher(resolve=world.resolve, connect=world.connect)
+        for host in ("metadata.test", f"[{address}]" if ":" in address else address):
+            result: Any = await fetcher.fetch_url(context(), f"http://{host}/latest/")
+            assert "not on the public internet" in result["error"]
+    assert world.connected == []
+
+
 REDIRECT_RULES = """
 [[rule]]
 id = "elsewhere"

@@ -308,4 +308,5 @@ def test_only_the_owner_can_read_the_undo_store(tmp_path: Path) -> None:
     kept = [path for path in store.place.rglob("*") if not path.is_symlink()]
     assert len(kept) > 10
     assert [path for path in kept if path.is_file() and path.stat().st_mode & 0o177] == []
+    assert [path for path in (store.place.parent, *kept) if path.is_dir() and path.stat().st_mode & 0o077] == []
     assert os.stat(store.undo_history.folder).st_mode & 0o077 == 0

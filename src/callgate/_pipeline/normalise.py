@@ -7,7 +7,7 @@ secret that the redactor knows leaves this module. Decides nothing about the cal
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -18,11 +18,12 @@ from callgate._engine_limits import Limits
 from callgate._json import plain_bytes, utf8
 from callgate._json.truncated_result import excerpt
 from callgate._option_checks import without_check
+from callgate._owned_results import store_result
 from callgate._pipeline.result_notes import note_texts
 from callgate._pipeline.result_parts import ShownContent, fit_parts
 from callgate._run_state.event_bodies import MOST_NAME, clean
 from callgate._secret_redaction import RedactedLog, Redactor
-from callgate.calls import Metadata, Note, RawCall, ToolResult
+from callgate.calls import Metadata, Note, RawCall, Scope, ToolResult
 from callgate.content_parts import Part, Text, data_of, part_text, with_data, without_data
 from callgate.errors import CallFailed, RecordFailed
 from callgate.protocols import BlobStore
@@ -73,11 +74,11 @@ class Normaliser:
             return self._redact(call.raw, call.uid, checked, lambda clean: self.result(call, rule, clean, redacted=True))
         if checked.message is not None or checked.image_metadata is not None or checked.server_fields is not None:
             checked = self._limit_extra_fields(checked)
-        head = _ResultHead(call.raw, call.uid, call.tool.name, rule, call.notes + checked.notes, call.tool)
+        head = _ResultHead(call.raw, call.uid, call.tool.name, rule, call.notes + checked.notes, call.tool, call.scope)
         if checked.status != "ok":
             return self._failure(head, checked)
         if checked.content:
-            shown = self._fit_parts(checked.content, call.uid, call.scope.allowed_tools)
+            shown = self._fit_parts(checked.content, call.uid, call.scope)
             structured = checked.value if len(plain_bytes(checked.value)) <= self._limits.result_inline_bytes else None
         else:
             shown, structured = self._show_value(call, checked.value)
@@ -91,7 +92,7 @@ class Normaliser:
         if not cut:
             parts: tuple[Part, ...] = (_text(text=raw.decode()),)
         else:
-            blob, how = self._store_whole(raw, call.uid, call.scope.allowed_tools)
+            blob, how = self._store_whole(raw, call.uid, call.scope)
             parts = (_text(text=excerpt(raw, found.value, self._limits.content_bytes)), Text(text=how))
         if found.note:
             parts += (_text(text=_shorten(found.note, self._limits.error_bytes)),)
@@ -100,8 +101,8 @@ class Normaliser:
         end = _command_end(value) if type(value) is dict and "exit_code" in value else ""
         return ShownContent(parts, size, cut or found.partial, found.mime, blob, found.key, end), value if small else None
 
-    def _fit_parts(self, parts: Sequence[Part], uid: str, allowed: Container[str] | None = None) -> ShownContent:
-        return fit_parts(parts, self._limits, lambda whole: self._store_whole(whole, uid, allowed))
+    def _fit_parts(self, parts: Sequence[Part], uid: str, scope: Scope) -> ShownContent:
+        return fit_parts(parts, self._limits, lambda whole: self._store_whole(whole, uid, scope))
 
     def refusal(self, raw: RawCall, uid: str, name: str, error: CallFailed, notes: tuple[Note, ...] = (), rule: str = "") -> ToolResult:
         """Return the result of a call that was refused, or whose result was withheld."""
@@ -149,19 +150,20 @@ class Normaliser:
             fields, notes = None, (*notes, Note(kind="dropped", text=said))
         return replace(checked, message=message, image_metadata=picture, notes=notes, server_fields=fields)
 
-    def _store_whole(self, whole: bytes, uid: str, allowed: Container[str] | None = None) -> tuple[str | None, str]:
-        """Store the whole content.
+    def _store_whole(self, whole: bytes, uid: str, scope: Scope) -> tuple[str | None, str]:
+        """Store the whole content for the principal of the call.
 
         Return its hash and a hint how to read it, which names only tools that the model can call. If the store fails,
         the result is still returned, without the part that was left out.
         """
         try:
-            blob = self._blobs.put(whole)
+            blob = store_result(self._blobs, whole, scope.principal)
         except BaseException as error:
             if not is_own_failure(error):
                 raise
             self._log.error("The whole result of %s could not be stored", uid, error=error)
             return None, _NOT_KEPT.format(size=len(whole))
+        allowed = scope.allowed_tools
         readers = [text for name, text in _READERS.items() if self._reads(name) and (allowed is None or name in allowed)]
         return blob, _how_to_read(len(whole), blob, readers)
 
@@ -178,14 +180,14 @@ class Normaliser:
             failure["result"] = data
         structured = data if data is not None else checked.details
         has_run = checked.attempts > 0 or checked.joined
-        shown = self._show_failure(failure, structured if has_run else None, head.uid)
+        shown = self._show_failure(failure, structured if has_run else None, head)
         if checked.content:
-            media = self._fit_parts([part for part in checked.content if not isinstance(part, Text)], head.uid)
+            media = self._fit_parts([part for part in checked.content if not isinstance(part, Text)], head.uid, head.scope)
             shown = replace(shown, parts=shown.parts + media.parts)
         structured = structured if shown.size_bytes <= self._limits.result_inline_bytes else None
         return _assemble(head if has_run else replace(head, ran=None), checked, shown, structured, error=reason)
 
-    def _show_failure(self, failure: dict[str, object], output: object, uid: str) -> ShownContent:
+    def _show_failure(self, failure: dict[str, object], output: object, head: _ResultHead) -> ShownContent:
         """Return what is shown of a failure; the size is that of the tool's output, where this was shortened."""
         raw, most = plain_bytes(failure), self._limits.error_bytes
         if len(raw) <= most:
@@ -193,7 +195,7 @@ class Normaliser:
         if output is None:
             return ShownContent((_text(text=excerpt(raw, failure, most)),), len(raw), mime="application/json")
         whole = plain_bytes(output)
-        blob, how = self._store_whole(whole, uid)
+        blob, how = self._store_whole(whole, head.uid, head.scope)
         parts = (_text(text=excerpt(raw, failure, most - len(how) - 1)), Text(text=how))
         return ShownContent(parts, len(whole), truncated=True, mime="application/json", blob=blob)
 
@@ -235,6 +237,7 @@ class _ResultHead(Struct, frozen=True):
     notes: tuple[Note, ...]
     ran: BoundTool | None = None
     """The tool, if it has run."""
+    scope: Scope = Scope()
 
 
 def _assemble(head: _ResultHead, checked: Checked, shown: ShownContent, structured: object, *, error: str | None = None) -> ToolResult:

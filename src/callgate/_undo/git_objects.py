@@ -74,7 +74,8 @@ class Objects:
         """
         if os.path.exists(os.path.join(self.folder, "HEAD")):
             return False
-        for name in ("", "objects", "refs/heads"):
+        os.makedirs(os.path.dirname(self.folder), mode=0o700, exist_ok=True)
+        for name in ("", "objects", "refs", "refs/heads"):
             os.makedirs(os.path.join(self.folder, name), mode=0o700, exist_ok=True)
         for name, text in (("config", _CONFIG), ("HEAD", f"ref: {BRANCH}\n")):
             self.replace(name, text.encode())

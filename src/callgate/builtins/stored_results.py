@@ -1,7 +1,8 @@
 """Read and search results that were too large to show in full.
 
 The engine shows the beginning and the end of such a result, and stores the whole under its hash. These tools take that
-hash and read from one blob store. They return at most one page, so that their own results are not cut.
+hash and read from one blob store. A call for a principal reads only results of that principal's calls. They return at most one page, so
+that their own results are not cut.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from msgspec import MsgspecError
 
 from callgate import _json
 from callgate._blob_store import is_digest
+from callgate._owned_results import owned_result
 from callgate.builtins._text_pages import PAGE_BYTES, cut, decode_text, snippet
 from callgate.builtins._text_search import make_finder
 from callgate.builtins._tool_failures import CannotDo, Result, failures_as_results
 from callgate.protocols import BlobStore
-from callgate.tools import Tool, tool
+from callgate.tools import Tool, ToolContext, tool
 
 __all__ = ["ResultTools"]
 
@@ -38,7 +40,7 @@ class ResultTools:
         ]
 
     @failures_as_results
-    def read_result(self, digest: str, offset: int = 0, limit: int = 8000, pointer: str | None = None) -> Result:
+    def read_result(self, context: ToolContext, digest: str, offset: int = 0, limit: int = 8000, pointer: str | None = None) -> Result:
         """Read more of a result that was cut, a page at a time.
 
         Args:
@@ -47,7 +49,7 @@ class ResultTools:
             limit: How many characters to return at most. A page also ends at 12,000 bytes.
             pointer: For a JSON result: read only this part of it, as a JSON pointer like `/items/3/name`.
         """
-        text = self._text(digest)
+        text = self._text(digest, context.principal)
         result: Result = {"digest": digest}
         if pointer is not None:
             part = _at(_parse(text), pointer)
@@ -61,6 +63,7 @@ class ResultTools:
     @failures_as_results
     def search_result(
         self,
+        context: ToolContext,
         digest: str,
         query: str,
         regex: bool = False,
@@ -80,7 +83,7 @@ class ResultTools:
             max_matches: The maximum number of matches to return, up to 100.
             context_chars: How many characters to show before and after each match, up to 1000.
         """
-        text = self._text(digest)
+        text = self._text(digest, context.principal)
         if not query:
             raise CannotDo("`query` is empty. Give the text to find, or read the result with read_result.")
         most, around = max(1, min(max_matches, _MOST)), max(0, min(context_chars, 1000))
@@ -97,14 +100,14 @@ class ResultTools:
             matches.append({"offset": start, "line": line, "text": shown})
         return {"digest": digest, "matches": matches, "truncated": len(matches) < len(spans)}
 
-    def _text(self, digest: str) -> str:
+    def _text(self, digest: str, principal: str) -> str:
         """Return the whole result.
 
         Raises:
-            CannotDo: There is no result with this hash.
+            CannotDo: The principal has no result with this hash.
         """
         name = digest.strip().removeprefix("sha256:").lower()
-        data = self._blobs.get(name) if is_digest(name) else None
+        data = owned_result(self._blobs, name, principal) if is_digest(name) else None
         if data is None:
             what = "is not a hash (64 hex digits)" if not is_digest(name) else "is not the hash of a stored result"
             raise CannotDo(f"{cut(digest, 80)!r} {what}. Copy it from the cut result's own text, or call the tool again for a new result.")

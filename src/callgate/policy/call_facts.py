@@ -19,6 +19,7 @@ from callgate._engine_limits import RULE_COMMAND_CHARS, RULE_LIST_ITEMS, RULE_PA
 from callgate._json import canonical
 from callgate._network_addresses import is_local_name, is_public, scheme_and_host
 from callgate._workspace.protected_names import OWN_FOLDER, is_own
+from callgate.policy.commands import command_text, command_words, possible_commands, possible_programs, runs_others
 from callgate.policy.ignored_paths import ProjectIgnores
 from callgate.stage_types import ValidatedCall
 
@@ -49,8 +50,6 @@ _PATH_ARGUMENTS = ("path", "file", "filename", "file_path", "directory", "dir", 
 _URL_ARGUMENTS = ("url", "uri", "href", "endpoint")
 _COMMAND_ARGUMENTS = ("command", "cmd", "argv")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
-_SHELL = frozenset("|&;<>()$`\\\"'\n*?[]{}~!#\r\0")
-_PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 _AT_ONCE = 65_536
 """The maximum characters of a value, or bytes of a list's texts, to judge on the event loop's thread."""
 _ITEMS_AT_ONCE = 1_000
@@ -116,6 +115,15 @@ class Facts:
             else:
                 known[name] = self._compute(fact)
         return known[name]
+
+    def strictly(self, name: str) -> object:
+        """Return what rules that do not allow see of a fact, as `get` does: of a command also the commands that it may run."""
+        fact, key = _STRICT_FACTS.get(name), f"{name}, strictly"
+        if fact is None:
+            return self.get(name)
+        if key not in self._known:
+            self._known[key] = self._compute(fact)
+        return self._known[key]
 
     def at(self, path: str, size_bytes: int) -> Facts:
         """Return the facts of the same call as if its path argument were another file of the workspace.
@@ -272,29 +280,25 @@ def _is_private(call: ValidatedCall, value: object) -> bool:
     return is_local_name(name) if address is None else not is_public(address)
 
 
-def _words(value: object) -> list[str]:
-    """Return the command's words, if it is one simple command of literal words."""
-    if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
-        return value
-    command = _text(value)
-    if not _SHELL.isdisjoint(command):
-        raise ValueError("not one simple command of literal words")
-    words = list(filter(None, command.replace("\t", " ").split(" ")))
-    if "=" in words[0]:
-        raise ValueError("sets a variable")
-    return words
+def _program(call: ValidatedCall, value: object) -> object:
+    words = command_words(value)
+    return UNKNOWN if runs_others(words) else words[0]
 
 
-def _program(call: ValidatedCall, value: object) -> str:
-    return _words(value)[0]
+def _programs(call: ValidatedCall, value: object) -> object:
+    return _one_or_all(possible_programs(command_words(value)))
 
 
 def _command(call: ValidatedCall, value: object) -> str:
-    """Return the words separated by spaces, with special ones in quotes, so that different commands have different texts."""
-    words = _words(value)
-    if "" not in words and _PLAIN.fullmatch("".join(words)):
-        return " ".join(words)
-    return " ".join(word if _PLAIN.fullmatch(word) else "'" + word.replace("'", "'\"'\"'") + "'" for word in words)
+    return command_text(command_words(value))
+
+
+def _commands(call: ValidatedCall, value: object) -> object:
+    return _one_or_all(possible_commands(command_words(value)))
+
+
+def _one_or_all(values: list[str]) -> object:
+    return values if len(values) > 1 else values[0]
 
 
 def _touches_own_files(call: ValidatedCall, value: object) -> bool:
@@ -359,7 +363,11 @@ FACTS: Final[dict[str, Fact]] = {
     "url.scheme": _about_url(_scheme, "the scheme of the URL, lower-case"),
     "url.private": _about_url(_is_private, "whether the URL's host is a local name or no public address", bool),
     "command": _about_command(_command, "the command's words, one space between them, where it is one simple command of literal words"),
-    "command.program": _about_command(_program, "its first word"),
+    "command.program": _about_command(_program, "its first word; unknown if it runs another program"),
 }
 """Every fact, by name. `arguments.NAME` reads an argument; dots lead into nested objects."""
+_STRICT_FACTS: Final = {
+    "command": _about_command(_commands, "the command, and the commands that it may run"),
+    "command.program": _about_command(_programs, "the programs that the command may run"),
+}
 PATH_FACTS: Final = frozenset(name for name, fact in FACTS.items() if fact.reads_files)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callgate._globs import glob_regex
 from callgate._terminal_text import printable
@@ -47,6 +48,11 @@ class Condition(Struct, frozen=True):
     holds: Test
     """Return whether one value, which is not a list, meets all comparisons; None if unknown."""
 
+    def value_of(self, facts: Facts, *, allows: bool) -> object:
+        """Return the value to judge. A rule that does not allow sees more in a command, except to test that it is `not` something."""
+        negates = any(comparison.word == "not" for comparison in self.comparisons)
+        return facts.get(self.fact) if allows or negates else facts.strictly(self.fact)
+
     def judge(self, value: object, *, every: bool) -> bool | None:
         """Return whether the condition holds; None if unknown.
 
@@ -64,8 +70,8 @@ class Condition(Struct, frozen=True):
         return True if True in found else None if None in found else False
 
     def told(self, facts: Facts) -> str:
-        """Return the fact with its value, for the reason of a verdict. A long value is replaced by its size."""
-        value = facts.get(self.fact)
+        """Return the fact with its value, for the reason of a verdict that is not allow. A long value is replaced by its size."""
+        value = self.value_of(facts, allows=False)
         if value is UNKNOWN:
             return f"{self.fact} could not be established"
         if self.fact in FACTS and not FACTS[self.fact].shown:
@@ -95,10 +101,11 @@ def clip(value: object) -> str:
     return "an object"
 
 
-def as_condition(fact: str, value: object, where: str) -> Condition:
+def as_condition(fact: str, value: object, where: str, *, allows: bool = False) -> Condition:
     """Read one entry of `when`.
 
     Args:
+        allows: Whether the rule allows; then the prefix of a command does not end within a word.
         where: The place to name in errors.
 
     Raises:
@@ -108,6 +115,8 @@ def as_condition(fact: str, value: object, where: str) -> Condition:
         raise UsageError(f"{where} asks for the unknown fact '{fact}'. Facts: arguments.NAME, {', '.join(FACTS)}.")
     if isinstance(value, dict):
         comparisons = tuple(_comparison(word, operand, where) for word, operand in value.items())
+        if allows and fact == "command":
+            comparisons = tuple(_at_word_end(comparison) for comparison in comparisons)
         if not comparisons:
             raise UsageError(f"{where} has an empty condition for '{fact}'.")
     else:
@@ -147,6 +156,14 @@ def _comparison(word: str, operand: Any, where: str) -> Comparison:
         raise UsageError(f"{where}: '{word}' cannot be compared with {shown(operand)}.")
     _check_operand(operand, f"{where}: the value of '{word}'")
     return Comparison(word, operand, test_of(operand))
+
+
+def _at_word_end(comparison: Comparison) -> Comparison:
+    """Return a comparison that, if it is a prefix which ends in a letter or digit, holds only where the word ends there."""
+    prefix = comparison.operand
+    if comparison.word != "prefix" or not prefix[-1:].isalnum():
+        return comparison
+    return replace(comparison, holds=lambda actual: f"{actual} ".startswith(f"{prefix} ") if isinstance(actual, str) else None)
 
 
 def _is_equal(actual: object, expected: object) -> bool | None:

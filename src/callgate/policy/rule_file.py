@@ -104,7 +104,8 @@ def _rule(item: Mapping[str, Any], where: str) -> Rule:
         raise UsageError(f"{where}: rule '{name}' has reason={shown(reason)}; it must be text.")
     if not isinstance(optional, bool):
         raise UsageError(f"{where}: rule '{name}' has optional={shown(optional)}; it must be true or false.")
-    conditions = tuple(as_condition(fact, value, f"{where}: rule '{name}'") for fact, value in when.items())
+    allows = verdict == "allow"
+    conditions = tuple(as_condition(fact, value, f"{where}: rule '{name}'", allows=allows) for fact, value in when.items())
     wrong = next(filter(None, map(fact_problem, conditions)), "")
     if wrong:
         raise UsageError(f"{where}: rule '{name}' {wrong}")

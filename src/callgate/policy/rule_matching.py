@@ -58,7 +58,7 @@ class Rule(Struct, frozen=True, kw_only=True):
         allows = self.verdict == "allow"
         for condition in self.conditions:
             try:
-                value = facts.get(condition.fact)
+                value = condition.value_of(facts, allows=allows)
             except (TooLarge, HasToWait) as error:
                 raised = raised or error
                 continue
