@@ -24,6 +24,7 @@ from callgate.cli import _exit_codes as _exits
 from callgate.cli._call_arguments import read_arguments, refuse_odd_text
 from callgate.cli._command_options import InboxOptions
 from callgate.cli._console import grid, output, print_json, say
+from callgate.cli._id_beginnings import question_beginning, run_beginning
 from callgate.cli._journal_location import MEMORY, default_journal, without_password
 from callgate.cli._local_times import local_day_and_minute
 from callgate.cli._run_names import is_unnamed, run_named
@@ -131,7 +132,10 @@ def tell(what: str, target: str, options: InboxOptions, *, arguments: dict[str, 
     refuse_memory(options.journal)
     if not 0 <= options.wait <= _MOST_WAIT_S:
         raise UsageError(f"--wait is {options.wait:g}; it must be from 0 to {_MOST_WAIT_S:.0f} seconds.")
-    target = run_named(target, options.journal) if what in ("stop", "kill") else target
+    if what in ("stop", "kill"):
+        target = run_beginning(run_named(target, options.journal), options.journal)
+    else:
+        target = question_beginning(target, options.journal)
     more: dict[str, object] = {} if arguments is None else {"arguments": arguments, "leave_out": leave_out}
     sent = _DO[what](options.journal, target, by=options.by or login(), reason=options.reason, **more)
     return say_fate(what, target, sent, options)

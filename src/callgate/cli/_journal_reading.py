@@ -14,10 +14,11 @@ from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._command_options import LogOptions
 from callgate.cli._journal_location import without_password
 from callgate.cli._log_query import query_of
+from callgate.cli._run_names import has_run
 from callgate.errors import UsageError
 from callgate.event_queries import EventQuery
 
-__all__ = ["end_orphans", "has_run", "reading", "refuse_damaged"]
+__all__ = ["end_orphans", "reading", "refuse_damaged"]
 
 _LATEST = 50
 
@@ -73,10 +74,6 @@ def _refuse_unknown(reader: JournalReader, options: LogOptions) -> None:
         raise UsageError(f"No run '{run[:80]}' is on record here. The latest runs: {shown}. `callgate log list` shows all calls.")
     if cause is not None and not list(reader.find(EventQuery(after=cause - 1, before=cause + 1, limit=1))):
         raise UsageError(f"There is no event {cause} in this journal. See `callgate log follow --after 0`.")
-
-
-def has_run(reader: JournalReader, run: str) -> bool:
-    return bool(list(reader.find(EventQuery(run=run, limit=1))))
 
 
 def end_orphans(calls: Iterable[CallSummary], journal: str) -> None:

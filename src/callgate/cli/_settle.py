@@ -19,6 +19,7 @@ from callgate.cli._answer_approvals import login, refuse_memory, say_fate
 from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._command_options import InboxOptions
 from callgate.cli._console import grid, output, print_json, say
+from callgate.cli._id_beginnings import call_beginning
 from callgate.cli._journal_location import CommandJournal, journal_option
 from callgate.cli._local_times import local_day_and_minute
 from callgate.cli._unknown_calls import arguments_text, unsettled_calls
@@ -93,7 +94,7 @@ def settle_call(call: str, happened: bool | None, options: InboxOptions) -> int:
     if happened is None:
         raise UsageError("Say what you found out: --happened or --not-happened. `callgate log show CALL` shows what the call was to do.")
     by = options.by or login()
-    found = _find_call(call, options.journal)
+    found = _find_call(call_beginning(call, options.journal), options.journal)
     try:
         asyncio.run(_settle(found.uid, happened, by, options))
     except RunHeld:

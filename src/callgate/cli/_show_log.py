@@ -24,12 +24,13 @@ from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._command_options import LogOptions
 from callgate.cli._console import field, grid, output, print_json, say, status_text
 from callgate.cli._interrupt_signals import remembering_interrupts
+from callgate.cli._id_beginnings import whole_id
 from callgate.cli._journal_location import journal_option, without_password
-from callgate.cli._journal_reading import end_orphans, has_run, reading
+from callgate.cli._journal_reading import end_orphans, reading
 from callgate.cli._local_times import local_time
 from callgate.cli._log_query import query_of
 from callgate.cli._no_calls import why_no_calls
-from callgate.cli._run_names import LAST, newest_run
+from callgate.cli._run_names import LAST, has_run, newest_run
 from callgate.cli._standard_streams import reader_is_gone
 from callgate.cli._unknown_calls import arguments_text, calls_without_end, is_unsettled, summaries_of
 from callgate.errors import UsageError
@@ -208,15 +209,17 @@ def _say_unsettled(call: CallSummary, journal: str) -> None:
 
 
 def events_of(reader: JournalReader, identity: str) -> list[Event]:
-    """Return the events of a call or run, given its id, the end of a call's id, or `last` for the newest run."""
+    """Return the events of a call or run, given its id, the end or the beginning of one, or `last` for the newest run."""
     identity = newest_run(reader) if identity == LAST else identity
     found = list(reader.find(EventQuery(call=identity))) or list(reader.find(EventQuery(run=identity)))
     if found:
         return found
-    calls = dict.fromkeys(event.call for event in reader.find(EventQuery(kinds=("call.",))))
+    calls = {event.call: event.run for event in reader.find(EventQuery(kinds=("call.",)))}
     ending = [uid for uid in calls if uid.endswith(f"/{identity.lstrip('/')}")]
     if len(ending) == 1:
         return list(reader.find(EventQuery(call=ending[0])))
+    if not ending and (whole := whole_id(identity, reader, calls if "/" in identity else calls.values())) != identity:
+        return events_of(reader, whole)
     latest = ", ".join(list(calls)[-3:])
     why = f"{len(ending)} calls have ids with this end" if ending else "no call and no run has it"
     raise UsageError(
