@@ -331,7 +331,16 @@ class Outcomes:
             self._approvals.drop(asked.approval_id)
             return self._refuse(state, unrecorded_question(self._recorder.redacted(text), unwritable), name, unwritable)
         redacted, arguments = self._recorder.redacted, judged_arguments(state).decode()
-        return Suspended(asked.approval_id, asked.expires_at, redacted(text), state.uid, name, redacted(arguments), redacted(question.rule))
+        return Suspended(
+            asked.approval_id,
+            asked.expires_at,
+            redacted(text),
+            state.uid,
+            name,
+            redacted(arguments),
+            redacted(question.rule),
+            "" if state.judged is None else state.judged.tool.server,
+        )
 
     @staticmethod
     def _record_question(state: CallState, asked: Question, question: ApprovalNeeded, text: str, name: str) -> None:

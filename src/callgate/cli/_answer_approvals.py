@@ -12,7 +12,7 @@ from __future__ import annotations
 import getpass
 import json
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -25,7 +25,7 @@ from callgate.cli._call_arguments import read_arguments, refuse_odd_text
 from callgate.cli._command_options import InboxOptions
 from callgate.cli._console import grid, output, print_json, say
 from callgate.cli._id_beginnings import question_beginning, run_beginning
-from callgate.cli._journal_location import MEMORY, default_journal, without_password
+from callgate.cli._journal_location import MEMORY, default_journal, journal_option, without_password
 from callgate.cli._local_times import local_day_and_minute
 from callgate.cli._run_names import is_unnamed, run_named
 from callgate.errors import UsageError
@@ -61,13 +61,13 @@ def list_waiting(journal: str, *, as_json: bool) -> int:
     refuse_memory(journal)
     damaged: list[str] = []
     found = inbox.waiting(journal, on_unreadable=damaged.append)
-    _show_waiting(found, as_json=as_json, whole=not damaged)
+    _show_waiting(found, journal, as_json=as_json, whole=not damaged)
     for line in damaged:
         say(line, "red")
     return _exits.FAILED if damaged else _exits.OK
 
 
-def _show_waiting(found: list[PendingApproval], *, as_json: bool, whole: bool) -> None:
+def _show_waiting(found: list[PendingApproval], journal: str, *, as_json: bool, whole: bool) -> None:
     if as_json:
         for one in found:
             print_json(msgspec.to_builtins(one))
@@ -75,20 +75,21 @@ def _show_waiting(found: list[PendingApproval], *, as_json: bool, whole: bool) -
     if not found:
         say("Nothing waits for a human." if whole else "Nothing else waits for a human.")
         return
-    named = any(one.principal for one in found)
-    asker = ["principal"] if named else []
-    table = grid("approval", "tool", *asker, "arguments", "question", "asked", "expires", "worked on by", "answer")
+    named = tuple(name for name in ("server", "principal") if any(getattr(one, name) for one in found))
+    table = grid("approval", "tool", *named, "arguments", "question", "asked", "expires", "worked on by", "answer")
     for one in found:
-        table.add_row(*_row(one, named=named))
+        table.add_row(*_row(one, named))
     output().print(table, soft_wrap=False)
-    say("`callgate approve APPROVAL` or `callgate deny APPROVAL` answers one; `callgate log show APPROVAL` tells more.")
+    place = journal_option(journal)
+    answers = f"`callgate approve APPROVAL{place}` or `callgate deny APPROVAL{place}` answers one"
+    say(f"{answers}; `callgate log show APPROVAL{place}` tells more.")
 
 
-def _row(one: PendingApproval, *, named: bool) -> tuple[str, ...]:
+def _row(one: PendingApproval, named: Iterable[str]) -> tuple[str, ...]:
     return (
         one_line(one.approval),
         one_line(one.tool, 40),
-        *([one_line(one.principal, 80)] if named else []),
+        *(one_line(getattr(one, name), 80) for name in named),
         one_line(one.arguments, 80),
         one_line(one.question, 120),
         local_day_and_minute(one.asked_ns),

@@ -23,8 +23,8 @@ from callgate.cli import _exit_codes as _exits
 from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._command_options import LogOptions
 from callgate.cli._console import field, grid, output, print_json, say, status_text
-from callgate.cli._interrupt_signals import remembering_interrupts
 from callgate.cli._id_beginnings import whole_id
+from callgate.cli._interrupt_signals import remembering_interrupts
 from callgate.cli._journal_location import journal_option, without_password
 from callgate.cli._journal_reading import end_orphans, reading
 from callgate.cli._local_times import local_time
