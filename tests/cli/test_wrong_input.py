@@ -49,7 +49,7 @@ WRONG: tuple[tuple[tuple[str, ...], str], ...] = (
     ((*RUN, "--mcp", "node 'x"), "--mcp"),
     ((*RUN, "--mcp", "node x.js", "--mcp", "node x.js"), "--mcp"),
     (("call",), "TOOL"),
-    (("approve",), "APPROVAL. The approval's id, as `callgate approvals` shows it."),
+    (("approve",), "APPROVAL. The approval's id, as `callgate approvals` shows it, or its beginning."),
     (("stop",), "`callgate log list`"),
     (("call", "list_files", "word"), "word"),
     (("call", "list_files", "@none.json"), "none.json"),

@@ -62,7 +62,7 @@ class Outcomes:
 
     def __init__(self, context: EngineContext, restart: RestartHandler | None) -> None:
         self._survives = context.survives
-        file = f" --journal {shlex.quote(context.journal.files[0])}" if isinstance(context.journal, OnDisk) else ""
+        file = f" --journal {shlex.quote(context.journal.files[0])}" if isinstance(context.journal, OnDisk) else " --journal ADDRESS"
         commands = f"`callgate settle {{uid}} --happened{file}`, `callgate settle {{uid}} --not-happened{file}` or "
         self._settle_with = f"{commands if self._survives else ''}engine.settle"
         """How an operator records what has happened: a command cannot read a journal in memory."""

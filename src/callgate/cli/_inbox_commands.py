@@ -16,7 +16,9 @@ from callgate.cli._shared_options import AsJson, Journal
 __all__ = ["add_inbox"]
 
 Question = Annotated[str, Parameter(name="approval", help="The approval's id, as `callgate approvals` shows it, or its beginning.")]
-OpenRun = Annotated[str, Parameter(name="run", help="The run's id or its beginning, or `last` for the newest.")]
+OpenRun = Annotated[
+    str, Parameter(name="run", help="The run's id, as `callgate log list` shows it, or its beginning, or `last` for the newest.")
+]
 
 
 def add_inbox(app: App) -> None:

@@ -7,6 +7,7 @@ command writes the record itself. Without a call, it lists those that somebody h
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Callable
 
 from callgate import inbox
@@ -87,12 +88,14 @@ def _as_json(call: CallSummary) -> dict[str, object]:
 
 def settle_call(call: str, happened: bool | None, options: InboxOptions) -> int:
     """Record or send the settlement; return the exit code."""
+    place = journal_option(options.journal)
     if not call:
-        raise UsageError("Name the call that you have checked. `callgate settle` without options lists the calls that must be settled.")
+        raise UsageError(f"Name the call that you have checked. `callgate settle{place}` lists the calls that must be settled.")
     refuse_odd_text(call=call, reason=options.reason, by=options.by)
     refuse_memory(options.journal)
     if happened is None:
-        raise UsageError("Say what you found out: --happened or --not-happened. `callgate log show CALL` shows what the call was to do.")
+        look = f"`callgate log show {shlex.quote(call)}{place}`"
+        raise UsageError(f"Say what you found out: --happened or --not-happened. {look} shows what the call was to do.")
     by = options.by or login()
     found = _find_call(call_beginning(call, options.journal), options.journal)
     try:

@@ -69,7 +69,7 @@ def argument_lines(arguments: str, approval_id: str) -> list[str]:
         arguments: As JSON.
     """
     lines, whole = _lines(arguments)
-    rest = f"(Not all of the arguments are shown; `callgate log show {one_line(approval_id)}` shows more.)"
+    rest = f"(Not all of the arguments are shown; `callgate log show {one_line(approval_id)} --journal FILE` shows more.)"
     return lines if whole else [*lines, rest]
 
 
