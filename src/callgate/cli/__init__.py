@@ -55,6 +55,13 @@ def main(words: Sequence[str] | None = None) -> int:
     Args:
         words: The arguments after the program's name. Default: those of this process.
     """
+    try:
+        return _run(sys.argv[1:] if words is None else list(words))
+    except KeyboardInterrupt:  # also while the command line is imported, which takes a moment
+        return 130
+
+
+def _run(words: list[str]) -> int:
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         sentence = f"The command line needs {' and '.join(missing)}. Install them with: python -m pip install 'callgate[cli]'"
@@ -62,4 +69,4 @@ def main(words: Sequence[str] | None = None) -> int:
         return 2
     from callgate.cli._app import run
 
-    return run(sys.argv[1:] if words is None else list(words))
+    return run(words)
