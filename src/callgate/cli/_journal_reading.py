@@ -14,6 +14,7 @@ from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._command_options import LogOptions
 from callgate.cli._journal_location import journal_option, without_password
 from callgate.cli._log_query import query_of
+from callgate.cli._no_calls import refuse_unknown_kind
 from callgate.cli._run_names import has_run
 from callgate.errors import UsageError
 from callgate.event_queries import EventQuery
@@ -32,7 +33,7 @@ def reading(options: LogOptions, *, to_come: bool = False, check: bool = True) -
         check: Whether to check for damage when the block ends, after everything readable has been shown.
 
     Raises:
-        UsageError: The journal, the requested run or the requested event does not exist, or the journal is damaged.
+        UsageError: The journal, the requested kind, run or event does not exist, or the journal is damaged.
     """
     refuse_odd_text(
         journal=options.journal,
@@ -45,6 +46,7 @@ def reading(options: LogOptions, *, to_come: bool = False, check: bool = True) -
     )
     reader = open_reader(options.journal)
     try:
+        refuse_unknown_kind(reader, query_of(options))
         if not to_come:
             _refuse_unknown(reader, options)
         yield reader
