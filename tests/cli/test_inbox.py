@@ -201,3 +201,15 @@ def test_the_list_of_calls_shows_that_a_question_was_answered(folder: Path, answ
     shell(folder, "call", "refund", "order=A7", "cents=12", *CRM, "--policy", "rules.toml", "--run", "case")
     assert f"asked answered: {said}" in shell(folder, "log", "list").out
     assert [call["answer"] for call in shell(folder, "log", "list", "--json").lines] == [said, ""]
+
+
+@pytest.mark.parametrize("width", ["30", "60"])
+def test_a_table_that_a_terminal_is_too_narrow_for_is_shown_row_by_row(folder: Path, width: str) -> None:
+    """Beside each other, the columns would have two or three characters each."""
+    question, _ = asked(folder, "A7", "--run", "case"), asked(folder, "B8", "--run", "other")
+    lines = shell(folder, "approvals", COLUMNS=width).out.splitlines()
+    assert all(len(line) <= int(width) for line in lines)
+    first = [line.split() for line in lines[: lines.index("")]]
+    assert [words[:2] for words in first[:2]] == [["approval", question], ["tool", "refund"]]
+    assert {words[0] for words in first} >= {"arguments", "question", "asked", "expires", "worked"}
+    assert "answer" not in {words[0] for words in first}  # nobody has sent one
