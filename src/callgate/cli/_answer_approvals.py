@@ -54,6 +54,7 @@ _UNNAMED = (
     " run in the program, with Scope(run=...)."
 )
 _MOST_WAIT_S = 3_600.0
+_SHOWN = 5
 
 
 def list_waiting(journal: str, *, as_json: bool) -> int:
@@ -80,9 +81,20 @@ def _show_waiting(found: list[PendingApproval], journal: str, *, as_json: bool, 
     for one in found:
         table.add_row(*_row(one, named))
     output().print(table, soft_wrap=False)
+    for equal in _equal_questions(found):
+        shown = ", ".join(one_line(one.approval, 120) for one in equal[:_SHOWN]) + (", …" if len(equal) > _SHOWN else "")
+        say(f"{len(equal)} of them ask about equal calls of one run: {shown}. Each yes lets the call run once.", "yellow")
     place = journal_option(journal)
     answers = f"`callgate approve APPROVAL{place}` or `callgate deny APPROVAL{place}` answers one"
     say(f"{answers}; `callgate log show APPROVAL{place}` tells more.")
+
+
+def _equal_questions(found: Iterable[PendingApproval]) -> list[list[PendingApproval]]:
+    """Return the unanswered questions that a human could take for one: a host that makes a call again under a new id asks again."""
+    groups: dict[tuple[str, ...], list[PendingApproval]] = {}
+    for one in (one for one in found if one.sent is None):
+        groups.setdefault((one.run, one.tool, one.arguments, one.principal), []).append(one)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def _row(one: PendingApproval, named: Iterable[str]) -> tuple[str, ...]:
