@@ -69,6 +69,12 @@ def test_a_run_is_stopped_and_a_call_settled_by_the_beginning_of_its_id_only_if_
     assert "april-invoices/0/0, april-orders/0/0." in refusal(shell(folder, "settle", "april", "--happened"))
 
 
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_the_id_of_a_call_is_refused_with_the_run_that_ends_it(folder: Path, end: str) -> None:
+    shell(folder, "call", "list_files", "--run", "march")
+    assert f"'march/0/0' is a call. Give its run, 'march': a {end} is for all calls of a run." in refusal(shell(folder, end, "march/0/0"))
+
+
 def test_the_log_shows_a_call_or_a_run_by_the_beginning_of_its_id(folder: Path) -> None:
     for run in ("march-invoices", "april-invoices"):
         shell(folder, "call", "list_files", "--run", run)

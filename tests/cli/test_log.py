@@ -425,3 +425,25 @@ def test_a_kind_that_a_newer_version_has_recorded_can_be_listed(logged: Path) ->
 
 def test_a_known_kind_that_no_event_has_is_no_mistake(logged: Path) -> None:
     assert "No calls match" in shell(logged, "log", "list", "--kind", "call.late").err
+
+
+def test_a_backup_of_a_journal_that_an_engine_writes_has_all_events_and_large_results(tmp_path: Path) -> None:
+    @tool(effect="none")
+    def read() -> str:
+        """Read much."""
+        return "x" * 3_000_000
+
+    engine = Engine([read], journal=SqliteJournal(tmp_path / "calls.db"))
+    try:
+        engine.call_sync(RawCall(name="read"), Scope(run="case"))
+        (tmp_path / "backup").mkdir()
+        source, copy = (sqlite3.connect(path) for path in (tmp_path / "calls.db", tmp_path / "backup" / "calls.db"))
+        with contextlib.closing(source), contextlib.closing(copy):
+            source.backup(copy)
+        shutil.copytree(tmp_path / "calls.db.blobs", tmp_path / "backup" / "calls.db.blobs")
+        written = shell(tmp_path, "log", "export", "--journal", "calls.db").out
+    finally:
+        engine.close_sync()
+    assert shell(tmp_path, "log", "export", "--journal", "backup/calls.db").out == written
+    assert shell(tmp_path, "log", "verify", "--journal", "backup/calls.db").code == 0
+    assert len(shell(tmp_path, "log", "result", "case/0/0", "--journal", "backup/calls.db").out) > 2_000_000
