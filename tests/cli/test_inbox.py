@@ -33,7 +33,7 @@ async def test_a_question_is_answered_from_another_process_and_the_run_is_resume
         said = await ended(folder, answer, question["approval"], "--reason", "checked", "--by", "carol")
         assert said.code == 0
         assert f"callgate resume {waits['run']}" in said.err
-        done = await ended(folder, "resume", waits["run"], "--base-url", server.url, *CRM, "--json")
+        done = await ended(folder, "resume", waits["run"][:12], "--base-url", server.url, *CRM, "--json")
     assert (done.code, told(done, "run_ended")["status"], paid(folder)) == (0, "completed", effects)
     assert "Nothing waits" in (await ended(folder, "approvals")).err
     kinds = [line["kind"] for line in (await ended(folder, "log", "export")).lines]

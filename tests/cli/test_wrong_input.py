@@ -122,6 +122,7 @@ WRONG: tuple[tuple[tuple[str, ...], str], ...] = (
     (("checkpoint", "add", "a b"), "a b"),
     (("checkpoint", "drop", "none"), "none"),
     (("checkpoint", "prune", "--keep-days", "-1"), "--keep-days"),
+    (("completion", "tcsh"), 'Choose from: "bash"'),
     (("demo", "nope"), "nope"),
     (("demo", "--dir", "none"), "none"),
     (("doctor", "--jsn"), "--jsn"),
