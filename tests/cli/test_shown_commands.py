@@ -32,6 +32,7 @@ def shown(text: str) -> list[list[str]]:
         ("log", "stats", "--tool", "nothing"),
         ("log", "tree", "999"),
         ("settle", "--happened"),
+        ("settle", "nobody", "--happened"),
         ("stop", "nobody"),
         ("settle", "case/0/0"),
     ],

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from callgate import inbox
 from callgate._call_summary import CallSummary, summarise
 from callgate._journal import ended_writers, open_reader
-from callgate._run_state.settlements import call_in_doubt, why_not_in_doubt
+from callgate._run_state.settlements import call_in_doubt
 from callgate._terminal_text import one_line
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._answer_approvals import login, refuse_memory, say_fate
@@ -121,7 +121,8 @@ def _find_call(call: str, journal: str) -> CallSummary:
     finally:
         reader.close()
     if not events:
-        raise UsageError(why_not_in_doubt(events, call))
+        lists = f"`callgate log list{journal_option(journal)}` shows the calls"
+        raise UsageError(f"No call '{call[:80]}' is on record, so nothing of it is in doubt. {lists}. Nothing was changed.")
     return summarise(events)[0]
 
 
