@@ -376,6 +376,8 @@ class Suspended(NamedStruct, frozen=True):
     """The final arguments as JSON, about which the human decides: with the changes of hooks and policies, and without secrets."""
     rule: str = ""
     """The rule that asks."""
+    server: str = ""
+    """The MCP server or the plugin that has the tool; empty for other tools."""
 
     def message(self) -> dict[str, Any]:
         raise UsageError(

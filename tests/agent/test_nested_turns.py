@@ -60,6 +60,18 @@ async def test_a_stop_reaches_the_worker_that_a_tool_runs(own_engine: bool) -> N
         assert (await office.main.run("Go on.", conversation="c")).text == "Done."
 
 
+@pytest.mark.parametrize("end", ["stop", "kill"])
+async def test_a_stop_from_a_thread_without_an_event_loop_reaches_the_worker(end: str) -> None:
+    office = Office(own_engine=False)
+    async with office.engine:
+        running = asyncio.ensure_future(office.main.run("Delegate.", conversation="c"))
+        await office.paying.wait()
+        assert await asyncio.to_thread(getattr(office.main, end), "c", "enough")
+        office.may_end.set()
+        await running
+        assert office.paid == ["ann"]
+
+
 async def test_a_worker_whose_outer_turn_is_not_stopped_ends_its_work() -> None:
     office = Office(own_engine=False)
     office.may_end.set()

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from callgate import Engine, RawCall, Scope, SqliteJournal, tool
 from callgate.testing import Call, Item, ScriptedServer
 from tests.cli.runs import CRM, DONE, PAYS, begun_run, ended, paid, told, waiting_run
 from tests.cli.shell import as_any_user, shell
@@ -32,7 +33,7 @@ async def test_a_question_is_answered_from_another_process_and_the_run_is_resume
         said = await ended(folder, answer, question["approval"], "--reason", "checked", "--by", "carol")
         assert said.code == 0
         assert f"callgate resume {waits['run']}" in said.err
-        done = await ended(folder, "resume", waits["run"], "--base-url", server.url, *CRM, "--json")
+        done = await ended(folder, "resume", waits["run"][:12], "--base-url", server.url, *CRM, "--json")
     assert (done.code, told(done, "run_ended")["status"], paid(folder)) == (0, "completed", effects)
     assert "Nothing waits" in (await ended(folder, "approvals")).err
     kinds = [line["kind"] for line in (await ended(folder, "log", "export")).lines]
@@ -201,3 +202,33 @@ def test_the_list_of_calls_shows_that_a_question_was_answered(folder: Path, answ
     shell(folder, "call", "refund", "order=A7", "cents=12", *CRM, "--policy", "rules.toml", "--run", "case")
     assert f"asked answered: {said}" in shell(folder, "log", "list").out
     assert [call["answer"] for call in shell(folder, "log", "list", "--json").lines] == [said, ""]
+
+
+@pytest.mark.parametrize("width", ["30", "60"])
+def test_a_table_that_a_terminal_is_too_narrow_for_is_shown_row_by_row(folder: Path, width: str) -> None:
+    """Beside each other, the columns would have two or three characters each."""
+    question, _ = asked(folder, "A7", "--run", "case"), asked(folder, "B8", "--run", "other")
+    lines = shell(folder, "approvals", COLUMNS=width).out.splitlines()
+    assert all(len(line) <= int(width) for line in lines)
+    first = [line.split() for line in lines[: lines.index("")]]
+    assert [words[:2] for words in first[:2]] == [["approval", question], ["tool", "refund"]]
+    assert {words[0] for words in first} >= {"arguments", "question", "asked", "expires", "worked"}
+    assert "answer" not in {words[0] for words in first}  # nobody has sent one
+
+
+def test_equal_questions_of_one_run_are_said_to_be_equal_because_each_yes_lets_a_call_run(folder: Path) -> None:
+    """A loop that makes a call that waits again, under a new id, asks again."""
+
+    @tool(requires_approval=True)
+    def pay(order: str) -> str:
+        """Pay an order."""
+        return order
+
+    engine = Engine([pay], journal=SqliteJournal(folder / "calls.db"))
+    for id, order, run in (("c1", "A7", "case"), ("c2", "A7", "case"), ("c3", "B8", "case"), ("c4", "A7", "other")):
+        engine.call_sync(RawCall(id=id, name="pay", arguments={"order": order}), Scope(run=run))
+    engine.close_sync()
+    said = " ".join(shell(folder, "approvals", "--journal", "calls.db").err.split())
+    assert "2 of them ask about equal calls of one run: case/0/0, case/0/1. Each yes lets the call run once." in said
+    shell(folder, "deny", "case/0/1", "--journal", "calls.db")
+    assert "equal" not in shell(folder, "approvals", "--journal", "calls.db").err

@@ -189,7 +189,7 @@ def test_an_export_contains_every_body_unchanged(logged: Path) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [("list", "--kind", "call.late"), ("show", "odd", "--kind", "none"), ("tree", "odd", "--kind", "none"), ("export", "--tool", "none")],
+    [("list", "--kind", "call.late"), ("show", "odd", "--kind", "hook"), ("tree", "odd", "--kind", "hook"), ("export", "--tool", "none")],
     ids=" ".join,
 )
 def test_a_query_without_matches_says_so(logged: Path, words: tuple[str, ...]) -> None:
@@ -408,7 +408,42 @@ def test_a_keyboard_interrupt_in_a_finalizer_ends_log_follow(logged: Path, monke
     assert dropped == [KeyboardInterrupt]
 
 
-def test_a_kind_that_does_not_exist_is_said_with_the_nearest(logged: Path) -> None:
-    said = shell(logged, "log", "list", "--kind", "call.recieved").err
-    assert "No event has the kind 'call.recieved'. Did you mean call.received?" in said
+@pytest.mark.parametrize("words", [("list",), ("show", "odd"), ("tree", "odd"), ("follow",), ("export",)], ids=lambda words: words[0])
+def test_a_kind_that_does_not_exist_is_refused_with_the_nearest(logged: Path, words: tuple[str, ...]) -> None:
+    """`follow` would wait for it for ever."""
+    done = shell(logged, "log", *words, "--kind", "call.recieved")
+    assert (done.code, "No event has the kind 'call.recieved'. Did you mean call.received?" in done.err) == (2, True)
+    done = shell(logged, "log", *words, "--kind", "cal")
+    assert (done.code, "No event has the kind 'cal'. Did you mean call? There are: call, effect, hook," in done.err) == (2, True)
+
+
+def test_a_kind_that_a_newer_version_has_recorded_can_be_listed(logged: Path) -> None:
+    with contextlib.closing(sqlite3.connect(logged / ".callgate" / "journal.db")) as connection, connection:
+        connection.execute("UPDATE events SET kind = 'run.paused' WHERE kind = 'call.received'")
+    assert "run.paused" in shell(logged, "log", "export", "--kind", "run.paused").out
+
+
+def test_a_known_kind_that_no_event_has_is_no_mistake(logged: Path) -> None:
     assert "No calls match" in shell(logged, "log", "list", "--kind", "call.late").err
+
+
+def test_a_backup_of_a_journal_that_an_engine_writes_has_all_events_and_large_results(tmp_path: Path) -> None:
+    @tool(effect="none")
+    def read() -> str:
+        """Read much."""
+        return "x" * 3_000_000
+
+    engine = Engine([read], journal=SqliteJournal(tmp_path / "calls.db"))
+    try:
+        engine.call_sync(RawCall(name="read"), Scope(run="case"))
+        (tmp_path / "backup").mkdir()
+        source, copy = (sqlite3.connect(path) for path in (tmp_path / "calls.db", tmp_path / "backup" / "calls.db"))
+        with contextlib.closing(source), contextlib.closing(copy):
+            source.backup(copy)
+        shutil.copytree(tmp_path / "calls.db.blobs", tmp_path / "backup" / "calls.db.blobs")
+        written = shell(tmp_path, "log", "export", "--journal", "calls.db").out
+    finally:
+        engine.close_sync()
+    assert shell(tmp_path, "log", "export", "--journal", "backup/calls.db").out == written
+    assert shell(tmp_path, "log", "verify", "--journal", "backup/calls.db").code == 0
+    assert len(shell(tmp_path, "log", "result", "case/0/0", "--journal", "backup/calls.db").out) > 2_000_000

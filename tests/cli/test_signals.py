@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import signal
+import subprocess
 import sys
 import termios
 from pathlib import Path
@@ -250,3 +251,27 @@ async def test_two_signals_at_once_end_a_command_as_one_does(tmp_path: Path, wor
     _, err = await asyncio.wait_for(process.communicate(), COMMAND_S)
     assert process.returncode == 143
     assert b"Traceback" not in err, err.decode()
+
+
+INTERRUPTED = """
+import signal, sys
+from importlib.abc import MetaPathFinder
+from callgate.cli import main
+
+class Interrupts(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == sys.argv[1]:
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupts())
+sys.exit(main(["log", "list"]))
+"""
+"""A program that gets a Ctrl-C when it imports a module."""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("module", ["cyclopts", "callgate.cli._app", "callgate.cli._show_log"])
+def test_ctrl_c_while_the_command_line_is_imported_ends_it_quietly(tmp_path: Path, module: str) -> None:
+    line = [sys.executable, "-c", INTERRUPTED, module]
+    done = subprocess.run(line, cwd=tmp_path, env=environment(), capture_output=True, timeout=COMMAND_S, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")

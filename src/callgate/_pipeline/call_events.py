@@ -120,10 +120,11 @@ def record_verdict(
     Args:
         key: The key of the call, if the verdict is repeated when the same call is handed in again.
     """
-    identity = "" if state.judged is None else state.judged.tool.identity
+    identity, server = ("", "") if state.judged is None else (state.judged.tool.identity, state.judged.tool.server)
     body = Verdict(
         verdict=verdict,
         tool=tool,
+        server=server,
         rule=rule,
         reason=reason,
         identity=identity,
@@ -170,6 +171,7 @@ def _record_allow(state: CallState, approved: ApprovedCall) -> None:
     body = Verdict(
         verdict="allow",
         tool=tool.name,
+        server=tool.server,
         rule=approved.rule,
         identity=tool.identity,
         arguments=Raw(approved.arguments_json),

@@ -62,7 +62,7 @@ class Outcomes:
 
     def __init__(self, context: EngineContext, restart: RestartHandler | None) -> None:
         self._survives = context.survives
-        file = f" --journal {shlex.quote(context.journal.files[0])}" if isinstance(context.journal, OnDisk) else ""
+        file = f" --journal {shlex.quote(context.journal.files[0])}" if isinstance(context.journal, OnDisk) else " --journal ADDRESS"
         commands = f"`callgate settle {{uid}} --happened{file}`, `callgate settle {{uid}} --not-happened{file}` or "
         self._settle_with = f"{commands if self._survives else ''}engine.settle"
         """How an operator records what has happened: a command cannot read a journal in memory."""
@@ -331,7 +331,16 @@ class Outcomes:
             self._approvals.drop(asked.approval_id)
             return self._refuse(state, unrecorded_question(self._recorder.redacted(text), unwritable), name, unwritable)
         redacted, arguments = self._recorder.redacted, judged_arguments(state).decode()
-        return Suspended(asked.approval_id, asked.expires_at, redacted(text), state.uid, name, redacted(arguments), redacted(question.rule))
+        return Suspended(
+            asked.approval_id,
+            asked.expires_at,
+            redacted(text),
+            state.uid,
+            name,
+            redacted(arguments),
+            redacted(question.rule),
+            "" if state.judged is None else state.judged.tool.server,
+        )
 
     @staticmethod
     def _record_question(state: CallState, asked: Question, question: ApprovalNeeded, text: str, name: str) -> None:

@@ -157,6 +157,8 @@ class Verdict(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     verdict: str = ""
     """`allow`, `deny`, `ask`, or `modify`, after which the call is judged again with other arguments."""
     tool: str = ""
+    server: str = ""
+    """The tool server that has the tool; empty for other tools."""
     rule: str = ""
     reason: str = ""
     identity: str = ""

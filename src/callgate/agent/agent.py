@@ -184,8 +184,9 @@ class Agent:
                 a new conversation, for this run only.
             history: The earlier messages of the conversation. None: the messages that this agent remembers; it
                 remembers the 1,000 conversations that were used last.
-            scope: Principal, actor, workspace and the like. The agent sets the conversation, the run and the turn if
-                they are not given, and the iteration of each message.
+            scope: Principal, actor, workspace and the like. The agent sets the run and the turn if they are not given,
+                and the iteration of each message. The scope's conversation does not count, so that a tool can pass on its
+                own scope without joining the conversation that it runs in: give `conversation`.
             trigger: The host's id of the message that starts the turn. If the turn had to wait in the conversation's
                 queue, it replies to this message: the id is `reply_to` of the streaming context, which the model and
                 the tools see.

@@ -47,10 +47,17 @@ def _link(stopping: AbortSignal, control: Control, conversation: str) -> Callabl
 
     def stop() -> None:
         reason = stopping.reason or ""
-        if asyncio.get_running_loop() is loop:
+        if _running_loop() is loop:
             control.stop(conversation, reason)
-        else:  # the tool runs in a thread, and its agent on another event loop
+        else:  # the tool's agent has another event loop, or the stop comes from a thread without one
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(control.stop, conversation, reason)
 
     return stopping.on_abort(stop)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -16,7 +16,8 @@ Runs and calls
         makes one call, with `_call_arguments` and `_result_output`. `_tools` and `_rules` show tools and check rules.
 
 The journal
-    `_journal_location` opens it, and `_journal_reading` reads it. `_log_commands` defines `log`: `_show_log`, `_log_query`, `_log_report`,
+    `_journal_location` opens it, and `_journal_reading` reads it. `_id_beginnings` completes the ids that a person has
+        typed. `_log_commands` defines `log`: `_show_log`, `_log_query`, `_log_report`,
         `_log_result`, `_no_calls`. `_local_times` writes its times.
         `_inbox_commands` defines `approvals`, `approve`, `deny`, `stop` and `kill` (`_answer_approvals`) and `settle` (`_settle`,
         `_unknown_calls`). `_replay_commands`: `_replay_run`, `_replay_screen`. `_undo_commands`: `_undo_changes`. `_memory_commands`:
@@ -54,6 +55,13 @@ def main(words: Sequence[str] | None = None) -> int:
     Args:
         words: The arguments after the program's name. Default: those of this process.
     """
+    try:
+        return _run(sys.argv[1:] if words is None else list(words))
+    except KeyboardInterrupt:  # also while the command line is imported, which takes a moment
+        return 130
+
+
+def _run(words: list[str]) -> int:
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         sentence = f"The command line needs {' and '.join(missing)}. Install them with: python -m pip install 'callgate[cli]'"
@@ -61,4 +69,4 @@ def main(words: Sequence[str] | None = None) -> int:
         return 2
     from callgate.cli._app import run
 
-    return run(sys.argv[1:] if words is None else list(words))
+    return run(words)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import getpass
 import json
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -24,7 +24,8 @@ from callgate.cli import _exit_codes as _exits
 from callgate.cli._call_arguments import read_arguments, refuse_odd_text
 from callgate.cli._command_options import InboxOptions
 from callgate.cli._console import grid, output, print_json, say
-from callgate.cli._journal_location import MEMORY, default_journal, without_password
+from callgate.cli._id_beginnings import question_beginning, run_beginning
+from callgate.cli._journal_location import MEMORY, default_journal, journal_option, without_password
 from callgate.cli._local_times import local_day_and_minute
 from callgate.cli._run_names import is_unnamed, run_named
 from callgate.errors import UsageError
@@ -53,6 +54,7 @@ _UNNAMED = (
     " run in the program, with Scope(run=...)."
 )
 _MOST_WAIT_S = 3_600.0
+_SHOWN = 5
 
 
 def list_waiting(journal: str, *, as_json: bool) -> int:
@@ -60,13 +62,13 @@ def list_waiting(journal: str, *, as_json: bool) -> int:
     refuse_memory(journal)
     damaged: list[str] = []
     found = inbox.waiting(journal, on_unreadable=damaged.append)
-    _show_waiting(found, as_json=as_json, whole=not damaged)
+    _show_waiting(found, journal, as_json=as_json, whole=not damaged)
     for line in damaged:
         say(line, "red")
     return _exits.FAILED if damaged else _exits.OK
 
 
-def _show_waiting(found: list[PendingApproval], *, as_json: bool, whole: bool) -> None:
+def _show_waiting(found: list[PendingApproval], journal: str, *, as_json: bool, whole: bool) -> None:
     if as_json:
         for one in found:
             print_json(msgspec.to_builtins(one))
@@ -74,20 +76,32 @@ def _show_waiting(found: list[PendingApproval], *, as_json: bool, whole: bool) -
     if not found:
         say("Nothing waits for a human." if whole else "Nothing else waits for a human.")
         return
-    named = any(one.principal for one in found)
-    asker = ["principal"] if named else []
-    table = grid("approval", "tool", *asker, "arguments", "question", "asked", "expires", "worked on by", "answer")
+    named = tuple(name for name in ("server", "principal") if any(getattr(one, name) for one in found))
+    table = grid("approval", "tool", *named, "arguments", "question", "asked", "expires", "worked on by", "answer")
     for one in found:
-        table.add_row(*_row(one, named=named))
+        table.add_row(*_row(one, named))
     output().print(table, soft_wrap=False)
-    say("`callgate approve APPROVAL` or `callgate deny APPROVAL` answers one; `callgate log show APPROVAL` tells more.")
+    for equal in _equal_questions(found):
+        shown = ", ".join(one_line(one.approval, 120) for one in equal[:_SHOWN]) + (", …" if len(equal) > _SHOWN else "")
+        say(f"{len(equal)} of them ask about equal calls of one run: {shown}. Each yes lets the call run once.", "yellow")
+    place = journal_option(journal)
+    answers = f"`callgate approve APPROVAL{place}` or `callgate deny APPROVAL{place}` answers one"
+    say(f"{answers}; `callgate log show APPROVAL{place}` tells more.")
 
 
-def _row(one: PendingApproval, *, named: bool) -> tuple[str, ...]:
+def _equal_questions(found: Iterable[PendingApproval]) -> list[list[PendingApproval]]:
+    """Return the unanswered questions that a human could take for one: a host that makes a call again under a new id asks again."""
+    groups: dict[tuple[str, ...], list[PendingApproval]] = {}
+    for one in (one for one in found if one.sent is None):
+        groups.setdefault((one.run, one.tool, one.arguments, one.principal), []).append(one)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _row(one: PendingApproval, named: Iterable[str]) -> tuple[str, ...]:
     return (
         one_line(one.approval),
         one_line(one.tool, 40),
-        *([one_line(one.principal, 80)] if named else []),
+        *(one_line(getattr(one, name), 80) for name in named),
         one_line(one.arguments, 80),
         one_line(one.question, 120),
         local_day_and_minute(one.asked_ns),
@@ -131,7 +145,10 @@ def tell(what: str, target: str, options: InboxOptions, *, arguments: dict[str, 
     refuse_memory(options.journal)
     if not 0 <= options.wait <= _MOST_WAIT_S:
         raise UsageError(f"--wait is {options.wait:g}; it must be from 0 to {_MOST_WAIT_S:.0f} seconds.")
-    target = run_named(target, options.journal) if what in ("stop", "kill") else target
+    if what in ("stop", "kill"):
+        target = run_beginning(run_named(target, options.journal), options.journal)
+    else:
+        target = question_beginning(target, options.journal)
     more: dict[str, object] = {} if arguments is None else {"arguments": arguments, "leave_out": leave_out}
     sent = _DO[what](options.journal, target, by=options.by or login(), reason=options.reason, **more)
     return say_fate(what, target, sent, options)

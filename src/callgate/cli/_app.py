@@ -9,7 +9,7 @@ import logging
 import shlex
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, RepeatArgumentError
 
@@ -17,7 +17,7 @@ import callgate
 from callgate._terminal_text import one_line
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._command_options import CallOptions
-from callgate.cli._console import say
+from callgate.cli._console import say, write_text
 from callgate.cli._error_advice import at_terminal
 from callgate.cli._inbox_commands import add_inbox
 from callgate.cli._interrupt_signals import unwinding_on_termination
@@ -252,6 +252,22 @@ def doctor(*, json: AsJson = False) -> int:
     from callgate.cli._doctor import doctor as examine
 
     return examine(as_json=json)
+
+
+@app.command
+def completion(shell: Literal["bash", "zsh", "fish"], /) -> int:
+    """Print the script by which a shell completes the commands and options.
+
+    ```
+    callgate completion bash > ~/.local/share/bash-completion/completions/callgate
+    callgate completion zsh > ~/.zsh/completions/_cyclopts_callgate
+    callgate completion fish > ~/.config/fish/completions/callgate.fish
+    ```
+
+    Make the folder first. For zsh, it has to be in `fpath` before `compinit` runs.
+    """
+    write_text(app.generate_completion(shell=shell))
+    return _exits.OK
 
 
 @app.command

@@ -43,6 +43,8 @@ __all__ = [
 _UNWRAPPED = 100_000
 """The width for an output that is not a terminal: a program that reads the lines gets each row on one line."""
 _WIDEST = 2_000
+_LEAST = 8
+"""The characters that each column of a table has at least, unless its fields are shorter."""
 _IDS = ("approval", "call")
 """The titles of columns with ids, which people copy: they are not broken unless they need more than half of the width."""
 STYLES = {
@@ -74,11 +76,23 @@ class DetailTable(Table):
         super().add_row(*(field(one) if isinstance(one, str) else one for one in fields), **options)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for column in self.columns:
-            if column.header in _IDS:
-                longest = max((cell_len(str(cell)) for cell in column.cells), default=0)
-                column.no_wrap = longest <= options.max_width // 2
-        yield from super().__rich_console__(console, options)
+        longest = [max((cell_len(str(cell)) for cell in column.cells), default=0) for column in self.columns]
+        for column, width in zip(self.columns, longest, strict=True):
+            column.no_wrap = column.header in _IDS and width <= options.max_width // 2
+        least = sum(2 + min(width, width if column.header in _IDS else _LEAST) for column, width in zip(self.columns, longest, strict=True))
+        if self.show_header and least > options.max_width:
+            yield from self._row_by_row()
+        else:
+            yield from super().__rich_console__(console, options)
+
+    def _row_by_row(self) -> Iterable[RenderableType]:
+        """Yield each row as lines of a title and a value: beside each other, the columns would be too narrow to read."""
+        for cells in zip(*(column.cells for column in self.columns), strict=True):
+            row = grid("", "")
+            for column, cell in zip(self.columns, cells, strict=True):
+                if str(cell):
+                    row.add_row(Text(str(column.header), style="dim"), cell)
+            yield from (row, Text())
 
 
 def field(text: str, limit: int = _WIDEST) -> str:

@@ -168,14 +168,17 @@ def describe_accepted(config: GatewayConfig) -> list[str]:
         accepted = one.server.accepted if one.enabled else ""
         if accepted is None or (accepted and isinstance(accepted, (str, os.PathLike))):
             by_file.setdefault(None if accepted is None else Path(accepted), []).append(one.name)
-    return [_describe_accepted(file, one_line(", ".join(names), 200)) for file, names in by_file.items()]
+    return [_describe_accepted(file, names, config) for file, names in by_file.items()]
 
 
-def _describe_accepted(file: Path | None, servers: str) -> str:
+def _describe_accepted(file: Path | None, names: Sequence[str], config: GatewayConfig) -> str:
+    servers = one_line(", ".join(names), 200)
     if file is None:
+        name = shlex.quote(one_line(names[0])) if len(names) == 1 else "NAME"
+        option = f" --config {shlex.quote(displayed(Path(config.files[0])))}" if config.files else ""
         return (
             f"Nobody has accepted the MCP tools of {servers}, so they run as they are described at the start. Pin them with"
-            " `callgate mcp accept`."
+            f" `callgate mcp accept {name}{option}`."
         )
     beside = config_beside(file)
     look = f"callgate mcp diff --config {'FILE' if beside is None else shlex.quote(displayed(beside))}"

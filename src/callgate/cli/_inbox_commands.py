@@ -15,8 +15,10 @@ from callgate.cli._shared_options import AsJson, Journal
 
 __all__ = ["add_inbox"]
 
-Question = Annotated[str, Parameter(name="approval", help="The approval's id, as `callgate approvals` shows it.")]
-OpenRun = Annotated[str, Parameter(name="run", help="The run's id, as `callgate log list` shows it, or `last` for the newest.")]
+Question = Annotated[str, Parameter(name="approval", help="The approval's id, as `callgate approvals` shows it, or its beginning.")]
+OpenRun = Annotated[
+    str, Parameter(name="run", help="The run's id, as `callgate log list` shows it, or its beginning, or `last` for the newest.")
+]
 
 
 def add_inbox(app: App) -> None:
@@ -67,7 +69,9 @@ def deny(approval: Question, /, *, options: InboxOptions | None = None) -> int:
 
 
 def settle(
-    call: Annotated[str, Parameter(name="call", help="The call's id. Without one, the calls that must be settled are listed.")] = "",
+    call: Annotated[
+        str, Parameter(name="call", help="The call's id or its beginning. Without one, the calls that must be settled are listed.")
+    ] = "",
     /,
     *,
     happened: Annotated[bool | None, Parameter(negative="--not-happened")] = None,

@@ -12,12 +12,14 @@ from callgate._journal.inbox_sender import open_inbox
 from callgate._terminal_text import one_line
 from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._command_options import LogOptions
-from callgate.cli._journal_location import without_password
+from callgate.cli._journal_location import journal_option, without_password
 from callgate.cli._log_query import query_of
+from callgate.cli._no_calls import refuse_unknown_kind
+from callgate.cli._run_names import has_run
 from callgate.errors import UsageError
 from callgate.event_queries import EventQuery
 
-__all__ = ["end_orphans", "has_run", "reading", "refuse_damaged"]
+__all__ = ["end_orphans", "reading", "refuse_damaged"]
 
 _LATEST = 50
 
@@ -31,7 +33,7 @@ def reading(options: LogOptions, *, to_come: bool = False, check: bool = True) -
         check: Whether to check for damage when the block ends, after everything readable has been shown.
 
     Raises:
-        UsageError: The journal, the requested run or the requested event does not exist, or the journal is damaged.
+        UsageError: The journal, the requested kind, run or event does not exist, or the journal is damaged.
     """
     refuse_odd_text(
         journal=options.journal,
@@ -44,6 +46,7 @@ def reading(options: LogOptions, *, to_come: bool = False, check: bool = True) -
     )
     reader = open_reader(options.journal)
     try:
+        refuse_unknown_kind(reader, query_of(options))
         if not to_come:
             _refuse_unknown(reader, options)
         yield reader
@@ -66,17 +69,13 @@ def refuse_damaged(reader: JournalReader, journal: str) -> None:
 
 def _refuse_unknown(reader: JournalReader, options: LogOptions) -> None:
     """Raise `UsageError` for a run or event that does not exist, instead of showing that no events match."""
-    run, cause = options.run, query_of(options).caused_by
+    run, cause, place = options.run, query_of(options).caused_by, journal_option(options.journal)
     if run is not None and not has_run(reader, run):
         latest = [event.run for event in reader.find(EventQuery(kinds=("call.received",), limit=_LATEST, newest_first=True))]
         shown = ", ".join(one_line(name, 80) for name in dict.fromkeys(latest)) or "none"
-        raise UsageError(f"No run '{run[:80]}' is on record here. The latest runs: {shown}. `callgate log list` shows all calls.")
+        raise UsageError(f"No run '{run[:80]}' is on record here. The latest runs: {shown}. `callgate log list{place}` shows all calls.")
     if cause is not None and not list(reader.find(EventQuery(after=cause - 1, before=cause + 1, limit=1))):
-        raise UsageError(f"There is no event {cause} in this journal. See `callgate log follow --after 0`.")
-
-
-def has_run(reader: JournalReader, run: str) -> bool:
-    return bool(list(reader.find(EventQuery(run=run, limit=1))))
+        raise UsageError(f"There is no event {cause} in this journal. See `callgate log follow --after 0{place}`.")
 
 
 def end_orphans(calls: Iterable[CallSummary], journal: str) -> None:

@@ -58,7 +58,7 @@ def log_show(
     Parameters
     ----------
     id
-        A call's id, the end of a call's id if it is unique, a run's id, or `last` for the newest run.
+        A call's id, the end of a call's id or the beginning of an id if it is unique, a run's id, or `last` for the newest run.
     """
     from callgate.cli._log_query import with_run
     from callgate.cli._show_log import show
@@ -81,7 +81,7 @@ def log_result(id: str, /, *, journal: Journal = "") -> int:
     Parameters
     ----------
     id
-        A call's id, or the last part of one, such as `0/3`, if only one id ends with it.
+        A call's id, or the last part of one, such as `0/3`, if only one id ends with it, or the beginning of one.
     """
     from callgate.cli._log_result import show_result
 
@@ -100,7 +100,8 @@ def log_tree(id: str, /, *, journal: Journal = "", kind: Kind = None, limit: int
     Parameters
     ----------
     id
-        A call's id, the end of a call's id if it is unique, a run's id, `last` for the newest run, or an event's position.
+        A call's id, the end of a call's id or the beginning of an id if it is unique, a run's id, `last` for the newest run, or an event's
+        position.
     limit
         At most this many events. Default: 2000.
     """

@@ -19,7 +19,7 @@ from callgate._terminal_text import one_line, printable_json
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._command_options import LogOptions
 from callgate.cli._console import STYLES, grid, output, print_json, say
-from callgate.cli._journal_location import without_password
+from callgate.cli._journal_location import journal_option, without_password
 from callgate.cli._journal_reading import end_orphans, reading
 from callgate.cli._log_query import query_of
 from callgate.cli._standard_streams import reader_is_gone
@@ -46,7 +46,7 @@ def stats(options: LogOptions) -> int:
         elif found.calls:
             _print_statistics(found)
         else:
-            say("No calls match. `callgate log list` shows the calls of this journal.")
+            say(f"No calls match. `callgate log list{journal_option(options.journal)}` shows the calls of this journal.")
     return _exits.OK
 
 
@@ -124,7 +124,8 @@ def export(options: LogOptions, to: str | None) -> int:
     if to is not None:
         say(f"{written} events are in {to}.")
     elif not written:
-        say("No events match, so nothing was written. `callgate log list` shows the calls of this journal.")
+        place = journal_option(options.journal)
+        say(f"No events match, so nothing was written. `callgate log list{place}` shows the calls of this journal.")
     return _exits.OK
 
 

@@ -8,7 +8,7 @@ from callgate.cli import _exit_codes as _exits
 from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._command_options import LogOptions
 from callgate.cli._console import say, write_text
-from callgate.cli._journal_location import stored_blobs
+from callgate.cli._journal_location import journal_option, stored_blobs
 from callgate.cli._journal_reading import end_orphans, reading
 from callgate.cli._show_log import events_of
 from callgate.errors import UsageError
@@ -20,13 +20,13 @@ def show_result(identity: str, options: LogOptions) -> int:
     """Print the whole result of one call; return the exit code."""
     refuse_odd_text(id=identity)
     with reading(options) as reader:
-        call = _one_call(summarise(events_of(reader, identity)), identity)
+        call = _one_call(summarise(events_of(reader, identity, options.journal)), identity, options.journal)
         end_orphans([call], options.journal)
         blobs = stored_blobs(reader, options.journal) if call.blob else None
         whole = blobs.get(call.blob) if blobs is not None else None
     if not call.result:
-        why = f" ({call.error})" if call.error else ""
-        say(f"{call.uid} has no result: its status is '{call.status}'{why}. `callgate log show {call.uid}` shows its events.", "red")
+        why, place = f" ({call.error})" if call.error else "", journal_option(options.journal)
+        say(f"{call.uid} has no result: its status is '{call.status}'{why}. `callgate log show {call.uid}{place}` shows its events.", "red")
         return _exits.FAILED
     if call.blob and whole is None:
         say(
@@ -38,11 +38,11 @@ def show_result(identity: str, options: LogOptions) -> int:
     return _exits.FAILED if call.blob and whole is None else _exits.OK
 
 
-def _one_call(calls: list[CallSummary], identity: str) -> CallSummary:
+def _one_call(calls: list[CallSummary], identity: str, journal: str) -> CallSummary:
     if len(calls) == 1:
         return calls[0]
-    some = ", ".join(call.uid for call in calls[-3:])
-    raise UsageError(f"'{identity[:80]}' names {len(calls)} calls. Give the id of one: {some or 'see `callgate log list`'}.")
+    some = ", ".join(call.uid for call in calls[-3:]) or f"see `callgate log list{journal_option(journal)}`"
+    raise UsageError(f"'{identity[:80]}' names {len(calls)} calls. Give the id of one: {some}.")
 
 
 def _content(call: CallSummary) -> str:

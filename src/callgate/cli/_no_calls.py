@@ -1,4 +1,4 @@
-"""Explain why `callgate log list` finds no call: no such status, field or tool exists in the journal. Only reads."""
+"""Explain why `callgate log` finds nothing: no such kind, status, field or tool exists in the journal. Only reads."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from difflib import get_close_matches
 from callgate._call_summary import body_of, summarise
 from callgate._journal import JournalReader
 from callgate._terminal_text import one_line
+from callgate.errors import UsageError
 from callgate.event_queries import EventQuery
 from callgate.events import KINDS
 
-__all__ = ["why_no_calls"]
+__all__ = ["refuse_unknown_kind", "why_no_calls"]
 
 _STATUSES = ("ok", "error", "unknown", "asked", "aborted", "restarted", "open")
 _LATEST = 1_000
@@ -19,11 +20,19 @@ _LATEST = 1_000
 _SHOWN = 12
 
 
+def refuse_unknown_kind(reader: JournalReader, query: EventQuery) -> None:
+    """Raise `UsageError` for a kind that no event has. A newer callgate may have written kinds that are unknown here."""
+    known = (kind for kind in query.kinds if any(map(EventQuery(kinds=(kind,)).is_of_kind, KINDS)))
+    for kind in set(query.kinds).difference(known):
+        if not list(reader.find(EventQuery(kinds=(kind,), limit=1))):
+            first = kind.removesuffix(".")
+            names = (name.partition(".")[0] for name in KINDS) if kind.endswith(".") else KINDS
+            raise UsageError(f"No event has the kind '{one_line(first, 80)}'. {_nearest(first, names)}")
+
+
 def why_no_calls(reader: JournalReader, query: EventQuery) -> str:
     """Return one sentence about a status, field, tool or principal that does not exist; otherwise a general one."""
     path, value = query.field or ("", None)
-    if unknown := next((kind for kind in query.kinds if not any(known == kind or known.startswith(kind) for known in KINDS)), ""):
-        return f"No event has the kind '{one_line(unknown, 80)}'. {_nearest(unknown, KINDS)}"
     if path == "status" and not query.kinds and value not in _STATUSES:
         return f"No call has the status '{one_line(str(value), 80)}'. {_nearest(str(value), _STATUSES)}"
     if path and (fields := _fields(reader)) and (name := path.partition(".")[0]) not in fields:

@@ -21,6 +21,7 @@ from callgate.calls import Scope
 from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._command_options import ResumeOptions
 from callgate.cli._console import say
+from callgate.cli._id_beginnings import run_beginning
 from callgate.cli._journal_location import MEMORY, CommandJournal, journal_option
 from callgate.cli._run_agent import RunSetup, TerminalRun
 from callgate.cli._run_names import run_named
@@ -37,7 +38,7 @@ def resume_run(run: str, options: ResumeOptions, *, allow: Sequence[str], deny: 
         raise UsageError(f"{both[0]} is both allowed and denied. Give one of them.")
     if options.record == MEMORY or not (is_url(options.record) or Path(options.record).is_file()):
         raise UsageError(f"There is no journal at {options.record}. Give the journal of the run with --record FILE.")
-    run = run_named(run, options.record, of_agent=True)
+    run = run_beginning(run_named(run, options.record, of_agent=True), options.record)
     record = CommandJournal.open(options.record)
     try:
         loaded = load_run(record.journal, record.blobs, run)

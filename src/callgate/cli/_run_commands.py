@@ -54,7 +54,7 @@ def resume(run: str, /, *, allow: Answers = (), deny: Answers = (), options: Res
     Parameters
     ----------
     run
-        The run's id, as `callgate log list` shows it, or `last` for the newest run.
+        The run's id, as `callgate log list` shows it, or its beginning, or `last` for the newest run.
     allow
         Approve this call, given by its id. May be repeated.
     deny

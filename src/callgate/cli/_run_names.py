@@ -8,7 +8,7 @@ from callgate._journal import JournalReader, open_reader
 from callgate.errors import UsageError
 from callgate.event_queries import EventQuery
 
-__all__ = ["LAST", "is_unnamed", "newest_run", "run_named"]
+__all__ = ["LAST", "has_run", "is_unnamed", "newest_run", "run_named"]
 
 LAST = "last"
 _OF_AN_ENGINE = re.compile(r"engine-[0-9a-f]{16}")
@@ -18,6 +18,10 @@ _OF_AN_ENGINE = re.compile(r"engine-[0-9a-f]{16}")
 def is_unnamed(run: str) -> bool:
     """Return whether the host gave the run no name, so that it ends with its engine."""
     return _OF_AN_ENGINE.fullmatch(run) is not None
+
+
+def has_run(reader: JournalReader, run: str) -> bool:
+    return bool(list(reader.find(EventQuery(run=run, limit=1))))
 
 
 def run_named(name: str, journal: str, *, of_agent: bool = False) -> str:

@@ -7,18 +7,20 @@ command writes the record itself. Without a call, it lists those that somebody h
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Callable
 
 from callgate import inbox
 from callgate._call_summary import CallSummary, summarise
 from callgate._journal import ended_writers, open_reader
-from callgate._run_state.settlements import call_in_doubt, why_not_in_doubt
+from callgate._run_state.settlements import call_in_doubt
 from callgate._terminal_text import one_line
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._answer_approvals import login, refuse_memory, say_fate
 from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._command_options import InboxOptions
 from callgate.cli._console import grid, output, print_json, say
+from callgate.cli._id_beginnings import call_beginning
 from callgate.cli._journal_location import CommandJournal, journal_option
 from callgate.cli._local_times import local_day_and_minute
 from callgate.cli._unknown_calls import arguments_text, unsettled_calls
@@ -86,14 +88,16 @@ def _as_json(call: CallSummary) -> dict[str, object]:
 
 def settle_call(call: str, happened: bool | None, options: InboxOptions) -> int:
     """Record or send the settlement; return the exit code."""
+    place = journal_option(options.journal)
     if not call:
-        raise UsageError("Name the call that you have checked. `callgate settle` without options lists the calls that must be settled.")
+        raise UsageError(f"Name the call that you have checked. `callgate settle{place}` lists the calls that must be settled.")
     refuse_odd_text(call=call, reason=options.reason, by=options.by)
     refuse_memory(options.journal)
     if happened is None:
-        raise UsageError("Say what you found out: --happened or --not-happened. `callgate log show CALL` shows what the call was to do.")
+        look = f"`callgate log show {shlex.quote(call)}{place}`"
+        raise UsageError(f"Say what you found out: --happened or --not-happened. {look} shows what the call was to do.")
     by = options.by or login()
-    found = _find_call(call, options.journal)
+    found = _find_call(call_beginning(call, options.journal), options.journal)
     try:
         asyncio.run(_settle(found.uid, happened, by, options))
     except RunHeld:
@@ -117,7 +121,8 @@ def _find_call(call: str, journal: str) -> CallSummary:
     finally:
         reader.close()
     if not events:
-        raise UsageError(why_not_in_doubt(events, call))
+        lists = f"`callgate log list{journal_option(journal)}` shows the calls"
+        raise UsageError(f"No call '{call[:80]}' is on record, so nothing of it is in doubt. {lists}. Nothing was changed.")
     return summarise(events)[0]
 
 

@@ -23,13 +23,14 @@ from callgate.cli import _exit_codes as _exits
 from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._command_options import LogOptions
 from callgate.cli._console import field, grid, output, print_json, say, status_text
+from callgate.cli._id_beginnings import whole_id
 from callgate.cli._interrupt_signals import remembering_interrupts
 from callgate.cli._journal_location import journal_option, without_password
-from callgate.cli._journal_reading import end_orphans, has_run, reading
+from callgate.cli._journal_reading import end_orphans, reading
 from callgate.cli._local_times import local_time
 from callgate.cli._log_query import query_of
 from callgate.cli._no_calls import why_no_calls
-from callgate.cli._run_names import LAST, newest_run
+from callgate.cli._run_names import LAST, has_run, newest_run
 from callgate.cli._standard_streams import reader_is_gone
 from callgate.cli._unknown_calls import arguments_text, calls_without_end, is_unsettled, summaries_of
 from callgate.errors import UsageError
@@ -183,7 +184,7 @@ def show(identity: str, options: LogOptions) -> int:
     refuse_odd_text(id=identity)
     query = query_of(options)
     with reading(options) as reader:
-        events = [event for event in events_of(reader, identity) if query.holds(event)]
+        events = [event for event in events_of(reader, identity, options.journal) if query.holds(event)]
         if query.tool is not None and events:
             of_tool = {event.position for event in reader.find(replace(query, after=events[0].position - 1))}
             events = [event for event in events if event.position in of_tool]
@@ -207,20 +208,23 @@ def _say_unsettled(call: CallSummary, journal: str) -> None:
     )
 
 
-def events_of(reader: JournalReader, identity: str) -> list[Event]:
-    """Return the events of a call or run, given its id, the end of a call's id, or `last` for the newest run."""
+def events_of(reader: JournalReader, identity: str, journal: str) -> list[Event]:
+    """Return the events of a call or run, given its id, the end or the beginning of one, or `last` for the newest run."""
     identity = newest_run(reader) if identity == LAST else identity
     found = list(reader.find(EventQuery(call=identity))) or list(reader.find(EventQuery(run=identity)))
     if found:
         return found
-    calls = dict.fromkeys(event.call for event in reader.find(EventQuery(kinds=("call.",))))
+    calls = {event.call: event.run for event in reader.find(EventQuery(kinds=("call.",)))}
     ending = [uid for uid in calls if uid.endswith(f"/{identity.lstrip('/')}")]
     if len(ending) == 1:
         return list(reader.find(EventQuery(call=ending[0])))
+    if not ending and (whole := whole_id(identity, reader, calls if "/" in identity else calls.values())) != identity:
+        return events_of(reader, whole, journal)
     latest = ", ".join(list(calls)[-3:])
     why = f"{len(ending)} calls have ids with this end" if ending else "no call and no run has it"
     raise UsageError(
-        f"'{identity[:80]}' is not an id in this journal: {why}. The latest calls: {latest or 'none'}. See `callgate log list`."
+        f"'{identity[:80]}' is not an id in this journal: {why}. The latest calls: {latest or 'none'}. See `callgate log"
+        f" list{journal_option(journal)}`."
     )
 
 
@@ -236,7 +240,7 @@ def tree(identity: str, options: LogOptions) -> int:
     refuse_odd_text(id=identity)
     query = query_of(options)
     with reading(options) as reader:
-        events = [event for event in _follow(reader, identity) if query.holds(event)]
+        events = [event for event in _follow(reader, identity, options.journal) if query.holds(event)]
         _print_tree(events[: _MOST_EVENTS if query.limit is None else query.limit], len(events), identity, options)
     return _exits.OK
 
@@ -254,14 +258,14 @@ def _print_tree(shown: list[Event], found: int, identity: str, options: LogOptio
         say(f"{found - len(shown)} more events followed. --limit shows more of them.", "dim")
 
 
-def _follow(reader: JournalReader, identity: str) -> list[Event]:
+def _follow(reader: JournalReader, identity: str, journal: str) -> list[Event]:
     """Return the events that `identity` names (a position, a call or a run), and all events that they caused."""
     if identity.isdecimal() and int(identity) < 2**63:
         own = list(reader.find(EventQuery(after=int(identity) - 1, before=int(identity) + 1)))
         if not own:
-            raise UsageError(f"There is no event {identity} in this journal. See `callgate log follow --after 0`.")
+            raise UsageError(f"There is no event {identity} in this journal. See `callgate log follow --after 0{journal_option(journal)}`.")
     else:
-        own = events_of(reader, identity)
+        own = events_of(reader, identity, journal)
     later = [event for first in own[:1] for event in reader.find(EventQuery(caused_by=first.position))]
     return sorted({event.position: event for event in (*own, *later)}.values(), key=lambda event: event.position)
 

@@ -12,6 +12,7 @@ import glob
 import os
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -22,7 +23,7 @@ from callgate.cli import _exit_codes as _exits
 from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._command_options import UndoOptions
 from callgate.cli._console import field, grid, output, print_json, say, write_text
-from callgate.cli._journal_location import MEMORY, CommandJournal
+from callgate.cli._journal_location import MEMORY, CommandJournal, journal_option
 from callgate.cli._local_times import local_date_and_time
 from callgate.errors import CallgateError, UsageError
 from callgate.event_queries import EventQuery
@@ -40,7 +41,7 @@ _DONE = {
     ("redo", "made"): "made again",
     ("redo", "removed"): "removed again",
 }
-_NEXT = {"undo": "Undone: {}. `callgate redo last` makes it again.", "redo": "Made again: {}. `callgate undo last` takes it back."}
+_NEXT = {"undo": "Undone: {}. `callgate redo last{}` makes it again.", "redo": "Made again: {}. `callgate undo last{}` takes it back."}
 _NAMED = 5
 
 
@@ -57,7 +58,7 @@ def take_back(words: str, direction: str, options: UndoOptions) -> int:
         else:
             done = undo_history.redo(words, paths=options.paths, exclude=options.exclude, dry_run=options.dry_run)
     except UndoRefused as refused:
-        return _report_refusal(refused, f"callgate {direction} {words}", options)
+        return _report_refusal(refused, f"callgate {direction} {shlex.quote(words)}{_elsewhere(options)}", options)
     except UndoFailed as failed:
         say(str(failed), "red")
         return _exits.FAILED
@@ -144,7 +145,18 @@ def _show(done: Undone, options: UndoOptions) -> None:
     elif not done.paths:
         say("Nothing had to be changed.")
     elif not options.dry_run:
-        say(("Partly: some changes remain. " if done.partial else "") + _NEXT[done.direction].format(_calls(done)))
+        say(("Partly: some changes remain. " if done.partial else "") + _NEXT[done.direction].format(_calls(done), _elsewhere(options)))
+
+
+def _workspace_option(options: UndoOptions) -> str:
+    """Return the option that names this folder, with a leading space; empty for the current one."""
+    folder = Path(options.workspace).resolve()
+    return "" if folder == Path.cwd() else f" --workspace {shlex.quote(str(folder))}"
+
+
+def _elsewhere(options: UndoOptions) -> str:
+    """Return the options with which another command finds the same folder and journal."""
+    return f"{_workspace_option(options)}{journal_option(options.journal)}"
 
 
 def _paths(paths: Sequence[str]) -> str:
@@ -179,7 +191,8 @@ def list_changes(options: UndoOptions) -> int:
         paths += "".join(f" (not kept: {gap.count:,})" for gap in change.gaps if gap.why == "left_out")
         table.add_row(local_date_and_time(change.at_ns), one_line(change.call.uid), what, paths)
     output().print(table, soft_wrap=False)
-    say("`callgate diff CALL` shows a change, `callgate undo CALL` undoes it; `last` is the newest.")
+    workspace = _workspace_option(options)
+    say(f"`callgate diff CALL{workspace}` shows a change, `callgate undo CALL{_elsewhere(options)}` undoes it; `last` is the newest.")
     return _exits.OK
 
 
@@ -218,14 +231,14 @@ def checkpoint(name: str, options: UndoOptions) -> int:
         print_json(one)
     else:
         output().print(field(one.name))
-        say(f"`callgate undo {one.name}` undoes every call since.")
+        say(f"`callgate undo {shlex.quote(one.name)}{_elsewhere(options)}` undoes every call since.")
     return _exits.OK
 
 
 def list_checkpoints(options: UndoOptions) -> int:
     found = UndoHistory(options.workspace).checkpoints.all()
     if not found:
-        say("There are no checkpoints here. `callgate checkpoint add NAME` makes one.")
+        say(f"There are no checkpoints here. `callgate checkpoint add NAME{_workspace_option(options)}` makes one.")
     for one in found:
         if options.json:
             print_json(one)

@@ -51,6 +51,8 @@ class PendingApproval(Struct, frozen=True, kw_only=True):
     """On whose behalf the call was made; empty if it is not recorded."""
     rule: str = ""
     """The rule that asks; empty if it is not recorded."""
+    server: str = ""
+    """The MCP server or the plugin that has the tool; empty for other tools, and if it is not recorded."""
 
 
 def waiting(journal: JournalAddress, *, on_unreadable: Callable[[str], None] | None = None) -> list[PendingApproval]:
@@ -143,6 +145,7 @@ def _as_pending(reader: JournalReader, event: Event, question: Question, holder:
         refused=question.refused,
         principal=facts.principal,
         rule=facts.rule,
+        server=facts.server,
     )
 
 
@@ -154,6 +157,7 @@ class _CallFacts(Struct):
     """The final arguments as JSON, as far as they are recorded."""
     principal: str = ""
     rule: str = ""
+    server: str = ""
 
 
 def call_facts(reader: JournalReader, call: str) -> _CallFacts:
@@ -166,4 +170,5 @@ def call_facts(reader: JournalReader, call: str) -> _CallFacts:
             facts.arguments = given if isinstance(given, str) else json_text(given)
         facts.principal = str((body.get("scope") or {}).get("principal") or facts.principal)
         facts.rule = str(body.get("rule") or facts.rule)
+        facts.server = str(body.get("server") or facts.server)
     return facts

@@ -181,10 +181,10 @@ def outcome(journal: JournalAddress, message: int, *, wait_s: float = 0.0) -> Me
     return MessageOutcome()
 
 
-def _listing_command(journal: JournalAddress) -> str:
-    """Return the command that lists the open questions of a journal; it names a file, but no address, which may have a password."""
+def _with_journal(command: str, journal: JournalAddress) -> str:
+    """Return the command for a journal; it names a file, but no address, which may have a password."""
     is_file = not isinstance(journal, MemoryJournal) and "://" not in str(journal)
-    return "callgate approvals" + (f" --journal {shlex.quote(str(journal))}" if is_file else "")
+    return f"`{command} --journal {shlex.quote(str(journal))}`" if is_file else f"`{command}`"
 
 
 def _send_answer(
@@ -202,7 +202,8 @@ def _send_answer(
         suspended = list(reader.find(EventQuery(call=approval, kinds=("call.suspended",), limit=1)))
         if not suspended:
             raise UsageError(
-                f"No question '{approval[:80]}' is on record in {show_journal(journal)}. `{_listing_command(journal)}` lists what waits."
+                f"No question '{approval[:80]}' is on record in {show_journal(journal)}. {_with_journal('callgate approvals', journal)}"
+                " lists what waits."
             )
         run, approval = suspended[0].run, approval_id_of(suspended[0])
         question = questions_of(reader, run).get(approval)
@@ -256,7 +257,10 @@ def _send_end(journal: JournalAddress, kind: str, run: str, by: str, reason: str
     with open_record(journal) as reader:
         last = list(reader.find(EventQuery(run=run, newest_first=True, limit=1)))
         if not last:
-            raise UsageError(f"No run '{run[:80]}' is on record in {show_journal(journal)}. `callgate log list` shows the runs.")
+            for event in reader.find(EventQuery(call=run, limit=1)):
+                raise UsageError(f"'{run[:80]}' is a call. Give its run, '{event.run[:80]}': a {kind} is for all calls of a run.")
+            lists = _with_journal("callgate log list", journal)
+            raise UsageError(f"No run '{run[:80]}' is on record in {show_journal(journal)}. {lists} shows the runs.")
         ended = list(reader.find(EventQuery(run=run, kinds=("run.began", "run.resumed", "run.ended"), newest_first=True, limit=1)))
     for event in ended:
         status = decode(event.body).get("turn_status") if event.kind == "run.ended" else "waiting"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -110,10 +111,12 @@ class ToolComparison(NamedStruct, frozen=True, kw_only=True):
         return {change.tool: self._reason(change) for change in self.changes if change.kind != "removed"}
 
     def _reason(self, change: ToolChange) -> str:
-        name = one_line(change.tool, 128)
+        name, server = one_line(change.tool, 128), one_line(self.server, 128)
+        option = f"{shlex.quote(server)} --config FILE"
         return (
-            f"'{name}' of the MCP server '{one_line(self.server, 128)}' is in quarantine: {change.sentence()}. Nothing ran, and repeating "
-            f"the call does not help. An operator can look at it with `callgate mcp diff` and accept it with `callgate mcp accept`."
+            f"'{name}' of the MCP server '{server}' is in quarantine: {change.sentence()}. Nothing ran, and repeating the"
+            f" call does not help. An operator can look at it with `callgate mcp diff {option}` and accept it with `callgate mcp accept"
+            f" {option}`, where FILE is the configuration."
         )
 
 

@@ -185,15 +185,18 @@ class ToolList:
 
     def _log_quarantine(self, refusals: Mapping[str, str]) -> None:
         """Log which tools are refused now. `AcceptedTools` without a file logs that itself."""
-        accepted, next_step = self._accepted, ""
-        if isinstance(accepted, AcceptedTools):
-            if accepted.path is None:
-                return
-            config = config_beside(accepted.path)
-            named = "FILE" if config is None else shlex.quote(displayed(config))
-            next_step = f" Begin with `callgate mcp diff {shlex.quote(self._server.name)} --config {named}`."
+        if isinstance(self._accepted, AcceptedTools) and self._accepted.path is None:
+            return
         for why in refusals.values():
-            self._catalogue.log.warning("%s%s", why, next_step)
+            self._catalogue.log.warning("%s%s", why, self._how_to_begin())
+
+    def _how_to_begin(self) -> str:
+        """Return the command that shows what differs from the accepted tools, as a sentence; empty if they are not in a file."""
+        if not isinstance(self._accepted, AcceptedTools) or self._accepted.path is None:
+            return ""
+        config = config_beside(self._accepted.path)
+        named = "FILE" if config is None else shlex.quote(displayed(config))
+        return f" Begin with `callgate mcp diff {shlex.quote(self._server.name)} --config {named}`."
 
     def _accepted_instructions(self, offered: str) -> str:
         """Return the instructions if clients may get them, and else an empty text."""
@@ -208,7 +211,7 @@ class ToolList:
         if isinstance(self._accepted, ChecksInstructions) and self._accepted.allows_instructions(name, offered):
             return offered
         log.warning(
-            "The instructions of the MCP server %s are not the accepted ones, so clients do not get them; see `callgate mcp diff`", name
+            "The instructions of the MCP server %s are not the accepted ones, so clients do not get them.%s", name, self._how_to_begin()
         )
         return ""
 

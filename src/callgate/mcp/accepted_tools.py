@@ -288,5 +288,5 @@ class _FileReader:
     def _invalid_file(self, where: str, what: str) -> UsageError:
         return UsageError(
             f"{displayed(self._path)}: {one_line(where)} {what}. Correct it, or delete that entry and accept the tool again with"
-            " `callgate mcp accept`."
+            " `callgate mcp accept SERVER --config FILE`."
         )

@@ -23,7 +23,7 @@ from callgate._run_state.recorder import off_loop
 from callgate._terminal_text import one_line
 from callgate.engine import Engine
 from callgate.errors import CallgateError, RunHeld, UsageError
-from callgate.gateway._tool_calls.approvals import argument_lines
+from callgate.gateway._tool_calls.approvals import argument_lines, tool_line
 from callgate.gateway._tool_calls.server_results import text_item
 from callgate.gateway._tool_calls.tool_results import error_result
 from callgate.gateway.principals import Principal
@@ -239,6 +239,7 @@ def _facts(one: PendingApproval) -> dict[str, object]:
         "approval": one.approval,
         "principal": one.principal,
         "tool": one.tool,
+        "server": one.server,
         "arguments": arguments,
         "question": one.question,
         "rule": one.rule,
@@ -257,7 +258,7 @@ def _text(one: PendingApproval) -> str:
         f"Approval {one_line(one.approval)}, asked {_time(one.asked_ns)}, expires {_time(one.expires_ns)}",
         one_line(one.question, 1_000),
         f"Principal: {one_line(one.principal) or 'none'}",
-        f"Tool: {one_line(one.tool)}",
+        tool_line(one.tool, one.server),
         *argument_lines(one.arguments, one.approval),
         f"Asked by: {one_line(one.rule) or 'unknown'}",
     ]

@@ -17,7 +17,7 @@ from callgate._json import decode, json_text
 from callgate._terminal_text import one_line, printable_json, shortened
 from callgate.calls import Suspended
 
-__all__ = ["UserAnswer", "approval_form", "argument_lines", "pending_text", "read_answer"]
+__all__ = ["UserAnswer", "approval_form", "argument_lines", "pending_text", "read_answer", "tool_line"]
 
 _REASON_CHARS = 500
 _ABOUT_REASON = "Optional. Recorded; with a no, the model is told."
@@ -55,7 +55,11 @@ def _shown_call(asked: Suspended) -> str:
     """Return the question as a human reads it: with the tool, its final arguments, and the rule that asks."""
     lines = argument_lines(asked.arguments, asked.approval_id)
     rule = [f"Asked by: {one_line(asked.rule)}"] if asked.rule else []
-    return "\n".join([one_line(asked.question, _QUESTION_CHARS), "", f"Tool: {one_line(asked.tool)}", *lines, *rule])
+    return "\n".join([one_line(asked.question, _QUESTION_CHARS), "", tool_line(asked.tool, asked.server), *lines, *rule])
+
+
+def tool_line(tool: str, server: str) -> str:
+    return f"Tool: {one_line(tool)}" + (f", of the server {one_line(server)}" if server else "")
 
 
 def argument_lines(arguments: str, approval_id: str) -> list[str]:
@@ -65,7 +69,7 @@ def argument_lines(arguments: str, approval_id: str) -> list[str]:
         arguments: As JSON.
     """
     lines, whole = _lines(arguments)
-    rest = f"(Not all of the arguments are shown; `callgate log show {one_line(approval_id)}` shows more.)"
+    rest = f"(Not all of the arguments are shown; `callgate log show {one_line(approval_id)} --journal FILE` shows more.)"
     return lines if whole else [*lines, rest]
 
 

@@ -73,7 +73,7 @@ def cancelled_outcome(started: Event | None) -> tuple[str, Message]:
 def _advice_in_doubt(started: Event) -> str:
     return (
         "It may have taken effect: check that before you make the call again. An operator can record what has happened with"
-        f" `callgate settle {started.call}`."
+        f" `callgate settle {started.call} --journal FILE`."
     )
 
 

@@ -222,7 +222,8 @@ class ToolCalls:
         except RunHeld as held:
             return error_result(str(held), {"status": "error", "code": RUN_HELD})
         began = await self._records.start(call.id) is not None
-        known = f"may have taken effect: `callgate log show {call.scope.run}` shows what is known of it." if began else "has not run."
+        look = f"`callgate log show {call.scope.run} --journal FILE` shows what is known of it"
+        known = f"may have taken effect: {look}." if began else "has not run."
         text = f"The process of the call has ended before there was a result, and {obstacle}, so the call was not submitted again."
         raise RpcError(INTERNAL_ERROR, f"{text} It {known}")
 
