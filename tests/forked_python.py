@@ -1,4 +1,4 @@
-"""Run Python code in processes that are forked from one with callgate imported, as `python -c` runs it in a new one.
+"""Run Python programs in processes that are forked from one with callgate imported.
 
 Most of such a process's time would be the start of Python and its imports. Tests of what an import or the end of a program does start
 Python itself.
@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
@@ -18,17 +18,27 @@ from typing import TextIO
 from tests.cli.shell import Ended, forks
 from tests.waiting import COMMAND_S
 
-__all__ = ["ChildProcess", "child_process", "python"]
+__all__ = ["ChildProcess", "ForkedProcess", "child_process", "python"]
 
 ROOT = Path(__file__).parents[1]
 
 
 class ForkedProcess:
-    """Code in a forked process, used as a `subprocess.Popen` with pipes for its input and its output is."""
+    """A program in a forked process, used as a `subprocess.Popen` with pipes for its input and its output is.
 
-    def __init__(self, code: str, *words: str) -> None:
+    Args:
+        program: `callgate`, `python -m` or `python -c`.
+        words: Its arguments, from the module or the code on.
+        environ: Its environment. Default: that of this process.
+        stderr: The file descriptor of its standard error; None: its output.
+    """
+
+    def __init__(
+        self, program: str, words: Sequence[str], folder: Path = ROOT, environ: Mapping[str, str] | None = None, stderr: int | None = 2
+    ) -> None:
         (theirs, ours), (reads, writes) = os.pipe(), os.pipe()
-        self._forked = forks().start([code, *words], ROOT, dict(os.environ), (theirs, writes, 2), "python -c")
+        streams = (theirs, writes, writes if stderr is None else stderr)
+        self._forked = forks().start(words, folder, dict(os.environ) if environ is None else environ, streams, program)
         os.close(theirs)
         os.close(writes)
         self.pid = self._forked.pid
@@ -38,7 +48,8 @@ class ForkedProcess:
 
     def wait(self, timeout: float | None = None) -> int:
         if self.returncode is None:
-            self.returncode = self._forked.wait(COMMAND_S if timeout is None else timeout)
+            self._forked.tells.settimeout(COMMAND_S if timeout is None else timeout)
+            self.returncode = int(self._forked.tells.recv(16))
         return self.returncode
 
     def communicate(self, input: str = "", timeout: float | None = None) -> tuple[str, None]:
@@ -62,6 +73,7 @@ class ForkedProcess:
         """End the process, if it has not ended."""
         self.kill()
         self.wait()
+        self._forked.tells.close()
         with suppress(BrokenPipeError):
             self.stdin.close()
         self.stdout.close()
@@ -75,7 +87,7 @@ def child_process(module: str, *words: str) -> Iterator[ChildProcess]:
     """Run `main(words)` of a module in another process, which is killed when the block ends."""
     code = f"import sys; from {module} import main; main(sys.argv[1:])"
     if sys.platform == "linux":
-        process = ForkedProcess(code, *words)
+        process = ForkedProcess("python -c", [code, *words])
         try:
             yield process
         finally:
