@@ -86,20 +86,19 @@ ChildProcess = subprocess.Popen[str] | ForkedProcess
 def child_process(module: str, *words: str) -> Iterator[ChildProcess]:
     """Run `main(words)` of a module in another process, which is killed when the block ends."""
     code = f"import sys; from {module} import main; main(sys.argv[1:])"
-    if sys.platform == "linux":
-        process = ForkedProcess("python -c", [code, *words])
-        try:
-            yield process
-        finally:
-            process.close()
+    if sys.platform != "linux":
+        command = [sys.executable, "-c", code, *words]
+        with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+            try:
+                yield other
+            finally:
+                other.kill()
         return
-    with subprocess.Popen(
-        [sys.executable, "-c", code, *words], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
-        try:
-            yield other
-        finally:
-            other.kill()
+    process = ForkedProcess("python -c", [code, *words])
+    try:
+        yield process
+    finally:
+        process.close()
 
 
 def python(code: str, *words: str, folder: Path = ROOT) -> Ended:

@@ -101,7 +101,7 @@ def _serve(order: socket.socket) -> NoReturn:
     for number in _STREAMS:
         os.dup2(nothing, number)
     ended = os.pidfd_open(server)
-    ready, _, _ = select.select([ended, order], [], [])
+    ready, _, _ = select.select([ended, order.fileno()], [], [])
     if ended not in ready:
         os.kill(server, signal.SIGKILL)
     _, status = os.waitpid(server, 0)
