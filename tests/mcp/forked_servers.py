@@ -1,4 +1,4 @@
-"""Run servers that are made with the SDK of MCP in processes that are forked from one with the SDK imported, which takes most of a second.
+"""Run servers in processes that are forked from one with the SDK of MCP and the gateway imported, which takes a second.
 
 This module is also two programs: the process that forks, and what an engine starts as a server, which hands on its folder, its environment
 and its standard streams, and ends as the forked process does. If it is killed, so is the forked process.
@@ -18,7 +18,14 @@ __all__ = ["forked_server"]
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _MOST_BYTES = 1_048_576
 _STREAMS = (0, 1, 2)
-_IMPORTED = ("mcp.server.mcpserver", "mcp_server_time", "tests.gateway.app_server", "tests.gateway.dual_era_server")
+_IMPORTED = (
+    "mcp.server.mcpserver",
+    "mcp_server_time",
+    "tests.gateway.app_server",
+    "tests.gateway.approval_gateway",
+    "tests.gateway.dual_era_server",
+    "tests.gateway.task_gateway",
+)
 _started: list[str] = []
 """The address of the process that forks, once it has been started."""
 
