@@ -5,8 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ import pytest
 from callgate._workspace import Workspace
 from callgate._workspace.staged_file import staged_name
 from callgate.undo import UndoHistory
-from tests.waiting import COMMAND_S
+from tests.forked_python import python
 
 pytestmark = pytest.mark.process
 
@@ -47,8 +45,7 @@ asyncio.run(main())
 
 def killed(work: Path, path: str, step: str, names: str, kept: str = "") -> None:
     """Run a `write_file` whose process is killed at this step."""
-    words = [sys.executable, "-c", _KILLED, str(work), kept, path, step, names]
-    assert subprocess.run(words, timeout=COMMAND_S, check=False).returncode == -signal.SIGKILL
+    assert python(_KILLED, str(work), kept, path, step, names).code == -signal.SIGKILL
 
 
 @pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="this system has no files without a name")

@@ -7,15 +7,20 @@ import os
 import signal
 import socket
 import sys
+from asyncio.streams import FlowControlMixin
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 from tests.cli.forked_commands import ForkedCommand
 from tests.cli.shell import command, environment, forks
 
-__all__ = ["CommandProcess", "start_command"]
+__all__ = ["CommandProcess", "start_command", "start_module"]
+
+_LINE_BYTES: Final = 65_536
 
 
 class CommandProcess:
@@ -84,23 +89,41 @@ async def start_command(
     if sys.platform != "linux":
         line = command(words)
         return await asyncio.create_subprocess_exec(*line, cwd=folder, stdin=stdin, stdout=stdout, stderr=stderr, env=environ)
+    start = partial(forks().start, words, folder, environ, constants=constants)
+    return await _with_streams(start, (stdin, stdout, stderr))
+
+
+async def start_module(folder: Path, *words: str, line_bytes: int) -> Process | CommandProcess:
+    """Start `python -m` with these words in a folder, with pipes for its input and its output.
+
+    Args:
+        line_bytes: The longest line of its output.
+    """
+    if sys.platform != "linux":
+        line = [sys.executable, "-m", *words]
+        return await asyncio.create_subprocess_exec(*line, cwd=folder, stdin=PIPE, stdout=PIPE, limit=line_bytes)
+    start = partial(forks().start, words, folder, dict(os.environ), program="python -m")
+    return await _with_streams(start, (PIPE, PIPE, 2), line_bytes)
+
+
+async def _with_streams(
+    start: Callable[[Sequence[int]], ForkedCommand], kinds: tuple[int, int, int], line_bytes: int = _LINE_BYTES
+) -> CommandProcess:
     ours: dict[int, int] = {}
     with ExitStack() as given:
-        streams = [_given(given, ours, number, stream) for number, stream in enumerate((stdin, stdout, stderr))]
-        process = CommandProcess(forks().start(words, folder, environ, streams, constants=constants))
+        streams = [_given(given, ours, number, stream) for number, stream in enumerate(kinds)]
+        process = CommandProcess(start(streams))
     if 0 in ours:
-        _, process.stdin = await asyncio.open_connection(sock=socket.socket(fileno=ours[0]))
-    process.stdout, process.stderr = [await _reader(ours[number]) if number in ours else None for number in (1, 2)]
+        process.stdin = await _writer(ours[0])
+    process.stdout, process.stderr = [await _reader(ours[number], line_bytes) if number in ours else None for number in (1, 2)]
     return process
 
 
 def _given(given: ExitStack, ours: dict[int, int], number: int, stream: int) -> int:
     """Return the file descriptor that becomes the command's standard stream of this number; add the other end of a pipe to `ours`."""
     if stream == PIPE and number == 0:
-        mine, theirs = socket.socketpair()
-        ours[0] = mine.detach()
-        return given.enter_context(theirs).fileno()
-    if stream == PIPE:
+        stream, ours[0] = os.pipe()
+    elif stream == PIPE:
         ours[number], stream = os.pipe()
     elif stream == DEVNULL:
         stream = os.open(os.devnull, os.O_RDWR)
@@ -110,8 +133,14 @@ def _given(given: ExitStack, ours: dict[int, int], number: int, stream: int) -> 
     return stream
 
 
-async def _reader(stream: int) -> asyncio.StreamReader:
-    reader = asyncio.StreamReader()
+async def _writer(stream: int) -> asyncio.StreamWriter:
+    loop = asyncio.get_running_loop()
+    transport, protocol = await loop.connect_write_pipe(FlowControlMixin, os.fdopen(stream, "wb", 0))
+    return asyncio.StreamWriter(transport, protocol, None, loop)
+
+
+async def _reader(stream: int, line_bytes: int) -> asyncio.StreamReader:
+    reader = asyncio.StreamReader(limit=line_bytes)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(stream, "rb", 0))
     return reader
 

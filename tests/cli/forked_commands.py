@@ -24,6 +24,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Final, NamedTuple, NoReturn
 
 __all__ = ["ForkedCommand", "Forks"]
@@ -74,7 +75,8 @@ class Forks:
         """Start one command with these file descriptors as its standard streams; they stay open here.
 
         Args:
-            program: `callgate`; `pytest`; or `python`, which runs the script that the first word names.
+            program: `callgate`; `pytest`; `python`, which runs the script that the first word names; `python -m`, whose first word is a
+                module; or `python -c`, whose first word is code.
             constants: Values for constants of modules, by their full names, such as waits that are shorter than for users.
         """
         given = {"folder": str(folder), "environment": dict(environment), "constants": dict(constants or {})}
@@ -84,11 +86,19 @@ class Forks:
             socket.send_fds(self._asks, [order], [*streams, theirs.fileno()])
         return ForkedCommand(int(ours.recv(16)), ours)
 
-    def run(self, words: Sequence[str], folder: Path, environment: Mapping[str, str], stdin: str, within_s: float) -> tuple[int, str, str]:
+    def run(
+        self,
+        words: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        stdin: str,
+        within_s: float,
+        program: str = "callgate",
+    ) -> tuple[int, str, str]:
         """Return the exit code of one command, its standard output and its standard error."""
         reads, writes = os.pipe()
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            command = self.start(words, folder, environment, (reads, out.fileno(), err.fileno()))
+            command = self.start(words, folder, environment, (reads, out.fileno(), err.fileno()), program)
             os.close(reads)
             with open(writes, "w", encoding="utf-8") as typed:
                 typed.write(stdin)
@@ -190,8 +200,15 @@ def _run_program(name: str) -> object:
     if name == "callgate":
         return callgate.cli.main()
     del sys.argv[0]
-    sys.path[0] = os.path.dirname(sys.argv[0])
-    runpy.run_path(sys.argv[0], run_name="__main__")
+    if name == "python -m":
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    elif name == "python -c":
+        code, sys.argv[0] = sys.argv[0], "-c"
+        main = sys.modules["__main__"] = ModuleType("__main__")
+        exec(compile(code, "<string>", "exec"), vars(main))
+    else:
+        sys.path[0] = os.path.dirname(sys.argv[0])
+        runpy.run_path(sys.argv[0], run_name="__main__")
     return 0
 
 

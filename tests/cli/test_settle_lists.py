@@ -14,6 +14,7 @@ import pytest
 from callgate import Engine, RawCall, Scope, SqliteJournal, Tool, UsageError, Verified, inbox, tool
 from tests.cli.shell import Ended, shell
 from tests.engine_calls import result_of
+from tests.forked_python import python
 from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform != "linux", reason="kills a process")]
@@ -58,9 +59,8 @@ def pay_and_die(folder: str) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    code = "import sys; sys.path[:] = sys.argv[2:]; from tests.cli.test_settle_lists import pay_and_die as do; do(sys.argv[1])"
-    ended = subprocess.run([sys.executable, "-c", code, str(tmp_path), *sys.path], timeout=PATIENCE_S, check=False)
-    assert ended.returncode == -signal.SIGKILL
+    code = "import sys; from tests.cli.test_settle_lists import pay_and_die as do; do(sys.argv[1])"
+    assert python(code, str(tmp_path)).code == -signal.SIGKILL
     return tmp_path
 
 
@@ -156,7 +156,7 @@ os._exit(0)
     ("then", "told"), [("returns", "The tool returned later, at "), ("ends", "Its process has ended since")], ids=["returns", "ends"]
 )
 def test_settle_tells_what_became_of_code_that_went_on_after_its_timeout(tmp_path: Path, then: str, told: str) -> None:
-    subprocess.run([sys.executable, "-c", LATE, then], cwd=tmp_path, timeout=PATIENCE_S, check=True)
+    assert python(LATE, then, folder=tmp_path).code == 0
     assert told in said(tmp_path, "settle").out
     (call,) = said(tmp_path, "settle", "--json").lines
     assert (call["late"], call["late_ns"] > 0) == (("returned", True) if then == "returns" else ("", False))
@@ -164,7 +164,7 @@ def test_settle_tells_what_became_of_code_that_went_on_after_its_timeout(tmp_pat
 
 
 def test_a_call_whose_tool_returned_later_is_not_settled_as_not_happened_without_a_reason(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-c", LATE, "returns"], cwd=tmp_path, timeout=PATIENCE_S, check=True)
+    assert python(LATE, "returns", folder=tmp_path).code == 0
     (call,) = said(tmp_path, "settle", "--json").lines
     refused = said(tmp_path, "settle", call["uid"], "--not-happened")
     assert refused.code == 2
@@ -190,7 +190,7 @@ def test_a_call_whose_code_still_runs_is_not_settled_as_not_happened_without_a_r
 
 
 def test_a_call_whose_program_has_ended_can_be_settled_as_not_happened(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-c", LATE, "ends"], cwd=tmp_path, timeout=PATIENCE_S, check=True)
+    assert python(LATE, "ends", folder=tmp_path).code == 0
     assert said(tmp_path, "settle", "chat/0/0", "--not-happened").code == 0
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cli.shell import Ended, shell
-from tests.waiting import PATIENCE_S
+from tests.forked_python import python
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform != "linux", reason="kills a process")]
 
@@ -38,8 +37,7 @@ PAID, REFUSED, BOOKED = "case/0/0", "case/0/1", "case/0/2"
 def folder(tmp_path: Path) -> Path:
     """Return a folder with the journal of a payment that was killed, the same one refused after that, and a killed booking."""
     for tool, code in (("pay", -signal.SIGKILL), ("pay", 0), ("book", -signal.SIGKILL)):
-        ended = subprocess.run([sys.executable, "-c", PROGRAM, tool], cwd=tmp_path, timeout=PATIENCE_S, check=False)
-        assert ended.returncode == code
+        assert python(PROGRAM, tool, folder=tmp_path).code == code
     return tmp_path
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from itertools import count
@@ -14,10 +13,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from callgate import Engine, tool
 from callgate.gateway import LOCAL, Gateway
 from callgate.mcp import mcp
+from tests.mcp.forked_servers import forked_server
 
-__all__ = ["TIME", "Client", "client_of", "observed", "samples"]
+__all__ = ["Client", "client_of", "observed", "samples", "time_server"]
 
-TIME = [sys.executable, "-m", "mcp_server_time"]
 _NUMBERS = count(1)
 
 
@@ -43,6 +42,11 @@ async def client_of(gateway: Gateway) -> Client:
     about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
     await client.request("initialize", about)
     return client
+
+
+def time_server() -> list[str]:
+    """Return the command of mcp-server-time."""
+    return forked_server("-m", "mcp_server_time")
 
 
 @tool(requires_approval=True)

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from tests.cli.command_process import CommandProcess
+from tests.cli.command_process import CommandProcess, start_module
 from tests.gateway import stdio_gateway
 from tests.waiting import HANGS_S
 
@@ -191,8 +191,9 @@ async def _until_served(serve: Serve, streams: tuple[BinaryIO, BinaryIO]) -> Non
 
 async def _as_program(command: Sequence[str]) -> _Server:
     root = Path(__file__).parents[2]
-    process = await asyncio.create_subprocess_exec(*command, cwd=root, stdin=PIPE, stdout=PIPE, limit=_LINE_BYTES)
-    return _of_process(process)
+    if command[:2] == [sys.executable, "-m"]:
+        return _of_process(await start_module(root, *command[2:], line_bytes=_LINE_BYTES))
+    return _of_process(await asyncio.create_subprocess_exec(*command, cwd=root, stdin=PIPE, stdout=PIPE, limit=_LINE_BYTES))
 
 
 def _of_process(process: Process | CommandProcess) -> _Server:

@@ -11,6 +11,7 @@ import pytest
 from callgate import inbox
 from mcp import Client, StdioServerParameters
 from tests.gateway.test_approvals import command, paid
+from tests.mcp.forked_servers import forked_server
 
 pytestmark = [pytest.mark.process]
 
@@ -27,7 +28,8 @@ def client(tmp_path: Path, mode: Any, answer: mcp_types.ElicitResult | None) -> 
         assert answer is not None
         return answer
 
-    program, *words = command(tmp_path)
+    _, *words = command(tmp_path)
+    program, *words = forked_server(*words)
     server = StdioServerParameters(command=program, args=words, cwd=Path(__file__).parents[2])
     return Client(server, mode=mode, elicitation_callback=None if answer is None else elicit)
 

@@ -11,13 +11,13 @@ import pytest
 from callgate import Engine
 from callgate.gateway import Gateway
 from callgate.plugins import plugin
-from tests.gateway.observed_gateway import TIME, observed
+from tests.gateway.observed_gateway import observed, time_server
 
 pytestmark = [pytest.mark.process]
 
 
 async def test_a_gateway_whose_servers_run_is_ok_until_it_closes() -> None:
-    async with observed(TIME) as (gateway, _):
+    async with observed(time_server()) as (gateway, _):
         running = gateway.health()
     assert running["status"] == "ok"
     assert running["servers"] == {"server0": {"state": "ready", "tools": 2}}

@@ -10,7 +10,7 @@ import pytest
 
 from callgate import Engine, SqliteJournal
 from callgate.gateway import Gateway
-from tests.gateway.observed_gateway import TIME, client_of, observed, pay, samples
+from tests.gateway.observed_gateway import client_of, observed, pay, samples, time_server
 from tests.gateway.test_approvals import approval
 
 pytestmark = [pytest.mark.process]
@@ -24,7 +24,7 @@ def key(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
 
 
 async def test_calls_are_counted_by_tool_and_end() -> None:
-    async with observed(TIME) as (gateway, client):
+    async with observed(time_server()) as (gateway, client):
         await client.call(*_TIME_CALL)
         await client.call(*_TIME_CALL)
         await client.call("get_current_time", {"timezone": "No/Where"})
@@ -77,7 +77,7 @@ async def test_every_gateway_of_a_journal_counts_the_questions_that_nobody_has_a
 
 
 async def test_servers_are_shown_with_their_states() -> None:
-    async with observed(TIME, [sys.executable, "-c", "raise SystemExit(3)"]) as (gateway, _):
+    async with observed(time_server(), [sys.executable, "-c", "raise SystemExit(3)"]) as (gateway, _):
         found = samples(gateway)
         running, broken = gateway.engine.servers_status()
     assert found[key("callgate_server_state", server="server0", state="ready")] == 1

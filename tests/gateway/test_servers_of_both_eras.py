@@ -18,24 +18,29 @@ from tests.app_thread import AppThread
 from tests.engine_calls import result_of
 from tests.gateway.dual_era_server import dual_server
 from tests.gateway.raw_client import Era, RawClient, raw_client, served
+from tests.mcp.forked_servers import forked_server
 
 pytestmark = [
     pytest.mark.process,
     pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),  # sampling and roots, which old tools use
 ]
 
-STDIO = [sys.executable, "-m", "tests.gateway.dual_era_server"]
 ALL: Mapping[str, Any] = {"elicitation": {"form": {}}, "sampling": {}, "roots": {}}
 RED = {"action": "accept", "content": {"colour": "red"}}
 HELLO = {"role": "assistant", "content": {"type": "text", "text": "hello"}, "model": "m"}
 FOLDERS = {"roots": [{"uri": "file:///work"}]}
 
 
+def stdio() -> list[str]:
+    """Return the command of the server."""
+    return forked_server("-m", "tests.gateway.dual_era_server")
+
+
 @pytest.fixture(params=["stdio", "http"])
 def target(request: pytest.FixtureRequest) -> Iterator[Any]:
     """The command or the address of the server."""
     if request.param == "stdio":
-        yield STDIO
+        yield stdio()
         return
     with AppThread(dual_server().streamable_http_app()) as thread:
         yield f"http://127.0.0.1:{thread.port}/mcp"
@@ -97,10 +102,10 @@ async def test_a_client_without_a_handshake_is_asked_within_the_result(target: A
 
 
 async def test_a_client_that_cannot_be_asked_has_no_process_of_its_own() -> None:
-    async with client_of(STDIO, "handshake", {}) as client:
+    async with client_of(stdio(), "handshake", {}) as client:
         without = await said(client, "process")
         assert await said(client, "process") == without
-    async with client_of(STDIO, "handshake", {}, era="handshake") as client:
+    async with client_of(stdio(), "handshake", {}, era="handshake") as client:
         assert await said(client, "process")
 
 

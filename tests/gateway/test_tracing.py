@@ -19,7 +19,7 @@ from callgate.gateway._http import HttpApp, HttpServer
 from callgate.gateway.tokens import Anonymous
 from callgate.mcp.calling_client import calling_client
 from mcp import Client
-from tests.gateway.observed_gateway import TIME, client_of, observed
+from tests.gateway.observed_gateway import client_of, observed, time_server
 
 pytestmark = [pytest.mark.process]
 
@@ -41,7 +41,7 @@ class Tracing:
 
 async def test_a_call_has_a_span_below_that_of_its_client() -> None:
     tracing = Tracing()
-    async with observed(TIME, tracer_provider=tracing.provider) as (_, client):
+    async with observed(time_server(), tracer_provider=tracing.provider) as (_, client):
         await client.call("get_current_time", {"timezone": "Europe/Vienna"}, _meta=_META)
     span = tracing.span
     assert span.parent is not None
@@ -61,7 +61,7 @@ async def test_a_call_has_a_span_below_that_of_its_client() -> None:
 @pytest.mark.parametrize(("name", "error_type"), [("get_current_time", "tool_error"), ("made-up", "-32602")])
 async def test_a_failed_call_says_how_but_has_no_arguments(name: str, error_type: str) -> None:
     tracing = Tracing()
-    async with observed(TIME, tracer_provider=tracing.provider) as (_, client):
+    async with observed(time_server(), tracer_provider=tracing.provider) as (_, client):
         await client.call(name, {"timezone": "Secret/Place"})
     span = tracing.span
     assert span.status.status_code is StatusCode.ERROR

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -13,7 +11,7 @@ import pytest
 
 from callgate import SqliteJournal, UsageError
 from callgate._journal.lock_file import LockFile
-from tests.waiting import COMMAND_S
+from tests.forked_python import python
 
 pytestmark = pytest.mark.process
 
@@ -103,10 +101,9 @@ for number in range(rounds):
 def results_of_processes(work: str, folder: Path, *, count: int, rounds: int, known: bool) -> list[list[str]]:
     """Start `count` processes that do the same work at the same time, and return what each of them reported in each round."""
     words = (work, str(folder), str(count), str(rounds), "known" if known else "new")
-    command = [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}\n{TOGETHER}", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=False)
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    done = python(TOGETHER, *words)
+    assert done.code == 0, done.err
+    return [json.loads(line) for line in done.out.splitlines()]
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["new", "known"])

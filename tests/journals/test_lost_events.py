@@ -5,8 +5,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import apsw
@@ -18,7 +16,7 @@ from callgate.cli import main
 from tests.effect_ledger import Ledger
 from tests.effect_tools import paying
 from tests.engine_calls import call, said
-from tests.waiting import COMMAND_S
+from tests.forked_python import python
 
 RUN = Scope(run="order")
 PAYS = """
@@ -47,9 +45,8 @@ def path(tmp_path: Path) -> Path:
 def pay_and_crash(path: Path, ledger: Path, *, synchronous: str = "full", calls: int = 1) -> None:
     """Run a process that makes a payment and ends without closing anything."""
     words = (str(path), str(ledger), synchronous, str(calls))
-    command = [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}\n{PAYS}", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=False)
-    assert done.returncode == 0, done.stderr
+    done = python(PAYS, *words)
+    assert done.code == 0, done.err
 
 
 def lose_log(path: Path, how: str) -> None:

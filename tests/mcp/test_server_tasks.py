@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 import sys
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,8 +18,10 @@ import pytest
 from callgate import Engine, Scope
 from callgate.events import Progress
 from callgate.mcp import McpServer, mcp
+from tests.cli.command_process import CommandProcess, start_command
 from tests.cli.shell import shell
 from tests.engine_calls import call, result_of, said
+from tests.mcp.forked_servers import forked_server
 from tests.waiting import COMMAND_S, until
 
 pytestmark = pytest.mark.process
@@ -31,7 +33,7 @@ def server(folder: Path, after_s: float = 0.1, **options: Any) -> McpServer:
     """Return a gateway whose calls become tasks after a time, in front of a server that asks."""
     asking = [sys.executable, _ASKING, "stateless", str(folder / "log")]
     given = {"folder": str(folder), "servers": [asking], "journal": str(folder / "journal.db"), "after_s": after_s}
-    return mcp([sys.executable, "-m", "tests.gateway.task_gateway", json.dumps(given)], name="shop", **options)
+    return mcp(forked_server("-m", "tests.gateway.task_gateway", json.dumps(given)), name="shop", **options)
 
 
 async def accept(question: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -129,12 +131,11 @@ async def look() -> str:
 
 
 @asynccontextmanager
-async def served(folder: Path, port: int) -> AsyncIterator[Process]:
+async def served(folder: Path, port: int) -> AsyncIterator[Process | CommandProcess]:
     (folder / "own.py").write_text(_TOOLS, encoding="utf-8")
     http = f'[http]\nlisten = "127.0.0.1:{port}"\nanonymous = true\n'
     (folder / "gate.toml").write_text(f'tools = ["own.py"]\n{http}[tasks]\nafter_s = 0.1\n', encoding="utf-8")
-    words = (sys.executable, "-m", "callgate.cli", "serve", "--config", "gate.toml", "--http")
-    process = await asyncio.create_subprocess_exec(*words, cwd=folder, stderr=PIPE)
+    process = await start_command(folder, "serve", "--http")
     assert process.stderr is not None
     try:
         while b"Journal:" not in (line := await asyncio.wait_for(process.stderr.readline(), COMMAND_S)):

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from subprocess import Popen
 from typing import Any
 
 from callgate import Allow, Ask, Engine, RawCall, Scope, Suspended, tool
@@ -20,7 +19,7 @@ from callgate.protocols import Verdict
 from callgate.stage_types import ValidatedCall
 from tests.effect_ledger import Ledger
 from tests.engine_calls import result_of
-from tests.recovery.child_process import child_process
+from tests.forked_python import ChildProcess, child_process
 from tests.recovery.paused_run_process import opened
 from tests.waiting import HANGS_S
 
@@ -57,18 +56,18 @@ async def _work(place: str, ledger: str, lease_s: str) -> None:
 
 
 @contextmanager
-def chat_worker(place: str, ledger: Ledger, lease_s: float) -> Iterator[Popen[str]]:
+def chat_worker(place: str, ledger: Ledger, lease_s: float) -> Iterator[ChildProcess]:
     with child_process("tests.recovery.chat_worker_process", place, str(ledger.path), str(lease_s)) as process:
         yield process
 
 
-def send(process: Popen[str], seat: str) -> None:
+def send(process: ChildProcess, seat: str) -> None:
     assert process.stdin is not None
     process.stdin.write(f"{seat}\n")
     process.stdin.flush()
 
 
-def served(process: Popen[str], seat: str) -> dict[str, Any]:
+def served(process: ChildProcess, seat: str) -> dict[str, Any]:
     """Let the worker make a call, and return its result."""
     send(process, seat)
     assert process.stdout is not None

@@ -15,7 +15,6 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from subprocess import Popen
 from typing import Any
 
 from callgate import Engine, RawCall, Scope, Tool, ToolResult, tool
@@ -30,7 +29,7 @@ from tests.agent.scripted_model import call as model_call
 from tests.agent.scripted_model import says
 from tests.effect_ledger import Ledger
 from tests.engine_calls import result_of
-from tests.recovery.child_process import child_process
+from tests.forked_python import ChildProcess, child_process
 from tests.recovery.paused_run_process import opened
 
 __all__ = ["ORDER", "Refunder", "refunded", "refunding", "refunds", "told"]
@@ -109,7 +108,7 @@ async def _work(place: str, ledger: str, run: str, stands: str, lease_s: str) ->
 
 
 @contextmanager
-def refunds(place: str, ledger: Ledger, run: str, stands: str, lease_s: float = 3_000) -> Iterator[Popen[str]]:
+def refunds(place: str, ledger: Ledger, run: str, stands: str, lease_s: float = 3_000) -> Iterator[ChildProcess]:
     """Such a process; ended with the block."""
     with child_process("tests.recovery.effect_key_process", place, str(ledger.path), run, stands, str(lease_s)) as process:
         yield process

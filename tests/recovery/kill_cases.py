@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
+from tests.forked_python import ForkedProcess
 from tests.recovery.fixture_tools import EFFECTS, RUNNERS
 from tests.recovery.kill_and_resume import CALLS
 
@@ -50,21 +51,13 @@ def twice(effects: Sequence[str], ats: Iterable[int], agains: Iterable[int]) -> 
 def outcomes(cells: Iterable[Cell]) -> Iterator[dict[str, Any]]:
     """Yield the outcome of each cell."""
     text = "".join(json.dumps(cell) + "\n" for cell in cells)
-    command = [
-        sys.executable,
-        "-c",
-        "import sys; sys.path[:] = sys.argv[1:]; from tests.recovery.kill_and_resume import main; main()",
-        *sys.path,
-    ]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as driver:
-        assert driver.stdin is not None
-        assert driver.stdout is not None
+    with closing(ForkedProcess("python -c", ["from tests.recovery.kill_and_resume import main; main()"])) as driver:
         driver.stdin.write(text)
         driver.stdin.close()
         for line in driver.stdout:
             yield json.loads(line)
-    if driver.returncode:
-        raise RuntimeError(f"the driver ended with {driver.returncode}")
+        if code := driver.wait():
+            raise RuntimeError(f"the driver ended with {code}")
 
 
 def faults_of(outcome: Mapping[str, Any]) -> list[str]:

@@ -6,18 +6,19 @@ parent process prints the port, and starts the server again when it ends. Needs 
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
-import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # most servers are started without HTTP, whose modules take as long to import as all others
+    import socket
+    from collections.abc import Callable
+    from http.server import BaseHTTPRequestHandler
 
 __all__ = ["kill_once", "note", "noted"]
 
@@ -125,20 +126,23 @@ def serve_stdio(server: LedgerServer) -> None:
 
 
 def serve_http(server: LedgerServer, listening: socket.socket) -> None:
-    http = _Http(("127.0.0.1", 0), _handler(server), bind_and_activate=False)
+    from http.server import ThreadingHTTPServer
+
+    class Http(ThreadingHTTPServer):
+        daemon_threads = True
+
+        def handle_error(self, request: object, client_address: object) -> None:
+            """Write nothing: clients are killed, too."""
+
+    http = Http(("127.0.0.1", 0), _handler(server), bind_and_activate=False)
     http.socket.close()
     http.socket = listening
     http.serve_forever()
 
 
-class _Http(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Write nothing: clients are killed, too."""
-
-
 def _handler(server: LedgerServer) -> Callable[..., BaseHTTPRequestHandler]:
+    from http.server import BaseHTTPRequestHandler
+
     session = f"session-{os.getpid()}"
 
     class Handler(BaseHTTPRequestHandler):
@@ -191,6 +195,8 @@ def _handler(server: LedgerServer) -> Callable[..., BaseHTTPRequestHandler]:
 
 def end_with(parent: int) -> None:
     """Let the kernel kill this process when its parent ends, however that happens."""
+    import ctypes
+
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
@@ -198,6 +204,8 @@ def end_with(parent: int) -> None:
 
 def keep_serving(settings: dict[str, Any]) -> None:
     """Start the server, and start it again whenever it ends, at the same port, which is printed."""
+    import socket
+
     end_with(os.getppid())
     keeper = os.getpid()
     listening = socket.create_server(("127.0.0.1", settings.get("port", 0)))

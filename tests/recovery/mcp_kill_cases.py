@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from itertools import product
 from typing import Any, Final
 
+from tests.forked_python import ForkedProcess
 from tests.recovery.mcp_kills import Cell
 
 __all__ = ["EFFECTS", "STEPS", "USERS", "VICTIMS", "cells", "faults_of", "outcomes"]
@@ -42,16 +43,13 @@ def cells(
 def outcomes(cells: Iterable[Cell]) -> Iterator[dict[str, Any]]:
     """Yield the outcome of each cell."""
     text = "".join(json.dumps(cell) + "\n" for cell in cells)
-    code = "import sys; sys.path[:] = sys.argv[1:]; from tests.recovery.mcp_kills import main; main()"
-    with subprocess.Popen([sys.executable, "-c", code, *sys.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as driver:
-        assert driver.stdin is not None
-        assert driver.stdout is not None
+    with closing(ForkedProcess("python -c", ["from tests.recovery.mcp_kills import main; main()"])) as driver:
         driver.stdin.write(text)
         driver.stdin.close()
         for line in driver.stdout:
             yield json.loads(line)
-    if driver.returncode:
-        raise RuntimeError(f"the driver ended with {driver.returncode}")
+        if code := driver.wait():
+            raise RuntimeError(f"the driver ended with {code}")
 
 
 def faults_of(outcome: Mapping[str, Any]) -> list[str]:

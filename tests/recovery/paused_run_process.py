@@ -13,7 +13,6 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from subprocess import Popen
 
 from callgate import Engine, PostgresJournal, Scope, SqliteJournal, Tool, tool
 from callgate.agent import Agent, RunResult
@@ -23,7 +22,7 @@ from callgate.models.model_protocol import StreamingContext
 from callgate.models.wire.request import ModelRequest
 from tests.agent.scripted_model import call, says
 from tests.effect_ledger import Ledger
-from tests.recovery.child_process import child_process
+from tests.forked_python import ChildProcess, child_process
 
 __all__ = ["PEOPLE", "Payer", "opened", "paying", "told", "working"]
 
@@ -81,7 +80,7 @@ async def _work(place: str, ledger: str, run: str, stands: str, lease_s: str) ->
 
 
 @contextmanager
-def working(place: str, ledger: Ledger, run: str, stands: str, lease_s: float) -> Iterator[Popen[str]]:
+def working(place: str, ledger: Ledger, run: str, stands: str, lease_s: float) -> Iterator[ChildProcess]:
     """Provide such a process, which ends with the block."""
     with child_process("tests.recovery.paused_run_process", place, str(ledger.path), run, stands, str(lease_s)) as process:
         yield process

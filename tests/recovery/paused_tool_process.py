@@ -7,18 +7,17 @@ FOLDER/go exists, and pays by writing a line to FOLDER/paid. Its `verify` reads 
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from subprocess import Popen
 from typing import Any
 
 from callgate import Engine, PostgresJournal, RawCall, Scope, SqliteJournal, Tool, ToolResult, Verified, tool
 from callgate.agent import Agent
 from tests.agent.scripted_model import Script, call, says
 from tests.effect_ledger import Ledger
+from tests.forked_python import ChildProcess, child_process
 from tests.waiting import soon
 
 __all__ = ["RUN", "engine_over", "handed_in", "paying_late"]
@@ -74,18 +73,16 @@ async def handed_in(engine: Engine, folder: Path, id: str) -> ToolResult:
 
 
 @contextmanager
-def paying_late(place: str, folder: Path, runner: str, lease_s: float, *, by_agent: bool = False) -> Iterator[Popen[str]]:
+def paying_late(place: str, folder: Path, runner: str, lease_s: float, *, by_agent: bool = False) -> Iterator[ChildProcess]:
     """Provide such a process, which ends with the block."""
-    code = "import sys; sys.path[:] = sys.argv[6:]; from tests.recovery.paused_tool_process import main; main(*sys.argv[1:6])"
     words = [place, str(folder), runner, str(lease_s), "agent" * by_agent]
-    with Popen([sys.executable, "-c", code, *words, *sys.path], text=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+    with child_process("tests.recovery.paused_tool_process", *words) as process:
+        yield process
 
 
-def main(place: str, folder: str, runner: str, lease_s: str, by_agent: str) -> None:
+def main(words: list[str]) -> None:
+    place, folder, runner, lease_s, by_agent = words
+
     async def work() -> None:
         async with engine_over(place, runner, float(lease_s)) as engine:
             if by_agent:

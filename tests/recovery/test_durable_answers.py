@@ -6,9 +6,7 @@ import asyncio
 import json
 import os
 import signal
-import sys
 from pathlib import Path
-from subprocess import run
 
 import pytest
 
@@ -17,8 +15,8 @@ from callgate.errors import RunHeld
 from callgate.events import Event
 from callgate.policy import Rules
 from tests.effect_ledger import Ledger
+from tests.forked_python import python
 from tests.recovery.paused_run_process import opened
-from tests.waiting import PATIENCE_S
 
 RUN = "the-run"
 ASKING = Rules.parse('[[rule]]\nid = "asks"\nverdict = "ask"\ntool = "pay"\nwhen = { "arguments.to" = "ann" }\n')
@@ -82,12 +80,8 @@ def say_and_die(place: str, ledger: str, what: str, how: str) -> None:
 
 
 def said_and_died(place: str, ledger: Ledger, what: str, how: str) -> None:
-    code = (
-        "import sys; sys.path[:] = sys.argv[5:]; from tests.recovery.test_durable_answers import say_and_die; say_and_die(*sys.argv[1:5])"
-    )
-    words = [place, str(ledger.path), what, how, *sys.path]
-    ended = run([sys.executable, "-c", code, *words], timeout=PATIENCE_S, check=False)
-    assert ended.returncode == -signal.SIGKILL
+    code = "import sys; from tests.recovery.test_durable_answers import say_and_die; say_and_die(*sys.argv[1:])"
+    assert python(code, place, str(ledger.path), what, how).code == -signal.SIGKILL
 
 
 async def record(place: str) -> list[Event]:

@@ -5,23 +5,17 @@ These tests make a few kills; `make faults` makes a thousand, also over PostgreS
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
 
-from tests.waiting import COMMAND_S
+from tests.forked_python import python
 
 
 @pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="forks and kills")
 def test_random_kills_never_repeat_an_effect_or_report_a_wrong_outcome() -> None:
-    command = [
-        sys.executable,
-        "-c",
-        f"import sys; sys.path[:] = {sys.path!r}; from tests.recovery.random_kills import main; sys.exit(main(20, 'file'))",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "20 kills" in done.stdout
+    done = python("import sys; from tests.recovery.random_kills import main; sys.exit(main(20, 'file'))")
+    assert done.code == 0, done.out + done.err
+    assert "20 kills" in done.out

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,7 @@ from callgate import Engine, RawCall, Scope, SqliteJournal, Tool, ToolResult, in
 from callgate.errors import RunHeld, UsageError
 from tests.cli.shell import shell
 from tests.engine_calls import result_of
-from tests.waiting import PATIENCE_S
+from tests.forked_python import python
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform != "linux", reason="kills a process")]
 SCOPE = Scope(run="case")
@@ -48,11 +47,8 @@ def asked(id: str) -> RawCall:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    code = (
-        "import sys; sys.path[:] = sys.argv[2:]; from tests.recovery.test_settle_after_a_kill import refund_and_die as do; do(sys.argv[1])"
-    )
-    ended = subprocess.run([sys.executable, "-c", code, str(tmp_path), *sys.path], timeout=PATIENCE_S, check=False)
-    assert ended.returncode == -signal.SIGKILL
+    code = "import sys; from tests.recovery.test_settle_after_a_kill import refund_and_die as do; do(sys.argv[1])"
+    assert python(code, str(tmp_path)).code == -signal.SIGKILL
     return tmp_path
 
 
@@ -227,7 +223,7 @@ async def main() -> None:
         await engine.call(RawCall(name="act", arguments={}), Scope(run="act"))
 asyncio.run(main())
 """
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, timeout=PATIENCE_S, check=False)
+    assert python(code, folder=tmp_path).code == -signal.SIGKILL
     look, act = listed(tmp_path)
     assert (look["status"], "nothing was changed" in look["error"]) == ("aborted", True)
     assert (act["status"], "may have taken effect" in act["error"]) == ("unknown", True)

@@ -6,14 +6,13 @@ A lease gives each run one runner at a time. The ledger that the tools write dec
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 from pathlib import Path
-from subprocess import Popen
 from typing import Any
 
 import apsw
+import psutil
 import pytest
 
 from callgate import Engine, Scope
@@ -21,6 +20,7 @@ from callgate.agent import Agent
 from callgate.errors import RunHeld
 from callgate.events import TERMINAL, Event
 from tests.effect_ledger import Ledger
+from tests.forked_python import ChildProcess
 from tests.recovery.paused_run_process import PEOPLE, Payer, opened, paying, told, working
 from tests.waiting import PATIENCE_S
 
@@ -35,16 +35,17 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(tmp_path / "journal.db") if request.param == "sqlite" else str(request.getfixturevalue("database"))
 
 
-def stands(process: Popen[str]) -> None:
+def stands(process: ChildProcess) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "here\n"
 
 
-def stand_still(process: Popen[str], place: str) -> None:
+def stand_still(process: ChildProcess, place: str) -> None:
     """Stop the process with SIGSTOP, but not in the middle of a commit, where its file lock would block every other process."""
     while True:
         process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, process.pid, os.WSTOPPED)  # the signal is delivered later than it is sent
+        while psutil.Process(process.pid).status() != psutil.STATUS_STOPPED:
+            pass  # the signal is delivered later than it is sent
         if "://" in place:
             return  # the server ends such a connection
         connection = apsw.Connection(place)
@@ -57,7 +58,7 @@ def stand_still(process: Popen[str], place: str) -> None:
             connection.close()
 
 
-def ended(process: Popen[str]) -> dict[str, Any]:
+def ended(process: ChildProcess) -> dict[str, Any]:
     said, _ = process.communicate("go on\n", timeout=PATIENCE_S)
     result = json.loads(said)
     assert isinstance(result, dict)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,8 +16,8 @@ import pytest
 from callgate._workspace.atomic_replace import put
 from callgate.errors import CallgateError, UsageError
 from callgate.undo import ChangeSource, UndoFailed, UndoHistory, UndoLimits, UndoRefused
+from tests.forked_python import python
 from tests.undo.undo_workspace import Bench, facts
-from tests.waiting import COMMAND_S
 
 _KILLED = """
 import asyncio, os, signal, sys
@@ -49,8 +47,7 @@ def test_a_killed_call_is_undone_only_with_interrupted_true(tmp_path: Path) -> N
     root.mkdir()
     (root / "in.txt").write_text("mine")
     before = facts(root)
-    killed = subprocess.run([sys.executable, "-c", _KILLED, str(root), str(tmp_path / "kept")], timeout=COMMAND_S)
-    assert killed.returncode == -signal.SIGKILL
+    assert python(_KILLED, str(root), str(tmp_path / "kept")).code == -signal.SIGKILL
     undo_history = UndoHistory(root, place=tmp_path / "kept")
     with pytest.raises(UndoRefused) as refused:
         undo_history.undo("r")
@@ -83,8 +80,7 @@ def test_a_run_whose_concurrent_calls_were_killed_is_undone_as_a_whole(tmp_path:
     for name in ("done", "other"):
         (root / name).write_text("mine")
     before = facts(root)
-    killed = subprocess.run([sys.executable, "-c", _KILLED_SIDE_BY_SIDE, str(root), str(tmp_path / "kept")], timeout=COMMAND_S)
-    assert killed.returncode == -signal.SIGKILL
+    assert python(_KILLED_SIDE_BY_SIDE, str(root), str(tmp_path / "kept")).code == -signal.SIGKILL
     undo_history = UndoHistory(root, place=tmp_path / "kept")
     found = {change.call.uid: [step.path for step in change.steps] for change in undo_history.changes()}
     assert (found.pop("r/0/1"), found.pop("r/0/3"), list(found.values())) == (["done"], ["begun"], [["other"]])
@@ -398,8 +394,7 @@ getattr(undo_history, direction)("last")
 
 def killed(bench: Bench, step: str, direction: str) -> None:
     """Run an undo or redo of the last call in a separate process that is killed at this step."""
-    words = [sys.executable, "-c", _KILLED_UNDO, str(bench.root), str(bench.root.parent / "kept"), step, direction]
-    assert subprocess.run(words, timeout=COMMAND_S, check=False).returncode == -signal.SIGKILL
+    assert python(_KILLED_UNDO, str(bench.root), str(bench.root.parent / "kept"), step, direction).code == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("last", ["undo", "redo"])
@@ -451,7 +446,7 @@ def test_undo_of_a_killed_call_restores_the_file_time(tmp_path: Path) -> None:
     (root / "in.txt").write_text("half")
     os.utime(root / "in.txt", ns=(0, 0))
     before = facts(root)
-    subprocess.run([sys.executable, "-c", _KILLED, str(root), str(tmp_path / "kept")], timeout=COMMAND_S, check=False)
+    assert python(_KILLED, str(root), str(tmp_path / "kept")).code == -signal.SIGKILL
     UndoHistory(root, place=tmp_path / "kept").undo("r", interrupted=True)
     assert facts(root) == before
 

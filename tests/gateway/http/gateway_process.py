@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 
 import httpx2
 
+from tests.forked_python import ForkedProcess
 from tests.waiting import COMMAND_S
 
 __all__ = ["GatewayProcess", "call", "exchanged", "gateway_process", "session"]
@@ -24,9 +23,8 @@ ACCEPT = "application/json, text/event-stream"
 class GatewayProcess:
     """A running gateway. Tokens are `token-of-alice` and `token-of-bob`."""
 
-    def __init__(self, process: subprocess.Popen[str], ledger: Path, log: Path) -> None:
+    def __init__(self, process: ForkedProcess, ledger: Path, log: Path) -> None:
         self._process, self._ledger, self._log, self._proc = process, ledger, log, Path(f"/proc/{process.pid}")
-        assert process.stdout is not None
         self.port = int(process.stdout.readline())
 
     def client(self, user: str = "alice") -> httpx2.AsyncClient:
@@ -36,7 +34,6 @@ class GatewayProcess:
 
     def stop(self) -> None:
         """Let it stop. It ends requests that go on."""
-        assert self._process.stdin is not None
         self._process.stdin.close()
 
     def runs(self) -> list[str]:
@@ -119,22 +116,14 @@ def gateway_process(folder: Path, open_files: int = 0, **limits: Any) -> Iterato
     """
     ledger, log = folder / "ledger", folder / "log"
     ledger.touch()
-    command = [sys.executable, "-m", "tests.gateway.http.gateway_program", str(ledger), json.dumps(limits)]
+    code = "import runpy; runpy.run_module('tests.gateway.http.gateway_program', run_name='__main__', alter_sys=True)"
     if open_files:
-        command = ["sh", "-c", f'ulimit -n {open_files}; exec "$@"', "sh", *command]
-    with (
-        log.open("w") as errors,
-        subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=Path(__file__).parents[3]
-        ) as process,
-    ):
-        try:
-            yield GatewayProcess(process, ledger, log)
-        finally:
-            assert process.stdin is not None
-            process.stdin.close()
-            try:
-                process.wait(COMMAND_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                raise
+        code = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({open_files}, {open_files})); {code}"
+    with log.open("w") as errors:
+        process = ForkedProcess("python -c", [code, str(ledger), json.dumps(limits)], stderr=errors.fileno())
+    try:
+        yield GatewayProcess(process, ledger, log)
+        process.stdin.close()
+        process.wait(COMMAND_S)
+    finally:
+        process.close()

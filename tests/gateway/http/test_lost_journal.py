@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,6 +15,8 @@ import httpx2
 import psycopg
 import pytest
 
+from tests.cli.shell import environment
+from tests.forked_python import ForkedProcess
 from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.process]
@@ -78,7 +78,7 @@ ERA = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontext
 class Gateway:
     """A gateway over HTTP with a journal in PostgreSQL."""
 
-    def __init__(self, process: subprocess.Popen[str], url: str) -> None:
+    def __init__(self, process: ForkedProcess, url: str) -> None:
         self.process, self.url = process, url
 
     def called(self, name: str) -> str:
@@ -96,8 +96,7 @@ class Gateway:
 
     def said(self) -> str:
         """Return what it writes until it ends, which it must do by itself."""
-        assert self.process.stderr is not None
-        said = self.process.stderr.read()
+        said = self.process.stdout.read()
         assert self.process.wait(PATIENCE_S) == 1
         return said
 
@@ -106,14 +105,12 @@ class Gateway:
 def gateway(database: str, folder: Path) -> Iterator[Gateway]:
     (folder / "gate.toml").write_text(CONFIG % database, encoding="utf-8")
     (folder / "own.py").write_text(TOOLS, encoding="utf-8")
-    command = [sys.executable, "-m", "callgate.cli", "serve", "--config", str(folder / "gate.toml"), "--http"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=folder) as process:
-        assert process.stderr is not None
-        try:
-            url = next(match[1] for line in process.stderr if (match := re.search(r"(http://127.0.0.1:\d+)/mcp", line)))
-            yield Gateway(process, url)
-        finally:
-            process.kill()
+    process = ForkedProcess("callgate", ["serve", "--http"], folder, environment(), stderr=None)
+    try:
+        url = next(match[1] for line in process.stdout if (match := re.search(r"(http://127.0.0.1:\d+)/mcp", line)))
+        yield Gateway(process, url)
+    finally:
+        process.close()
 
 
 def test_a_gateway_whose_connection_to_the_journal_is_cut_ends_with_1_and_no_client_is_told_the_address(

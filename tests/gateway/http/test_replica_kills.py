@@ -6,7 +6,6 @@ import asyncio
 import json
 import random
 import signal
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
@@ -18,10 +17,11 @@ import httpx2
 import pytest
 
 from callgate.inbox import approve
-from tests.cli.shell import command, environment
+from tests.cli.shell import environment
+from tests.forked_python import ForkedProcess
 from tests.gateway.http.gateway_process import ACCEPT, call
 from tests.gateway.http.test_replicas import free_port
-from tests.waiting import COMMAND_S, PATIENCE_S, until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="kills")]
 
@@ -72,17 +72,17 @@ class Replica:
             f'[replicas]\nname = "{name}"\nurl = "{self.url}"\nsecret_env = "SECRET"\n',
             encoding="utf-8",
         )
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkedProcess | None = None
 
     async def start(self) -> None:
         self._process = self._started()
         await until(self._answers)
 
-    def _started(self) -> subprocess.Popen[bytes]:
-        words = command(("serve", "--config", str(self._file), "--http"))
-        more = {"TOKEN": TOKEN, "OPERATOR": OPERATOR, "SECRET": "s" * 32}
+    def _started(self) -> ForkedProcess:
+        words = ["serve", "--config", str(self._file), "--http"]
+        environ = environment(TOKEN=TOKEN, OPERATOR=OPERATOR, SECRET="s" * 32)
         with self._file.with_suffix(".log").open("ab") as log:
-            return subprocess.Popen(words, cwd=self._folder, env=environment(**more), stdin=subprocess.DEVNULL, stderr=log)
+            return ForkedProcess("callgate", words, self._folder, environ, log.fileno())
 
     def _answers(self) -> bool:
         with suppress(httpx2.HTTPError):
@@ -91,8 +91,7 @@ class Replica:
 
     def kill(self) -> None:
         if self._process is not None:
-            self._process.kill()
-            self._process.wait(COMMAND_S)
+            self._process.close()
 
     def freeze(self) -> None:
         assert self._process is not None

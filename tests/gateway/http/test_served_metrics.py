@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +13,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.cli.shell import environment
+from tests.forked_python import ForkedProcess
 from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.process]
@@ -68,12 +68,10 @@ def refused(client: httpx2.Client) -> dict[str, int]:
 def served(folder: Path, config: str) -> Iterator[httpx2.Client]:
     """Run a gateway over HTTP, and provide a client of it."""
     (folder / "gate.toml").write_text(config, encoding="utf-8")
-    command = [sys.executable, "-m", "callgate.cli", "serve", "--config", str(folder / "gate.toml"), "--http"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stderr is not None
-            url = next(match[1] for line in process.stderr if (match := re.search(r"(http://127.0.0.1:\d+)/mcp", line)))
-            with httpx2.Client(base_url=url, trust_env=False, verify=False) as client:
-                yield client
-        finally:
-            process.terminate()
+    process = ForkedProcess("callgate", ["serve", "--http"], folder, environment(), stderr=None)
+    try:
+        url = next(match[1] for line in process.stdout if (match := re.search(r"(http://127.0.0.1:\d+)/mcp", line)))
+        with httpx2.Client(base_url=url, trust_env=False, verify=False) as client:
+            yield client
+    finally:
+        process.close()
