@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from callgate._unusable_paths import path_error, refuse_dangling_link
+from callgate._unusable_paths import path_error
 from callgate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -144,12 +144,8 @@ def make_private(path: str | os.PathLike[str]) -> None:
 
     SQLite creates its other files with the same mode. An existing file is not opened, because closing it would release
     its locks.
-
-    Raises:
-        UsageError: It is a symbolic link to nothing.
     """
     if os.fspath(path) == ":memory:":
         return
-    refuse_dangling_link(Path(path), "a database")
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

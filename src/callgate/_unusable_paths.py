@@ -17,7 +17,7 @@ from typing import Final
 
 from callgate.errors import UsageError
 
-__all__ = ["check_path", "displayed", "expanded", "path_error", "read_regular_file", "refuse_dangling_link", "refused_paths", "resolved"]
+__all__ = ["check_path", "displayed", "expanded", "path_error", "read_regular_file", "refused_paths", "resolved"]
 
 _LONGEST: Final = 200
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -108,22 +108,7 @@ def resolved(path: str | os.PathLike[str], use: str) -> Path:
         except OSError as error:
             if error.errno == errno.ELOOP:  # from Python 3.13 on, resolve() does not report loops
                 raise
-            refuse_dangling_link(expanded(path), use)
         return found
-
-
-def refuse_dangling_link(path: Path, use: str) -> None:
-    """Refuse a path with a link to nothing: what is created would not be where the path says, and anybody may have made the link.
-
-    Raises:
-        UsageError: The path, or a folder on its way, is such a link.
-    """
-    for one in (path, *path.parents):
-        if one.is_symlink() and not one.exists():
-            raise UsageError(
-                f"{displayed(path)} cannot be used as {use}: {displayed(one)} is a symbolic link to a file or folder that does not exist."
-                " Create what it leads to, or delete the link."
-            )
 
 
 @contextmanager

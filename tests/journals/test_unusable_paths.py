@@ -125,25 +125,6 @@ def test_a_lock_file_that_is_a_link_is_refused_and_its_target_stays_as_it_is(tmp
     assert sorted(path.name for path in tmp_path.iterdir()) == ["journal.db.lock", "mine.txt"]
 
 
-@pytest.mark.parametrize("link", ["state", ".callgate/journal.db"])
-def test_a_link_to_nothing_is_refused_and_nothing_is_created_where_it_leads(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], link: str
-) -> None:
-    """A repository can contain the link, and then a command in it would create files anywhere in the user's name."""
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    place = tmp_path / link
-    place.parent.mkdir(exist_ok=True)
-    place.symlink_to(elsewhere / ".callgate")
-    journal = place / "journal.db" if link == "state" else place
-    for opened in (SqliteJournal, SqliteCache, Memory):
-        with pytest.raises(UsageError, match=r"symbolic link|is a file and no folder"):
-            opened(journal)
-    assert main(["call", "list_files", "--journal", str(journal)]) == 2
-    assert "is a symbolic link to a file or folder that does not exist" in " ".join(capsys.readouterr().err.split())
-    assert list(elsewhere.iterdir()) == []
-
-
 async def test_blobs_that_cannot_be_stored_report_the_cause(tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path / "journal.db")
     (tmp_path / "journal.db.blobs").write_text("in the way", encoding="ascii")
