@@ -55,6 +55,13 @@ async def test_a_lost_connection_for_reading_is_reopened(postgres: Server, datab
     await journal.close()
 
 
+async def test_a_closed_journal_is_not_connected_again_to_be_read(database: str) -> None:
+    journal = PostgresJournal(database)
+    await journal.close()
+    with pytest.raises(JournalFailed):
+        journal.read(run="r")
+
+
 async def test_a_connection_lost_between_effect_and_result_gives_an_unknown_outcome(
     postgres: Server, database: str, ledger: Ledger
 ) -> None:

@@ -145,14 +145,20 @@ class PostgresJournal(StoredJournal):
                 with server_errors(self._place):
                     return ask(self._reader)
             except JournalFailed:
-                if not self._reader.closed:
+                if self._closed or not self._reader.closed:
                     raise
             try:
-                self._reader = self._place.connect()  # a read may be repeated; a write may not
+                self._reader = self._connect_reader()  # a read may be repeated; a write may not
             except UsageError as error:
                 raise JournalFailed(str(error)) from error
             with server_errors(self._place):
                 return ask(self._reader)
+
+    def _connect_reader(self) -> Connection:
+        reader = self._place.connect()
+        if self._closed:  # meanwhile
+            reader.close()
+        return reader
 
     def verify(self, *, tail: int | None = None) -> ChainFault | None:
         """Return the first event at which verification fails, or None. If `tail` is given, only the last `tail` events are checked."""
