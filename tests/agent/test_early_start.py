@@ -15,6 +15,13 @@ from tests.agent.scripted_model import Gate, Script, call, says, tool_texts
 from tests.effect_tools import Unending
 
 
+async def stream_until(gate: Gate) -> None:
+    """Wait until the message has streamed to this gate, and calls that start early have ended."""
+    await gate.reached.wait()
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
 async def test_a_read_starts_while_the_message_still_streams(board: Board) -> None:
     """The read call ends before the message does; calls with effects never start early."""
     gate = Gate()
@@ -23,9 +30,7 @@ async def test_a_read_starts_while_the_message_still_streams(board: Board) -> No
     model = Script([*answer[:4], gate, answer[4]], says("Done."))
     async with Agent(model, tools=board.tools()) as agent:
         running = asyncio.ensure_future(agent.run("Go."))
-        await gate.reached.wait()
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await stream_until(gate)
         assert board.done == ["look a"]
         gate.open.set()
         assert (await running).status == "completed"
@@ -40,9 +45,7 @@ async def test_a_call_with_an_effect_waits_for_the_end_of_its_message(board: Boa
     model = Script([*streamed, gate, RuntimeError("broken") if fails else end], says("Done."))
     async with Agent(model, tools=board.tools()) as agent:
         running = asyncio.ensure_future(agent.run("Go."))
-        await gate.reached.wait()
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await stream_until(gate)
         assert board.done == []
         gate.open.set()
         assert (await running).status == ("failed" if fails else "completed")
@@ -88,9 +91,7 @@ async def test_early_start_can_be_switched_off(board: Board) -> None:
     model = Script([*answer[:2], gate, answer[2]], says("Done."))
     async with Agent(model, tools=board.tools(), settings=Settings(early_start=False)) as agent:
         running = asyncio.ensure_future(agent.run("Go."))
-        await gate.reached.wait()
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await stream_until(gate)
         assert board.done == []
         gate.open.set()
         await running

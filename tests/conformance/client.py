@@ -127,10 +127,6 @@ async def play(url: str, scenario: str, context: Mapping[str, Any]) -> None:
         await PLAYS.get(scenario, call_all)(engine, context)
 
 
-def play_told(url: str) -> None:
-    """Play the scenario that the environment names."""
-    asyncio.run(play(url, os.environ["MCP_CONFORMANCE_SCENARIO"], json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))))
-
-
 if __name__ == "__main__":
-    play_told(sys.argv[1])
+    told = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
+    asyncio.run(play(sys.argv[1], os.environ["MCP_CONFORMANCE_SCENARIO"], told))

@@ -6,13 +6,14 @@ A name that is missing is a regression.
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.conformance.forked_clients import client_command
 from tests.conformance.suite import Suite
+from tests.forked_programs import forked_program
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -62,8 +63,8 @@ enterprise-managed authorization, DPoP, workload identity."""
 
 @pytest.mark.parametrize("revision", PASSED)
 def test_the_client_passes_these_required_scenarios(suite: Suite, tmp_path: Path, revision: str) -> None:
-    with client_command() as command:
-        verdicts = suite.client(command, revision, tmp_path)
+    command = shlex.join(forked_program("-m", "tests.conformance.client"))
+    verdicts = suite.client(command, revision, tmp_path)
     assert verdicts.passed() == PASSED[revision], str(verdicts)
     assert verdicts.conforms
     assert verdicts.optional["json-schema-2020-12-preservation"]

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from callgate import Engine, tool
 from callgate.gateway import LOCAL, Gateway
 from callgate.mcp import mcp
-from tests.mcp.forked_servers import forked_server
+from tests.forked_programs import forked_program
 
 __all__ = ["Client", "client_of", "observed", "samples", "time_server"]
 
@@ -46,7 +46,7 @@ async def client_of(gateway: Gateway) -> Client:
 
 def time_server() -> list[str]:
     """Return the command of mcp-server-time."""
-    return forked_server("-m", "mcp_server_time")
+    return forked_program("-m", "mcp_server_time")
 
 
 @tool(requires_approval=True)

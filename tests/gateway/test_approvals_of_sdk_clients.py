@@ -10,8 +10,8 @@ import pytest
 
 from callgate import inbox
 from mcp import Client, StdioServerParameters
+from tests.forked_programs import forked_program
 from tests.gateway.test_approvals import command, paid
-from tests.mcp.forked_servers import forked_server
 
 pytestmark = [pytest.mark.process]
 
@@ -29,7 +29,7 @@ def client(tmp_path: Path, mode: Any, answer: mcp_types.ElicitResult | None) -> 
         return answer
 
     _, *words = command(tmp_path)
-    program, *words = forked_server(*words)
+    program, *words = forked_program(*words)
     server = StdioServerParameters(command=program, args=words, cwd=Path(__file__).parents[2])
     return Client(server, mode=mode, elicitation_callback=None if answer is None else elicit)
 

@@ -9,8 +9,8 @@ from typing import Any, get_args
 
 import pytest
 
+from tests.forked_programs import forked_program
 from tests.gateway.raw_client import Era, raw_client, served
-from tests.mcp.forked_servers import forked_server
 
 pytestmark = [pytest.mark.process]
 
@@ -22,7 +22,7 @@ fronts = pytest.mark.parametrize("front", get_args(Era))
 
 @fronts
 async def test_a_client_that_shows_apps_gets_the_app_of_a_server(front: Era) -> None:
-    async with raw_client(served(servers=[forked_server("-m", "tests.gateway.app_server")]), front, SHOWS_APPS) as client:
+    async with raw_client(served(servers=[forked_program("-m", "tests.gateway.app_server")]), front, SHOWS_APPS) as client:
         (tool,) = [one for one in (await client.request("tools/list", {}))["result"]["tools"] if one["name"] == "clock"]
         assert (await client.call("clock", {}))["result"]["content"][0]["text"] == "in the app"
         (page,) = (await client.request("resources/read", {"uri": tool["_meta"]["ui"]["resourceUri"]}))["result"]["contents"]
@@ -32,7 +32,7 @@ async def test_a_client_that_shows_apps_gets_the_app_of_a_server(front: Era) -> 
 
 @fronts
 async def test_a_client_without_apps_gets_text(front: Era) -> None:
-    async with raw_client(served(servers=[forked_server("-m", "tests.gateway.app_server")]), front) as client:
+    async with raw_client(served(servers=[forked_program("-m", "tests.gateway.app_server")]), front) as client:
         assert (await client.call("clock", {}))["result"]["content"][0]["text"] == "12:00"
 
 

@@ -16,9 +16,9 @@ from callgate import Engine, RawCall
 from callgate.mcp import mcp
 from tests.app_thread import AppThread
 from tests.engine_calls import result_of
+from tests.forked_programs import forked_program
 from tests.gateway.dual_era_server import dual_server
 from tests.gateway.raw_client import Era, RawClient, raw_client, served
-from tests.mcp.forked_servers import forked_server
 
 pytestmark = [
     pytest.mark.process,
@@ -33,7 +33,7 @@ FOLDERS = {"roots": [{"uri": "file:///work"}]}
 
 def stdio() -> list[str]:
     """Return the command of the server."""
-    return forked_server("-m", "tests.gateway.dual_era_server")
+    return forked_program("-m", "tests.gateway.dual_era_server")
 
 
 @pytest.fixture(params=["stdio", "http"])

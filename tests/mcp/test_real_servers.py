@@ -15,7 +15,7 @@ from callgate import Engine, RawCall
 from callgate.calls import Image, Resource
 from callgate.mcp import McpServer, mcp
 from tests.engine_calls import call, result_of, said
-from tests.mcp.forked_servers import forked_server
+from tests.forked_programs import forked_program
 from tests.mcp.npm_servers import npm_server
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -164,7 +164,7 @@ def sdk(request: pytest.FixtureRequest, tmp_path: Path) -> McpServer:
     pytest.importorskip("mcp.server.mcpserver", reason="the SDK of MCP is not installed")
     program = tmp_path / "sdk_server.py"
     program.write_text(SDK_SERVER, encoding="utf-8")
-    return mcp(forked_server(str(program), request.param), name="sdk")
+    return mcp(forked_program(str(program), request.param), name="sdk")
 
 
 async def test_a_server_of_the_sdk_answers_reports_progress_and_fails(sdk: McpServer) -> None:

@@ -21,7 +21,7 @@ from callgate.mcp import McpServer, mcp
 from tests.cli.command_process import CommandProcess, start_command
 from tests.cli.shell import shell
 from tests.engine_calls import call, result_of, said
-from tests.mcp.forked_servers import forked_server
+from tests.forked_programs import forked_program
 from tests.waiting import COMMAND_S, until
 
 pytestmark = pytest.mark.process
@@ -33,7 +33,7 @@ def server(folder: Path, after_s: float = 0.1, **options: Any) -> McpServer:
     """Return a gateway whose calls become tasks after a time, in front of a server that asks."""
     asking = [sys.executable, _ASKING, "stateless", str(folder / "log")]
     given = {"folder": str(folder), "servers": [asking], "journal": str(folder / "journal.db"), "after_s": after_s}
-    return mcp(forked_server("-m", "tests.gateway.task_gateway", json.dumps(given)), name="shop", **options)
+    return mcp(forked_program("-m", "tests.gateway.task_gateway", json.dumps(given)), name="shop", **options)
 
 
 async def accept(question: Mapping[str, Any]) -> Mapping[str, Any]:

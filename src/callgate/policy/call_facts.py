@@ -23,7 +23,7 @@ from callgate.policy.commands import command_text, command_words, possible_comma
 from callgate.policy.ignored_paths import ProjectIgnores
 from callgate.stage_types import ValidatedCall
 
-__all__ = ["ARGUMENTS", "FACTS", "MISSING", "PATH_FACTS", "UNKNOWN", "Fact", "Facts", "HasToWait", "TooLarge"]
+__all__ = ["ARGUMENTS", "FACTS", "MISSING", "PATH_FACTS", "UNKNOWN", "WIDER_FACTS", "Fact", "Facts", "HasToWait", "TooLarge"]
 
 
 class Missing:
@@ -107,7 +107,7 @@ class Facts:
         """
         known = self._known
         if name not in known:
-            fact = FACTS.get(name)
+            fact = _COMPUTED.get(name)
             if fact is None:
                 known[name] = self._argument(name.removeprefix(ARGUMENTS))
             elif fact.of_visited is not None and self._project is not None:
@@ -115,15 +115,6 @@ class Facts:
             else:
                 known[name] = self._compute(fact)
         return known[name]
-
-    def strictly(self, name: str) -> object:
-        """Return what rules that do not allow see of a fact, as `get` does: of a command also the commands that it may run."""
-        fact, key = _STRICT_FACTS.get(name), f"{name}, strictly"
-        if fact is None:
-            return self.get(name)
-        if key not in self._known:
-            self._known[key] = self._compute(fact)
-        return self._known[key]
 
     def at(self, path: str, size_bytes: int) -> Facts:
         """Return the facts of the same call as if its path argument were another file of the workspace.
@@ -366,8 +357,10 @@ FACTS: Final[dict[str, Fact]] = {
     "command.program": _about_command(_program, "its first word; unknown if it runs another program"),
 }
 """Every fact, by name. `arguments.NAME` reads an argument; dots lead into nested objects."""
-_STRICT_FACTS: Final = {
-    "command": _about_command(_commands, "the command, and the commands that it may run"),
-    "command.program": _about_command(_programs, "the programs that the command may run"),
+WIDER_FACTS: Final = {"command": "command with those that it may run", "command.program": "programs that the command may run"}
+"""The names of facts that rules which do not allow read in place of a fact."""
+_COMPUTED: Final = FACTS | {
+    WIDER_FACTS["command"]: _about_command(_commands, "the command, and the commands that it may run"),
+    WIDER_FACTS["command.program"]: _about_command(_programs, "the programs that the command may run"),
 }
 PATH_FACTS: Final = frozenset(name for name, fact in FACTS.items() if fact.reads_files)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from callgate._globs import glob_regex
 from callgate._terminal_text import printable
 from callgate.errors import UsageError
-from callgate.policy.call_facts import ARGUMENTS, FACTS, UNKNOWN, Facts
+from callgate.policy.call_facts import ARGUMENTS, FACTS, UNKNOWN, WIDER_FACTS, Facts
 
 __all__ = ["TESTS", "Comparison", "Condition", "Test", "as_condition", "clip", "shown"]
 
@@ -44,14 +44,11 @@ class Condition(Struct, frozen=True):
     """One fact with its comparisons."""
 
     fact: str
+    reads: str
+    """The name of the fact whose value is judged: `fact`, or a wider one."""
     comparisons: tuple[Comparison, ...]
     holds: Test
     """Return whether one value, which is not a list, meets all comparisons; None if unknown."""
-
-    def value_of(self, facts: Facts, *, allows: bool) -> object:
-        """Return the value to judge. A rule that does not allow sees more in a command, except to test that it is `not` something."""
-        negates = any(comparison.word == "not" for comparison in self.comparisons)
-        return facts.get(self.fact) if allows or negates else facts.strictly(self.fact)
 
     def judge(self, value: object, *, every: bool) -> bool | None:
         """Return whether the condition holds; None if unknown.
@@ -70,8 +67,8 @@ class Condition(Struct, frozen=True):
         return True if True in found else None if None in found else False
 
     def told(self, facts: Facts) -> str:
-        """Return the fact with its value, for the reason of a verdict that is not allow. A long value is replaced by its size."""
-        value = self.value_of(facts, allows=False)
+        """Return the fact with its value, for the reason of a verdict. A long value is replaced by its size."""
+        value = facts.get(self.reads)
         if value is UNKNOWN:
             return f"{self.fact} could not be established"
         if self.fact in FACTS and not FACTS[self.fact].shown:
@@ -105,7 +102,8 @@ def as_condition(fact: str, value: object, where: str, *, allows: bool = False) 
     """Read one entry of `when`.
 
     Args:
-        allows: Whether the rule allows; then the prefix of a command does not end within a word.
+        allows: Whether the rule allows. Then the prefix of a command does not end within a word; else the condition also sees the commands
+            that a command may run, except to test that it is `not` something.
         where: The place to name in errors.
 
     Raises:
@@ -122,8 +120,10 @@ def as_condition(fact: str, value: object, where: str, *, allows: bool = False) 
     else:
         _check_operand(value, f"{where}: the condition for '{fact}'")
         comparisons = (Comparison("is", value, _among(value) if isinstance(value, list) else _is(value)),)
+    negates = any(comparison.word == "not" for comparison in comparisons)
+    reads = fact if allows or negates else WIDER_FACTS.get(fact, fact)
     tests = [comparison.holds for comparison in comparisons]
-    return Condition(fact, comparisons, tests[0] if len(tests) == 1 else lambda actual: _all(test(actual) for test in tests))
+    return Condition(fact, reads, comparisons, tests[0] if len(tests) == 1 else lambda actual: _all(test(actual) for test in tests))
 
 
 def shown(value: object) -> str:

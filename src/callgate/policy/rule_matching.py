@@ -58,7 +58,7 @@ class Rule(Struct, frozen=True, kw_only=True):
         allows = self.verdict == "allow"
         for condition in self.conditions:
             try:
-                value = condition.value_of(facts, allows=allows)
+                value = facts.get(condition.reads)
             except (TooLarge, HasToWait) as error:
                 raised = raised or error
                 continue

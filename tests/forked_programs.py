@@ -1,7 +1,8 @@
-"""Run servers in processes that are forked from one with the SDK of MCP and the gateway imported, which takes a second.
+"""Commands of programs that others start, as an engine starts its servers: each runs in a process that is forked from one with callgate
+and the SDK of MCP imported, because these imports take a second. For programs that a test starts itself, see `forked_python`.
 
-This module is also two programs: the process that forks, and what an engine starts as a server, which hands on its folder, its environment
-and its standard streams, and ends as the forked process does. If it is killed, so is the forked process.
+This module is also two programs: the process that forks, and what the command starts, which hands on its folder, its environment and its
+standard streams, and ends as the forked process does. If it is killed, so is the forked process.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ import socket
 import sys
 from typing import Any, NoReturn
 
-__all__ = ["forked_server"]
+__all__ = ["forked_program"]
 
-_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _MOST_BYTES = 1_048_576
 _STREAMS = (0, 1, 2)
 _IMPORTED = (
     "mcp.server.mcpserver",
     "mcp_server_time",
+    "tests.conformance.client",
     "tests.gateway.app_server",
     "tests.gateway.approval_gateway",
     "tests.gateway.dual_era_server",
@@ -30,8 +32,8 @@ _started: list[str] = []
 """The address of the process that forks, once it has been started."""
 
 
-def forked_server(*words: str) -> list[str]:
-    """Return the command of a server that Python runs with these words: `-m` and a module, or a file, and arguments."""
+def forked_program(*words: str) -> list[str]:
+    """Return the command of a program that Python runs with these words: `-m` and a module, or a file, and arguments. More may follow."""
     if sys.platform != "linux":
         return [sys.executable, *words]
     if not _started:
@@ -48,7 +50,7 @@ def _start() -> str:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asked:
         asked.bind(address := f"{folder.name}/orders")
         asked.listen()
-        words = [sys.executable, "-m", "tests.mcp.forked_servers", "--fork", str(asked.fileno())]
+        words = [sys.executable, "-m", "tests.forked_programs", "--fork", str(asked.fileno())]
         forking = subprocess.Popen(words, cwd=_ROOT, stdin=subprocess.DEVNULL, pass_fds=[asked.fileno()])
 
     def end() -> None:
@@ -87,12 +89,12 @@ def _fork_for_each(asked: socket.socket) -> NoReturn:
         order, _ = asked.accept()
         if os.fork() == 0:
             asked.close()
-            _serve(order)
+            _run_order(order)
         order.close()
 
 
-def _serve(order: socket.socket) -> NoReturn:
-    """Run the server in a child of this process, tell its exit code and end; kill it if the program that handed it on has ended."""
+def _run_order(order: socket.socket) -> NoReturn:
+    """Run the program in a child of this process, tell its exit code and end; kill it if the program that handed it on has ended."""
     import select
 
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -100,18 +102,18 @@ def _serve(order: socket.socket) -> NoReturn:
     for stream, number in zip(given, _STREAMS, strict=True):
         os.dup2(stream, number)
         os.close(stream)
-    server = os.fork()
-    if server == 0:
+    program = os.fork()
+    if program == 0:
         order.close()
         _run(*json.loads(text))
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in _STREAMS:
         os.dup2(nothing, number)
-    ended = os.pidfd_open(server)
+    ended = os.pidfd_open(program)
     ready, _, _ = select.select([ended, order.fileno()], [], [])
     if ended not in ready:
-        os.kill(server, signal.SIGKILL)
-    _, status = os.waitpid(server, 0)
+        os.kill(program, signal.SIGKILL)
+    _, status = os.waitpid(program, 0)
     if ended in ready:
         order.sendall(str(os.waitstatus_to_exitcode(status)).encode())
     os._exit(0)
