@@ -10,10 +10,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from callgate import Engine, Scope, ToolResult
+from callgate._server_processes import child_process
 from callgate.errors import UsageError
 from callgate.mcp import McpServer, mcp
 from callgate.mcp._revisions import Era
@@ -153,6 +155,21 @@ async def test_an_engine_does_not_start_without_a_server_that_it_requires(tmp_pa
     assert caught.value.code == "server_unavailable"
     assert "it exited with code 3" in str(caught.value)
     assert "this server does not start" in str(caught.value)
+
+
+async def test_what_a_server_wrote_is_told_if_it_had_ended_before_the_event_loop_could_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    spawn = child_process._spawn
+
+    def spawn_slowly(*given: Any) -> Any:
+        channel, process = spawn(*given)
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        return channel, process
+
+    monkeypatch.setattr(child_process, "_spawn", spawn_slowly)
+    command = [sys.executable, "-c", "import sys; sys.exit('no licence found')"]
+    with pytest.raises(UsageError, match="no licence found"):
+        async with Engine(servers=[mcp(command, required=True)]):
+            pass
 
 
 @pytest.mark.parametrize(

@@ -192,9 +192,17 @@ class ServerProcess:
             self._loop.call_later(_REAP_S, self._reap)
             return
         if self._stderr_transport is not None:
+            self._keep_rest_of_stderr()
             self._stderr_transport.close()
         if not self.reaped.done():
             self.reaped.set_result(None)
+
+    def _keep_rest_of_stderr(self) -> None:
+        """Keep what the event loop has not read yet. It is not read to its end: a process that could not be ended may hold it open."""
+        pipe = self._process.stderr
+        if pipe is not None and not pipe.closed:
+            with suppress(BlockingIOError):
+                self._keep(os.read(pipe.fileno(), _STDERR_BYTES))
 
     def _keep(self, data: bytes) -> None:
         self._stderr += data

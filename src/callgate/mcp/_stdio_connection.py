@@ -25,6 +25,8 @@ _NOISE_CHARS = 120
 class StdioConnection:
     """The connection to one run of a server's process."""
 
+    can_ask = True
+
     def __init__(self, server: McpServer, events: ConnectionEvents) -> None:
         self._server = server
         self._events = events
@@ -35,8 +37,6 @@ class StdioConnection:
         self._waiting: dict[int, asyncio.Future[Message]] = {}
         self._ended: dict[int, bool] = {}
         """The requests that have ended, the latest last, and whether an answer may still come, because they were cancelled."""
-
-    can_ask = True
 
     @property
     def last_words(self) -> str:
